@@ -1,0 +1,54 @@
+# `make help` lists what can be asked for. Everything runs in .venv, which `make setup` fills.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.up-to-date
+
+# The first interpreter that starts, is of a supported version and can make a venv; `make PYTHON=... setup` overrides.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
+	  $$python -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
+	    && { echo $$python; break; }; done)
+
+# At most four test processes: each compiles or loads the kernels and holds graphs of its own.
+TEST_WORKERS ?= auto
+TESTS ?=
+
+# `make run` reads a stream of changes that it generates, or any file: make run EDGES=graph.txt.gz
+EDGES ?=
+TICK_ROWS ?= 1000
+
+.PHONY: help setup run test check format bench clean
+
+help:  ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make .venv and install into it; does nothing when it is up to date
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 with venv was found. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
+	@touch $@
+
+check: setup  ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+test: check  ## check, then run the tests (TESTS=path chooses some)
+	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 $(TESTS)
+
+format: setup  ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup  ## measure the engine beside GraphBLAS and DuckDB (BENCH="--scale 14" for a small one)
+	$(BIN)/python -m bench.engine $(BENCH)
+
+clean:  ## remove .venv and everything else that is made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
