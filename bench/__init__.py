@@ -1,0 +1,1 @@
+"""Measurements: each folder is one, run by `make bench` or ``python -m bench.<folder>``."""

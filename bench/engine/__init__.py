@@ -1,0 +1,1 @@
+"""What a tick costs on a skewed graph, beside GraphBLAS and DuckDB."""

@@ -1,0 +1,49 @@
+"""What a result was measured on and with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+LIBRARIES = ("numpy", "pyarrow", "numba", "llvmlite", "duckdb", "python-graphblas", "suitesparse-graphblas")
+ROOT = Path(__file__).parents[2]
+
+
+def describe() -> dict[str, object]:
+    """Date, commit, processor, memory, load and versions."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "processor": _first_value(Path("/proc/cpuinfo"), "model name") or platform.processor(),
+        "cores": os.cpu_count(),
+        "memory": _first_value(Path("/proc/meminfo"), "MemTotal"),
+        "load_average": os.getloadavg()[0],
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "libraries": {name: metadata.version(name) for name in LIBRARIES},
+    }
+
+
+def commit() -> str:
+    """The commit that is checked out, with ``+changes`` where files differ from it; ``unknown`` outside git."""
+    try:
+        name = _git("rev-parse", "--short=12", "HEAD")
+        return name + ("+changes" if _git("status", "--porcelain", "--", "*.py", "*.lark") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _first_value(path: Path, key: str) -> str | None:
+    if not path.exists():
+        return None
+    lines = (line.partition(":") for line in path.read_text().splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() == key), None)

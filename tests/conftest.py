@@ -1,0 +1,37 @@
+"""What every test can ask for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from gpu_wcoj.backend import Backend, select_backend
+from gpu_wcoj.errors import BackendUnavailableError
+
+ROOT = Path(__file__).parents[1]
+SHARED_DATA = ROOT.parent / "shared" / "data"
+
+# A compiled kernel makes the first example slow, and a busy machine any of them: no deadline.
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each backend in turn; one that this machine lacks is skipped, with what the engine says about it."""
+    try:
+        return select_backend(request.param)
+    except BackendUnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The folder with the real graphs and streams, which is no part of the checkout."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"the data sets are not there: {os.path.relpath(SHARED_DATA, ROOT)}")
+    return SHARED_DATA
