@@ -23,6 +23,37 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names) or "none"
 
 
+def pointed(what: str, text: str, line: int, column: int, width: int = 1, source: str = "<text>") -> str:
+    r"""Return `what` with line and column, and below it the line of `text`, marked; line 0 means: no place known.
+
+    Lines end at a line feed only. Of a long line the part around the place is shown; what would move the
+    cursor is shown escaped, so that the marker stands right.
+
+    Examples
+    --------
+    >>> print(pointed("expected ','", "p(x) :- q(x)\n        r(x).", 2, 9))
+    expected ',' (line 2, column 9)
+      r(x).
+      ~
+    """
+    if line < 1:
+        return what
+    place = f"line {line}, column {column}" + ("" if source == "<text>" else f" of {source}")
+    shown = (text.split("\n")[line - 1 : line] or [""])[0].rstrip("\r")
+    start = max(0, column - 1 - 60)
+    before, after = shown[start : column - 1], shown[column - 1 : start + 160]
+    marked = after[: max(1, width)]
+    lead = ("..." if start else "") + _visible(before if start else before.lstrip())
+    tail = "..." if len(shown) > start + 160 else ""
+    line_shown = lead + _visible(after) + tail
+    marker = " " * len(lead) + "~" * max(1, len(_visible(marked)))
+    return f"{what.removesuffix('.')} ({place})\n  {line_shown}\n  {marker}"
+
+
+def _visible(text: str) -> str:
+    return "".join(char if char.isprintable() else " " if char == "\t" else ascii(char)[1:-1] for char in text)
+
+
 class GpuWcojError(Exception):
     """Base of every error that this package raises on purpose."""
 
@@ -37,13 +68,11 @@ class UsageError(GpuWcojError, ValueError):
 class DatalogSyntaxError(GpuWcojError, SyntaxError):
     """The text of a program cannot be read; the message shows line, column and the text."""
 
-    def __init__(self, what: str, text: str, line: int, column: int, width: int = 1) -> None:
-        lines = text.splitlines() or [""]
-        shown = lines[line - 1] if 0 < line <= len(lines) else ""
-        marker = " " * (column - 1) + "~" * max(1, min(width, max(1, len(shown) - column + 1)))
-        message = f"{what} (line {line}, column {column})\n  {shown}\n  {marker}"
+    def __init__(self, what: str, text: str, line: int, column: int, width: int = 1, source: str = "<text>") -> None:
+        message = pointed(what, text, line, column, width, source)
         super().__init__(message)
-        self.msg, self.lineno, self.offset, self.text = message, line, column, shown
+        self.msg, self.filename, self.lineno, self.offset = message, source, line, column
+        self.text = (text.split("\n")[line - 1 : line] or [""])[0]
 
 
 class UnsafeRuleError(GpuWcojError, ValueError):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+
+from gpu_wcoj.errors import UnsupportedTypeError
 
 
 @dataclass(frozen=True)
@@ -20,19 +23,56 @@ class Variable:
         return self.name.startswith("_#")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Constant:
-    """A literal value of the text: an int, float, bool or str."""
+    r"""A literal value of the text: an int, float, bool or str. Equal to a constant of its own type only.
+
+    Examples
+    --------
+    >>> Constant(1) == Constant(True)
+    False
+    >>> print(Constant('say "hi"'))
+    "say \"hi\""
+    """
 
     value: int | float | bool | str
+
+    def __post_init__(self) -> None:
+        if type(self.value) not in (int, float, bool, str):
+            raise UnsupportedTypeError(
+                f"a constant of type {type(self.value).__name__} is not supported; int, float, bool and str are."
+            )
+        if type(self.value) is int and not -(2**63) <= self.value < 2**63:
+            raise UnsupportedTypeError(f"integer {self.value} is outside int64, -2^63 to 2^63-1.")
+        if type(self.value) is float and not math.isfinite(self.value):
+            raise UnsupportedTypeError(f"float {self.value} is not a finite number.")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Constant):
+            return NotImplemented
+        return type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
 
     def __str__(self) -> str:
         if isinstance(self.value, bool):
             return "true" if self.value else "false"
         if isinstance(self.value, str):
-            escaped = self.value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-            return f'"{escaped}"'
+            return f'"{"".join(map(_escaped, self.value))}"'
         return repr(self.value)
+
+
+ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+"""Characters of a string constant and how the text spells them; others that do not print are ``\\uXXXX``."""
+
+
+def _escaped(char: str) -> str:
+    if char in ESCAPES:
+        return ESCAPES[char]
+    if char.isprintable():
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
 Term = Variable | Constant
@@ -112,15 +152,37 @@ class Declaration:
     types: tuple[str | None, ...]
     span: Span = field(default=Span(), compare=False)
 
+    def __str__(self) -> str:
+        pairs = zip(self.columns, self.types, strict=True)
+        return (
+            f".decl {self.relation}({', '.join(name if kind is None else f'{name}: {kind}' for name, kind in pairs)})"
+        )
+
 
 @dataclass(frozen=True)
 class Rules:
-    """A whole program text: its rules in order, its declarations, and the relations its ``.output`` lines name."""
+    """A whole program text: its rules in order, its declarations, and the relations its ``.output`` lines name.
+
+    As text it is a program again, which parses to an equal value.
+
+    Examples
+    --------
+    >>> x, y = Variable("x"), Variable("y")
+    >>> swap = Rule(Atom("swap", (y, x)), (Atom("pair", (x, y)),), (Comparison("<", x, Constant(5)),))
+    >>> print(Rules((swap,), (Declaration("pair", ("left", "right"), ("int64", None)),), ("swap",)))
+    .decl pair(left: int64, right)
+    swap(y, x) :- pair(x, y), x < 5.
+    .output swap
+    """
 
     rules: tuple[Rule, ...]
     declarations: tuple[Declaration, ...] = ()
     outputs: tuple[str, ...] = ()
     text: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        outputs = [f".output {name}" for name in self.outputs]
+        return "\n".join([*map(str, self.declarations), *map(str, self.rules), *outputs])
 
     @property
     def heads(self) -> tuple[str, ...]:

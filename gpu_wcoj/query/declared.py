@@ -1,0 +1,61 @@
+"""The types that a declaration may name, in Arrow's spellings and in those of other Datalog systems."""
+
+from __future__ import annotations
+
+import re
+
+from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError, nearest
+from gpu_wcoj.schema import DataType
+
+SPELLINGS = {
+    "float32": "float",
+    "float64": "double",
+    "date32": "date32[day]",
+    "date64": "date64[ms]",
+    "utf8": "string",
+    "large_utf8": "large_string",
+    "boolean": "bool",
+    "number": "int64",
+    "unsigned": "uint64",
+    "symbol": "string",
+}
+"""Other spellings of a type, and how Arrow spells it. ``float`` is Arrow's: 32 bits."""
+
+_PLAIN = (
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    *("bool", "float", "double", "string", "large_string", "string_view", "binary", "large_binary", "binary_view"),
+    *("date32[day]", "date64[ms]"),
+)
+_SHAPED = ("timestamp[us]", "timestamp[us, tz=UTC]", "decimal128(10, 2)")
+_DECIMAL_DIGITS = 18
+
+
+def declared_type(text: str) -> str:
+    """The Arrow spelling of the type that a declaration spells `text`.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If there is no such type, or the engine has no place for it.
+
+    Examples
+    --------
+    >>> declared_type("symbol"), declared_type("timestamp[ms,tz=Europe/Rome]"), declared_type("decimal(9,2)")
+    ('string', 'timestamp[ms, tz=Europe/Rome]', 'decimal128(9, 2)')
+    """
+    name = SPELLINGS.get(text, text)
+    if match := re.fullmatch(r"timestamp\[\s*(\w+)\s*(?:,\s*tz\s*=\s*(.*\S)\s*)?\]", name):
+        name = f"timestamp[{match[1]}, tz={match[2]}]" if match[2] else f"timestamp[{match[1]}]"
+    elif match := re.fullmatch(r"decimal(|32|64|128|256)\((\d{1,9}), ?(-?\d{1,9})\)", name):
+        if not 1 <= int(match[2]) <= _DECIMAL_DIGITS:
+            raise UnsupportedTypeError(f"type '{text}' has {match[2]} digits; 1 to {_DECIMAL_DIGITS} are allowed.")
+        name = f"decimal{match[1] or 128}({match[2]}, {match[3]})"
+    try:
+        _ = DataType(name).family
+    except TypeMismatchError:
+        known = (*_PLAIN, *SPELLINGS, *_SHAPED)
+        raise UnsupportedTypeError(
+            f"there is no type '{text}'; allowed are the integers int8 to int64 and uint8 to uint64, float, double,"
+            f" bool, string, binary, date32, date64, {', '.join(_SHAPED)} and their like.{nearest(text, known)}"
+        ) from None
+    return name

@@ -1,0 +1,197 @@
+"""What a text that the grammar does not read should have said, in a person's words."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedError, nearest, pointed
+
+if TYPE_CHECKING:
+    from lark import Lark, Token
+
+AGGREGATES = {"count", "sum", "min", "max", "mean", "avg", "average", "range"}
+DIRECTIVES = (".decl", ".input", ".output")
+
+_WORDS = {
+    "OPERATOR": "a comparison (=, !=, <, <=, >, >=)",
+    "BRACKET": "'[...]'",
+    "INTEGER": "a number",
+    "_IF": "':-'",
+    "_LPAR": "'('",
+    "_COLON": "':'",
+    "_COMMA": "','",
+    "_RPAR": "')'",
+    "_DOT": "'.'",
+}
+_SLIPS = {"==": "=", "=<": "<=", "=>": ">=", "<>": "!="}
+_TERMS = {"NAME", "INTEGER", "FLOAT", "STRING", "BOOL"}
+_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where reading stopped.
+
+    Attributes
+    ----------
+    found
+        What stands there: a token's text, one character, or empty at the end of the text.
+    kind
+        Its kind of token; empty if it is none, or at the end.
+    last, last_but_one
+        The tokens before it.
+    accepts
+        The kinds of token that could stand there.
+    inside
+        Whether a parenthesis is open.
+    """
+
+    found: str
+    kind: str
+    position: int
+    last: Token | None
+    last_but_one: Token | None
+    accepts: frozenset[str]
+    inside: bool
+
+    @property
+    def is_statement(self) -> bool:
+        return "_DECL" in self.accepts
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether a body's relation or comparison could start there."""
+        return "STRING" in self.accepts and not self.inside and not self.follows("OPERATOR")
+
+    def follows(self, *kinds: str) -> bool:
+        return self.last is not None and self.last.type in kinds
+
+
+def explained(parser: Lark, text: str, source: str) -> DatalogSyntaxError | UnsupportedError:
+    """The error for a `text` that `parser` refuses: what was expected where, or what is not supported yet."""
+    place = _stopped(parser, text)
+    refused = _unsupported(place, text)
+    what, start, length = refused or _slip(place, text) or (_expected(place), place.position, len(place.found))
+    line = text.count("\n", 0, start) + 1
+    column = start - text.rfind("\n", 0, start)
+    if refused:
+        return UnsupportedError(pointed(what, text, line, column, length, source))
+    return DatalogSyntaxError(what, text, line, column, length, source)
+
+
+def _stopped(parser: Lark, text: str) -> _Place:
+    from lark import Token, UnexpectedCharacters, UnexpectedToken
+
+    reader = parser.parse_interactive(text)
+    read: deque[Token] = deque(maxlen=3)
+    found, kind, position = "", "", 0
+    try:
+        for token in reader.iter_parse():
+            read.append(token)
+        reader.feed_eof(read[-1] if read else None)  # type: ignore[no-untyped-call]  # lark leaves it so
+    except UnexpectedCharacters as error:
+        position = error.pos_in_stream  # type: ignore[assignment]  # lark declares it as always None
+        found = text[position]
+    except UnexpectedToken as error:
+        if error.token.type == "$END":
+            position = (read[-1].end_pos if read else 0) or 0
+        else:
+            _ = read.pop()
+            found, kind, position = str(error.token), error.token.type, error.token.start_pos or 0
+    stack = reader.parser_state.value_stack
+    inside = any(isinstance(value, Token) and value.type == "_LPAR" for value in stack)
+    accepts = frozenset(reader.accepts())  # type: ignore[no-untyped-call]  # lark leaves it so
+    last, last_but_one = [*reversed(read), None, None][:2]
+    return _Place(found, kind, position, last, last_but_one, accepts, inside)
+
+
+Complaint = tuple[str, int, int]
+
+
+def _unsupported(place: _Place, text: str) -> Complaint | None:
+    """What is not supported yet, from where, and how many characters of it; None if it is another mistake."""
+    last, found, here = place.last, place.found, (place.position, len(place.found))
+    if place.is_statement and found == ".":
+        name = re.compile(r"\.\w*").match(text, place.position)
+        directive = name[0] if name else "."
+        if directive != ".":
+            known = f"{', '.join(DIRECTIVES)} are.{nearest(directive, DIRECTIVES)}"
+            return f"'{_short(directive)}' is not supported; {known}", place.position, len(directive)
+    if place.is_statement and place.kind == "_LPAR":
+        return "options of .input and .output are not supported; paths are given to the engine, not in the text", *here
+    if found == ";":
+        return "';' (or) is not supported; write one rule with the same head for each case", *here
+    if found == "!" and place.is_literal:
+        return "negation with '!' is not supported yet", *here
+    if last is None:
+        return None
+    there = (last.start_pos or 0, len(last))
+    if place.follows("NAME"):
+        if last == "not" and place.kind in ("NAME", "_LPAR") and not place.inside:
+            return "negation with 'not' is not supported yet", *there
+        compared = place.last_but_one is not None and place.last_but_one.type == "OPERATOR"
+        is_argument = place.inside and "_COLON" not in place.accepts and "_COMMA" in place.accepts
+        called = place.kind == "_LPAR" and (compared or is_argument)
+        if last.lower() in AGGREGATES and (called or (compared and (place.kind in _TERMS or found in (":", "{")))):
+            return f"aggregates such as '{last}' are not supported yet", *there
+        if called:
+            return f"functions such as '{_short(last)}(...)' are not supported yet", *there
+        if place.kind == "_IF" and not place.inside:
+            return f"relation '{_short(last)}' has no columns; relations without columns are not supported", *there
+    minus = place.follows(*_TERMS) and place.kind in ("INTEGER", "FLOAT") and found.startswith("-")
+    operator = found in ("+", "-", "*", "/", "^") and not text.startswith("/*", place.position)
+    if (minus or operator) and place.accepts & {"OPERATOR", "_COMMA", "STRING"} and not place.is_statement:
+        return "arithmetic is not supported yet", place.position, 1
+    return None
+
+
+def _slip(place: _Place, text: str) -> Complaint | None:
+    """A mistake with a mend of its own."""
+    if place.last is not None and place.follows("OPERATOR"):
+        start = place.last.start_pos or 0
+        written = text[start : start + 2]
+        if written in _SLIPS:
+            return f"'{written}' is no comparison; write '{_SLIPS[written]}'", start, 2
+    if place.found == '"':
+        return "this text is not closed by '\"' on its line", place.position, 1
+    if place.found == "'":
+        return 'texts stand in double quotes: write "..."', place.position, 1
+    if place.found == "[":
+        return "this '[' is not closed by ']' on its line", place.position, 1
+    if place.kind == "_LPAR" and place.last is not None and place.follows("BOOL"):
+        return f"'{place.last}' is a constant; it is no name", place.last.start_pos or 0, len(place.last)
+    if place.kind == "BOOL" and "STRING" not in place.accepts and "NAME" in place.accepts:
+        return f"'{place.found}' is a constant; it is no name", place.position, len(place.found)
+    if text.startswith("/*", place.position):
+        return "this comment is not closed by '*/'", place.position, 2
+    return None
+
+
+def _expected(place: _Place) -> str:
+    accepts = set(place.accepts) - {"$END"}
+    words = []
+    if place.is_statement:
+        accepts -= {"NAME", "_DECL", "_INPUT", "_OUTPUT"}
+        words = ["a rule or a declaration"]
+    elif "STRING" in accepts:
+        accepts -= {*_TERMS, "_RPAR"}
+        words = ["a relation or a comparison" if place.is_literal else "a variable or a constant"]
+    elif "NAME" in accepts:
+        accepts -= {"NAME", "_RPAR"}
+        if place.follows("_COLON"):
+            words = ["a type"]
+        else:
+            words = ["the name of a column" if place.inside else "the name of a relation"]
+    elif "_IF" in accepts:
+        accepts -= {"_DOT"}
+    words += [word for kind, word in _WORDS.items() if kind in accepts]
+    listing = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+    after = f" after '{_short(place.last)}'" if place.last else ""
+    return f"expected {listing}{after}" + ("" if place.found else ", where the text ends")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
