@@ -1,7 +1,7 @@
 """GraphBLAS: the time that everything is a multiple of, and counts that come from other code than the engine's."""
 
-# python-graphblas fills its modules when they are first used, and writes into a matrix with <<; pyright sees neither.
-# pyright: reportOptionalMemberAccess=false, reportOptionalCall=false, reportUnusedExpression=false
+# pyright: reportUnusedExpression=false
+# (a << b writes into a)
 
 from __future__ import annotations
 
