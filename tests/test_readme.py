@@ -1,6 +1,6 @@
 """Every snippet of the README is run, and prints what the README says.
 
-A ``text`` block that follows a snippet is its output; ``...`` in it stands for anything. Python snippets share one
+A ``text`` block right after a snippet is its output; ``...`` in it stands for anything. Python snippets share one
 namespace and shell snippets one folder, in the order of the page. A snippet under ``<!-- not run: why -->`` is skipped.
 """
 
@@ -13,52 +13,69 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```(\w+)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
-RUN_IN = {"python", "sh"}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CHECKER = doctest.OutputChecker()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def snippets(language: str) -> list[tuple[str, str | None]]:
-    found = BLOCK.findall((ROOT / "README.md").read_text())
-    return [(code, output or None) for skipped, name, code, output in found if name == language and not skipped]
+@dataclass(frozen=True)
+class Snippet:
+    language: str
+    code: str
+    output: str | None
+    run: bool
 
 
-def assert_prints(expected: str | None, printed: str, code: str) -> None:
-    if expected is not None:
-        assert CHECKER.check_output(expected, printed, FLAGS), f"{code}\nprinted\n{printed}\ninstead of\n{expected}"
+def snippets() -> list[Snippet]:
+    text = (ROOT / "README.md").read_text()
+    blocks = list(FENCE.finditer(text))
+    found = []
+    for i, block in enumerate(blocks):
+        following = blocks[i + 1] if i + 1 < len(blocks) else None
+        printed = following and following[1] == "text" and not text[block.end() : following.start()].strip()
+        not_run = re.search(r"<!-- not run: [^>]+ -->\n$", text[: block.start()])
+        found.append(Snippet(block[1], block[2], following[2] if following and printed else None, not not_run))
+    return found
 
 
-def test_every_block_is_run_or_says_why_not():
-    found = BLOCK.findall((ROOT / "README.md").read_text())
-    assert {name for skipped, name, _, _ in found if not skipped} == RUN_IN
-    assert (ROOT / "README.md").read_text().count("```") == sum(4 if output else 2 for *_, output in found)
+def of(language: str) -> list[Snippet]:
+    return [snippet for snippet in snippets() if snippet.language == language and snippet.run]
+
+
+def assert_prints(snippet: Snippet, printed: str) -> None:
+    if snippet.output is not None:
+        right = CHECKER.check_output(snippet.output, printed, FLAGS)
+        assert right, f"{snippet.code}\nprinted\n{printed}\ninstead of\n{snippet.output}"
+
+
+def test_every_code_block_is_run_or_says_why_not():
+    run = {snippet.language for snippet in snippets() if snippet.run}
+    assert run == {"python", "sh", "text", ""}
+    assert len([snippet for snippet in snippets() if snippet.language == "text"]) == len(
+        [snippet for snippet in snippets() if snippet.output is not None]
+    )
 
 
 def test_python_snippets():
     namespace: dict[str, object] = {"__name__": "readme"}
-    blocks = snippets("python")
-    assert any(output for _, output in blocks)
-    for code, output in blocks:
+    assert any(snippet.output for snippet in of("python"))
+    for snippet in of("python"):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, "README.md", "exec"), namespace)
-        assert_prints(output, printed.getvalue(), code)
+            exec(compile(snippet.code, "README.md", "exec"), namespace)
+        assert_prints(snippet, printed.getvalue())
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the snippets are for a POSIX shell")
 def test_shell_snippets(tmp_path):
-    environment = dict(os.environ, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", COLUMNS="120")
-    blocks = snippets("sh")
-    assert any(output for _, output in blocks)
-    for code, output in blocks:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{code}\nended with {done.returncode}\n{done.stderr}"
-        assert_prints(output, done.stdout, code)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "COLUMNS": "120"}
+    assert any(snippet.output for snippet in of("sh"))
+    for snippet in of("sh"):
+        command = ["bash", "-euo", "pipefail", "-c", snippet.code]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{snippet.code}\nended with {done.returncode}\n{done.stderr}"
+        assert_prints(snippet, done.stdout)
