@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedTypeError, UsageError, pointed
+from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedError, UnsupportedTypeError, UsageError, pointed
 from gpu_wcoj.query.checks import check, check_inputs
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.terms import ESCAPES, Atom, Comparison, Constant, Declaration, Rule, Rules, Span, Term, Variable
@@ -120,6 +120,10 @@ class _Reader:
 
     def atom(self, node: Node) -> Atom:
         (name,) = _tokens(node)
+        if name == "not":
+            span = _span(node)
+            what = "negation with 'not' is not supported yet, and no relation can have this name"
+            raise UnsupportedError(pointed(what, self.text, span.line, span.column, len(name), self.source))
         return Atom(self.name(name), tuple(self.term(term) for term in _trees(node)), _span(node))
 
     def comparison(self, node: Node) -> Comparison:
@@ -157,10 +161,13 @@ class _Reader:
             return Constant(token == "true")
         if token.type == "STRING":
             return Constant(self.string(token))
-        if token.type == "INTEGER" and len(token.lstrip("-0")) > _INTEGER_DIGITS:
+        digits = token.lstrip("-0") or "0"
+        if token.type == "INTEGER" and len(digits) > _INTEGER_DIGITS:
             raise self.error(f"integer {token[:_INTEGER_DIGITS]}... is outside int64, -2^63 to 2^63-1", token)
         try:
-            return Constant(int(token) if token.type == "INTEGER" else float(token))
+            if token.type == "FLOAT":
+                return Constant(float(token))
+            return Constant(-int(digits) if token.startswith("-") else int(digits))
         except UnsupportedTypeError as error:
             raise self.error(str(error), token) from None
 

@@ -137,6 +137,8 @@ def _unsupported(place: _Place, text: str) -> Complaint | None:
         called = place.kind == "_LPAR" and (compared or is_argument)
         if last.lower() in AGGREGATES and (called or (compared and (place.kind in _TERMS or found in (":", "{")))):
             return f"aggregates such as '{last}' are not supported yet", *there
+        if called and (negated := re.search(r"\bnot\s*\(\s*$", text[max(0, there[0] - _SHOWN) : there[0]])):
+            return "negation with 'not' is not supported yet", there[0] - len(negated[0]), len("not")
         if called:
             return f"functions such as '{_short(last)}(...)' are not supported yet", *there
         if place.kind == "_IF" and not place.inside:
