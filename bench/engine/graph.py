@@ -41,11 +41,6 @@ class Graph:
         """The edges that arrive."""
         return self.edges[self.n_loaded :]
 
-    @property
-    def n_vertices(self) -> int:
-        """One more than the largest vertex id."""
-        return int(self.edges.max()) + 1
-
     def ticks(self, n_rows: int, limit: int | None = None) -> list[Edges]:
         """The stream in ticks of `n_rows`, at most `limit` of them; the last one of an unlimited list may be short."""
         starts = range(0, len(self.stream), n_rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,6 +60,7 @@ def write_json(
             "largest_degree": int(np.bincount(graph.edges.ravel()).max()),
         },
         "yardstick_seconds": yardstick_seconds,
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "rows": [_record(measurement, yardstick_seconds) for measurement in measurements],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
