@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from gpu_wcoj.errors import TypeMismatchError
 
@@ -13,10 +14,12 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 _INTEGER = re.compile(r"(u?)int(8|16|32|64)")
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
 _DECIMAL = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")
-_DICTIONARY = re.compile(r"dictionary<values=(\w+), indices=(\w+), ordered=([01])>")
+_DICTIONARY = re.compile(r"dictionary<values=(.+), indices=(\w+), ordered=0>")
 _TEXT = {"string", "large_string", "string_view"}
 _BYTES = {"binary", "large_binary", "binary_view"}
 _PLAIN = {"bool", "float", "double", "date32[day]", "date64[ms]"}
+_DAY = 86_400_000
+"""Milliseconds in a day: the factor from date32 to date64."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class DataType:
 
     name: str
 
-    @property
+    @cached_property
     def family(self) -> str:
         """What it joins with: ``integer bool float32 float64 date timestamp zoned string binary decimal``."""
         name = self.value_name
@@ -53,7 +56,7 @@ class DataType:
             return {"float": "float32", "double": "float64", "bool": "bool"}.get(name, "date")
         raise TypeMismatchError(f"type '{name}' is not supported.")
 
-    @property
+    @cached_property
     def value_name(self) -> str:
         """The spelling of the values' type; other than `name` for dictionary-encoded columns only."""
         match = _DICTIONARY.fullmatch(self.name)
@@ -70,12 +73,32 @@ class DataType:
         return not self.has_dictionary
 
     def factor_to(self, other: DataType) -> int:
-        """By how much a code of this type is multiplied to become a code of `other`, a common type of it."""
+        """By how much a code of this type is multiplied to become a code of `other`, a finer type; else 1."""
         if self.family in ("timestamp", "zoned"):
-            return 1000 ** (TIME_UNITS.index(_unit(other)) - TIME_UNITS.index(_unit(self)))
+            return int(1000 ** max(0, TIME_UNITS.index(_unit(other)) - TIME_UNITS.index(_unit(self))))
         if self.family == "decimal":
-            return 10 ** int(_scale(other) - _scale(self))
+            return int(10 ** max(0, _scale(other) - _scale(self)))
+        if self.value_name == "date32[day]" and other.value_name == "date64[ms]":
+            return _DAY
         return 1
+
+    @property
+    def code_range(self) -> tuple[int, int]:
+        """The smallest and the largest code of a value of this type.
+
+        Examples
+        --------
+        >>> DataType("uint8").code_range
+        (0, 255)
+        """
+        if match := _INTEGER.fullmatch(self.value_name):
+            bits = int(match[2])
+            return (0, 2 ** min(bits, 63) - 1) if match[1] else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        if match := _DECIMAL.fullmatch(self.value_name):
+            return 1 - 10 ** int(match[2]), 10 ** int(match[2]) - 1
+        if self.value_name == "date32[day]":
+            return -(2**31), 2**31 - 1
+        return (0, 1) if self.value_name == "bool" else (-(2**63), 2**63 - 1)
 
     def common(self, other: DataType) -> DataType:
         """The narrowest type that holds the values of both.
@@ -93,21 +116,24 @@ class DataType:
                 f"types '{self.name}' and '{other.name}' do not join.\n"
                 "  Only integers, time units and decimal scales widen; cast one of the two columns."
             )
+        if self.value_name == other.value_name and "<" in self.name + other.name:
+            return DataType(self.value_name)
         if family == "integer":
             return _common_integer(self, other)
         if family in ("timestamp", "zoned"):
-            return max(self, other, key=lambda kind: TIME_UNITS.index(_unit(kind)))
+            finer = max(self, other, key=lambda kind: TIME_UNITS.index(_unit(kind)))
+            return DataType(finer.value_name)
         if family == "decimal":
             return _common_decimal(self, other)
-        if self.name == self.value_name:
-            return self if other.name != other.value_name or self.name <= other.name else other
-        return other if other.name == other.value_name else self
+        if family == "date":
+            return DataType("date64[ms]")
+        return DataType(f"large_{family}")
 
 
 def _common_integer(left: DataType, right: DataType) -> DataType:
-    bits = {}
+    bits: dict[str, int] = {}
     for kind in (left, right):
-        match = _INTEGER.fullmatch(kind.name)
+        match = _INTEGER.fullmatch(kind.value_name)
         assert match is not None
         bits[match[1]] = max(int(match[2]), bits.get(match[1], 0))
     if "u" not in bits:
@@ -129,13 +155,13 @@ def _common_decimal(left: DataType, right: DataType) -> DataType:
 
 
 def _unit(kind: DataType) -> str:
-    match = _TIMESTAMP.fullmatch(kind.name)
+    match = _TIMESTAMP.fullmatch(kind.value_name)
     assert match is not None
     return match[1]
 
 
 def _decimal(kind: DataType) -> tuple[int, int]:
-    match = _DECIMAL.fullmatch(kind.name)
+    match = _DECIMAL.fullmatch(kind.value_name)
     assert match is not None
     return int(match[2]), int(match[3])
 

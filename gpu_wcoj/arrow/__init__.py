@@ -1,0 +1,14 @@
+"""The border: columns of any Arrow producer, NumPy or plain Python to codes and back, in exactly the type that came.
+
+What a code is: integers, booleans, dates, timestamps and the unscaled digits of decimals are themselves; floats go
+through `gpu_wcoj.column.float_codes`; text and bytes are positions in a `Dictionary`. A dictionary-encoded column
+(category) is coded by its values. On the way out its dictionary holds the values in use, and its indices are wider
+than they came where more values are in use than they can count.
+"""
+
+from gpu_wcoj.arrow.incoming import encode, encode_numpy, encode_values
+from gpu_wcoj.arrow.outgoing import decode, to_numpy
+from gpu_wcoj.arrow.table import as_table
+from gpu_wcoj.arrow.types import to_pyarrow, type_of
+
+__all__ = ["as_table", "decode", "encode", "encode_numpy", "encode_values", "to_numpy", "to_pyarrow", "type_of"]

@@ -1,0 +1,254 @@
+"""One column in: an Arrow array, a NumPy array or Python values to codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from gpu_wcoj.arrow.types import SUPPORTED, storage_of, type_of
+from gpu_wcoj.column import BoolArray, Column, Int64Array, float_codes
+from gpu_wcoj.dictionary import Dictionary
+from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.rows import checked_values
+from gpu_wcoj.schema import INT64, DataType
+
+_INT64 = pa.int64().id
+
+
+def encode(
+    array: pa.Array | pa.ChunkedArray,
+    kind: DataType | None = None,
+    *,
+    string: Dictionary | None = None,
+    binary: Dictionary | None = None,
+    what: str = "the column",
+) -> Column:
+    """An Arrow array as a column of its own type, or of `kind` where that holds all of its values.
+
+    Integers of 64 bits without nulls are not copied.
+
+    Parameters
+    ----------
+    string, binary
+        The dictionaries that text and bytes are added to; fresh ones if None.
+    what
+        What to call the column in messages.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If the type, or a value of it, has no place in the engine.
+    TypeMismatchError
+        If a value is not one of `kind`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> encode(pa.array([1.5, None, -0.0])).valid
+    array([ True, False,  True])
+    """
+    if isinstance(array, pa.ChunkedArray):
+        if array.num_chunks != 1:
+            return _encode_chunks(array, kind, string, binary, what)
+        array = array.chunk(0)
+    if array.type.id == _INT64 and array.null_count == 0:
+        codes = array.to_numpy()
+        column = Column(INT64, codes if codes.flags.aligned else codes.copy())
+    elif pa.types.is_null(array.type):
+        column = _all_null(len(array), kind, string, binary, what)
+    else:
+        try:
+            column = _encode(array, type_of(array.type), string, binary)
+        except UnsupportedTypeError as error:
+            raise UnsupportedTypeError(f"{what}: {error}") from None
+    return as_kind(column, kind, what)
+
+
+def encode_numpy(
+    values: npt.NDArray[Any],
+    kind: DataType | None = None,
+    *,
+    string: Dictionary | None = None,
+    binary: Dictionary | None = None,
+    what: str = "the column",
+) -> Column:
+    """A one-dimensional NumPy array, masked where null, as a column that shares no memory with it; see `encode`.
+
+    Examples
+    --------
+    >>> encode_numpy(np.array([True, False])).type
+    DataType(name='bool')
+    """
+    if values.ndim != 1:
+        raise SchemaError(f"{what} is an array of shape {values.shape}; one dimension is allowed.")
+    mask = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+    if values.dtype == np.int64 and mask is None:
+        return as_kind(Column(INT64, np.array(values, np.int64)), kind, what)
+    if values.dtype.kind in "OT":
+        return encode_values(values.tolist(), kind, string=string, binary=binary, what=what)
+    native = np.array(values, values.dtype.newbyteorder("="), subok=False)
+    try:
+        array = pa.array(native, mask=mask)
+    except (pa.ArrowException, UnicodeError) as error:
+        raise UnsupportedTypeError(f"{what}: an array of type '{values.dtype}' is not supported: {error}") from None
+    return encode(array, kind, string=string, binary=binary, what=what)
+
+
+def encode_values(
+    values: Sequence[Any],
+    kind: DataType | None = None,
+    *,
+    string: Dictionary | None = None,
+    binary: Dictionary | None = None,
+    what: str = "the column",
+) -> Column:
+    """Python values of one type, None where null, as a column; see `encode` and `gpu_wcoj.rows.checked_values`.
+
+    Examples
+    --------
+    >>> encode_values([1, None]).codes
+    array([1, 0])
+    """
+    checked = checked_values(values, what)
+    if isinstance(checked, np.ndarray):
+        return encode_numpy(checked, kind, string=string, binary=binary, what=what)
+    try:
+        array = pa.array(checked)
+    except (pa.ArrowException, UnicodeError, OverflowError) as error:
+        raise UnsupportedTypeError(f"{what}: {error}.\n{SUPPORTED}") from None
+    return encode(array, kind, string=string, binary=binary, what=what)
+
+
+def as_kind(column: Column, kind: DataType | None, what: str) -> Column:
+    """The column as `Column.as_type` gives it, with `what` before the message; as it is if `kind` is None."""
+    if kind is None:
+        return column
+    try:
+        return column.as_type(kind)
+    except TypeMismatchError as error:
+        raise TypeMismatchError(f"{what}: {error}") from None
+
+
+def _encode_chunks(
+    array: pa.ChunkedArray, kind: DataType | None, string: Dictionary | None, binary: Dictionary | None, what: str
+) -> Column:
+    string = Dictionary("string") if string is None else string
+    binary = Dictionary("binary") if binary is None else binary
+    chunks = array.chunks or [pa.array([], array.type)]
+    return _joined([encode(chunk, kind, string=string, binary=binary, what=what) for chunk in chunks])
+
+
+def _joined(parts: Sequence[Column]) -> Column:
+    if len(parts) == 1:
+        return parts[0]
+    valid = None
+    if any(part.valid is not None for part in parts):
+        valid = np.concatenate([np.ones(len(part), bool) if part.valid is None else part.valid for part in parts])
+    return Column(parts[0].type, np.concatenate([part.codes for part in parts]), valid, parts[0].dictionary)
+
+
+def _all_null(
+    size: int, kind: DataType | None, string: Dictionary | None, binary: Dictionary | None, what: str
+) -> Column:
+    if kind is None and size:
+        raise UnsupportedTypeError(
+            f"{what} holds nothing but nulls, so it has no type ('null').\n"
+            "  Give the column a type where it is made, or declare the relation's types."
+        )
+    kind = kind or INT64
+    valid = np.zeros(size, bool) if size else None
+    return Column(kind, np.zeros(size, np.int64), valid, _dictionary_for(kind, string, binary))
+
+
+def _dictionary_for(kind: DataType, string: Dictionary | None, binary: Dictionary | None) -> Dictionary | None:
+    # An empty dictionary is a falsy one: `or` would replace it.
+    if kind.family == "string":
+        return Dictionary("string") if string is None else string
+    if kind.family == "binary":
+        return Dictionary("binary") if binary is None else binary
+    return None
+
+
+def _encode(array: pa.Array, kind: DataType, string: Dictionary | None, binary: Dictionary | None) -> Column:
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    if kind.name != kind.value_name:
+        return _encode_categories(array, kind, valid, string, binary)
+    dictionary = _dictionary_for(kind, string, binary)
+    if dictionary is not None:
+        return Column(kind, dictionary.encode(array), valid, dictionary)
+    codes = _fixed_width_codes(array, kind, valid)
+    return Column(kind, codes if valid is None else np.where(valid, codes, 0), valid)
+
+
+def _encode_categories(
+    array: pa.DictionaryArray,
+    kind: DataType,
+    valid: BoolArray | None,
+    string: Dictionary | None,
+    binary: Dictionary | None,
+) -> Column:
+    """Codes of a dictionary-encoded array, by the values in use: its dictionary may be far longer than the array."""
+    indices = array.indices if valid is None else array.indices.drop_null()
+    shown = indices.to_numpy().astype(np.int64)
+    values = _without_views(array.dictionary)
+    if len(shown) and not 0 <= int(shown.min()) <= int(shown.max()) < len(values):
+        raise UnsupportedTypeError(f"type '{array.type}': an index is outside the dictionary; the data is damaged.")
+    if len(values) <= len(shown):
+        in_use = np.zeros(len(values), bool)
+        in_use[shown] = True
+        used, places = np.flatnonzero(in_use), (np.cumsum(in_use) - 1)[shown]
+    else:
+        used, places = np.unique(shown, return_inverse=True)
+    values = values if len(used) == len(values) else values.take(pa.array(used))
+    coded = _encode(values, DataType(kind.value_name), string, binary)
+    codes = np.zeros(len(array), np.int64)
+    codes[slice(None) if valid is None else valid] = coded.codes[places]
+    if coded.valid is not None:
+        valid = np.ones(len(array), bool) if valid is None else valid.copy()
+        valid[valid] = coded.valid[places]
+    return Column(kind, codes, valid, coded.dictionary)
+
+
+def _without_views(array: pa.Array) -> pa.Array:
+    if pa.types.is_string_view(array.type):
+        return array.cast(pa.large_string())
+    return array.cast(pa.large_binary()) if pa.types.is_binary_view(array.type) else array
+
+
+def _fixed_width_codes(array: pa.Array, kind: DataType, valid: BoolArray | None) -> Int64Array:
+    """Codes of numbers, booleans and times; what stands in null rows is not defined."""
+    if kind.family == "bool":
+        array = array.cast(pa.uint8())
+    storage, words = storage_of(kind)
+    count = array.offset + len(array)
+    if not len(array):
+        return np.empty(0, np.int64)
+    raw = np.frombuffer(array.buffers()[1], storage, count * words)[array.offset * words :]
+    if kind.family in ("float32", "float64"):
+        return float_codes(raw)
+    if kind.family != "decimal":
+        if raw.dtype == np.uint64:
+            _refuse_outside(raw < np.uint64(2**63), valid, kind, raw, "is above 2^63-1, the largest integer here")
+        return np.require(raw.astype(np.int64, copy=False), requirements="A")
+    codes = raw[::words].astype(np.int64)
+    low, high = kind.code_range
+    fits = (codes >= low) & (codes <= high)
+    for word in range(1, words):
+        fits &= raw[word::words] == codes >> 63
+    _refuse_outside(fits, valid, kind, array, "has more digits than its type")
+    return codes
+
+
+def _refuse_outside(fits: BoolArray, valid: BoolArray | None, kind: DataType, values: Any, why: str) -> None:
+    if valid is not None:
+        fits = fits | ~valid
+    if not bool(fits.all()):
+        row = int(np.argmin(fits))
+        raise UnsupportedTypeError(
+            f"the value {values[row]} (row {row}) of type '{kind.name}' {why}.\n"
+            "  Cast the column to text, or repair it before it comes in."
+        )

@@ -1,0 +1,182 @@
+"""Tables in: names and columns of anything that is shaped as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from gpu_wcoj.arrow.incoming import encode, encode_numpy, encode_values
+from gpu_wcoj.arrow.types import SUPPORTED
+from gpu_wcoj.column import Column
+from gpu_wcoj.dictionary import Dictionary
+from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.rows import columns_of, split_weights
+from gpu_wcoj.schema import DataType
+from gpu_wcoj.weights import as_weights
+
+
+def as_table(
+    data: Any,
+    what: str = "the data",
+    *,
+    types: Sequence[DataType | None] | None = None,
+    string: Dictionary | None = None,
+    binary: Dictionary | None = None,
+) -> tuple[tuple[str, ...], list[Column]]:
+    """Names and columns of anything that is shaped as a table.
+
+    Parameters
+    ----------
+    data
+        Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (PyArrow, Polars, pandas, DuckDB, Delta
+        readers), a dict of arrays or lists, a NumPy array (two-dimensional, structured, or one column), or an
+        iterable of rows. Rows are named c0, c1, ...; of pairs (row, weight) the weights become a column ``weight``.
+        The labels that pandas gives rows by itself are left out; an index that carries values must have a name.
+    what
+        What to call the data in messages.
+    types
+        The type that each column must have, as far as it is known.
+    string, binary
+        The dictionaries that text and bytes are added to; fresh ones if None.
+
+    Examples
+    --------
+    >>> names, columns = as_table({"src": [1, 2], "dst": [2, 3]})
+    >>> names, columns[1].codes
+    (('src', 'dst'), array([2, 3]))
+    """
+    if isinstance(data, (pa.RecordBatch, pa.Table)):
+        names, arrays = _arrow_columns(data, what)
+    elif isinstance(data, np.ndarray):
+        names, arrays = _numpy_columns(data, what)
+    elif isinstance(data, Mapping):
+        names, arrays = _mapped_columns(data, what)
+    elif hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        names, arrays = _arrow_columns(_imported(data, what), what)
+    elif isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+        names, arrays = _row_columns(data, len(types or ()), what)
+    else:
+        raise TypeMismatchError(
+            f"{what} is of type '{type(data).__module__}.{type(data).__qualname__}', which is no table.\n"
+            "  Pass anything with __arrow_c_stream__ (a LazyFrame after .collect()), a dict of columns, a NumPy array\n"
+            "  or a list of tuples."
+        )
+    kinds = [*(types or ()), *[None] * len(names)]
+    string = Dictionary("string") if string is None else string
+    binary = Dictionary("binary") if binary is None else binary
+    columns = []
+    for name, values, kind in zip(names, arrays, kinds, strict=False):
+        label = f"{what}, column '{name}'"
+        if isinstance(values, (pa.Array, pa.ChunkedArray)):
+            columns.append(encode(values, kind, string=string, binary=binary, what=label))
+        elif isinstance(values, np.ndarray):
+            columns.append(encode_numpy(values, kind, string=string, binary=binary, what=label))
+        else:
+            columns.append(encode_values(values, kind, string=string, binary=binary, what=label))
+    return names, columns
+
+
+_Named = tuple[tuple[str, ...], Sequence[Any]]
+"""Names, and for each a pa.Array, pa.ChunkedArray, NumPy array or list of Python values."""
+
+
+def _arrow_columns(data: pa.RecordBatch | pa.Table, what: str) -> _Named:
+    schema = data.schema
+    if schema.metadata is not None and b"pandas" in schema.metadata:
+        data = _without_index(data, json.loads(schema.metadata[b"pandas"]), what)
+        schema = data.schema
+    return tuple(schema.names), data.columns
+
+
+def _without_index(data: pa.Table, metadata: dict[str, Any], what: str) -> pa.Table:
+    unnamed = []
+    for index in metadata.get("index_columns", ()):
+        if isinstance(index, dict):
+            if index.get("name") is not None:
+                raise SchemaError(
+                    f"{what}: the index '{index['name']}' of this pandas frame is a range, which it does not export.\n"
+                    "  Call .reset_index() to make it a column, or .reset_index(drop=True) to leave it out."
+                )
+        elif index.startswith("__index_level_") and index in data.schema.names:
+            unnamed.append(index)
+    if len(unnamed) == 1 and pa.types.is_integer(data.schema.field(unnamed[0]).type):
+        return data.drop_columns(unnamed)
+    if unnamed:
+        kinds = ", ".join(str(data.schema.field(name).type) for name in unnamed)
+        raise SchemaError(
+            f"{what}: this pandas frame has an index ({kinds}) without a name.\n"
+            "  Name it with .rename_axis('key') to make it a column, or call .reset_index(drop=True) to leave it out."
+        )
+    return data
+
+
+def _imported(data: Any, what: str) -> pa.Table | pa.RecordBatch:
+    try:
+        if not hasattr(data, "__arrow_c_stream__"):
+            array = pa.array(data)
+        else:
+            try:
+                return pa.table(data)
+            except (pa.ArrowInvalid, TypeError) as error:
+                if "non-struct" not in str(error):
+                    raise
+                array = pa.chunked_array(data)
+    except pa.ArrowException as error:
+        raise UnsupportedTypeError(f"{what} cannot be read as a table: {error}\n{SUPPORTED}") from error
+    if pa.types.is_struct(array.type):
+        return pa.RecordBatch.from_struct_array(array)
+    return pa.table({"c0": array})
+
+
+def _numpy_columns(data: npt.NDArray[Any], what: str) -> _Named:
+    if data.dtype.names is not None:
+        return data.dtype.names, [data[name] for name in data.dtype.names]
+    if data.ndim not in (1, 2):
+        raise SchemaError(f"{what} is an array of shape {data.shape}; one or two dimensions are allowed.")
+    columns = [data] if data.ndim == 1 else list(data.T)
+    return _numbered(columns), columns
+
+
+def _mapped_columns(data: Mapping[Any, Any], what: str) -> _Named:
+    arrays: dict[str, Any] = {}
+    for name, values in data.items():
+        if not isinstance(name, str):
+            raise SchemaError(
+                f"{what} is a dict with the key {name!r}; the keys name the columns, as text.\n"
+                "  A dict {row: weight} comes in through ZSet.from_dict."
+            )
+        if isinstance(values, np.ndarray):
+            arrays[name] = values
+        elif hasattr(values, "__arrow_c_stream__"):
+            arrays[name] = pa.chunked_array(values)
+        elif hasattr(values, "__arrow_c_array__"):
+            arrays[name] = pa.array(values)
+        elif isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping)):
+            arrays[name] = list(values)
+        else:
+            raise TypeMismatchError(f"{what}, column '{name}' is {values!r}; a column is an array or a list of values.")
+    sizes = {name: values.size if isinstance(values, np.ndarray) else len(values) for name, values in arrays.items()}
+    if len(set(sizes.values())) > 1:
+        first, other = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
+        raise SchemaError(
+            f"{what}: column '{first}' has {sizes[first]} values and column '{other}' has {sizes[other]}.\n"
+            "  All columns of a table have the same number of values."
+        )
+    return tuple(arrays), list(arrays.values())
+
+
+def _row_columns(data: Iterable[Any], width: int, what: str) -> _Named:
+    rows, weights = split_weights(data, what)
+    columns: list[Any] = list(columns_of(rows, what) or ([] for _ in range(width)))
+    if weights is None:
+        return _numbered(columns), columns
+    return (*_numbered(columns), "weight"), [*columns, as_weights(weights, f"{what}: the weights")]
+
+
+def _numbered(columns: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(f"c{i}" for i in range(len(columns)))

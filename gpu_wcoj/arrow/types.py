@@ -1,0 +1,87 @@
+"""Types by name: Arrow's to ours and back, and how values of fixed width lie in memory."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.schema import DataType
+
+_PLAIN: dict[str, pa.DataType] = {
+    str(kind): kind
+    for kind in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.bool_(), pa.float32(), pa.float64(), pa.date32(), pa.date64()),
+        *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()),
+    )
+}
+SUPPORTED = (
+    "  Supported are integers, bool, float32, float64, dates, timestamps, text, binary, decimals of up to 18 digits,\n"
+    "  and unordered dictionaries of these. Cast the column before it comes in."
+)
+
+
+@lru_cache(maxsize=1024)
+def type_of(kind: pa.DataType) -> DataType:
+    """The type of columns of this Arrow type.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If it is nested, a duration, a dictionary whose order has a meaning, a decimal of more than 18 digits, ...
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> type_of(pa.timestamp("us", tz="UTC"))
+    DataType(name='timestamp[us, tz=UTC]')
+    """
+    values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    found = DataType(str(kind))
+    try:
+        supported = bool(found.family) and not (pa.types.is_decimal(values) and values.precision > 18)
+    except TypeMismatchError:
+        supported = False
+    if not supported:
+        raise UnsupportedTypeError(f"type '{kind}' is not supported.\n{SUPPORTED}")
+    return found
+
+
+@lru_cache(maxsize=1024)
+def to_pyarrow(kind: DataType) -> pa.DataType:
+    """The Arrow type of that name.
+
+    Examples
+    --------
+    >>> to_pyarrow(DataType("decimal128(9, 2)"))
+    Decimal128Type(decimal128(9, 2))
+    """
+    name, family = kind.value_name, kind.family
+    if name != kind.name:
+        indices = kind.name.removeprefix(f"dictionary<values={name}, indices=").partition(",")[0]
+        return pa.dictionary(_PLAIN[indices], to_pyarrow(DataType(name)))
+    if family in ("timestamp", "zoned"):
+        unit, _, zone = name.removeprefix("timestamp[")[:-1].partition(", tz=")
+        return pa.timestamp(unit, zone or None)
+    if family == "decimal":
+        width, _, digits = name[:-1].partition("(")
+        precision, scale = digits.split(", ")
+        return getattr(pa, width)(int(precision), int(scale))
+    return _PLAIN[name]
+
+
+def storage_of(kind: DataType) -> tuple[np.dtype[Any], int]:
+    """How values of fixed width lie in memory: the type of a word, and the words per value."""
+    name, family = kind.value_name, kind.family
+    if family == "decimal":
+        bits = int(name.removeprefix("decimal").partition("(")[0])
+        return np.dtype(np.int32 if bits == 32 else np.int64), max(1, bits // 64)
+    if family in ("integer", "float32", "float64"):
+        return np.dtype({"float": "float32", "double": "float64"}.get(name, name)), 1
+    if family == "bool":
+        return np.dtype(np.uint8), 1
+    return np.dtype(np.int32 if name == "date32[day]" else np.int64), 1

@@ -1,0 +1,178 @@
+"""Text and bytes as int64 codes: a mapping that only grows, shared by the relations of one program.
+
+A code is the position at which its value first arrived, so codes never change. The values live in a hash map: a batch
+costs time in its own size, however large the dictionary has become. Codes say nothing about the order of the values;
+`Dictionary.rank` does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import count
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gpu_wcoj.column import BoolArray, Int64Array
+from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
+
+_SMALL = 512
+"""Up to so many values are handled one by one in Python; beyond it, in Arrow as far as that goes."""
+
+
+def _frozen(array: Int64Array) -> Int64Array:
+    array.flags.writeable = False
+    return array
+
+
+_EMPTY = _frozen(np.empty(0, np.int64))
+
+
+class Dictionary:
+    """A grow-only mapping between the values of one kind, ``"string"`` or ``"binary"``, and their codes 0, 1, 2, ...
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> names = Dictionary("string")
+    >>> names.encode(pa.array(["Rome", "Oslo", "Rome"]))
+    array([0, 1, 0])
+    >>> names.rank()
+    array([1, 0])
+    >>> names.decode(names.encode(pa.array(["Oslo"]))).to_pylist()
+    ['Oslo']
+    """
+
+    __slots__ = ("_arrow", "_codes", "_order", "_rank", "_values", "kind")
+
+    def __init__(self, kind: Literal["string", "binary"] = "string") -> None:
+        self.kind = kind
+        self._values: list[str | bytes] = []
+        self._codes: dict[str | bytes, int] = {}
+        self._arrow: pa.Array | None = None
+        self._order = self._rank = _EMPTY
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Dictionary({self.kind!r}, {len(self)} values)"
+
+    @property
+    def _arrow_type(self) -> pa.DataType:
+        return pa.large_string() if self.kind == "string" else pa.large_binary()
+
+    def encode(self, array: pa.Array | pa.ChunkedArray) -> Int64Array:
+        """The codes of the values; those that are missing are added, in their order. Nulls get code 0.
+
+        Raises
+        ------
+        UnsupportedTypeError
+            If a text is not valid UTF-8.
+        """
+        if isinstance(array, pa.ChunkedArray):
+            return np.concatenate([np.empty(0, np.int64), *map(self.encode, array.chunks)])
+        if array.null_count:
+            present = array.is_valid().to_numpy(zero_copy_only=False)
+            codes = np.zeros(len(array), np.int64)
+            codes[present] = self.encode(array.cast(self._arrow_type).drop_null())
+            return codes
+        if len(array) <= _SMALL:
+            return self._codes_of(array)
+        encoded = array.cast(self._arrow_type).dictionary_encode()
+        places: Int64Array = encoded.indices.to_numpy()
+        return self._codes_of(encoded.dictionary)[places]
+
+    def encode_one(self, value: str | bytes) -> int:
+        """The code of one value, added if it is missing.
+
+        Raises
+        ------
+        TypeMismatchError
+            If the value is not of this dictionary's kind.
+        """
+        if not isinstance(value, str if self.kind == "string" else bytes):
+            raise TypeMismatchError(f"the value {value!r} is not {self.kind}, the kind of this dictionary.")
+        return int(self.encode(pa.array([value], self._arrow_type))[0])
+
+    def find(self, value: str | bytes) -> int | None:
+        """The code of a value, or None if it is not there."""
+        return self._codes.get(value)
+
+    def decode(self, codes: Int64Array, valid: BoolArray | None = None) -> pa.Array:
+        """The values behind the codes, as ``large_string`` or ``large_binary``; null where `valid` is False."""
+        if len(codes) * 8 < len(self):
+            shown = codes.tolist() if valid is None else np.where(valid, codes, -1).tolist()
+            return pa.array([None if code < 0 else self._values[code] for code in shown], self._arrow_type)
+        known = 0 if self._arrow is None else len(self._arrow)
+        if self._arrow is None or known < len(self):
+            fresh = pa.array(self._values[known:], self._arrow_type)
+            self._arrow = fresh if self._arrow is None else pa.concat_arrays([self._arrow, fresh])
+        return self._arrow.take(pa.array(codes, mask=None if valid is None else ~valid))
+
+    def truncate(self, size: int) -> None:
+        """Take back every value that was added after the dictionary had `size` values."""
+        for value in self._values[size:]:
+            del self._codes[value]
+        del self._values[size:]
+        self._arrow = None if self._arrow is None else self._arrow[:size]
+        if len(self._order) > size:
+            self._order = self._rank = _EMPTY
+
+    def rank(self) -> Int64Array:
+        """For every code, the position of its value in the order of its (UTF-8) bytes. Read-only; kept until growth.
+
+        Complexity
+        ----------
+        Linear in the dictionary after a small growth, n log n after a large one.
+        """
+        known, size = len(self._order), len(self)
+        if known < size:
+            if (size - known) * 16 < known:
+                fresh = sorted(range(known, size), key=self._sort_key)
+                places = [bisect_left(self._order, self._sort_key(code), key=self._sort_key) for code in fresh]
+                self._order = np.insert(self._order, places, fresh)
+            else:
+                self._order = pc.sort_indices(self.decode(np.arange(size))).to_numpy().astype(np.int64)
+            ranks = np.empty(size, np.int64)
+            ranks[self._order] = np.arange(size)
+            self._rank = _frozen(ranks)
+        return self._rank
+
+    def recode(self, other: Dictionary, codes: Int64Array) -> Int64Array:
+        """What these codes of `other` are here; values that are missing are added, and only those in use.
+
+        Complexity
+        ----------
+        In the number of codes, not in the size of either dictionary.
+        """
+        if other is self or not len(codes):
+            return codes
+        used, places = np.unique(codes, return_inverse=True)
+        return self.encode(other.decode(used))[places]
+
+    def translate(self, other: Dictionary) -> Int64Array:
+        """The code here of every code of `other`, adding what is missing."""
+        return self.recode(other, np.arange(len(other)))
+
+    def _sort_key(self, code: int) -> Any:
+        return self._values[code]
+
+    def _codes_of(self, array: pa.Array) -> Int64Array:
+        """The codes of values without nulls, looked up one by one."""
+        try:
+            values = array.to_pylist()
+        except UnicodeDecodeError as error:
+            raise UnsupportedTypeError(
+                f"the text {error.object!r} is not valid UTF-8.\n"
+                "  Cast the column to binary, or repair it before it comes in."
+            ) from None
+        codes = list(map(self._codes.get, values))
+        if None in codes:
+            fresh = [value for value in dict.fromkeys(values) if value not in self._codes]
+            self._codes.update(zip(fresh, count(len(self._values)), strict=False))
+            self._values.extend(fresh)
+            codes = list(map(self._codes.get, values))
+        return np.array(codes, np.int64)

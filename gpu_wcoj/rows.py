@@ -1,0 +1,136 @@
+"""Rows and values of plain Python, checked before they become columns: nothing is mixed, cut or rounded."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_wcoj.errors import ArityError, TypeMismatchError, UnsupportedTypeError
+
+Row = tuple[Any, ...]
+Values = npt.NDArray[Any] | list[Any]
+"""One column: an array, or a list of Python values that are None or of one type."""
+
+_ALLOWED = (int, float, str, bytes, bool, dt.date, dt.datetime, Decimal)
+_NAMES = "int, float, str, bytes, bool, date, datetime, Decimal or None"
+
+
+def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row], list[Any] | None]:
+    """Rows, and their weights if any of them is written as a pair ``(row, weight)``; else None.
+
+    Examples
+    --------
+    >>> split_weights([(1, 2), ((2, 3), -1)])
+    ([(1, 2), (2, 3)], [1, -1])
+    """
+    listed = list(rows)
+    if any(not isinstance(row, (tuple, list)) for row in listed):
+        at, row = next((at, row) for at, row in enumerate(listed) if not isinstance(row, (tuple, list)))
+        raise TypeMismatchError(
+            f"{what}: row {at} is {row!r}; a row is a tuple of values, or a pair (row, weight).\n"
+            "  Write a row of one value as (value,)."
+        )
+    if not any(row and isinstance(row[0], (tuple, list)) for row in listed):
+        return listed, None
+    plain, weights = [], []
+    for at, row in enumerate(listed):
+        if not (row and isinstance(row[0], (tuple, list))):
+            row = (row, 1)
+        if len(row) != 2:
+            raise ArityError(f"{what}: row {at} is {row!r}; a row with a weight is a pair (row, weight).")
+        plain.append(row[0])
+        weights.append(row[1])
+    return plain, weights
+
+
+def columns_of(rows: Sequence[Row], what: str = "the rows") -> list[Values]:
+    """One int64 array or list of checked values per column.
+
+    Raises
+    ------
+    ArityError
+        If the rows differ in length.
+    TypeMismatchError
+        If a column holds values of two types, or an integer outside int64.
+    UnsupportedTypeError
+        If a value is of a type that has no place in a column.
+
+    Examples
+    --------
+    >>> columns_of([(1, "a"), (2, None)])
+    [array([1, 2]), ['a', None]]
+    """
+    if not rows:
+        return []
+    width = len(rows[0])
+    if any(len(row) != width for row in rows):
+        at = next(at for at, row in enumerate(rows) if len(row) != width)
+        raise ArityError(f"{what}: row {at} is {rows[at]!r}, {len(rows[at])} values; row 0 has {width}.")
+    if set(map(type, chain.from_iterable(rows))) == {int}:
+        try:
+            flat = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * width)
+            return list(np.ascontiguousarray(flat.reshape(len(rows), width).T))
+        except OverflowError:
+            pass  # the loop below names the value
+    return [checked_values(values, f"{what}, column {i}") for i, values in enumerate(zip(*rows, strict=True))]
+
+
+def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
+    """The values as an int64 array if all are integers, else as a list of None and values of one type.
+
+    NumPy scalars count as the Python values that they are.
+    """
+    kinds = set(map(type, values)) - {type(None)}
+    if any(issubclass(kind, np.generic) for kind in kinds):
+        if all(issubclass(kind, np.datetime64) for kind in kinds):
+            return np.array([np.datetime64("NaT") if value is None else value for value in values])
+        values = [value.item() if isinstance(value, np.generic) else value for value in values]
+        kinds = set(map(type, values)) - {type(None)}
+    for kind in kinds:
+        if kind not in _ALLOWED:
+            at = next(at for at, value in enumerate(values) if type(value) is kind)
+            raise UnsupportedTypeError(
+                f"{what}: the value {values[at]!r} (row {at}) is of type '{kind.__module__}.{kind.__qualname__}'.\n"
+                f"  A value is {_NAMES}."
+            )
+    if len(kinds) > 1:
+        _refuse_mixed(values, what, "types", type)
+    if kinds == {int}:
+        return _integers(values, what)
+    if kinds == {dt.datetime}:
+        _refuse_mixed(values, what, "zones", lambda value: "no zone" if value.tzinfo is None else "a zone")
+    if kinds == {Decimal}:
+        for at, value in enumerate(values):
+            if value is not None and not value.is_finite():
+                raise UnsupportedTypeError(f"{what}: the value {value!r} (row {at}) is not a number of fixed digits.")
+    return list(values)
+
+
+def _integers(values: Sequence[int | None], what: str) -> Values:
+    for at, value in enumerate(values):
+        if value is not None and not -(2**63) <= value < 2**63:
+            raise TypeMismatchError(
+                f"{what}: the value {value} (row {at}) is outside int64, -2^63 to 2^63-1.\n"
+                "  Use text, or a smaller number that stands for it."
+            )
+    return list(values) if None in values else np.array(values, np.int64)
+
+
+def _refuse_mixed(values: Sequence[Any], what: str, aspect: str, describe: Any) -> None:
+    first: Any = None
+    for at, value in enumerate(values):
+        if value is None:
+            continue
+        if first is None:
+            first = (at, value)
+        elif describe(value) != describe(first[1]):
+            raise TypeMismatchError(
+                f"{what} mixes {aspect}: {first[1]!r} (row {first[0]}) and {value!r} (row {at}).\n"
+                "  Write all values of a column as one type."
+            )

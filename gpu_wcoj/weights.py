@@ -1,0 +1,51 @@
+"""Weights at the border: non-null integers of 64 bits, or an error that names the value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_wcoj.column import Column, Int64Array
+from gpu_wcoj.errors import SchemaError, WeightError
+
+
+def as_weights(values: Column | npt.NDArray[np.generic] | Sequence[object], what: str = "the weights") -> Int64Array:
+    """The values as int64 weights.
+
+    Raises
+    ------
+    WeightError
+        If a value is null, a bool, not an integer, or outside int64.
+
+    Examples
+    --------
+    >>> as_weights([1, -2])
+    array([ 1, -2])
+    """
+    if isinstance(values, Column):
+        if values.type.family != "integer":
+            raise WeightError(_message(what, f"a column of type '{values.type.name}'"))
+        if values.valid is not None:
+            raise WeightError(_message(what, f"null (row {int(np.argmin(values.valid))})"))
+        return values.codes
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise SchemaError(f"{what} have the shape {values.shape}; one dimension is allowed.")
+        if values.dtype.kind not in "iu":
+            raise WeightError(_message(what, f"an array of type '{values.dtype}'"))
+        if values.dtype == np.uint64 and bool((values > np.uint64(2**63 - 1)).any()):
+            raise WeightError(_message(what, f"{values.max()}"))
+        return values.astype(np.int64, copy=False)
+    for row, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not -(2**63) <= value < 2**63:
+            raise WeightError(_message(what, f"{value!r} (row {row})"))
+    return np.array(values, np.int64)
+
+
+def _message(what: str, value: str) -> str:
+    return (
+        f"{what} must be integers from -2^63 to 2^63-1, and one is {value}.\n"
+        "  Round or drop such rows before they come in; a row that is present once has the weight 1."
+    )
