@@ -1,0 +1,40 @@
+"""The kernels of `gpu_wcoj` on the CPU: NumPy with numba where a loop wins, NumPy alone where numba is absent.
+
+It imports nothing of `gpu_wcoj`; `gpu_wcoj.kernels.protocol` is its specification.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from typing import Any
+
+__all__ = ["load_kernels"]
+
+_LOGGER = logging.getLogger("gpu_wcoj")
+
+
+def load_kernels(compiled: bool | None = None) -> Any:
+    """The compiled kernels, or the NumPy ones if numba is absent (one log line says so).
+
+    Parameters
+    ----------
+    compiled
+        True or False to insist on one of the two.
+
+    Raises
+    ------
+    ImportError
+        If `compiled` is True and numba is absent.
+    """
+    if compiled is None:
+        compiled = importlib.util.find_spec("numba") is not None
+        if not compiled:
+            _LOGGER.warning("numba is not installed: the NumPy kernels are used, which are several times slower.")
+    if compiled:
+        from cpu_fallback.compiled import CompiledKernels
+
+        return CompiledKernels()
+    from cpu_fallback.vectorised import VectorisedKernels
+
+    return VectorisedKernels()

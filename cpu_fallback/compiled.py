@@ -1,0 +1,194 @@
+"""The kernels in compiled loops: thin callers that turn arrays into tables of addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cpu_fallback import sort, tries
+from cpu_fallback.extend import N_WORK, SURVIVORS, extend
+from cpu_fallback.merge import children_of, merge_level
+from cpu_fallback.reduce import expand_rows, trie_levels_two
+from cpu_fallback.search import bucket_index, locate
+from cpu_fallback.slots import N_FIELDS, OUT_ROW, ROW
+from cpu_fallback.sort import Int64Array
+from cpu_fallback.tries import CodeArray
+
+_NOTHING = np.empty(0, np.int64)
+BUCKETED = 8
+"""Top levels with more values get a bucket index."""
+
+
+def _address(array: CodeArray) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+class CompiledKernels:
+    """See `gpu_wcoj.kernels.protocol.Kernels`."""
+
+    name: ClassVar[str] = "numba"
+    lexsort = staticmethod(sort.lexsort)
+    run_starts = staticmethod(sort.run_starts)
+    distinct_rows = staticmethod(sort.distinct_rows)
+    consolidate = staticmethod(sort.consolidate)
+
+    @staticmethod
+    def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.build_levels`."""
+        if len(columns) != 2 or len(columns[0]) < 2:
+            return tries.build_levels(columns)
+        first, second = columns
+        n = len(first)
+        values = np.empty(n, np.int64)
+        offsets = np.empty(n + 1, np.int64)
+        fits = int(second.min()) >= -(1 << 31) and int(second.max()) < 1 << 31
+        children = np.empty(n, np.int32 if fits else np.int64)
+        count = trie_levels_two(first, second, values, offsets, children)
+        return [tries.narrow(values[:count].copy()), children], [offsets[: count + 1].copy()]
+
+    @staticmethod
+    def describe(
+        values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None
+    ) -> tuple[tuple[int, ...], Any]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.describe`."""
+        n = len(values)
+        least = most = address = shift = 0
+        starts = None
+        if n:
+            if parent_offsets is None:
+                least, most = int(values[0]), int(values[-1])
+                if n > BUCKETED:
+                    shift = max(0, (most - least).bit_length() - (2 * n).bit_length())
+                    starts = np.empty(((most - least) >> shift) + 2, np.int64)
+                    bucket_index(values, shift, starts)
+                    address = _address(starts)
+            else:
+                least, most = int(values.min()), int(values.max())
+        record = (
+            _address(values), values.itemsize, 0 if parent_offsets is None else _address(parent_offsets), n,
+            0 if weights is None else _address(weights), address, least, shift, most, -1, -1,
+        )  # fmt: skip
+        return record, starts
+
+    @staticmethod
+    def expand_columns(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.expand_columns`."""
+        if len(values) != 2:
+            return tries.expand_columns(values, offsets)
+        parents = np.empty(len(values[1]), np.int64)
+        expand_rows(offsets[0], parents)
+        return [values[0][parents].astype(np.int64), values[1].astype(np.int64)]
+
+    @staticmethod
+    def merge_tries(
+        left: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+        right: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+    ) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.merge_tries`."""
+        (left_values, left_offsets, left_weights), (right_values, right_offsets, right_weights) = left, right
+        depth = len(left_values)
+        ranges = [np.array([bound], np.int64) for bound in (0, len(left_values[0]), 0, len(right_values[0]))]
+        unit = left_weights is None and right_weights is None
+        left_address = 0 if left_weights is None else _address(left_weights)
+        right_address = 0 if right_weights is None else _address(right_weights)
+        values: list[CodeArray] = []
+        offsets: list[Int64Array] = []
+        weights = _NOTHING
+        for level in range(depth):
+            x, y = left_values[level], right_values[level]
+            inner = level < depth - 1
+            size = len(x) + len(y)
+            target = np.empty(size, np.int32 if x.itemsize == y.itemsize == 4 else np.int64)
+            sources = np.empty((2, size if inner else 0), np.int64)
+            weights = np.empty(size, np.int64) if not inner and not unit else _NOTHING
+            bounds = np.empty(len(ranges[0]) + 1, np.int64)
+            count = merge_level(
+                _address(x), x.itemsize, left_address, ranges[0], ranges[1],
+                _address(y), y.itemsize, right_address, ranges[2], ranges[3],
+                inner, _address(target), target.itemsize, sources[0], sources[1], weights, bounds,
+            )  # fmt: skip
+            if count < 0:
+                return CompiledKernels.merge_tries((left_values, left_offsets, np.ones(len(x), np.int64)), right)
+            values.append(target[:count] if 8 * count >= 7 * size else target[:count].copy())
+            if level:
+                offsets.append(bounds)
+            if inner:
+                ranges = [np.empty(count, np.int64) for _ in range(4)]
+                children_of(sources[0, :count], left_offsets[level], ranges[0], ranges[1])
+                children_of(sources[1, :count], right_offsets[level], ranges[2], ranges[3])
+            else:
+                weights = weights[:count] if 8 * count >= 7 * size else weights[:count].copy()
+        tries.prune(values, offsets)
+        return values, offsets, None if unit or bool((weights == 1).all()) else weights
+
+    @staticmethod
+    def locate(
+        records: Sequence[Sequence[tuple[int, ...]]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.locate`."""
+        positions = np.empty((len(records), columns.shape[1]), np.int64)
+        if len(records):
+            depth = [len(levels) for levels in records]
+            largest = max(depth)
+            table = np.zeros((len(records), largest, N_FIELDS), np.int64)
+            wanted = np.zeros((len(records), largest), np.int64)
+            for t, levels in enumerate(records):
+                table[t, : len(levels)] = levels
+                wanted[t, : len(levels)] = column_of[t]
+            locate(_address(table), np.array(depth), wanted, columns, positions)
+        return positions
+
+    @staticmethod
+    def prepare(
+        levels: Sequence[Any], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
+        rows: Sequence[int], out_rows: Sequence[int],
+    ) -> Any:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
+        table = np.array([level.record for level in levels], np.int64).reshape(-1, N_FIELDS)
+        table[:, ROW] = rows
+        table[:, OUT_ROW] = out_rows
+        arrays = (table, np.array(first, np.int64), np.array(last, np.int64), np.array(shared, np.int64))
+        return arrays, (len(table), len(last), *map(_address, arrays))
+
+    @staticmethod
+    def count_common(
+        extension: Any, positions: Int64Array, begin: int, end: int,
+        lower: Int64Array, upper: Int64Array, excluded: Int64Array, work: Int64Array,
+    ) -> Int64Array:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.count_common`."""
+        counts = np.zeros(end, np.int64)
+        resume = np.array([begin, 0, 0])
+        _, described = extension
+        scratch = np.empty(4 * described[0], np.int64)
+        extend(
+            *described, _address(positions), positions.shape[1], end,
+            len(lower) > 0, _address(lower), _address(upper), len(excluded), _address(excluded), False, 0,
+            False, _address(resume), _address(counts), end, _address(scratch), _address(work),
+        )  # fmt: skip
+        return counts[begin:]
+
+    @staticmethod
+    def fill_common(
+        extension: Any, positions: Int64Array, resume: Int64Array, end: int,
+        lower: Int64Array, upper: Int64Array, excluded: Int64Array,
+        weights: Int64Array | None, weighted: bool, capacity: int, n_out_rows: int, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`."""
+        fixed = 3 if weighted else 2
+        out = np.empty((fixed + n_out_rows, capacity), np.int64)
+        own = np.zeros(N_WORK, np.int64)
+        _, described = extension
+        scratch = np.empty(4 * described[0], np.int64)
+        if weighted and weights is None:
+            weights = np.ones(end, np.int64)
+        extend(
+            *described, _address(positions), positions.shape[1], end,
+            len(lower) > 0, _address(lower), _address(upper), len(excluded), _address(excluded),
+            weighted, _address(weights) if weights is not None else 0,
+            True, _address(resume), _address(out), capacity, _address(scratch), _address(own),
+        )  # fmt: skip
+        work += own
+        n = int(own[SURVIVORS])
+        return out[0, :n], out[1, :n], out[2, :n] if weighted else None, out[fixed:, :n].copy()

@@ -1,0 +1,49 @@
+"""Reading arrays by base address, so that one compiled kernel serves any number of atoms and batches.
+
+A tuple of arrays would make numba compile one kernel per number and kind of its members, seconds each; a table of
+addresses is one int64 matrix. The caller keeps the arrays alive during the call.
+"""
+
+from __future__ import annotations
+
+from numba import njit, types
+from numba.extending import intrinsic
+
+
+@intrinsic
+def pointer32(typingctx, address):  # type: ignore[no-untyped-def]  # numba's own signature convention
+    """Take an integer address for a pointer to int32."""
+    signature = types.CPointer(types.int32)(types.int64)
+
+    def generate(context, builder, sig, args):  # type: ignore[no-untyped-def]  # numba's own signature convention
+        return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
+
+    return signature, generate
+
+
+@intrinsic
+def pointer64(typingctx, address):  # type: ignore[no-untyped-def]  # numba's own signature convention
+    """Take an integer address for a pointer to int64."""
+    signature = types.CPointer(types.int64)(types.int64)
+
+    def generate(context, builder, sig, args):  # type: ignore[no-untyped-def]  # numba's own signature convention
+        return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
+
+    return signature, generate
+
+
+@njit(nogil=True, inline="always")
+def load(address, width, index):  # type: ignore[no-untyped-def]  # compiled
+    """Read the int32 or int64 at `index`; `width` is 4 or 8 bytes."""
+    if width == 4:
+        return types.int64(pointer32(address)[index])
+    return pointer64(address)[index]
+
+
+@njit(nogil=True, inline="always")
+def store(address, width, index, value):  # type: ignore[no-untyped-def]  # compiled
+    """Write the int32 or int64 at `index`; `width` is 4 or 8 bytes."""
+    if width == 4:
+        pointer32(address)[index] = types.int32(value)
+    else:
+        pointer64(address)[index] = value

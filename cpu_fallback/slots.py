@@ -1,0 +1,113 @@
+"""The table that describes one level's extenders to a compiled kernel, and searching in one of its rows.
+
+A slot is one batch of one atom at the level that is being bound. Field f of slot k is ``table[k * N_FIELDS + f]``;
+the fields are the constants below. Tables and scratch travel as bare pointers: numba passes an array to a function
+as seven or more arguments, which costs more than what these functions do. Slots of one atom stand together: atom a owns rows ``first[a]`` to ``first[a + 1]``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from cpu_fallback.pointers import load, pointer64
+
+VALUES, WIDTH, PARENT, SIZE, WEIGHTS, BUCKETS, MINIMUM, SHIFT, MAXIMUM, ROW, OUT_ROW, N_FIELDS = range(12)
+"""VALUES address and WIDTH in bytes of the sorted values; PARENT address of the offsets that delimit children, 0 at
+the top level; SIZE number of values; WEIGHTS address at an atom's last level, 0 if all are 1; BUCKETS address, SHIFT
+of the bucket index of a top level, 0 without; MINIMUM and MAXIMUM of the values; ROW of the positions matrix that
+holds the parents' positions; OUT_ROW where `fill_common` writes the positions of the values found, -1 for nowhere."""
+
+
+@njit(nogil=True, cache=True)
+def lower_bound(table, k, low, high, value):  # type: ignore[no-untyped-def]  # compiled
+    """First position in [low, high) of slot k whose value is not below `value`; `high` if there is none."""
+    address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
+    while low < high:
+        middle = (low + high) >> 1
+        if load(address, width, middle) < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(nogil=True, cache=True)
+def gallop(table, k, low, high, value):  # type: ignore[no-untyped-def]  # compiled
+    """As `lower_bound`, in time logarithmic in the distance from `low`."""
+    address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
+    if low >= high or load(address, width, low) >= value:
+        return low
+    step = 1
+    while low + step < high and load(address, width, low + step) < value:
+        low += step
+        step <<= 1
+    high = min(high, low + step)
+    low += 1
+    while low < high:
+        middle = (low + high) >> 1
+        if load(address, width, middle) < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(nogil=True, cache=True)
+def find(table, k, low, high, value):  # type: ignore[no-untyped-def]  # compiled
+    """Position of `value` in [low, high) of slot k, or -1; a top level is entered through its bucket index."""
+    if low >= high or value < table[k * N_FIELDS + MINIMUM] or value > table[k * N_FIELDS + MAXIMUM]:
+        return -1
+    if table[k * N_FIELDS + BUCKETS] != 0:
+        bucket = np.int64((np.uint64(value) - np.uint64(table[k * N_FIELDS + MINIMUM])) >> np.uint64(table[k * N_FIELDS + SHIFT]))
+        starts = pointer64(table[k * N_FIELDS + BUCKETS])
+        low = max(low, starts[bucket])
+        high = min(high, starts[bucket + 1])
+    position = lower_bound(table, k, low, high, value)
+    if position < high and load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], position) == value:
+        return position
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def weight_at(table, k, position):  # type: ignore[no-untyped-def]  # compiled
+    """Weight of the row at a last-level position of slot k."""
+    if table[k * N_FIELDS + WEIGHTS] == 0:
+        return 1
+    return pointer64(table[k * N_FIELDS + WEIGHTS])[position]
+
+
+@njit(nogil=True, cache=True)
+def load_ranges(table, positions, stride, p, begin, end, low, high):  # type: ignore[no-untyped-def]  # compiled
+    """Write the children's range of prefix `p` for slots begin to end into `low` and `high`."""
+    for k in range(begin, end):
+        if table[k * N_FIELDS + PARENT] == 0:
+            low[k] = 0
+            high[k] = table[k * N_FIELDS + SIZE]
+        else:
+            parent = positions[table[k * N_FIELDS + ROW] * stride + p]
+            if parent < 0:
+                low[k] = 0
+                high[k] = 0
+            else:
+                offsets = pointer64(table[k * N_FIELDS + PARENT])
+                low[k] = offsets[parent]
+                high[k] = offsets[parent + 1]
+
+
+@njit(nogil=True, cache=True)
+def clip_ranges(table, begin, end, low, high, least, most):  # type: ignore[no-untyped-def]  # compiled
+    """Narrow the ranges of slots begin to end to values from `least` to `most`, both inclusive."""
+    for k in range(begin, end):
+        if low[k] < high[k]:
+            if table[k * N_FIELDS + MINIMUM] < least:
+                low[k] = lower_bound(table, k, low[k], high[k], least)
+            if table[k * N_FIELDS + MAXIMUM] > most:
+                start, stop = low[k], high[k]
+                while start < stop:
+                    middle = (start + stop) >> 1
+                    if load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], middle) <= most:
+                        start = middle + 1
+                    else:
+                        stop = middle
+                high[k] = start

@@ -1,0 +1,68 @@
+"""Build, narrow and prune tries with NumPy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from cpu_fallback.sort import run_starts
+
+Int64Array = npt.NDArray[np.int64]
+CodeArray = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+
+_LEAST32, _MOST32 = -(1 << 31), (1 << 31) - 1
+
+
+def narrow(values: CodeArray) -> CodeArray:
+    """The same values in 4 bytes each, if they fit."""
+    if values.dtype == np.int32 or len(values) == 0:
+        return values
+    if int(values[0]) < _LEAST32 or int(values[-1]) > _MOST32:
+        return values
+    if int(values.min()) < _LEAST32 or int(values.max()) > _MOST32:
+        return values
+    return values.astype(np.int32)
+
+
+def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.build_levels`."""
+    n = len(columns[0])
+    values: list[CodeArray] = []
+    offsets: list[Int64Array] = []
+    starts = None
+    for depth in range(len(columns) - 1):
+        here = run_starts(columns[: depth + 1])
+        values.append(narrow(columns[depth][here]))
+        if starts is not None:
+            offsets.append(np.append(np.searchsorted(here, starts), len(here)).astype(np.int64))
+        starts = here
+    values.append(narrow(columns[-1]))
+    if starts is not None:
+        offsets.append(np.append(starts, n).astype(np.int64))
+    return values, offsets
+
+
+def prune(values: list[CodeArray], offsets: list[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+    """Drop the nodes of upper levels that have lost all their children."""
+    for depth in range(len(offsets) - 1, -1, -1):
+        kept = offsets[depth][1:] > offsets[depth][:-1]
+        if kept.all():
+            continue
+        values[depth] = values[depth][kept]
+        offsets[depth] = np.append(offsets[depth][:-1][kept], offsets[depth][-1])
+        if depth > 0:
+            before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+            offsets[depth - 1] = before[offsets[depth - 1]]
+    return values, offsets
+
+
+def expand_columns(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
+    """The sorted rows of a trie, a column a level: the inverse of `build_levels`."""
+    columns = [level.astype(np.int64) for level in values]
+    for depth, bounds in enumerate(offsets):
+        sizes = np.diff(bounds)
+        for upper in range(depth + 1):
+            columns[upper] = np.repeat(columns[upper], sizes)
+    return columns

@@ -1,0 +1,66 @@
+"""Where arrays live and kernels run; the one file that chooses."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from gpu_wcoj.errors import BackendUnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from gpu_wcoj.kernels.protocol import Kernels
+
+BackendName = Literal["auto", "cpu", "cuda"]
+
+_LOGGER = logging.getLogger("gpu_wcoj")
+
+
+@dataclass(frozen=True, eq=False)
+class Backend:
+    """A place to compute: its name, its array module and its kernels."""
+
+    name: str
+    xp: Any
+    kernels: Kernels
+
+    def __repr__(self) -> str:
+        return f"Backend({self.name!r}, {self.kernels.name})"
+
+
+@functools.cache
+def cpu_backend(compiled: bool | None = None) -> Backend:
+    """The CPU's backend: numba where it is installed, NumPy alone elsewhere or if `compiled` is False."""
+    import numpy as np
+
+    from cpu_fallback import load_kernels
+
+    return Backend("cpu", np, load_kernels(compiled))
+
+
+def select_backend(name: BackendName | Backend = "auto") -> Backend:
+    """The backend of that name.
+
+    Raises
+    ------
+    BackendUnavailableError
+        For ``"cuda"``: this version has no CUDA kernels.
+    UsageError
+        For any other name.
+
+    Examples
+    --------
+    >>> select_backend("cpu").name
+    'cpu'
+    """
+    if isinstance(name, Backend):
+        return name
+    if name in ("auto", "cpu"):
+        return cpu_backend()
+    if name == "cuda":
+        raise BackendUnavailableError(
+            "backend 'cuda' was requested, but this version of gpu_wcoj has CPU kernels only.\n"
+            "  Use backend='cpu' or backend='auto'."
+        )
+    raise UsageError(f"backend {name!r} is not known. Allowed: 'auto', 'cpu', 'cuda'.")

@@ -1,0 +1,205 @@
+"""The kernels' signatures. Their docstrings are the specification that every backend and the reference follow.
+
+Terms: a *trie* of depth D is ``values[0..D-1]`` and ``offsets[0..D-2]``; the children of ``values[d][i]`` are
+``values[d + 1][offsets[d][i] : offsets[d][i + 1]]``, ascending. Row i of a trie is the path to ``values[D-1][i]``.
+Codes are int64; a level is stored as int32 where all its codes fit. Sums of weights are taken modulo 2^64: the sum
+is exact whenever the exact one fits int64, which the caller knows or checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Int64Array = npt.NDArray[np.int64]
+CodeArray = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+IndexArray = npt.NDArray[np.intp]
+Trie = tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None]
+"""(values, offsets, weights); weights None means that all are 1."""
+
+SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS, N_WORK = range(6)
+"""What a `work` array counts: the smallest counts summed over prefixes, candidates proposed, searches and mark tests,
+values marked for a group of prefixes, candidates that survived."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Level:
+    """One level of one batch, as kernels see it.
+
+    Attributes
+    ----------
+    values
+        int32 or int64, the sorted runs of values.
+    parent_offsets
+        int64, which run belongs to which node of the level above; None at the top level, which is one run.
+    weights
+        int64, at the last level only; None if all are 1 or the level is not the last.
+    record, support
+        What `Kernels.describe` made of the above, and the arrays it needs kept alive.
+    """
+
+    values: CodeArray
+    parent_offsets: Int64Array | None
+    weights: Int64Array | None
+    record: tuple[int, ...]
+    support: Any
+
+
+class Kernels(Protocol):
+    """What a backend implements. Arrays go in and out on the backend's device; none is modified unless said."""
+
+    name: str
+
+    def lexsort(self, columns: Sequence[Int64Array]) -> IndexArray:
+        """Stable order that sorts rows by the first column, then the second, ...
+
+        One or more columns of shape (n,). O(n log n), one sort where the columns' ranges pack into one key.
+        """
+        ...
+
+    def run_starts(self, columns: Sequence[Int64Array]) -> IndexArray:
+        """Positions at which a row differs from the one before it; 0 is the first of them. Empty for no rows. O(n)."""
+        ...
+
+    def distinct_rows(self, columns: Sequence[Int64Array]) -> list[Int64Array]:
+        """The distinct rows, sorted. O(n log n); O(n) where they are sorted and distinct already."""
+        ...
+
+    def consolidate(
+        self, columns: Sequence[Int64Array], weights: Int64Array
+    ) -> tuple[list[Int64Array], Int64Array]:
+        """Sort rows, add the weights of equal ones modulo 2^64, drop rows of weight 0. O(n log n)."""
+        ...
+
+    def build_levels(self, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+        """Values and offsets of the trie of sorted distinct rows, one column a level. O(n)."""
+        ...
+
+    def expand_columns(self, values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
+        """The sorted rows of a trie, one int64 column a level; the inverse of `build_levels`. O(n)."""
+        ...
+
+    def describe(
+        self, values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None
+    ) -> tuple[tuple[int, ...], Any]:
+        """What this backend wants to know of a level, found once a batch: (record, arrays to keep alive). O(n)."""
+        ...
+
+    def merge_tries(
+        self, left: Trie, right: Trie
+    ) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
+        """The trie of all rows of both, weights of equal rows added modulo 2^64, rows of weight 0 and childless
+        nodes dropped. A merge of sorted runs, never a sort: O(n + m), runs without counterpart copied as blocks.
+        """
+        ...
+
+    def locate(
+        self, records: Sequence[Sequence[tuple[int, ...]]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """Descend each trie t by its first ``len(records[t])`` levels for every row of `columns`.
+
+        Parameters
+        ----------
+        records
+            The records of the levels to descend, per trie.
+        column_of
+            Which row of `columns` holds the values for each of these levels.
+        columns
+            int64, shape (c, n).
+
+        Returns
+        -------
+        int64 of shape (number of tries, n): the position in the last level descended, -1 where the path is absent.
+        O(log) a level and row; O(1) expected at top levels.
+        """
+        ...
+
+    def prepare(
+        self, levels: Sequence[Level], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
+        rows: Sequence[int], out_rows: Sequence[int],
+    ) -> Any:  # fmt: skip
+        """Describe the extenders of one variable for `count_common` and `fill_common`.
+
+        Slot k is one batch of one atom; atom a has slots ``first[a]`` to ``first[a + 1]``.
+
+        Parameters
+        ----------
+        levels
+            Per slot, the level that holds the variable.
+        last
+            Per atom, whether the variable is its last one: weights count, rows whose weights cancel do not survive.
+        shared
+            Per atom, whether its range does not depend on the variable bound last; prefixes that agree on the others
+            should stand together. A hint: it changes work, never results.
+        rows
+            Per slot, the row of the positions matrix with the prefixes' positions in the level above; -1 at the top.
+        out_rows
+            Per slot, the row of the output positions matrix; -1 if the atom ends here.
+        """
+        ...
+
+    def count_common(
+        self, extension: Any, positions: Int64Array, begin: int, end: int,
+        lower: Int64Array, upper: Int64Array, excluded: Int64Array, work: Int64Array,
+    ) -> Int64Array:  # fmt: skip
+        """For prefixes begin to end, the sum of the weights of the values that all atoms hold.
+
+        Parameters
+        ----------
+        extension
+            From `prepare`.
+        positions
+            int64, shape (rows, n): where each prefix stands in each batch, -1 for nowhere.
+        lower, upper
+            int64, shape (n,): least and greatest value allowed, inclusive; both of shape (0,) for no bounds.
+        excluded
+            int64, shape (e, n): values not allowed.
+        work
+            int64, shape (N_WORK,): added to.
+
+        Returns
+        -------
+        int64, shape (end - begin,): products over atoms of their weights, summed modulo 2^64; an atom's weight is the
+        sum over its batches at its last level, 1 before that.
+
+        Notes
+        -----
+        Each prefix is extended through the atom with the smallest range, or through values marked for a group of
+        prefixes where that looks at no more than a constant times as many candidates: O(sum of minima) candidates,
+        each with a search a batch of every other atom.
+        """
+        ...
+
+    def fill_common(
+        self, extension: Any, positions: Int64Array, resume: Int64Array, end: int,
+        lower: Int64Array, upper: Int64Array, excluded: Int64Array,
+        weights: Int64Array | None, weighted: bool, capacity: int, n_out_rows: int, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
+        """The survivors of `count_common`, up to `capacity` of them.
+
+        Parameters
+        ----------
+        resume
+            int64, shape (3,): (prefix to begin with, 0, 0) at first. On return, where the next call goes on, also
+            inside one prefix; ``resume[0] == end`` when all is done.
+        weights
+            int64, shape (n,), the prefixes' weights; None if all are 1.
+        weighted
+            Whether to return weights.
+        capacity
+            Rows to return at most, at least 1.
+        n_out_rows
+            Rows of the output positions matrix.
+
+        Returns
+        -------
+        parent : int64 (m,), the prefix of each survivor, ascending
+        value : int64 (m,)
+        weight : int64 (m,) modulo 2^64, or None
+        positions : int64 (n_out_rows, m), where each stands in the batches of the atoms that go on
+        """
+        ...
