@@ -15,9 +15,10 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python;
 TEST_WORKERS ?= auto
 TESTS ?=
 
-# `make run` reads a stream of changes that it generates, or any file: make run EDGES=graph.txt.gz
+# `make run` reads a stream that it generates once, or any file: make run EDGES=graph.txt.gz TICK_ROWS=10000
 EDGES ?=
-TICK_ROWS ?= 1000
+TICK_ROWS ?=
+STREAM := .run/payments.parquet
 
 .PHONY: help setup run test check format bench clean
 
@@ -31,6 +32,14 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV)
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
 	@touch $@
+
+run: setup  ## keep triangles up to date over a stream of changes (EDGES=path for your own)
+ifeq ($(strip $(EDGES)),)
+	@test -e $(STREAM) || { mkdir -p $(dir $(STREAM)) && $(BIN)/gpu-wcoj generate payments --output $(STREAM); }
+	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(STREAM)?columns=src,dst&weight=weight&tick=tick'
+else
+	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(EDGES)' $(if $(TICK_ROWS),--tick-rows $(TICK_ROWS))
+endif
 
 check: setup  ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -50,5 +59,5 @@ bench: setup  ## measure the engine beside GraphBLAS and DuckDB (BENCH="--scale 
 	$(BIN)/python -m bench.engine $(BENCH)
 
 clean:  ## remove .venv and everything else that is made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf $(VENV) .run build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
