@@ -147,5 +147,9 @@ class InputFileError(GpuWcojError, ValueError):
     """A file cannot be read as what it was said to be."""
 
 
+class OutputFileError(GpuWcojError, OSError):
+    """A file or folder cannot be written."""
+
+
 class MemoryBudgetError(GpuWcojError, MemoryError):
     """What was asked for does not fit the memory budget."""

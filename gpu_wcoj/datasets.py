@@ -1,0 +1,169 @@
+"""Data that the package makes itself, the same on every machine: a skewed graph, and a stream of payments."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_wcoj.errors import UsageError
+
+Int64Array = npt.NDArray[np.int64]
+
+_ROUND_EDGES: Final = 1 << 20
+"""Edges drawn at a time. It decides which edges come out: another value makes another graph."""
+
+
+def rmat(
+    scale: int = 17, edges: int = 2_000_000, seed: int = 1, *, a: float = 0.57, b: float = 0.19, c: float = 0.19
+) -> Int64Array:
+    """Distinct directed edges of a recursive-matrix graph, no self-loops, in the order in which they are drawn.
+
+    Every edge picks one of four quadrants `scale` times, with probabilities `a` (low, low), `b` (low, high),
+    `c` (high, low) and the rest (high, high).
+
+    Parameters
+    ----------
+    scale
+        There are ``2**scale`` vertices, 0 to ``2**scale - 1``.
+    edges
+        How many edges.
+    seed
+        Of the random numbers.
+    a, b, c
+        Probabilities of three quadrants.
+
+    Returns
+    -------
+    int64, shape (edges, 2)
+        Source and target of every edge.
+
+    Raises
+    ------
+    UsageError
+        If the scale is not 1 to 31, or there are too few vertices for so many edges.
+
+    References
+    ----------
+    D. Chakrabarti, Y. Zhan and C. Faloutsos, "R-MAT: A recursive model for graph mining", SDM 2004,
+    doi:10.1137/1.9781611972740.43.
+
+    Examples
+    --------
+    >>> rmat(scale=4, edges=5, seed=1).tolist()
+    [[1, 0], [8, 4], [4, 3], [0, 4], [12, 0]]
+    """
+    if not 1 <= scale <= 31:
+        raise UsageError(f"the scale is {scale}.\n  It is 1 to 31: there are 2**scale vertices.")
+    vertices = 1 << scale
+    if not 0 <= edges <= vertices * (vertices - 1) // 4:
+        raise UsageError(
+            f"{edges} edges do not fit {vertices} vertices.\n"
+            f"  0 to {vertices * (vertices - 1) // 4} do; raise the scale for more."
+        )
+    random = np.random.default_rng(seed)
+    keys = np.empty(0, np.int64)
+    while len(keys) < edges:
+        source = np.zeros(_ROUND_EDGES, np.int64)
+        target = np.zeros(_ROUND_EDGES, np.int64)
+        for _ in range(scale):
+            draw = random.random(_ROUND_EDGES)
+            source = 2 * source + (draw >= a + b)
+            target = 2 * target + (((draw >= a) & (draw < a + b)) | (draw >= a + b + c))
+        keys = np.concatenate([keys, (source * vertices + target)[source != target]])
+        keys = keys[np.sort(np.unique(keys, return_index=True)[1])]
+    keys = keys[:edges]
+    return np.stack([keys // vertices, keys % vertices], axis=1)
+
+
+def undirected(directed: Int64Array) -> Int64Array:
+    """Each edge once, as (smaller, larger), in a random order that is the same every time.
+
+    Parameters
+    ----------
+    directed
+        int64, shape (n, 2), without self-loops.
+
+    Examples
+    --------
+    >>> undirected(np.array([[2, 1], [1, 2], [0, 2]])).tolist()
+    [[0, 2], [1, 2]]
+    """
+    if not len(directed):
+        return directed
+    vertices = int(directed.max()) + 1
+    keys = np.unique(directed.min(axis=1) * vertices + directed.max(axis=1))
+    keys = np.random.default_rng(1).permutation(keys)
+    return np.stack([keys // vertices, keys % vertices], axis=1)
+
+
+def payments(
+    transfers: int = 200_000, accounts: int = 20_000, seed: int = 1, *, tick_rows: int = 1000
+) -> dict[str, Int64Array]:
+    """A stream of payments from account to account: every pair is inserted once, and a quarter is reversed later on.
+
+    Six payments of ten stay within a group of some forty accounts, where rings arise; the others go to accounts of
+    very unequal popularity. A reversal deletes the payment, within the time of about a tenth of the stream.
+
+    Parameters
+    ----------
+    transfers
+        How many distinct payments are made.
+    accounts
+        How many accounts there are, 0 to ``accounts - 1``.
+    seed
+        Of the random numbers.
+    tick_rows
+        How many changes make a tick.
+
+    Returns
+    -------
+    dict
+        Columns ``src``, ``dst``, ``weight`` (1 for a payment, -1 for its reversal) and ``tick`` (ascending from 0),
+        each int64 of shape (n,), with n between `transfers` and twice that.
+
+    Raises
+    ------
+    UsageError
+        If there are too few accounts for so many payments, or `tick_rows` is less than 1.
+
+    Examples
+    --------
+    >>> stream = payments(transfers=1000, accounts=500, tick_rows=100)
+    >>> len(stream["src"]), int(stream["weight"].sum()), int(stream["tick"][-1])
+    (1240, 760, 12)
+    """
+    most = min(10 * accounts, accounts * (accounts - 1) // 4)
+    if not 0 <= transfers <= most:
+        raise UsageError(f"{transfers} transfers do not fit {accounts} accounts.\n  0 to {most} do.")
+    if tick_rows < 1:
+        raise UsageError(f"tick_rows is {tick_rows}.\n  It is 1 or more.")
+    random = np.random.default_rng(seed)
+    keys = np.empty(0, np.int64)
+    while len(keys) < transfers:
+        drawn = _draw_payments(random, 2 * transfers, accounts)
+        keys = np.concatenate([keys, drawn])
+        keys = keys[np.sort(np.unique(keys, return_index=True)[1])]
+    keys = keys[:transfers]
+    made = np.arange(transfers, dtype=np.float64)
+    reversed_mask = random.random(transfers) < 0.25
+    undone = (made + 0.5 + random.exponential(transfers / 40, transfers))[reversed_mask]
+    order = np.argsort(np.concatenate([made, undone]), kind="stable")
+    rows = np.concatenate([keys, keys[reversed_mask]])[order]
+    weights = np.concatenate([np.ones(transfers, np.int64), np.full(len(undone), -1)])[order]
+    return {
+        "src": rows // max(1, accounts),
+        "dst": rows % max(1, accounts),
+        "weight": weights,
+        "tick": np.arange(len(rows)) // tick_rows,
+    }
+
+
+def _draw_payments(random: np.random.Generator, count: int, accounts: int) -> Int64Array:
+    """`count` payments as ``source * accounts + target``, without those from an account to itself."""
+    source = random.integers(0, accounts, count)
+    popular = (accounts * random.random(count) ** 4).astype(np.int64)
+    near = (source // 40) * 40 + random.integers(0, 40, count)
+    target = np.where(random.random(count) < 0.6, np.minimum(near, accounts - 1), popular)
+    return (source * accounts + target)[source != target]

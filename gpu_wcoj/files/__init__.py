@@ -1,0 +1,1 @@
+"""Files that feed relations: Parquet, Arrow IPC, CSV, TSV and whitespace text, gzipped or not."""

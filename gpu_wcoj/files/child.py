@@ -1,0 +1,176 @@
+"""The process that reads Parquet and Arrow IPC files, so that a damaged or hostile one can end nothing but itself.
+
+It reads the chosen columns under a limit on its address space, validates every batch in full, and writes them as an
+Arrow IPC stream to its standard output. An error goes to its standard error as one line of JSON, with exit status 3.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gpu_wcoj.errors import GpuWcojError, InputFileError
+from gpu_wcoj.files.budget import over_budget
+from gpu_wcoj.files.lines import BLOCK_BYTES, GZIP_ERRORS, damaged_gzip
+from gpu_wcoj.files.select import select
+from gpu_wcoj.files.spec import InputSpec
+
+ERROR_STATUS: Final = 3
+BATCH_ROWS: Final = 1 << 18
+_OWN_BYTES: Final = 512 << 20
+"""What the process itself may take beside the rows: libraries, threads, pages of the file."""
+_NAME_BYTES, _LIST_ITEMS = 16 << 20, 1 << 20
+"""No name or statistic of a Parquet file is longer, no list of row groups or columns has more items."""
+
+Batches = Callable[[], Iterator[pa.RecordBatch]]
+
+
+def main(request: str) -> int:
+    """Read what `request` (JSON: ``spec``, ``format``, ``gzip``, ``arity``, ``changes``, ``budget``) says."""
+    asked = json.loads(request)
+    spec = InputSpec(
+        relation=asked["spec"]["relation"],
+        path=Path(asked["spec"]["path"]),
+        columns=None if asked["spec"]["columns"] is None else tuple(asked["spec"]["columns"]),
+        weight=asked["spec"]["weight"],
+        tick=asked["spec"]["tick"],
+    )
+    budget: int = asked["budget"]
+    try:
+        _limit_memory(budget + _OWN_BYTES)
+        _send(spec, asked, budget)
+    except BrokenPipeError:
+        return 0
+    except GpuWcojError as error:
+        return _fail(type(error).__name__, str(error))
+    except MemoryError:
+        return _fail("MemoryBudgetError", str(over_budget(f"reading '{spec.path}'", budget, budget)))
+    except Exception as error:  # whatever a damaged file provokes, the file is at fault
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        what = {"parquet": "Parquet", "arrow": "Arrow IPC"}[asked["format"]]
+        text = f"'{spec.path}' is damaged or not {what}: {reason}.\n  Write or copy it again, or say format=..."
+        return _fail("InputFileError", text)
+    return 0
+
+
+def _limit_memory(extra: int) -> None:
+    """Let the address space grow by `extra` bytes at most, where the system can say how large it is now."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:
+        return
+    limit = pages * resource.getpagesize() + extra
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def _fail(kind: str, message: str) -> int:
+    sys.stderr.write(json.dumps({"kind": kind, "message": message}) + "\n")
+    return ERROR_STATUS
+
+
+def _send(spec: InputSpec, asked: dict[str, Any], budget: int) -> None:
+    source = _unpacked(spec.path, budget) if asked["gzip"] else pa.OSFile(str(spec.path))
+    open_file = _open_parquet if asked["format"] == "parquet" else _open_arrow
+    names, n_rows, read = open_file(source)
+    used = select(spec, len(names), names, asked["arity"], asked["changes"]).used
+    if not asked["changes"] and n_rows * 8 * len(used) > budget:
+        raise over_budget(
+            f"'{spec.path}' has {n_rows} rows of {len(used)} columns, which", n_rows * 8 * len(used), budget
+        )
+    schema, batches = read(used)
+    note = {"names": json.dumps(names), "rows": str(n_rows)}
+    positions = [f"f{position}" for position in used]
+    fields = [field.with_name(name) for field, name in zip(schema, positions, strict=True)]
+    sent = pa.schema(fields, metadata=note)
+    with pa.ipc.new_stream(sys.stdout.buffer, sent) as writer:
+        writer.write_batch(pa.RecordBatch.from_pylist([], schema=sent))  # so that an empty file is seen to be one
+        for batch in batches:
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                piece = batch.slice(start, BATCH_ROWS)
+                writer.write_batch(pa.RecordBatch.from_arrays(piece.columns, schema=sent))
+
+
+def _unpacked(path: Path, budget: int) -> pa.NativeFile:
+    """The whole of a gzip file, refused where it is more than the budget."""
+    unpacked = io.BytesIO()
+    try:
+        with gzip.open(path) as file:
+            while block := file.read(BLOCK_BYTES):
+                if unpacked.tell() + len(block) > budget:
+                    raise over_budget(f"unpacking '{path}'", unpacked.tell() + len(block), budget)
+                unpacked.write(block)
+    except GZIP_ERRORS as error:
+        raise damaged_gzip(path, error) from None
+    return pa.BufferReader(unpacked.getbuffer())
+
+
+_Read = Callable[[tuple[int, ...]], tuple[pa.Schema, Iterator[pa.RecordBatch]]]
+
+
+def _open_parquet(source: pa.NativeFile) -> tuple[list[str], int, _Read]:
+    file = pq.ParquetFile(
+        source,
+        pre_buffer=False,
+        page_checksum_verification=True,
+        thrift_string_size_limit=_NAME_BYTES,
+        thrift_container_size_limit=_LIST_ITEMS,
+    )
+    schema: pa.Schema = file.schema_arrow
+
+    def read(used: tuple[int, ...]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        chosen = [schema.field(position) for position in used]
+        names = [field.name for field in chosen]
+        if doubled := [name for name in names if schema.names.count(name) > 1]:
+            raise InputFileError(f"two columns of the file are called '{doubled[0]}'; give it other names")
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in file.iter_batches(BATCH_ROWS, columns=names):
+                batch.validate(full=True)
+                yield batch.select(names)
+
+        return pa.schema(chosen), batches()
+
+    return schema.names, file.metadata.num_rows, read
+
+
+def _open_arrow(source: pa.NativeFile) -> tuple[list[str], int, _Read]:
+    is_file = source.read(6) == b"ARROW1"
+
+    def open_with(included: list[int] | None) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
+        source.seek(0)
+        options = pa.ipc.IpcReadOptions(included_fields=included, use_threads=False)
+        return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(source, options=options)
+
+    def batches(included: list[int] | None) -> Iterator[pa.RecordBatch]:
+        reader = open_with(included)
+        if is_file:
+            for number in range(reader.num_record_batches):
+                yield reader.get_batch(number)
+        else:
+            yield from reader
+
+    schema: pa.Schema = open_with(None).schema
+
+    def read(used: tuple[int, ...]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        for batch in batches(list(used)):  # every batch is sound before the first is used
+            batch.validate(full=True)
+        return pa.schema([schema.field(position) for position in used]), batches(list(used))
+
+    n_rows = 0
+    for batch in batches([]):
+        n_rows += batch.num_rows
+    return schema.names, n_rows, read
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))

@@ -1,0 +1,161 @@
+"""Text files as blocks of whole lines, gzipped or not."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, cast
+
+from gpu_wcoj.errors import InputFileError
+
+BLOCK_BYTES: Final = 8 << 20
+LINE_BYTES: Final = 64 << 20
+"""No line may be longer; what has no line ends is not text."""
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_FOREIGN = {
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ": "compressed with xz",
+    b"PK\x03\x04": "a zip archive",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+}
+GZIP_ERRORS: Final = (gzip.BadGzipFile, EOFError, zlib.error)
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file for reading.
+
+    Raises
+    ------
+    InputFileError
+        If it is missing, a folder, empty or not readable.
+    """
+    try:
+        file = path.open("rb")
+    except IsADirectoryError:
+        raise InputFileError(f"'{path}' is a folder, not a file.\n  Name one file.") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputFileError(f"'{path}' cannot be read: {reason}.\n  Check the name and the permissions.") from None
+    if not file.peek(1):
+        file.close()
+        raise InputFileError(f"'{path}' is empty.\n  Name a file with rows.")
+    return file
+
+
+def damaged_gzip(path: Path, error: BaseException) -> InputFileError:
+    """The error for gzip data that does not unpack."""
+    return InputFileError(f"'{path}' is not a whole gzip file: {error}.\n  Copy or pack it again.")
+
+
+def check_gzip(path: Path) -> None:
+    """Unpack a gzip file once from end to end, so that its checksum is known before a row of it is used."""
+    try:
+        with gzip.open(path) as file:
+            while file.read(BLOCK_BYTES):
+                pass
+    except GZIP_ERRORS as error:
+        raise damaged_gzip(path, error) from None
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Whole lines of a file, each with its line end.
+
+    Attributes
+    ----------
+    data
+        The bytes.
+    first
+        The number of the first line in the file, counted from 1.
+    """
+
+    data: bytes
+    first: int
+
+
+class TextFile:
+    """A text file, unpacked if it is gzipped, read in blocks of whole lines."""
+
+    def __init__(self, path: Path, skip: int) -> None:
+        self.path = path
+        self._file = open_bytes(path)
+        self._unpacked = self._file
+        status = os.fstat(self._file.fileno())
+        self._size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+        head = self._peek(8)
+        for magic, what in _FOREIGN.items():
+            if head.startswith(magic):
+                self.close()
+                raise InputFileError(f"'{path}' is {what}.\n  Text files may be plain UTF-8 or gzipped.")
+        if head.startswith(GZIP_MAGIC):
+            self._unpacked = cast(IO[bytes], gzip.GzipFile(fileobj=self._file))
+        elif path.suffix == ".gz":
+            self.close()
+            raise InputFileError(f"'{path}' is called .gz but is not a gzip file.\n  Pack it, or rename it.")
+        self._skip = skip
+
+    def _peek(self, size: int) -> bytes:
+        peek = getattr(self._file, "peek")  # noqa: B009  # IO[bytes] does not declare it; open("rb") has it
+        return cast(bytes, peek(size)[:size])
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether the file is unpacked while it is read."""
+        return self._unpacked is not self._file
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the file has been read, 0 to 1; None where that is not known."""
+        return self._file.tell() / self._size if self._size and not self._file.closed else None
+
+    def blocks(self) -> Iterator[Lines]:
+        """Yield the file's lines in order, some `BLOCK_BYTES` at a time, without the skipped ones."""
+        rest, line, to_skip = b"", 1, self._skip
+        chunk = self._read().removeprefix(_BOM)
+        while chunk:
+            following = self._read()
+            if not following and not chunk.endswith(b"\n"):
+                chunk += b"\n"
+            data = rest + chunk if rest else chunk
+            chunk, end = following, data.rfind(b"\n") + 1
+            data, rest = data[:end], data[end:]
+            if len(rest) > LINE_BYTES:
+                raise InputFileError(
+                    f"'{self.path}', line {line + data.count(10)}: longer than {LINE_BYTES >> 20} MiB.\n"
+                    "  Text files have a row on every line."
+                )
+            if to_skip:
+                data, line, to_skip = _without_lines(data, line, to_skip)
+            if data:
+                yield Lines(data, line)
+                line += data.count(b"\n")
+
+    def _read(self) -> bytes:
+        try:
+            return self._unpacked.read(BLOCK_BYTES)
+        except GZIP_ERRORS as error:
+            raise damaged_gzip(self.path, error) from None
+        except OSError as error:
+            raise InputFileError(f"'{self.path}' cannot be read: {error.strerror}.") from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._unpacked.close()
+        self._file.close()
+
+
+def _without_lines(data: bytes, line: int, count: int) -> tuple[bytes, int, int]:
+    start = 0
+    while count and start < len(data):
+        start = data.index(b"\n", start) + 1
+        line, count = line + 1, count - 1
+    return data[start:], line, count

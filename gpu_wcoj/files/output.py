@@ -1,0 +1,166 @@
+"""The changes of every tick as Parquet files that are either whole or not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gpu_wcoj.column import Int64Array
+from gpu_wcoj.errors import OutputFileError, UsageError
+
+GROUP_ROWS: Final = 1 << 19
+"""Pieces are gathered to row groups of about this size."""
+
+
+class ToArrow(Protocol):
+    """What a Z-set offers to be written."""
+
+    def to_arrow(self) -> pa.Table:
+        """The rows with their weight as the last column."""
+        ...
+
+
+class ChangeWriter:
+    """Writes ``FOLDER/RELATION/tick-000000000.parquet``: the relation's columns, ``weight`` and ``tick``.
+
+    A tick in which a relation does not change makes no file. A file is written under another name and renamed when
+    the tick is done, so what is there is whole; a tick that fails leaves nothing. It is flushed to the system, not
+    forced to the disk.
+
+    Parameters
+    ----------
+    folder
+        Made if it is not there.
+    relations
+        The relations whose changes are written, a folder each, which must not hold files yet.
+
+    Raises
+    ------
+    OutputFileError
+        If the folders cannot be made and written to.
+    UsageError
+        If they hold files already, which would mix two runs.
+    """
+
+    def __init__(self, folder: Path, relations: Sequence[str]) -> None:
+        self._folders = {relation: folder / relation for relation in relations}
+        self._open: dict[str, _TickFile] = {}
+        self._tick = 0
+        for path in self._folders.values():
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                if any(path.iterdir()):
+                    raise UsageError(
+                        f"the output folder '{path}' holds files already.\n  Empty it, or choose another with --output."
+                    )
+                probe = path / ".writable"
+                probe.touch(exist_ok=False)
+                probe.unlink()
+            except OSError as error:
+                raise _unwritable(path, error) from None
+
+    def begin(self, tick: int) -> None:
+        """Start a tick; what follows belongs to it."""
+        self._tick = tick
+
+    def write(self, relation: str, piece: ToArrow) -> None:
+        """Add some of the changes of `relation`."""
+        table = piece.to_arrow()
+        if not table.num_rows:
+            return
+        if relation not in self._open:
+            self._open[relation] = _TickFile(self._folders[relation], self._tick)
+        self._open[relation].add(table)
+
+    def commit(self) -> None:
+        """Finish the files of the tick."""
+        for relation in list(self._open):
+            self._open[relation].finish()
+            del self._open[relation]
+
+    def abort(self) -> None:
+        """Take back what the tick has written."""
+        while self._open:
+            self._open.popitem()[1].discard()
+
+
+class _TickFile:
+    def __init__(self, folder: Path, tick: int) -> None:
+        self._path = folder / f"tick-{tick:09}.parquet"
+        self._temporary = folder / f".tick-{tick:09}.parquet.tmp"
+        self._tick = tick
+        self._gathered: list[pa.Table] = []
+        self._n_gathered = 0
+        self._writer: pq.ParquetWriter | None = None
+        try:
+            self._file = self._temporary.open("xb")
+        except OSError as error:
+            raise _unwritable(self._path, error) from None
+
+    def add(self, table: pa.Table) -> None:
+        """Gather rows, and write them when they fill a row group."""
+        name = "tick" if "tick" not in table.column_names else "_tick"
+        ticks = pa.repeat(pa.scalar(self._tick, pa.int64()), table.num_rows)
+        self._gathered.append(table.append_column(name, ticks))
+        self._n_gathered += table.num_rows
+        if self._n_gathered >= GROUP_ROWS:
+            self._write()
+
+    def _write(self) -> None:
+        table = pa.concat_tables(self._gathered)
+        self._gathered, self._n_gathered = [], 0
+        try:
+            writer = self._writer or pq.ParquetWriter(
+                self._file, table.schema, compression="zstd", write_page_checksum=True
+            )
+            self._writer = writer
+            writer.write_table(table, row_group_size=2 * GROUP_ROWS)
+        except OSError as error:
+            raise _unwritable(self._path, error) from None
+
+    def finish(self) -> None:
+        """Write the rest and give the file its name."""
+        if self._gathered:
+            self._write()
+        try:
+            if self._writer is not None:
+                self._writer.close()
+            self._file.close()
+            self._temporary.replace(self._path)
+        except OSError as error:
+            raise _unwritable(self._path, error) from None
+
+    def discard(self) -> None:
+        """Remove the unfinished file."""
+        self._file.close()
+        self._temporary.unlink(missing_ok=True)
+
+
+def write_columns(columns: Mapping[str, Int64Array], path: Path) -> None:
+    """Write columns of integers as one Parquet file, which is whole or not there.
+
+    Raises
+    ------
+    OutputFileError
+        If it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            pq.write_table(pa.table(dict(columns)), temporary, compression="zstd", write_page_checksum=True)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> OutputFileError:
+    reason = error.strerror or str(error)
+    return OutputFileError(f"'{path}' cannot be written: {reason}.\n  Name a folder that can be written to.")

@@ -1,0 +1,110 @@
+"""Opening a file by its form, and reading one whole."""
+
+from __future__ import annotations
+
+import gzip
+import stat
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from gpu_wcoj.files.block import RowBlock
+from gpu_wcoj.files.budget import over_budget
+from gpu_wcoj.files.lines import GZIP_ERRORS, GZIP_MAGIC, check_gzip, damaged_gzip, open_bytes
+from gpu_wcoj.files.spec import InputSpec
+
+_ENDINGS: Final = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+}
+_MAGIC: Final = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
+_SEPARATORS: Final = {"csv": ",", "tsv": "\t", "text": " "}
+
+
+class Reader(Protocol):
+    """The rows of one file, in order."""
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the file has been read, 0 to 1; None where that is not known."""
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield the rows in order; once."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+def open_input(spec: InputSpec, arity: int, changes: bool, budget: int) -> Reader:
+    """Open the file of `spec` for a relation of `arity` columns.
+
+    Raises
+    ------
+    InputFileError
+        If there is no such file, or it is empty, damaged or not of its form.
+    UsageError
+        If the options do not fit the file.
+    MemoryBudgetError
+        If it cannot be read within `budget` bytes.
+    """
+    from gpu_wcoj.files.binary import BinaryReader
+    from gpu_wcoj.files.text import TextReader
+
+    form, is_gzip = _form(spec)
+    if form in ("parquet", "arrow"):
+        return BinaryReader(spec, form, is_gzip, arity, changes, budget)
+    if is_gzip and changes:
+        check_gzip(spec.path)
+    return TextReader(spec, spec.separator or _SEPARATORS[form], arity, changes)
+
+
+def read_table(spec: InputSpec, arity: int, budget: int) -> pa.Table:
+    """Read the file of `spec` whole: the relation's columns, then ``weight`` if the options name one.
+
+    Raises
+    ------
+    InputFileError, UsageError, MemoryBudgetError
+        As `open_input`; nothing is returned of a file that cannot be read to its end.
+    """
+    reader = open_input(spec, arity, False, budget)
+    try:
+        batches, n_bytes = [], 0
+        for block in reader.blocks():
+            batches.append(block.rows)
+            n_bytes += block.rows.nbytes
+            if n_bytes > budget:
+                raise over_budget(f"'{spec.path}'", n_bytes, budget)
+    finally:
+        reader.close()
+    return pa.Table.from_batches(batches)
+
+
+def _form(spec: InputSpec) -> tuple[str, bool]:
+    """The form of a file, and whether it is gzipped, by its options, its first bytes and its name, in this order."""
+    with open_bytes(spec.path) as file:
+        head = b""
+        if stat.S_ISREG(spec.path.stat().st_mode):  # a pipe's first bytes are read once only
+            head = file.read(8)
+        is_gzip = head.startswith(GZIP_MAGIC)
+        if is_gzip:
+            file.seek(0)
+            try:
+                head = gzip.GzipFile(fileobj=file).read(8)
+            except GZIP_ERRORS as error:
+                raise damaged_gzip(spec.path, error) from None
+    if spec.format is not None:
+        return spec.format, is_gzip
+    for magic, form in _MAGIC.items():
+        if head.startswith(magic):
+            return form, is_gzip
+    name = spec.path.name.lower().removesuffix(".gz")
+    return next((form for ending, form in _ENDINGS.items() if name.endswith(ending)), "text"), is_gzip

@@ -1,0 +1,118 @@
+"""Which columns of a file become the row, the weight and the tick."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpu_wcoj.errors import UsageError, listed, nearest
+from gpu_wcoj.files.spec import ColumnName, InputSpec
+
+WEIGHT = "weight"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Positions of columns in a file.
+
+    Attributes
+    ----------
+    rows
+        The columns of the relation, in its order.
+    weight, tick
+        The column of weights and that of ticks; None if there is none.
+    names
+        What the columns of `rows` are called on the way in, then ``"weight"`` if there are weights.
+    """
+
+    rows: tuple[int, ...]
+    weight: int | None
+    tick: int | None
+    names: tuple[str, ...]
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Every position in use, each once, ascending."""
+        extra = (position for position in (self.weight, self.tick) if position is not None)
+        return tuple(sorted({*self.rows, *extra}))
+
+
+def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: int, changes: bool) -> Selection:
+    """Choose the columns that `spec` asks for among `n_columns`, which are called `names` if they are called at all.
+
+    Without ``columns`` these are all but weight and tick. Among changes, one column too many that is called
+    ``weight`` is the weight.
+
+    Raises
+    ------
+    UsageError
+        If a column is not there, or the number of columns is not `arity`.
+    """
+    weight = None if spec.weight is None else _position(spec, spec.weight, n_columns, names)
+    tick = None if spec.tick is None else _position(spec, spec.tick, n_columns, names)
+    if spec.columns is not None:
+        rows = tuple(_position(spec, column, n_columns, names) for column in spec.columns)
+    else:
+        rows = tuple(position for position in range(n_columns) if position not in (weight, tick))
+        if changes and weight is None and names is not None and len(rows) == arity + 1 and WEIGHT in names:
+            weight = names.index(WEIGHT)
+            rows = tuple(position for position in rows if position != weight)
+    if len(rows) != arity:
+        raise UsageError(_wrong_arity(spec, len(rows), n_columns, names, arity, weight, tick))
+    return Selection(rows, weight, tick, _names(rows, names) + ((WEIGHT,) if weight is not None else ()))
+
+
+def _position(spec: InputSpec, column: ColumnName, n_columns: int, names: Sequence[str] | None) -> int:
+    if isinstance(column, int):
+        if column < n_columns:
+            return column
+        raise UsageError(
+            f"'{spec.path}' has no column {column}: it has {n_columns}.\n"
+            f"  Columns are counted from 0, so 0 to {n_columns - 1} are allowed."
+        )
+    if names is None:
+        raise UsageError(
+            f"'{spec.path}' has no column '{column}': its columns have no names.\n"
+            "  Give positions, counted from 0, or header=yes if its first line holds the names."
+        )
+    if names.count(column) > 1:
+        raise UsageError(
+            f"'{spec.path}' has {names.count(column)} columns called '{column}'.\n  Give a position from 0."
+        )
+    if column not in names:
+        raise UsageError(
+            f"'{spec.path}' has no column '{column}'.\n  Its columns are: {listed(names)}.{nearest(column, names)}"
+        )
+    return names.index(column)
+
+
+def _names(rows: tuple[int, ...], names: Sequence[str] | None) -> tuple[str, ...]:
+    if names is not None:
+        own = tuple(names[position] for position in rows)
+        if len(set(own)) == len(own) and WEIGHT not in own:
+            return own
+    return tuple(f"c{i}" for i in range(len(rows)))
+
+
+def _wrong_arity(
+    spec: InputSpec,
+    n_rows: int,
+    n_columns: int,
+    names: Sequence[str] | None,
+    arity: int,
+    weight: int | None,
+    tick: int | None,
+) -> str:
+    named = "" if names is None else f" ({listed(names)})"
+    if spec.columns is None:
+        others = [what for what, position in (("weight", weight), ("tick", tick)) if position is not None]
+        left = f", {n_rows} beside {' and '.join(others)}" if others else ""
+        hint = f"Choose {arity} of them by position or name, as in '{spec}?columns={','.join(map(str, range(arity)))}'"
+        if n_columns < arity:
+            hint = "If the fields are separated by something else, say so with sep=comma, tab, space, ..."
+        there = f"'{spec.path}' has {n_columns}{named}{left}"
+        return f"relation '{spec.relation}' has {arity} columns, but {there}.\n  {hint}."
+    return (
+        f"relation '{spec.relation}' has {arity} columns, but 'columns' of '{spec.path}' chooses {n_rows}.\n"
+        f"  Choose {arity}."
+    )

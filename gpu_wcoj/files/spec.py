@@ -1,0 +1,163 @@
+"""Which file feeds which relation: ``edge=PATH?columns=3,4&weight=2`` as typed on the command line, parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from gpu_wcoj.errors import UsageError, listed, nearest
+
+ColumnName = int | str
+"""A column of a file: its position, counted from 0, or its name."""
+
+FORMATS = ("parquet", "arrow", "csv", "tsv", "text")
+SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "colon": ":", "space": " "}
+"""Names of separators. A space stands for any run of blanks and tabs."""
+
+TEXT_TYPES = ("int64", "float64", "string")
+_SHAPE = "RELATION=PATH or RELATION=PATH?option=value&option=value"
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """A file, the relation that it feeds, and how it is read.
+
+    Attributes
+    ----------
+    relation
+        The relation of the program.
+    path
+        The file; a ``~`` at its start is the home folder.
+    format
+        One of `FORMATS`, or None to go by the content and the ending of the name.
+    columns
+        The columns that make up the rows, in the relation's order; None for all that are neither weight nor tick.
+    weight, tick
+        The column of weights, and the column whose value changes where a new tick starts; None if there is none.
+    separator
+        One character between the fields of a text file; a space stands for any run of blanks.
+    header
+        Whether the first line of a text file names the columns; None to find out.
+    skip
+        Lines of a text file to leave out at its start.
+    types
+        One of `TEXT_TYPES` for each of `columns` of a text file; None to find out.
+    """
+
+    relation: str
+    path: Path
+    format: str | None = None
+    columns: tuple[ColumnName, ...] | None = None
+    weight: ColumnName | None = None
+    tick: ColumnName | None = None
+    separator: str | None = None
+    header: bool | None = None
+    skip: int = 0
+    types: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.relation}={self.path}"
+
+
+def parse_input(text: str) -> InputSpec:
+    r"""Parse ``RELATION=PATH?option=value&...``.
+
+    Options stand after the last ``?``; ``%2C``, ``%26`` and the like stand for a character that would otherwise
+    separate. They are ``columns``, ``weight``, ``tick`` (columns by position from 0, or by name), ``sep``,
+    ``header``, ``skip``, ``types`` (text files only) and ``format``.
+
+    Raises
+    ------
+    UsageError
+        If a part is missing, or an option is unknown, given twice or has a value that is not allowed.
+
+    Examples
+    --------
+    >>> spec = parse_input("edge=f.tsv.gz?columns=3,4&weight=2&tick=0&sep=tab&header=no&skip=1")
+    >>> spec.relation, str(spec.path), spec.columns, spec.weight, spec.tick
+    ('edge', 'f.tsv.gz', (3, 4), 2, 0)
+    >>> spec.separator, spec.header, spec.skip
+    ('\t', False, 1)
+    """
+    relation, equals, rest = text.partition("=")
+    path, _, query = rest.rpartition("?") if "?" in rest else (rest, "", "")
+    if not equals or not relation or not path:
+        raise UsageError(f"'{text}' does not say which file feeds which relation.\n  Write {_SHAPE}.")
+    given: dict[str, object] = {}
+    for part in filter(None, query.split("&")):
+        name, _, value = part.partition("=")
+        if name not in _OPTIONS:
+            raise UsageError(
+                f"'{text}' has an unknown option '{name}'.\n"
+                f"  The options are: {listed(_OPTIONS)}.{nearest(name, _OPTIONS)}"
+            )
+        field, convert = _OPTIONS[name]
+        if field in given:
+            raise UsageError(f"'{text}' gives option '{name}' twice.\n  Give it once.")
+        try:
+            given[field] = convert(value)
+        except ValueError as error:
+            raise UsageError(f"'{text}': option '{name}' cannot be '{unquote(value)}'.\n  {error}") from None
+    spec = InputSpec(relation, Path(path).expanduser(), **given)  # type: ignore[arg-type]  # one converter per field
+    if spec.types is not None and (spec.columns is None or len(spec.types) != len(spec.columns)):
+        wanted = "no columns" if spec.columns is None else f"{len(spec.columns)} columns"
+        raise UsageError(f"'{text}' has {len(spec.types)} types and {wanted}.\n  Give one type for each of 'columns'.")
+    return spec
+
+
+def _column(text: str) -> ColumnName:
+    name = unquote(text)
+    if not name:
+        raise ValueError("Give the column's position, counted from 0, or its name.")
+    return int(name) if name.isascii() and name.isdigit() else name
+
+
+def _columns(text: str) -> tuple[ColumnName, ...]:
+    return tuple(_column(part) for part in text.split(","))
+
+
+def _separator(text: str) -> str:
+    name = unquote(text)
+    separator = SEPARATORS.get(name, name)
+    if len(separator) != 1 or not separator.isascii() or separator in '\r\n"\0':
+        raise ValueError(f"Give one of {listed(SEPARATORS)}, or one other character.")
+    return separator
+
+
+def _header(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise ValueError("Give 'yes' or 'no'.")
+    return text == "yes"
+
+
+def _skip(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise ValueError("Give a number of lines, 0 or more.")
+    return int(text)
+
+
+def _format(text: str) -> str:
+    if text not in FORMATS:
+        raise ValueError(f"Give one of {listed(FORMATS)}.{nearest(text, FORMATS)}")
+    return text
+
+
+def _types(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if unknown := [name for name in names if name not in TEXT_TYPES]:
+        raise ValueError(f"'{unknown[0]}' is none of {listed(TEXT_TYPES)}.{nearest(unknown[0], TEXT_TYPES)}")
+    return names
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
+    "columns": ("columns", _columns),
+    "weight": ("weight", _column),
+    "tick": ("tick", _column),
+    "sep": ("separator", _separator),
+    "header": ("header", _header),
+    "skip": ("skip", _skip),
+    "types": ("types", _types),
+    "format": ("format", _format),
+}

@@ -1,0 +1,269 @@
+"""CSV, TSV and whitespace text into columns: int64, float64 or string, decided on the first block of lines.
+
+Blocks are parsed by pyarrow at full speed with the types decided; where that fails, the block is parsed again as
+text, value by value, either to name the line and the value that is wrong or because a number is spelled in a way that
+pyarrow does not take (``+1``).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from gpu_wcoj.errors import InputFileError
+from gpu_wcoj.files.blanks import is_row, squeeze
+from gpu_wcoj.files.block import RowBlock, make_block
+from gpu_wcoj.files.lines import Lines, TextFile
+from gpu_wcoj.files.select import select
+from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.files.values import as_type, decide_type, is_number
+
+_logger = logging.getLogger(__name__)
+_ARROW_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
+
+
+class TextReader:
+    """The rows of a text file, a block at a time.
+
+    Parameters
+    ----------
+    spec
+        The file and its options.
+    separator
+        The character between fields; a space stands for any run of blanks, and for ``#`` comments.
+    arity
+        How many columns the relation has.
+    changes
+        Whether the rows are changes, among which a column called ``weight`` is the weight.
+    """
+
+    def __init__(self, spec: InputSpec, separator: str, arity: int, changes: bool) -> None:
+        self._spec = spec
+        self._separator = separator
+        self._is_blank_separated = separator == " "
+        self._file = TextFile(spec.path, spec.skip)
+        try:
+            self._blocks = self._file.blocks()
+            first = self._next_rows()
+            names, self._n_fields, first = self._header(first)
+            if not self._row_lines(first):
+                first = self._next_rows()
+            self._selection = select(spec, self._n_fields, names, arity, changes)
+            self._types = self._decide_types(first, names)
+        except BaseException:
+            self._file.close()
+            raise
+        self._first: Lines | None = first
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the file has been read, 0 to 1; None where that is not known."""
+        return self._file.fraction
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield the rows in order."""
+        last_tick = None
+        first, self._first = self._first, None
+        for lines in () if first is None else self._with_first(first):
+            columns = self._columns(lines)
+            if len(columns[0]) == 0:
+                continue
+
+            def place(row: int, lines: Lines = lines) -> str:
+                return self._place(self._line_of(lines, row))
+
+            block = make_block(self._spec, self._selection, columns, last_tick, place)
+            if block.ticks is not None:
+                last_tick = int(block.ticks[-1])
+            yield block
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _with_first(self, first: Lines) -> Iterator[Lines]:
+        yield first
+        yield from self._blocks
+
+    def _place(self, line: int) -> str:
+        return f"'{self._spec.path}', line {line}"
+
+    def _next_rows(self) -> Lines:
+        for lines in self._blocks:
+            if b"\0" in lines.data:
+                raise InputFileError(
+                    f"'{self._spec.path}' is not text: it holds zero bytes.\n"
+                    "  Say format=parquet or format=arrow if that is what it is."
+                )
+            if self._row_lines(lines):
+                return lines
+        raise InputFileError(f"'{self._spec.path}' has no rows.\n  Name a file with rows.")
+
+    def _row_lines(self, lines: Lines) -> list[int]:
+        """The numbers of the lines that hold rows."""
+        rows = enumerate(lines.data.split(b"\n"), lines.first)
+        if self._is_blank_separated:
+            return [number for number, line in rows if is_row(line)]
+        return [number for number, line in rows if line.rstrip(b"\r")]
+
+    def _line_of(self, lines: Lines, row: int) -> int:
+        return self._row_lines(lines)[row]
+
+    def _header(self, lines: Lines) -> tuple[tuple[str, ...] | None, int, Lines]:
+        """The names of the columns if the first row holds them, their number, and the lines after them."""
+        number = self._row_lines(lines)[0]
+        line = lines.data.split(b"\n")[number - lines.first]
+        try:
+            shown = line.decode().removesuffix("\r")
+        except UnicodeDecodeError:
+            raise InputFileError(f"{self._place(number)}: not UTF-8 text.\n  Convert the file to UTF-8.") from None
+        fields = self._fields(shown, number)
+        numbers = sum(map(is_number, fields))
+        header = self._spec.header
+        if header is None and not self._is_blank_separated:
+            if 0 < numbers < len(fields):
+                raise InputFileError(
+                    f"{self._place(number)}: '{shown}' may be names of columns or a row.\n"
+                    "  Say header=yes or header=no."
+                )
+            header = numbers == 0
+        if not header:
+            return None, len(fields), lines
+        rest = lines.data.split(b"\n", number - lines.first + 1)[-1]
+        return tuple(field.strip() for field in fields), len(fields), Lines(rest, number + 1)
+
+    def _fields(self, line: str, number: int) -> list[str]:
+        if self._is_blank_separated:
+            return line.split()
+        try:
+            return next(csv.reader([line], delimiter=self._separator))
+        except csv.Error as error:
+            raise InputFileError(f"{self._place(number)}: {error}.\n  Mend the line, or set sep or skip.") from None
+
+    def _decide_types(self, lines: Lines, names: tuple[str, ...] | None) -> dict[int, str]:
+        given: dict[int, str] = {}
+        if self._spec.types is not None:
+            given = dict(zip(self._selection.rows, self._spec.types, strict=True))
+        undecided = [position for position in self._selection.used if position not in given]
+        if not undecided:
+            return given
+        quick = {**given, **dict.fromkeys(undecided, "int64")}
+        if self._parse(self._normal(lines), quick) is not None:
+            return quick
+        for position, column in zip(self._selection.used, self._text_columns(lines), strict=True):
+            if position not in given:
+                given[position] = decide_type(column, lambda row: self._place(self._line_of(lines, row)))
+        if names is not None and self._spec.header is None and set(given.values()) == {"string"}:
+            _logger.warning(
+                "'%s': the first line, '%s', was taken for names of columns; say header=no if it is a row.",
+                self._spec.path,
+                self._separator.join(names),
+            )
+        return given
+
+    def _columns(self, lines: Lines) -> list[pa.Array]:
+        parsed = self._parse(self._normal(lines), self._types)
+        if parsed is not None:
+            return parsed
+        texts = self._text_columns(lines)
+        columns = []
+        for position, text in zip(self._selection.used, texts, strict=True):
+            columns.append(as_type(text, self._types[position], lambda row: self._place(self._line_of(lines, row))))
+        return columns
+
+    def _normal(self, lines: Lines) -> bytes:
+        if self._is_blank_separated:
+            return squeeze(lines.data)
+        data = lines.data.replace(b"\r\n", b"\n")
+        if b"\r" in data:
+            before = data[: data.index(b"\r")]
+            raise InputFileError(
+                f"{self._place(lines.first + before.count(10))}: a carriage return inside a line.\n"
+                "  Lines end with LF or CR LF."
+            )
+        return data
+
+    def _parse(self, data: bytes, types: dict[int, str]) -> list[pa.Array] | None:
+        """The columns in use with these types, or None where the quick way cannot be sure to read them right."""
+        if b"0x" in data or b"0X" in data:  # pyarrow takes 0x1F for an integer
+            return None
+        arrow = {position: _ARROW_TYPES[kind] for position, kind in types.items()}
+        try:
+            table = self._read(data, arrow, use_threads=True)
+        except (pa.ArrowInvalid, pa.ArrowKeyError):
+            return None
+        if table.num_rows != _count_rows(data):
+            return None
+        return [column.combine_chunks() for column in table.columns]
+
+    def _read(
+        self, data: bytes, types: dict[int, pa.DataType], use_threads: bool, on_invalid: object = None
+    ) -> pa.Table:
+        used = sorted(types)
+        if not data.strip(b"\n"):
+            return pa.table({f"f{position}": pa.array([], types[position]) for position in used})
+        return pa_csv.read_csv(
+            io.BytesIO(data),
+            read_options=pa_csv.ReadOptions(
+                column_names=[f"f{i}" for i in range(self._n_fields)],
+                use_threads=use_threads,
+                block_size=(1 << 20) if use_threads else len(data) + 1,
+            ),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=self._separator,
+                quote_char=False if self._is_blank_separated else '"',
+                invalid_row_handler=on_invalid,
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                column_types={f"f{position}": kind for position, kind in types.items()},
+                include_columns=[f"f{position}" for position in used],
+                null_values=[""],
+                strings_can_be_null=False,
+            ),
+        )
+
+    def _text_columns(self, lines: Lines) -> list[pa.Array]:
+        """The columns in use as bytes, the slow way that knows every line."""
+        data = self._normal(lines)
+        ragged: list[pa_csv.InvalidRow] = []
+
+        def on_invalid(row: pa_csv.InvalidRow) -> str:
+            ragged.append(row)
+            return "error"
+
+        try:
+            table = self._read(data, dict.fromkeys(self._selection.used, pa.binary()), False, on_invalid)
+        except pa.ArrowInvalid as error:
+            if ragged:
+                raise self._ragged(lines, ragged[0]) from None
+            raise InputFileError(f"{self._place(lines.first)} or later: {error}.") from None
+        if table.num_rows != _count_rows(data):
+            number = next(n for n, line in enumerate(data.split(b"\n"), lines.first) if line.count(b'"') % 2)
+            raise InputFileError(
+                f"{self._place(number)}: a quoted value that does not end on its line.\n"
+                "  Values cannot hold line ends; every quote is closed on its line."
+            )
+        return [column.combine_chunks() for column in table.columns]
+
+    def _ragged(self, lines: Lines, row: pa_csv.InvalidRow) -> InputFileError:
+        number = self._line_of(lines, row.number - 1)
+        return InputFileError(
+            f"{self._place(number)}: {row.actual_columns} fields where the lines before have {row.expected_columns}: "
+            f"'{row.text[:80]}'.\n"
+            "  Every line has the same number of fields; mend the line, or set sep, header or skip."
+        )
+
+
+def _count_rows(data: bytes) -> int:
+    """How many lines of `data`, which ends with a line end, are not empty."""
+    if b"\n\n" not in data and not data.startswith(b"\n"):
+        return data.count(b"\n")
+    text = np.frombuffer(data, np.uint8)
+    ends = text == 10
+    return int(np.count_nonzero(ends & ~np.concatenate([[True], ends[:-1]])))
