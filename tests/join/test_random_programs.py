@@ -1,0 +1,158 @@
+"""Every pattern equals recomputation from scratch, answers and changes, after every tick of random scripts."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+import gpu_wcoj as gw
+from tests.join.patterns import PATTERNS
+from tests.join.twin import Reference, Rows, Script, arities, check_script, check_scripts, fed, random_script
+from tests.reference.changes import ZSet, plus
+
+TRIANGLE_SEEDS = 300
+TRIANGLE_BLOCKS = 6
+OTHER_SEEDS = 8
+BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+SOME = ("triangle of three relations", "4-cycle", "heads of heads", "wildcards on both sides", "two components")
+
+
+@BAGS
+@pytest.mark.parametrize("block", range(TRIANGLE_BLOCKS))
+@pytest.mark.parametrize("name", ["triangle", "triangle of three relations"])
+def test_triangles(name, block, bag, backend):
+    check_scripts(PATTERNS[name], range(block, TRIANGLE_SEEDS, TRIANGLE_BLOCKS), bag=bag, backend=backend.name)
+
+
+@BAGS
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns(name, bag, backend):
+    check_scripts(PATTERNS[name], range(OTHER_SEEDS), bag=bag, backend=backend.name)
+
+
+@BAGS
+@pytest.mark.parametrize("name", PATTERNS)
+def test_from_the_empty_state(name, bag, backend):
+    inputs = arities(PATTERNS[name])
+    for seed in range(3):
+        script = random_script(random.Random(f"load {name} {seed}"), inputs)
+        loaded = {relation: ("rows", _rows_of(script, relation)) for relation in inputs}
+        check_script(PATTERNS[name], [loaded], bag=bag, backend=backend.name)
+
+
+def _rows_of(script: Script, relation: str) -> Rows:
+    return [pair for tick in script for pair in tick.get(relation, ("rows", []))[1]]
+
+
+def _changes_of(program: gw.Program, script: Script) -> dict[str, ZSet]:
+    """The sum of all changes that `script` makes."""
+    inputs = {name: program.arity(name) for name in program.inputs}
+    total: dict[str, ZSet] = {name: {} for name in program.outputs}
+    for tick in script:
+        changes = program.step({name: fed(change, inputs[name]) for name, change in tick.items()})
+        total = {name: plus(total[name], zset.to_dict()) for name, zset in changes.items()}
+    return total
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_one_big_tick_is_the_same_rows_one_per_tick(name, backend):
+    text = PATTERNS[name]
+    for seed, bag in itertools.product(range(4), (False, True)):
+        shuffle = random.Random(f"{name} {seed}")
+        script = random_script(shuffle, arities(text))
+        batch = {relation: ("rows", _rows_of(script, relation)) for relation in arities(text)}
+        singles = [{relation: ("rows", [pair])} for relation, (_, rows) in batch.items() for pair in rows]
+        if bag:
+            shuffle.shuffle(singles)
+        programs = [gw.Program(text, bag=bag, backend=backend.name) for _ in range(2)]
+        assert _changes_of(programs[0], [batch]) == _changes_of(programs[1], singles)
+        for head in programs[0].heads:
+            assert programs[0].relation(head) == programs[1].relation(head)
+
+
+@BAGS
+@pytest.mark.parametrize("name", SOME)
+def test_chunks_and_threads_do_not_change_a_bit(name, bag, backend):
+    text = PATTERNS[name]
+    inputs = arities(text)
+    script = random_script(random.Random(name), inputs)
+    found = []
+    for chunk_rows, threads in itertools.product((None, 1, 2, 7), (1, 2)):
+        program = gw.Program(text, bag=bag, backend=backend.name, chunk_rows=chunk_rows, threads=threads)
+        ticks = [program.step({name: fed(change, inputs[name]) for name, change in tick.items()}) for tick in script]
+        ticks.append({head: program.relation(head) for head in program.heads})
+        found.append([{name: zset.rows() for name, zset in tick.items()} for tick in ticks])
+    assert all(other == found[0] for other in found)
+
+
+@BAGS
+@pytest.mark.parametrize("name", PATTERNS)
+def test_inserting_and_deleting_everything_leaves_nothing(name, bag, backend):
+    text = PATTERNS[name]
+    inputs = arities(text)
+    program = gw.Program(text, bag=bag, backend=backend.name)
+    reference = Reference(text, bag)
+    for tick in random_script(random.Random(f"empty {name}"), inputs):
+        changes = {relation: fed(change, inputs[relation]) for relation, change in tick.items()}
+        program.step(changes)
+        reference.step(tick)
+    last = {name: zset.to_dict() for name, zset in program.step(_taking_back(reference, inputs)).items()}
+    for head in program.heads:
+        assert len(program.relation(head)) == 0
+    for output in program.outputs:
+        assert program.count(output) == 0
+        assert last[output] == {row: -weight for row, weight in reference.heads[output].items()}
+    for relation in inputs:
+        assert len(program.relation(relation)) == 0
+
+
+def _taking_back(reference: Reference, inputs: dict[str, int]) -> dict[str, object]:
+    return {
+        name: fed(("rows", [(row, -weight) for row, weight in reference.state[name].items()]), arity)
+        for name, arity in inputs.items()
+    }
+
+
+class TestWhatALevelByLevelDeltaLoses:
+    """A delta that applies the two-relation rule afresh at every variable misses or multiplies these."""
+
+    @BAGS
+    @pytest.mark.parametrize("last", [(1, 2), (2, 3), (1, 3)])
+    def test_each_edge_of_a_triangle_arrives_and_leaves_last(self, last, bag, backend):
+        program = gw.Program(PATTERNS["triangle"], bag=bag, backend=backend.name)
+        others = [edge for edge in ((1, 2), (2, 3), (1, 3)) if edge != last]
+        assert program.step({"e": gw.ZSet.from_rows(others)})["h"].to_dict() == {}
+        assert program.step({"e": gw.ZSet.from_rows([last])})["h"].to_dict() == {(1, 2, 3): 1}
+        assert program.step({"e": gw.ZSet.from_rows([(last, -1)])})["h"].to_dict() == {(1, 2, 3): -1}
+        assert program.relation("h").to_dict() == {}
+
+    @BAGS
+    @pytest.mark.parametrize("names", [("p", "q"), ("q", "p")])
+    def test_two_attributes_of_one_entity_arrive_in_different_ticks(self, names, bag, backend):
+        program = gw.Program("h(x, a, b) :- p(x, a), q(x, b).", bag=bag, backend=backend.name)
+        attribute = {"p": 10, "q": 20}
+        assert program.step({names[0]: gw.ZSet.from_rows([(1, attribute[names[0]])])})["h"].to_dict() == {}
+        changes = program.step({names[1]: gw.ZSet.from_rows([(1, attribute[names[1]])])})
+        assert changes["h"].to_dict() == {(1, 10, 20): 1}
+
+    @BAGS
+    def test_two_relations_change_on_a_key_that_exists(self, bag, backend):
+        program = gw.Program("h(x, a, b) :- p(x, a), q(x, b).", bag=bag, backend=backend.name)
+        program.step({"p": gw.ZSet.from_rows([(1, 10)]), "q": gw.ZSet.from_rows([(1, 20)])})
+        changes = program.step({"p": gw.ZSet.from_rows([(1, 11)]), "q": gw.ZSet.from_rows([(1, 21)])})
+        assert changes["h"].to_dict() == {(1, 10, 21): 1, (1, 11, 20): 1, (1, 11, 21): 1}
+
+    def test_two_relations_change_their_weight_on_a_key_that_exists(self, backend):
+        program = gw.Program("h(x) :- p(x), q(x).", bag=True, backend=backend.name)
+        program.step({"p": gw.ZSet.from_rows([(1,)]), "q": gw.ZSet.from_rows([(1,)])})
+        changes = program.step({"p": gw.ZSet.from_rows([(1,)]), "q": gw.ZSet.from_rows([(1,)])})
+        assert changes["h"].to_dict() == {(1,): 3}
+        assert program.relation("h").to_dict() == {(1,): 4}
+
+    def test_all_three_relations_of_a_triangle_change_on_keys_that_exist(self, backend):
+        program = gw.Program(PATTERNS["triangle of three relations"], bag=True, backend=backend.name)
+        rows = {"r": [(1, 2)], "s": [(2, 3)], "t": [(1, 3)]}
+        changes = {name: gw.ZSet.from_rows(own) for name, own in rows.items()}
+        assert [program.step(changes)["h"].to_dict()[1, 2, 3] for _ in range(4)] == [1, 7, 19, 37]
