@@ -1,0 +1,260 @@
+"""Bad input: a clear error, and the state exactly as before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.errors import (
+    ArityError,
+    BackendUnavailableError,
+    DatalogSyntaxError,
+    GpuWcojError,
+    SchemaError,
+    TypeMismatchError,
+    UnknownRelationError,
+    UnsafeRuleError,
+    UnsupportedError,
+    UnsupportedTypeError,
+    UsageError,
+    WeightError,
+    WeightOverflowError,
+)
+
+TEXT = "h(a, c) :- edge(a, b), edge(b, c), node(a, _). p(a) :- h(a, _)."
+FIRST = {"edge": [(1, 2), (2, 3), (2, 2)], "node": [(1, "one"), (2, "two")]}
+NEXT = {"edge": [(3, 1), ((1, 2), -1)], "node": [(3, "three")]}
+GOOD = [(7, 7), ((1, 2), -1), (2, 7)]
+
+
+def state(program):
+    """All that a user can see of the state."""
+    relations = (*program.inputs, *program.heads)
+    return (
+        {name: program.relation(name).rows() for name in relations},
+        {name: program.relation(name).to_arrow().schema for name in relations},
+        {name: program.count(name) for name in relations},
+        program.last_tick,
+    )
+
+
+def ways(program):
+    return program.step, program.step_counts, lambda changes: program.step_pieces(changes, lambda name, piece: None)
+
+
+def assert_refused(changes, error, match, text=TEXT, first=FIRST, following=NEXT, **options):
+    """Every way to step refuses `changes`, leaves the state as it was, and works on as if nothing had been."""
+    program, untouched = (gw.Program(text, **options) for _ in range(2))
+    for one in (program, untouched):
+        one.step(first)
+    before = state(program)
+    for step in ways(program):
+        with pytest.raises(error, match=match):
+            step(changes)
+        assert state(program) == before
+    assert program.step(following) == untouched.step(following)
+    assert state(program)[:3] == state(untouched)[:3]
+
+
+class TestChanges:
+    @pytest.mark.parametrize(
+        ("edges", "error", "match"),
+        [
+            ([(1,)], ArityError, "edge.*1.*2"),
+            ([(1, 2, 3)], SchemaError, "(?s)edge.*3.*2"),
+            ([(1, 2, 3, 4)], ArityError, "(?s)edge.*4.*2"),
+            (np.zeros((2, 5), np.int64), ArityError, "(?s)edge.*5.*2"),
+            ({"a": [1], "b": [2], "w": [1]}, SchemaError, "(?s)edge.*weight"),
+            ([(1, 2), (3,)], ArityError, "row 1"),
+            ([(1, "x")], TypeMismatchError, "edge"),
+            ([(1, 2.5)], TypeMismatchError, "edge"),
+            ([(1, True)], TypeMismatchError, "edge"),
+            ([(1, 2), (3, "x")], TypeMismatchError, "mixes types"),
+            ([(1, 2**63)], TypeMismatchError, "9223372036854775808"),
+            (pa.table({"a": [1], "b": pa.array([2**63], pa.uint64())}), UnsupportedTypeError, "9223372036854775808"),
+            (pa.table({"a": [1], "b": [[1]]}), UnsupportedTypeError, "list"),
+            ({"a": [1, 2], "b": [1]}, SchemaError, "column 'b' has 1"),
+            ([1, 2], TypeMismatchError, "row 0 is 1"),
+            (7, TypeMismatchError, "no table"),
+            (None, TypeMismatchError, "no table"),
+            ("1,2", TypeMismatchError, "no table"),
+        ],
+    )
+    def test_rows_that_do_not_fit(self, edges, error, match):
+        assert_refused({"edge": edges, "node": [(9, "new")]}, error, match)
+        assert_refused({"node": [(9, "new")], "edge": edges}, error, match)
+
+    def test_zsets_that_do_not_fit(self):
+        assert_refused({"edge": gw.ZSet.from_rows([(1, 2, 3)])}, ArityError, "(?s)edge.*3.*2")
+        assert_refused({"edge": gw.ZSet.from_rows([(1, "x")])}, TypeMismatchError, "edge")
+        assert_refused({"node": gw.ZSet.from_rows([(1, 2)])}, TypeMismatchError, "node")
+
+    @pytest.mark.parametrize(
+        "weights",
+        [
+            [1.0, 1.0],
+            [1, None],
+            [True, False],
+            ["1", "1"],
+            pa.array([1, 2**63], pa.uint64()),
+            np.array([1, 2**64 - 1], np.uint64),
+            np.array([1.5, 1.0]),
+            [1, 2**63],
+        ],
+        ids=repr,
+    )
+    def test_weights_that_are_no_integers(self, weights):
+        table = {"a": [1, 5], "b": [2, 6], "weight": weights}
+        assert_refused({"node": [(9, "new")], "edge": table}, (WeightError, TypeMismatchError), "(?s)weight.*-2\\^63")
+
+    def test_weights_of_rows_that_are_no_integers(self):
+        for weight in (1.5, None, True, "1"):
+            assert_refused({"edge": [((1, 2), weight)]}, WeightError, "must be integers")
+
+    def test_unknown_relations(self):
+        with_nearest = "(?s)there is no relation 'egde'.*Did you mean 'edge'"
+        assert_refused({"edge": GOOD, "egde": [(1, 2)]}, UnknownRelationError, with_nearest)
+
+    def test_heads_take_no_rows(self):
+        assert_refused({"edge": GOOD, "h": [(1, 2)]}, SchemaError, "'h'")
+
+    def test_changes_that_are_no_mapping(self):
+        assert_refused([("edge", [(1, 2)])], (UsageError, TypeMismatchError), "list")
+
+    def test_types_that_clash_across_relations(self):
+        program = gw.Program("h(x, z) :- r(x, y), s(y, z).")
+        program.step({"r": [(1, 2)]})
+        before = state(program)
+        with pytest.raises(TypeMismatchError, match="do not join"):
+            program.step({"s": [("a", 1)], "r": [(5, 5)]})
+        assert state(program) == before
+        assert program.step({"s": [(2, "z")]})["h"].to_dict() == {(1, "z"): 1}
+
+    def test_constants_of_another_type(self):
+        program = gw.Program('h(x) :- r(x, "a").')
+        with pytest.raises(TypeMismatchError, match=r"(?s)r.*string"):
+            program.step({"r": [(1, 2)]})
+        assert program.count("r") == 0
+        assert program.step({"r": [(1, "a")]})["h"].to_dict() == {(1,): 1}
+
+    def test_comparisons_of_different_types(self):
+        program = gw.Program("h(x) :- r(x, y), x < y.")
+        with pytest.raises(TypeMismatchError, match=r"(?s)int64.*string|string.*int64"):
+            program.step({"r": [(1, "a")]})
+        assert program.count("r") == 0
+
+    def test_declared_types(self):
+        text = ".decl edge(src: int64, dst: string)\nh(x) :- edge(x, _)."
+        program = gw.Program(text)
+        with pytest.raises(TypeMismatchError, match=r"(?s)edge.*string"):
+            program.step({"edge": [(1, 2)]})
+        assert program.step({"edge": [(1, "x")]})["h"].to_dict() == {(1,): 1}
+
+    def test_a_sink_that_fails(self):
+        program = gw.Program(TEXT, chunk_rows=1)
+        program.step(FIRST)
+        before = state(program)
+
+        def fails(name, piece):
+            raise RuntimeError("the disk is full")
+
+        with pytest.raises(RuntimeError, match="the disk is full"):
+            program.step_pieces({"edge": [(2, 9), (2, 8)]}, fails)
+        assert state(program) == before
+        assert program.step({"edge": [(2, 9)]})["p"].to_dict() == {}
+
+
+class TestOverflow:
+    TEXT = "h(x) :- r(x, y), s(y). k(x) :- r(x, _)."
+
+    def refused(self, changes, match):
+        first = {"r": [((1, 1), 2**62), ((2, 2), -(2**62))], "s": [((1,), 1)]}
+        following = {"s": [((2,), 2)]}
+        assert_refused(changes, WeightOverflowError, match, self.TEXT, first, following, bag=True)
+
+    def test_of_the_state(self):
+        self.refused({"r": [((1, 1), 2**62)]}, r"(?s)'r'.*\(1, 1\).*outside int64")
+        self.refused({"r": [((2, 2), -(2**62) - 1)]}, r"(?s)'r'.*\(2, 2\).*outside int64")
+
+    def test_of_a_product(self):
+        self.refused({"s": [((1,), 1)]}, r"(?s)'h'.*\(1,\).*outside int64")
+        self.refused({"s": [((2,), 3)]}, r"(?s)'h'.*\(2,\).*outside int64")
+
+    def test_of_a_sum(self):
+        self.refused({"r": [((1, 9), 2**62)]}, r"(?s)'k'.*\(1,\).*outside int64")
+
+    def test_of_a_product_far_beyond(self):
+        self.refused({"s": [((1,), 2**63 - 1)]}, r"(?s)'h'.*\(1,\).*outside int64")
+
+    def test_of_a_change_between_two_weights_that_fit(self):
+        program = gw.Program("h(x) :- v(x), w(x).", bag=True)
+        program.step({"v": gw.ZSet.from_rows([((1,), 2**63 - 1)]), "w": gw.ZSet.from_rows([((1,), -1)])})
+        with pytest.raises(WeightOverflowError, match=r"(?s)'h'.*\(1,\).*outside int64"):
+            program.step({"w": gw.ZSet.from_rows([((1,), 2)])})
+        assert program.relation("h").to_dict() == {(1,): -(2**63) + 1}
+
+    def test_of_rows_that_add_up_within_a_table(self):
+        program = gw.Program("h(x) :- v(x).", bag=True)
+        with pytest.raises(WeightOverflowError, match="outside int64"):
+            program.step({"v": {"x": [1, 1], "weight": [2**63 - 1, 1]}})
+        assert program.count("v") == 0
+
+    def test_sets_never_overflow(self):
+        program = gw.Program("h(x) :- v(x), v(x).")
+        for _ in range(3):
+            program.step({"v": [((1,), 2**63 - 1), ((2,), 2**63 - 1), ((2,), -(2**63))]})
+        assert program.relation("h").to_dict() == {(1,): 1}
+
+
+class TestPrograms:
+    @pytest.mark.parametrize(
+        ("options", "match"),
+        [
+            ({"chunk_rows": 0}, "chunk_rows.*0"),
+            ({"chunk_rows": -1}, "chunk_rows.*-1"),
+            ({"chunk_rows": 1.5}, "chunk_rows.*1.5"),
+            ({"chunk_rows": True}, "chunk_rows.*True"),
+            ({"threads": 0}, "threads.*0"),
+            ({"threads": -2}, "threads.*-2"),
+            ({"threads": 1.5}, "threads.*1.5"),
+            ({"backend": "gpu"}, "backend.*'gpu'"),
+        ],
+    )
+    def test_options_outside_what_is_allowed(self, options, match):
+        with pytest.raises((UsageError, BackendUnavailableError), match=match):
+            gw.Program(TEXT, **options)
+
+    @pytest.mark.parametrize("option", ["keep", "outputs"])
+    def test_heads_that_are_not_there(self, option):
+        with pytest.raises(UnknownRelationError, match=r"(?s)there is no relation 'hh'.*Did you mean 'h'"):
+            gw.Program(TEXT, **{option: ["hh"]})
+
+    @pytest.mark.parametrize("ask", ["relation", "count", "arity"])
+    def test_relations_that_are_not_there(self, ask):
+        with pytest.raises(UnknownRelationError, match=r"(?s)there is no relation 'edges'.*Did you mean 'edge'"):
+            getattr(gw.Program(TEXT), ask)("edges")
+
+    @pytest.mark.parametrize(
+        ("text", "error"),
+        [
+            ("h(x) :- r(x", DatalogSyntaxError),
+            ("h(x, y) :- r(x).", UnsafeRuleError),
+            ("h(x) :- h(x).", UnsupportedError),
+            ("h(x) :- r(x), r(x, x).", ArityError),
+            ("h(x) :- r(x). .output g", UnknownRelationError),
+            (b"h(x) :- r(x).", UsageError),
+        ],
+    )
+    def test_texts_that_are_wrong(self, text, error):
+        with pytest.raises(error, match=r"."):
+            gw.Program(text)
+
+    def test_query_names_the_relation_that_is_missing_or_unknown(self):
+        with pytest.raises(UnknownRelationError, match=r"(?s)there is no relation 'edges'.*Did you mean 'edge'"):
+            gw.query("h(x) :- edge(x, _).", edges=[(1, 2)])
+
+    def test_every_error_is_caught_by_one_class(self):
+        with pytest.raises(GpuWcojError, match="expected ':-'"):
+            gw.Program("h(x)")
