@@ -83,6 +83,17 @@ class Column:
         codes = self.codes if up == down else self.codes // down * up
         return Column(to, codes, self.valid, self.dictionary)
 
+    def recoded(self, dictionary: Dictionary) -> Column:
+        """The same texts or bytes as codes of `dictionary`, which gets those that it lacks."""
+        if self.dictionary is None or self.dictionary is dictionary:
+            return self
+        if self.valid is None:
+            codes = dictionary.recode(self.dictionary, self.codes)
+        else:
+            codes = np.zeros(len(self), np.int64)
+            codes[self.valid] = dictionary.recode(self.dictionary, self.codes[self.valid])
+        return Column(self.type, codes, self.valid, dictionary)
+
     @staticmethod
     def of_integers(values: Int64Array) -> Column:
         """A column of int64 values without nulls."""

@@ -48,11 +48,15 @@ class Dictionary:
     __slots__ = ("_arrow", "_codes", "_order", "_rank", "_values", "kind")
 
     def __init__(self, kind: Literal["string", "binary"] = "string") -> None:
-        self.kind = kind
+        self.kind: Literal["string", "binary"] = kind
         self._values: list[str | bytes] = []
         self._codes: dict[str | bytes, int] = {}
         self._arrow: pa.Array | None = None
         self._order = self._rank = _EMPTY
+
+    def fresh(self) -> Dictionary:
+        """An empty dictionary of the same kind."""
+        return Dictionary(self.kind)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -106,11 +110,16 @@ class Dictionary:
         if len(codes) * 8 < len(self):
             shown = codes.tolist() if valid is None else np.where(valid, codes, -1).tolist()
             return pa.array([None if code < 0 else self._values[code] for code in shown], self._arrow_type)
-        known = 0 if self._arrow is None else len(self._arrow)
-        if self._arrow is None or known < len(self):
-            fresh = pa.array(self._values[known:], self._arrow_type)
-            self._arrow = fresh if self._arrow is None else pa.concat_arrays([self._arrow, fresh])
-        return self._arrow.take(pa.array(codes, mask=None if valid is None else ~valid))
+        return self._all_values().take(pa.array(codes, mask=None if valid is None else ~valid))
+
+    def _all_values(self) -> pa.Array:
+        """Every value, by code; kept, and extended when the dictionary has grown."""
+        if self._arrow is None:
+            self._arrow = pa.array(self._values, self._arrow_type)
+        elif len(self._arrow) < len(self):
+            fresh = pa.array(self._values[len(self._arrow) :], self._arrow_type)
+            self._arrow = pa.concat_arrays([self._arrow, fresh])
+        return self._arrow
 
     def truncate(self, size: int) -> None:
         """Take back every value that was added after the dictionary had `size` values."""

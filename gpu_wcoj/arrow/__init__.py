@@ -7,8 +7,22 @@ than they came where more values are in use than they can count.
 """
 
 from gpu_wcoj.arrow.incoming import encode, encode_numpy, encode_values
-from gpu_wcoj.arrow.outgoing import decode, to_numpy
+from gpu_wcoj.arrow.outgoing import decode, to_numpy, to_pandas, to_polars, to_python, to_table, to_text
 from gpu_wcoj.arrow.table import as_table
 from gpu_wcoj.arrow.types import to_pyarrow, type_of
 
-__all__ = ["as_table", "decode", "encode", "encode_numpy", "encode_values", "to_numpy", "to_pyarrow", "type_of"]
+__all__ = [
+    "as_table",
+    "encode",
+    "encode_numpy",
+    "encode_values",
+    "decode",
+    "to_numpy",
+    "to_pandas",
+    "to_polars",
+    "to_python",
+    "to_table",
+    "to_text",
+    "to_pyarrow",
+    "type_of",
+]

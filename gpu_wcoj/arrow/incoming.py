@@ -233,7 +233,10 @@ def _fixed_width_codes(array: pa.Array, kind: DataType, valid: BoolArray | None)
     if kind.family != "decimal":
         if raw.dtype == np.uint64:
             _refuse_outside(raw < np.uint64(2**63), valid, kind, raw, "is above 2^63-1, the largest integer here")
-        return np.require(raw.astype(np.int64, copy=False), requirements="A")
+        codes = np.require(raw.astype(np.int64, copy=False), requirements="A")
+        if kind.name == "date64[ms]":
+            _refuse_outside(codes % 86_400_000 == 0, valid, kind, codes, "(milliseconds) is not a whole day")
+        return codes
     codes = raw[::words].astype(np.int64)
     low, high = kind.code_range
     fits = (codes >= low) & (codes <= high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from gpu_wcoj.arrow.types import storage_of, to_pyarrow
 from gpu_wcoj.column import Column, Int64Array, floats_of
+from gpu_wcoj.errors import UnsupportedTypeError
 from gpu_wcoj.schema import DataType
 
 
@@ -85,3 +87,98 @@ def to_numpy(column: Column) -> npt.NDArray[Any]:
             unit = {"date32[day]": "D", "date64[ms]": "ms"}.get(kind.name) or to_pyarrow(kind).unit
             values = values.astype(np.int64).view(f"M8[{unit}]")
     return values if column.valid is None else np.ma.masked_array(values, ~column.valid)
+
+
+def to_python(column: Column) -> list[Any]:
+    """The values as Python holds them, None where null.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If Python cannot hold a time: outside the years 1 to 9999, or finer than microseconds.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.arrow import encode
+    >>> to_python(encode(pa.array(["a", None])))
+    ['a', None]
+    """
+    kind = DataType(column.type.value_name)
+    if kind.family == "integer" and column.valid is None:
+        values: list[Any] = column.codes.tolist()
+        return values
+    if kind.family in ("timestamp", "zoned") and to_pyarrow(kind).unit == "ns":
+        if bool((column.codes % 1000 != 0).any()):
+            raise UnsupportedTypeError(_BEYOND_PYTHON.format(kind.name))
+        zone = to_pyarrow(kind).tz
+        kind = DataType(f"timestamp[us, tz={zone}]" if zone else "timestamp[us]")
+        column = Column(kind, column.codes // 1000, column.valid)
+    try:
+        return list(decode(Column(kind, column.codes, column.valid, column.dictionary)).to_pylist())
+    except (OverflowError, ValueError):
+        raise UnsupportedTypeError(_BEYOND_PYTHON.format(kind.name)) from None
+
+
+_BEYOND_PYTHON = (
+    "a column of type '{}' holds a time that Python's datetime cannot: outside the years 1 to 9999, or finer than\n"
+    "  microseconds. Use to_arrow() or to_numpy() instead."
+)
+
+
+def to_text(column: Column) -> list[str]:
+    """The values as text for people: every value has one, also times that Python's datetime cannot hold.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.arrow import encode
+    >>> to_text(encode(pa.array([b"a", None])))
+    ["b'a'", 'null']
+    """
+    kind = DataType(column.type.value_name)
+    array = decode(Column(kind, column.codes, column.valid, column.dictionary))
+    if kind.family in ("binary", "float32", "float64"):
+        texts = [None if value is None else repr(value) for value in array.to_pylist()]
+    else:
+        texts = array.cast(pa.large_string()).to_pylist()
+    return ["null" if text is None else text for text in texts]
+
+
+def to_table(names: Sequence[str], columns: Sequence[Column]) -> pa.Table:
+    """The columns as an Arrow table.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.arrow import as_table
+    >>> to_table(*as_table({"a": [1, 2]})).to_pydict()
+    {'a': [1, 2]}
+    """
+    return pa.Table.from_arrays([decode(column) for column in columns], list(names))
+
+
+def to_pandas(table: pa.Table) -> Any:
+    """The table as a pandas frame; integers and booleans with nulls get pandas' nullable types, so none is rounded."""
+    import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
+
+    frame = table.to_pandas()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.null_count and (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
+            nullable = pd.array(column.to_pylist(), dtype=_nullable_name(column.type))
+            frame[name] = pd.Series(nullable, index=frame.index)
+    return frame
+
+
+def _nullable_name(kind: pa.DataType) -> str:
+    return "boolean" if pa.types.is_boolean(kind) else str(kind).replace("uint", "UInt").replace("int", "Int")
+
+
+def to_polars(table: pa.Table) -> Any:
+    """The table as a Polars frame; Polars knows one decimal type, so narrower and wider ones become it."""
+    import polars as pl
+
+    fields = [
+        field.with_type(pa.decimal128(field.type.precision, field.type.scale))
+        if pa.types.is_decimal(field.type)
+        else field
+        for field in table.schema
+    ]
+    return pl.from_arrow(table.cast(pa.schema(fields)))

@@ -1,0 +1,113 @@
+"""How a Z-set looks: a box in a terminal, a table in a notebook; always its shape, types and a few rows."""
+
+from __future__ import annotations
+
+import html as _html
+import unicodedata
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gpu_wcoj.column import Column
+
+if TYPE_CHECKING:
+    from gpu_wcoj.zset.zset import ZSet
+
+_MAX_ROWS, _MAX_COLUMNS, _MAX_WIDTH = 10, 10, 32
+_CUT = "…"
+_NUMBERS = ("integer", "float32", "float64", "decimal")
+
+
+class _Shown(NamedTuple):
+    """One column as text: its name, its type, its cells, and whether they stand to the right."""
+
+    name: str
+    kind: str
+    cells: list[str]
+    right: bool
+
+
+def box(zset: ZSet) -> str:
+    """The Z-set drawn with lines, for a terminal."""
+    columns = _shown_columns(zset)
+    if not columns:
+        return _title(zset)
+    widths = [max(map(_width, (column.name, column.kind, *column.cells))) for column in columns]
+    names = _line(columns, widths, [column.name for column in columns])
+    kinds = _line(columns, widths, [column.kind for column in columns])
+    rows = [_line(columns, widths, list(cells)) for cells in zip(*(column.cells for column in columns), strict=True)]
+    top, middle, bottom = (
+        left + line.join(sign * (width + 2) for width in widths) + right
+        for left, line, sign, right in (("┌", "┬", "─", "┐"), ("╞", "╪", "═", "╡"), ("└", "┴", "─", "┘"))
+    )
+    return "\n".join([_title(zset), top, names, kinds, middle, *rows, bottom])
+
+
+def html(zset: ZSet) -> str:
+    """The Z-set as an HTML table, for a notebook; everything that comes from data is escaped."""
+    columns = _shown_columns(zset)
+    head = "".join(
+        f"<th>{_html.escape(column.name)}<br><small>{_html.escape(column.kind)}</small></th>" for column in columns
+    )
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_html.escape(cell)}</td>" for cell in cells) + "</tr>"
+        for cells in zip(*(column.cells for column in columns), strict=True)
+    )
+    return f"<p>{_title(zset)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _title(zset: ZSet) -> str:
+    rows, columns = len(zset), len(zset.columns)
+    return f"ZSet: {rows:,} row{'s' * (rows != 1)}, {columns} column{'s' * (columns != 1)}"
+
+
+def _shown_columns(zset: ZSet) -> list[_Shown]:
+    half = _MAX_ROWS // 2
+    cut = len(zset) > _MAX_ROWS
+    rows = np.r_[0:half, len(zset) - half : len(zset)] if cut else np.arange(len(zset))
+    shown = [
+        _Shown(_clean(name), column.type.name, _cells(column.take(rows)), column.type.family in _NUMBERS)
+        for name, column in zip(zset.names, zset.columns, strict=True)
+    ]
+    if len(shown) > _MAX_COLUMNS:
+        gap = _Shown(_CUT, "", [_CUT] * len(rows), False)
+        shown = [*shown[: _MAX_COLUMNS // 2], gap, *shown[-_MAX_COLUMNS // 2 :]]
+    if (weight_name := zset.shown_weight_name) is not None:
+        shown.append(_Shown(_clean(weight_name), "int64", list(map(str, zset.weights[rows].tolist())), True))
+    if cut:
+        for column in shown:
+            column.cells.insert(half, _CUT)
+    return shown
+
+
+def _cells(column: Column) -> list[str]:
+    if column.valid is None and column.type.family == "integer":
+        return list(map(str, column.codes.tolist()))
+    from gpu_wcoj.arrow import to_text
+
+    return list(map(_clean, to_text(column)))
+
+
+def _clean(text: str) -> str:
+    """`text` without what would move the cursor or end the line, cut to a width that fits a table."""
+    shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text[: _MAX_WIDTH + 1])
+    if _width(shown) <= _MAX_WIDTH and len(text) <= _MAX_WIDTH:
+        return shown
+    while _width(shown) >= _MAX_WIDTH:
+        shown = shown[:-1]
+    return shown + _CUT
+
+
+def _width(text: str) -> int:
+    """How many cells of a terminal `text` takes: two for wide signs, none for those that combine."""
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text
+    )
+
+
+def _line(columns: list[_Shown], widths: list[int], cells: list[str]) -> str:
+    padded = []
+    for column, width, cell in zip(columns, widths, cells, strict=True):
+        space = " " * (width - _width(cell))
+        padded.append(space + cell if column.right else cell + space)
+    return "│ " + " │ ".join(padded) + " │"

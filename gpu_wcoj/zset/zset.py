@@ -1,0 +1,363 @@
+"""The Z-set: rows with non-zero int64 weights, stored by column and always consolidated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_wcoj.column import BoolArray, Column, Int64Array
+from gpu_wcoj.errors import ArityError, ColumnError, SchemaError
+from gpu_wcoj.rows import Row, columns_of, split_weights
+from gpu_wcoj.schema import INT64, DataType
+from gpu_wcoj.weights import as_weights
+from gpu_wcoj.zset import algebra, display
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ZSet:
+    """Rows with non-zero int64 weights: what a relation holds, or what one tick changes about it.
+
+    Make one with `from_rows`, `from_dict`, `from_arrow`, `from_numpy` or `from_columns`; the constructor itself
+    trusts that the rows are consolidated.
+
+    Attributes
+    ----------
+    names
+        The columns' names, all different.
+    columns
+        The columns, in the order of the names. The rows are distinct and sorted by code, nulls first.
+    weights
+        int64, shape (n,), never 0.
+    weight_name
+        What the weights are called on the way out; None leaves them out. Where a column has that name already,
+        underscores are put before it.
+
+    Examples
+    --------
+    >>> ZSet.from_rows([(2, 3), ((1, 2), 2), ((1, 2), -1)], names=["src", "dst"])
+    ZSet: 2 rows, 2 columns
+    ┌───────┬───────┬────────┐
+    │   src │   dst │ weight │
+    │ int64 │ int64 │  int64 │
+    ╞═══════╪═══════╪════════╡
+    │     1 │     2 │      1 │
+    │     2 │     3 │      1 │
+    └───────┴───────┴────────┘
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    weights: Int64Array
+    weight_name: str | None = "weight"
+
+    # in
+
+    @staticmethod
+    def from_rows(rows: Iterable[Any], names: Sequence[str] | None = None) -> ZSet:
+        """A Z-set of tuples, each with the weight 1, or of pairs ``(tuple, weight)``.
+
+        Values are int, float, str, bytes, bool, date, datetime, Decimal or None, of one type per column. Columns are
+        called c0, c1, ... if no names are given.
+
+        Raises
+        ------
+        ArityError, TypeMismatchError, UnsupportedTypeError, WeightError
+            If rows differ in length, a column mixes types, or a value or weight has no place here.
+
+        Examples
+        --------
+        >>> ZSet.from_rows([("a", 1), ("b", None), (("a", 1), -1)]).to_dict()
+        {('b', None): 1}
+        """
+        plain, weights = split_weights(rows)
+        values = columns_of(plain)
+        if not plain:
+            values = [np.empty(0, np.int64) for _ in names or ()]
+        if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in values):
+            columns = [Column.of_integers(np.asarray(column)) for column in values]
+        else:
+            from gpu_wcoj.arrow import as_table
+
+            _, columns = as_table(dict(zip(_numbered(len(values)), values, strict=True)), "the rows")
+        signed = as_weights([1] * len(plain) if weights is None else weights)
+        return ZSet.from_columns(_numbered(len(columns)) if names is None else names, columns, signed)
+
+    @staticmethod
+    def from_dict(weights: Mapping[Row, int], names: Sequence[str] | None = None) -> ZSet:
+        """A Z-set written as ``{row: weight}``.
+
+        Examples
+        --------
+        >>> len(ZSet.from_dict({(1, 2): 1, (2, 3): -1, (5, 5): 0}))
+        2
+        """
+        for row in weights:
+            if not isinstance(row, tuple):
+                raise SchemaError(
+                    f"the key {row!r} is not a tuple: from_dict takes {{row: weight}}.\n"
+                    "  A dict of columns comes in through ZSet.from_arrow."
+                )
+        return ZSet.from_rows(weights.items(), names)
+
+    @staticmethod
+    def from_arrow(data: Any, weight: str | None = None) -> ZSet:
+        """A Z-set of anything with ``__arrow_c_stream__``, a dict of columns, or what else `as_table` reads.
+
+        Parameters
+        ----------
+        data
+            A table of PyArrow, Polars, pandas, DuckDB, ...
+        weight
+            The column that holds the weights; if None every row counts once, and every column is data.
+
+        Examples
+        --------
+        >>> z = ZSet.from_arrow({"a": [1, 2], "n": [5, -5]}, weight="n")
+        >>> z.rows()
+        [((1,), 5), ((2,), -5)]
+        """
+        from gpu_wcoj.arrow import as_table
+
+        names, columns = as_table(data)
+        signed = None
+        if weight is not None:
+            if weight not in names:
+                raise ColumnError("input", weight, names)
+            at = names.index(weight)
+            signed = as_weights(columns[at], f"the weights (column '{weight}')")
+            names, columns = names[:at] + names[at + 1 :], columns[:at] + columns[at + 1 :]
+        return _owned(ZSet.from_columns(names, columns, signed))
+
+    @staticmethod
+    def from_numpy(
+        data: npt.NDArray[Any],
+        weights: npt.NDArray[Any] | Sequence[int] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> ZSet:
+        """A Z-set of the rows of a two-dimensional or structured array; one dimension is one column.
+
+        Examples
+        --------
+        >>> ZSet.from_numpy(np.array([[1, 2], [1, 2]])).rows()
+        [((1, 2), 2)]
+        """
+        from gpu_wcoj.arrow import as_table
+
+        found, columns = as_table(data)
+        signed = None if weights is None else np.array(as_weights(weights))
+        return ZSet.from_columns(found if names is None else names, columns, signed)
+
+    @staticmethod
+    def from_columns(
+        names: Sequence[str],
+        columns: Sequence[Column],
+        weights: Int64Array | None = None,
+        weight_name: str | None = "weight",
+    ) -> ZSet:
+        """A Z-set of columns in the engine's form; weights are 1 if None.
+
+        Raises
+        ------
+        SchemaError
+            If two names are equal.
+        ArityError
+            If numbers of names, columns, rows or weights differ.
+        WeightOverflowError
+            If the exact weight of a row leaves int64.
+        """
+        if len(names) != len(columns):
+            raise ArityError(f"there are {len(names)} names ({', '.join(names)}) for {len(columns)} columns.")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if list(names).count(name) > 1)
+            raise SchemaError(f"two columns are named '{twice}'.\n  Rename one of them: names of columns differ.")
+        if weights is None:
+            weights = np.ones(len(columns[0]) if columns else 0, np.int64)
+        for name, column in zip(names, columns, strict=True):
+            if len(column) != len(weights):
+                raise ArityError(f"column '{name}' has {len(column)} values, and there are {len(weights)} weights.")
+        return ZSet(tuple(names), *algebra.consolidate(columns, weights), weight_name)
+
+    @staticmethod
+    def empty(names: Sequence[str] = (), types: Sequence[DataType | str] | None = None) -> ZSet:
+        """A Z-set without rows; columns are int64 where no types are given.
+
+        Examples
+        --------
+        >>> ZSet.empty(["a", "b"], ["int64", "string"]).to_arrow().schema.names
+        ['a', 'b', 'weight']
+        """
+        kinds = [INT64] * len(names) if types is None else [_as_type(kind) for kind in types]
+        dictionaries: dict[str, Dictionary] = {}
+        if any(kind.has_dictionary for kind in kinds):
+            from gpu_wcoj.dictionary import Dictionary
+
+            dictionaries = {"string": Dictionary("string"), "binary": Dictionary("binary")}
+        columns = [Column(kind, np.empty(0, np.int64), None, dictionaries.get(kind.family)) for kind in kinds]
+        return ZSet.from_columns(names, columns)
+
+    # out
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> Any:
+        """The rows as a ``pyarrow.Table``, weights last.
+
+        Examples
+        --------
+        >>> ZSet.from_rows([(1, 2)]).to_arrow().to_pydict()
+        {'c0': [1], 'c1': [2], 'weight': [1]}
+        """
+        from gpu_wcoj.arrow import to_table
+
+        name = self.shown_weight_name
+        if name is None:
+            return to_table(self.names, self.columns)
+        return to_table((*self.names, name), (*self.columns, Column.of_integers(self.weights)))
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas frame, weights last; integers with nulls get pandas' nullable types."""
+        from gpu_wcoj.arrow import to_pandas
+
+        return to_pandas(self.to_arrow())
+
+    def to_polars(self) -> Any:
+        """The rows as a Polars frame, weights last."""
+        from gpu_wcoj.arrow import to_polars
+
+        return to_polars(self.to_arrow())
+
+    def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
+        """One array per column, weights last; masked where there are nulls.
+
+        Examples
+        --------
+        >>> ZSet.from_rows([(1, True)]).to_numpy()
+        {'c0': array([1]), 'c1': array([ True]), 'weight': array([1])}
+        """
+        from gpu_wcoj.arrow import to_numpy
+
+        arrays = {name: to_numpy(column) for name, column in zip(self.names, self.columns, strict=True)}
+        if (name := self.shown_weight_name) is not None:
+            arrays[name] = self.weights
+        return arrays
+
+    def rows(self) -> list[tuple[Row, int]]:
+        """The rows in their order, as pairs ``(tuple, weight)``.
+
+        Examples
+        --------
+        >>> ZSet.from_rows([(2, 3), (1, 2)]).rows()
+        [((1, 2), 1), ((2, 3), 1)]
+        """
+        values = [algebra.python_values(column) for column in self.columns]
+        tuples = zip(*values, strict=True) if values else [()] * len(self)
+        return list(zip(tuples, self.weights.tolist(), strict=True))
+
+    def to_dict(self) -> dict[Row, int]:
+        """The Z-set as ``{row: weight}``."""
+        return dict(self.rows())
+
+    def encoded_for(self, string: Dictionary, binary: Dictionary) -> tuple[Column, ...]:
+        """The columns with text and bytes as codes of these dictionaries, which get the values that they lack.
+
+        The rows stay in their order, so they may no longer be sorted by code.
+        """
+        return tuple(column.recoded(string if column.type.family == "string" else binary) for column in self.columns)
+
+    @property
+    def shown_weight_name(self) -> str | None:
+        """What the weights are called on the way out, or None if they are left out."""
+        name = self.weight_name
+        if name is None:
+            return None if self.columns else "weight"
+        while name in self.names:
+            name = "_" + name
+        return name
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __iter__(self) -> Iterator[tuple[Row, int]]:
+        return iter(self.rows())
+
+    def __repr__(self) -> str:
+        return display.box(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
+
+    # algebra
+
+    __hash__ = None  # type: ignore[assignment]  # a Z-set is equal by what it holds, which takes long to hash
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both hold the same rows with the same weights, whatever the names and the widths of types."""
+        return algebra.equal(self, other) if isinstance(other, ZSet) else NotImplemented
+
+    def plus(self, other: ZSet) -> ZSet:
+        """See `gpu_wcoj.zset.algebra.plus`."""
+        return algebra.plus(self, other)
+
+    def minus(self, other: ZSet) -> ZSet:
+        """See `gpu_wcoj.zset.algebra.minus`."""
+        return algebra.minus(self, other)
+
+    def negate(self) -> ZSet:
+        """See `gpu_wcoj.zset.algebra.negate`."""
+        return algebra.scale(self, -1)
+
+    def scale(self, factor: int) -> ZSet:
+        """See `gpu_wcoj.zset.algebra.scale`."""
+        return algebra.scale(self, factor)
+
+    def distinct(self) -> ZSet:
+        """See `gpu_wcoj.zset.algebra.distinct`."""
+        return algebra.distinct(self)
+
+    def filter(self, condition: BoolArray | Callable[..., Any]) -> ZSet:
+        """See `gpu_wcoj.zset.algebra.filter_rows`."""
+        return algebra.filter_rows(self, condition)
+
+    def map(self, to: Sequence[str | int] | Callable[[Row], Row], names: Sequence[str] | None = None) -> ZSet:
+        """See `gpu_wcoj.zset.algebra.map_rows`."""
+        return algebra.map_rows(self, to, names)
+
+    def __add__(self, other: object) -> ZSet:
+        return algebra.plus(self, other) if isinstance(other, ZSet) else NotImplemented
+
+    def __sub__(self, other: object) -> ZSet:
+        return algebra.minus(self, other) if isinstance(other, ZSet) else NotImplemented
+
+    def __neg__(self) -> ZSet:
+        return algebra.scale(self, -1)
+
+    def __mul__(self, factor: object) -> ZSet:
+        return algebra.scale(self, factor) if isinstance(factor, (int, np.integer)) else NotImplemented
+
+    __rmul__ = __mul__
+
+
+def _numbered(count: int) -> list[str]:
+    return [f"c{i}" for i in range(count)]
+
+
+def _as_type(kind: DataType | str) -> DataType:
+    found = DataType(kind) if isinstance(kind, str) else kind
+    assert found.family
+    return found
+
+
+def _owned(zset: ZSet) -> ZSet:
+    """The Z-set with copies of arrays that are views of memory of the caller's."""
+    if zset.weights.flags.owndata and all(column.codes.flags.owndata for column in zset.columns):
+        return zset
+    columns = tuple(Column(c.type, c.codes.copy(), c.valid, c.dictionary) for c in zset.columns)
+    return ZSet(zset.names, columns, zset.weights.copy(), zset.weight_name)
