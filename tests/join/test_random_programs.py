@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.query.datalog import parse
 from tests.join.patterns import PATTERNS
 from tests.join.twin import Reference, Rows, Script, arities, check_script, check_scripts, fed, random_script
 from tests.reference.changes import ZSet, plus
@@ -84,6 +86,24 @@ def test_chunks_and_threads_do_not_change_a_bit(name, bag, backend):
         ticks = [program.step({name: fed(change, inputs[name]) for name, change in tick.items()}) for tick in script]
         ticks.append({head: program.relation(head) for head in program.heads})
         found.append([{name: zset.rows() for name, zset in tick.items()} for tick in ticks])
+    assert all(other == found[0] for other in found)
+
+
+@BAGS
+@pytest.mark.parametrize("name", [*SOME, "house", "4-clique", "1 to 4", "greater", "variable twice beside a join"])
+def test_the_order_of_a_body_does_not_change_a_bit(name, bag, backend):
+    rules = parse(PATTERNS[name])
+    inputs = arities(PATTERNS[name])
+    shuffle = random.Random(name)
+    script = random_script(shuffle, inputs)
+    found = []
+    for _ in range(6):
+        program = gw.Program(rules, bag=bag, backend=backend.name)
+        ticks = [program.step({name: fed(change, inputs[name]) for name, change in tick.items()}) for tick in script]
+        found.append([{name: zset.to_dict() for name, zset in tick.items()} for tick in ticks])
+        bodies = [shuffle.sample(rule.atoms, len(rule.atoms)) for rule in rules.rules]
+        both = zip(rules.rules, bodies, strict=True)
+        rules = replace(rules, rules=tuple(replace(rule, atoms=tuple(atoms)) for rule, atoms in both))
     assert all(other == found[0] for other in found)
 
 
