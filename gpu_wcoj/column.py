@@ -106,7 +106,8 @@ def float_codes(values: npt.NDArray[np.floating[Any]]) -> Int64Array:
     Non-negative floats keep their bits; negative ones have all bits but the sign flipped.
     """
     bits_type = np.dtype(f"i{values.dtype.itemsize}")
-    plain = np.where(np.isnan(values), np.array(np.nan, values.dtype), values + np.array(0, values.dtype))
+    with np.errstate(invalid="ignore"):  # a signalling NaN warns when it is added
+        plain = np.where(np.isnan(values), np.array(np.nan, values.dtype), values + np.array(0, values.dtype))
     bits = plain.view(bits_type)
     return np.where(bits < 0, bits ^ np.iinfo(bits_type).max, bits).astype(np.int64)
 

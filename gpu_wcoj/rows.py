@@ -18,6 +18,7 @@ Values = npt.NDArray[Any] | list[Any]
 """One column: an array, or a list of Python values that are None or of one type."""
 
 _ALLOWED = (int, float, str, bytes, bool, dt.date, dt.datetime, Decimal)
+_NUMPY = (np.integer, np.floating, np.bool_, np.str_, np.bytes_)
 _NAMES = "int, float, str, bytes, bool, date, datetime, Decimal or None"
 
 
@@ -90,7 +91,9 @@ def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
     if any(issubclass(kind, np.generic) for kind in kinds):
         if all(issubclass(kind, np.datetime64) for kind in kinds):
             return np.array([np.datetime64("NaT") if value is None else value for value in values])
-        values = [value.item() if isinstance(value, np.generic) else value for value in values]
+        # numpy calls timedelta64 an integer, and gives some of its values as int
+        plain = {kind for kind in kinds - {np.timedelta64} if issubclass(kind, _NUMPY)}
+        values = [value.item() if type(value) in plain else value for value in values]
         kinds = set(map(type, values)) - {type(None)}
     for kind in kinds:
         if kind not in _ALLOWED:

@@ -95,7 +95,8 @@ class DataType:
             bits = int(match[2])
             return (0, 2 ** min(bits, 63) - 1) if match[1] else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         if match := _DECIMAL.fullmatch(self.value_name):
-            return 1 - 10 ** int(match[2]), 10 ** int(match[2]) - 1
+            highest = 10 ** min(int(match[2]), 18) - 1
+            return -highest, highest
         if self.value_name == "date32[day]":
             return -(2**31), 2**31 - 1
         return (0, 1) if self.value_name == "bool" else (-(2**63), 2**63 - 1)

@@ -39,7 +39,8 @@ def as_weights(values: Column | npt.NDArray[np.generic] | Sequence[object], what
             raise WeightError(_message(what, f"{values.max()}"))
         return values.astype(np.int64, copy=False)
     for row, value in enumerate(values):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not -(2**63) <= value < 2**63:
+        is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+        if not is_integer or not -(2**63) <= int(value) < 2**63:  # type: ignore[call-overload]  # it is an integer
             raise WeightError(_message(what, f"{value!r} (row {row})"))
     return np.array(values, np.int64)
 

@@ -118,7 +118,9 @@ def encode_values(
         return encode_numpy(checked, kind, string=string, binary=binary, what=what)
     try:
         array = pa.array(checked)
-    except (pa.ArrowException, UnicodeError, OverflowError) as error:
+    except UnicodeEncodeError as error:
+        raise UnsupportedTypeError(f"{what}: the text {error.object!r} is not valid Unicode: {error.reason}.") from None
+    except (pa.ArrowException, OverflowError) as error:
         raise UnsupportedTypeError(f"{what}: {error}.\n{SUPPORTED}") from None
     return encode(array, kind, string=string, binary=binary, what=what)
 
@@ -174,9 +176,9 @@ def _dictionary_for(kind: DataType, string: Dictionary | None, binary: Dictionar
 
 
 def _encode(array: pa.Array, kind: DataType, string: Dictionary | None, binary: Dictionary | None) -> Column:
-    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     if kind.name != kind.value_name:
-        return _encode_categories(array, kind, valid, string, binary)
+        return _encode_categories(array, kind, string, binary)
+    valid = _mask(array)
     dictionary = _dictionary_for(kind, string, binary)
     if dictionary is not None:
         return Column(kind, dictionary.encode(array), valid, dictionary)
@@ -184,16 +186,20 @@ def _encode(array: pa.Array, kind: DataType, string: Dictionary | None, binary: 
     return Column(kind, codes if valid is None else np.where(valid, codes, 0), valid)
 
 
+def _mask(array: pa.Array) -> BoolArray | None:
+    valid: BoolArray | None = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    return valid
+
+
 def _encode_categories(
     array: pa.DictionaryArray,
     kind: DataType,
-    valid: BoolArray | None,
     string: Dictionary | None,
     binary: Dictionary | None,
 ) -> Column:
     """Codes of a dictionary-encoded array, by the values in use: its dictionary may be far longer than the array."""
-    indices = array.indices if valid is None else array.indices.drop_null()
-    shown = indices.to_numpy().astype(np.int64)
+    valid = _mask(array.indices)  # of the indices: a valid one may still point at a null among the values
+    shown = array.indices.drop_null().to_numpy().astype(np.int64)
     values = _without_views(array.dictionary)
     if len(shown) and not 0 <= int(shown.min()) <= int(shown.max()) < len(values):
         raise UnsupportedTypeError(f"type '{array.type}': an index is outside the dictionary; the data is damaged.")
@@ -242,7 +248,7 @@ def _fixed_width_codes(array: pa.Array, kind: DataType, valid: BoolArray | None)
     fits = (codes >= low) & (codes <= high)
     for word in range(1, words):
         fits &= raw[word::words] == codes >> 63
-    _refuse_outside(fits, valid, kind, array, "has more digits than its type")
+    _refuse_outside(fits, valid, kind, array, "has more than 18 digits, or than its type")
     return codes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,11 @@ def to_numpy(column: Column) -> npt.NDArray[Any]:
 
     Text, bytes and decimals are Python objects; a timestamp with a zone is its instant in UTC.
 
+    Raises
+    ------
+    UnsupportedTypeError
+        If a time is the one that NumPy takes for no time.
+
     Examples
     --------
     >>> import pyarrow as pa
@@ -79,12 +85,19 @@ def to_numpy(column: Column) -> npt.NDArray[Any]:
         plain = Column(kind, column.codes, column.valid, column.dictionary)
         values = np.empty(len(column), object)
         values[:] = decode(plain).to_pylist()
+        if column.valid is not None:  # below the mask, a value that compares with the others
+            values[~column.valid] = {"string": "", "binary": b""}.get(kind.family, Decimal(0))
     elif kind.family == "bool":
         values = column.codes.astype(bool)
     else:
         values = _natural(column.codes, storage_of(kind)[0])
         if kind.family in ("date", "timestamp", "zoned"):
             unit = {"date32[day]": "D", "date64[ms]": "ms"}.get(kind.name) or to_pyarrow(kind).unit
+            if bool((column.codes == -(2**63)).any()):
+                raise UnsupportedTypeError(
+                    f"a column of type '{kind.name}' holds the time -2^63, which is no time but NaT in NumPy.\n"
+                    "  Use to_arrow() instead."
+                )
             values = values.astype(np.int64).view(f"M8[{unit}]")
     return values if column.valid is None else np.ma.masked_array(values, ~column.valid)
 

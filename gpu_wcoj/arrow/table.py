@@ -86,28 +86,23 @@ _Named = tuple[tuple[str, ...], Sequence[Any]]
 
 
 def _arrow_columns(data: pa.RecordBatch | pa.Table, what: str) -> _Named:
-    schema = data.schema
-    if schema.metadata is not None and b"pandas" in schema.metadata:
-        data = _without_index(data, json.loads(schema.metadata[b"pandas"]), what)
-        schema = data.schema
-    return tuple(schema.names), data.columns
+    metadata = data.schema.metadata
+    if metadata is not None and b"pandas" in metadata:
+        data = _without_labels(data, json.loads(metadata[b"pandas"]), what)
+    return tuple(data.schema.names), data.columns
 
 
-def _without_index(data: pa.Table, metadata: dict[str, Any], what: str) -> pa.Table:
-    unnamed = []
-    for index in metadata.get("index_columns", ()):
-        if isinstance(index, dict):
-            if index.get("name") is not None:
-                raise SchemaError(
-                    f"{what}: the index '{index['name']}' of this pandas frame is a range, which it does not export.\n"
-                    "  Call .reset_index() to make it a column, or .reset_index(drop=True) to leave it out."
-                )
-        elif index.startswith("__index_level_") and index in data.schema.names:
-            unnamed.append(index)
-    if len(unnamed) == 1 and pa.types.is_integer(data.schema.field(unnamed[0]).type):
-        return data.drop_columns(unnamed)
-    if unnamed:
-        kinds = ", ".join(str(data.schema.field(name).type) for name in unnamed)
+def _without_labels(data: pa.Table, metadata: dict[str, Any], what: str) -> pa.Table:
+    """The table without the labels that pandas gives rows by itself."""
+    labels = [
+        name
+        for name in metadata.get("index_columns", ())
+        if isinstance(name, str) and name.startswith("__index_level_") and name in data.schema.names
+    ]
+    if len(labels) == 1 and pa.types.is_integer(data.schema.field(labels[0]).type):
+        return data.drop_columns(labels)
+    if labels:
+        kinds = ", ".join(str(data.schema.field(name).type) for name in labels)
         raise SchemaError(
             f"{what}: this pandas frame has an index ({kinds}) without a name.\n"
             "  Name it with .rename_axis('key') to make it a column, or call .reset_index(drop=True) to leave it out."
@@ -117,20 +112,31 @@ def _without_index(data: pa.Table, metadata: dict[str, Any], what: str) -> pa.Ta
 
 def _imported(data: Any, what: str) -> pa.Table | pa.RecordBatch:
     try:
-        if not hasattr(data, "__arrow_c_stream__"):
-            array = pa.array(data)
-        else:
+        if hasattr(data, "__arrow_c_stream__"):
             try:
-                return pa.table(data)
+                return _with_range_index(data, pa.table(data))
             except (pa.ArrowInvalid, TypeError) as error:
                 if "non-struct" not in str(error):
                     raise
                 array = pa.chunked_array(data)
+        else:
+            array = pa.array(data)
     except pa.ArrowException as error:
-        raise UnsupportedTypeError(f"{what} cannot be read as a table: {error}\n{SUPPORTED}") from error
+        reason = ": ".join(map(str, error.args))
+        raise UnsupportedTypeError(f"{what} cannot be read as a table: {reason}.\n{SUPPORTED}") from error
+    except ValueError as error:
+        raise SchemaError(f"{what} cannot be read as a table: {error}.") from error
     if pa.types.is_struct(array.type):
         return pa.RecordBatch.from_struct_array(array)
     return pa.table({"c0": array})
+
+
+def _with_range_index(data: Any, table: pa.Table) -> pa.Table:
+    """`table`, with the named index that pandas does not export where it happens to count evenly."""
+    index = getattr(data, "index", None) if type(data).__module__.startswith("pandas") else None
+    if index is not None and type(index).__name__ == "RangeIndex" and index.name is not None:
+        return table.append_column(str(index.name), pa.array(np.asarray(index)))
+    return table
 
 
 def _numpy_columns(data: npt.NDArray[Any], what: str) -> _Named:

@@ -32,7 +32,7 @@ def type_of(kind: pa.DataType) -> DataType:
     Raises
     ------
     UnsupportedTypeError
-        If it is nested, a duration, a dictionary whose order has a meaning, a decimal of more than 18 digits, ...
+        If it is nested, a duration, a dictionary whose order has a meaning, ...
 
     Examples
     --------
@@ -40,14 +40,11 @@ def type_of(kind: pa.DataType) -> DataType:
     >>> type_of(pa.timestamp("us", tz="UTC"))
     DataType(name='timestamp[us, tz=UTC]')
     """
-    values = kind.value_type if pa.types.is_dictionary(kind) else kind
     found = DataType(str(kind))
     try:
-        supported = bool(found.family) and not (pa.types.is_decimal(values) and values.precision > 18)
+        _ = found.family
     except TypeMismatchError:
-        supported = False
-    if not supported:
-        raise UnsupportedTypeError(f"type '{kind}' is not supported.\n{SUPPORTED}")
+        raise UnsupportedTypeError(f"type '{kind}' is not supported.\n{SUPPORTED}") from None
     return found
 
 

@@ -172,6 +172,8 @@ class ZSet:
         WeightOverflowError
             If the exact weight of a row leaves int64.
         """
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise SchemaError(f"the names of columns are a list of texts, and these are {names!r}.")
         if len(names) != len(columns):
             raise ArityError(f"there are {len(names)} names ({', '.join(names)}) for {len(columns)} columns.")
         if len(set(names)) < len(names):
