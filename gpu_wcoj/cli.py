@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json as json_text
 import os
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -17,12 +14,9 @@ from gpu_wcoj import __version__
 from gpu_wcoj.errors import GpuWcojError, UnknownRelationError, UsageError
 
 if TYPE_CHECKING:
-    from gpu_wcoj.program import ChangeCount, Program
+    from gpu_wcoj.program import Program
 
-    from gpu_wcoj.files.output import ChangeWriter
-    from gpu_wcoj.files.reader import Reader
     from gpu_wcoj.files.spec import InputSpec
-    from gpu_wcoj.progress import LateBar
 
 ERROR_STATUS: Final = 2
 INTERRUPTED_STATUS: Final = 130
@@ -93,7 +87,8 @@ def run(
     from gpu_wcoj.files.spec import parse_input
 
     budget = memory_budget(memory)
-    loaded, fed = [[parse_input(one) for one in given or ()] for given in (input, changes)]
+    loaded = tuple(map(parse_input, input or ()))
+    fed = tuple(map(parse_input, changes or ()))
     if not loaded and not fed:
         raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
     if tick_rows is not None and tick_rows < 1:
@@ -101,13 +96,15 @@ def run(
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
     engine = _program(program, text, bag=bag, backend=backend, threads=threads)
+    from gpu_wcoj.runner import Job, run_job
+
     _check_relations(engine, loaded, "--input")
     _check_relations(engine, fed, "--changes")
     if ticked := [spec for spec in loaded if spec.tick is not None]:
         raise UsageError(
             f"'{ticked[0]}' has a tick column, but --input is one tick.\n  Use --changes, or leave it out."
         )
-    _Run(engine, loaded, fed, tick_rows, count, output, budget, json).go()
+    run_job(engine, Job(loaded, fed, tick_rows, count, output, budget, json))
 
 
 @app.command
@@ -188,115 +185,6 @@ def rmat(
     _write({"src": graph[:, 0], "dst": graph[:, 1]}, output)
 
 
-class _Run:
-    """One run: the ticks, what is printed of them, and what they add up to."""
-
-    def __init__(
-        self,
-        program: Program,
-        loaded: Sequence[InputSpec],
-        fed: Sequence[InputSpec],
-        tick_rows: int | None,
-        count: bool,
-        output: Path | None,
-        budget: int,
-        json: bool,
-    ) -> None:
-        self._program = program
-        self._loaded = loaded
-        self._fed = fed
-        self._tick_rows = tick_rows
-        self._count = count
-        self._output = output
-        self._budget = budget
-        self._json = json
-        self._n_ticks = 0
-        self._net = dict.fromkeys(program.outputs, 0)
-        self._inserted: dict[str, int | None] = dict.fromkeys(program.outputs, 0)
-        self._deleted: dict[str, int | None] = dict.fromkeys(program.outputs, 0)
-        self._ignored: dict[str, int] = {}
-
-    def go(self) -> None:
-        """Run to the end of the files."""
-        from gpu_wcoj.files.output import ChangeWriter
-        from gpu_wcoj.files.reader import open_input
-        from gpu_wcoj.progress import LateBar
-
-        start = time.perf_counter()
-        writer = None if self._output is None else ChangeWriter(self._output, self._program.outputs)
-        with ExitStack() as stack:
-            bar = stack.enter_context(LateBar())
-            readers = {}
-            for spec in self._fed:
-                reader = open_input(spec, self._program.arity(spec.relation), True, self._budget)
-                readers[spec.relation] = stack.enter_context(closing(reader))
-            for tick in self._ticks(readers, bar):
-                self._step(tick, writer)
-        self._finish(time.perf_counter() - start)
-
-    def _ticks(self, readers: dict[str, Reader], bar: LateBar) -> Iterator[dict[str, Any]]:
-        from gpu_wcoj.files.reader import read_table
-        from gpu_wcoj.files.ticks import ticks
-
-        if self._loaded:
-            arity = self._program.arity
-            yield {spec.relation: read_table(spec, arity(spec.relation), self._budget) for spec in self._loaded}
-        for tick in ticks(readers, self._tick_rows, self._budget):
-            fractions = [reader.fraction for reader in readers.values()]
-            known = [fraction for fraction in fractions if fraction is not None]
-            bar.update(f"tick {self._n_ticks:,}", min(known) if len(known) == len(fractions) else None)
-            yield tick
-
-    def _step(self, tick: dict[str, Any], writer: ChangeWriter | None) -> None:
-        number = self._n_ticks
-        start = time.perf_counter()
-        if self._count:
-            counts = self._program.step_counts(tick)
-        elif writer is None:
-            counts = self._program.step_pieces(tick, lambda _name, _piece: None)
-        else:
-            writer.begin(number)
-            try:
-                counts = self._program.step_pieces(tick, writer.write)
-                writer.commit()
-            except BaseException:
-                writer.abort()
-                raise
-        seconds = time.perf_counter() - start
-        self._n_ticks += 1
-        for name, change in counts.items():
-            self._net[name] += change.net
-            self._inserted[name] = _plus(self._inserted[name], change.inserted)
-            self._deleted[name] = _plus(self._deleted[name], change.deleted)
-        for name, ignored in self._program.last_tick.ignored.items():
-            self._ignored[name] = self._ignored.get(name, 0) + ignored
-        if self._json:
-            changes = {name: _as_json(change) for name, change in counts.items()}
-            _line({"tick": number, "changes": changes, "seconds": round(seconds, 6)})
-
-    def _finish(self, seconds: float) -> None:
-        peak = _peak_rss_bytes()
-        if self._json:
-            total = {"total": self._net, "ticks": self._n_ticks, "seconds": round(seconds, 6), "peak_rss_bytes": peak}
-            _line(total)
-            return
-        from rich.console import Console
-        from rich.table import Table
-
-        from gpu_wcoj.files.budget import shown_bytes
-
-        table = Table("relation", title=f"{self._n_ticks:,} ticks in {seconds:.2f} s, peak memory {shown_bytes(peak)}")
-        for heading in ("inserted", "deleted", "total"):
-            table.add_column(heading, justify="right")
-        for name, net in self._net.items():
-            table.add_row(name, _shown(self._inserted[name]), _shown(self._deleted[name]), _shown(net))
-        console = Console(highlight=False)
-        console.print(table)
-        for name, ignored in self._ignored.items():
-            if ignored:
-                console.print(f"{ignored:,} changes of '{name}' inserted a present row or deleted an absent one.")
-
-
 def _program(path: Path | None, text: str | None, **options: Any) -> Program:
     from gpu_wcoj.files.lines import open_bytes
 
@@ -328,41 +216,6 @@ def _write(columns: dict[str, Any], path: Path) -> None:
     from gpu_wcoj.files.output import write_columns
 
     write_columns(columns, path)
-
-
-def _as_json(change: ChangeCount) -> dict[str, int]:
-    if change.inserted is None or change.deleted is None:
-        return {"net": change.net}
-    return {"inserted": change.inserted, "deleted": change.deleted}
-
-
-def _plus(total: int | None, more: int | None) -> int | None:
-    return None if total is None or more is None else total + more
-
-
-def _shown(count: int | None) -> str:
-    return "not counted" if count is None else f"{count:,}"
-
-
-def _line(content: dict[str, Any]) -> None:
-    print(json_text.dumps(content), flush=True)
-
-
-def _peak_rss_bytes() -> int:
-    """The largest memory of this process so far.
-
-    What getrusage says may be the size of the process that started this one, so the kernel's own account goes first.
-    """
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _complain(message: str) -> None:

@@ -166,4 +166,6 @@ def _draw_payments(random: np.random.Generator, count: int, accounts: int) -> In
     popular = (accounts * random.random(count) ** 4).astype(np.int64)
     near = (source // 40) * 40 + random.integers(0, 40, count)
     target = np.where(random.random(count) < 0.6, np.minimum(near, accounts - 1), popular)
-    return (source * accounts + target)[source != target]
+    apart = source != target
+    keys: Int64Array = source[apart] * accounts + target[apart]
+    return keys

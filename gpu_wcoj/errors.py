@@ -137,6 +137,7 @@ class WeightOverflowError(GpuWcojError, OverflowError):
             f"relation '{relation}', row {row}: {amount} is outside int64, -2^63 to 2^63-1.\n"
             "  The tick was undone; the state is as before. Scale the weights down, or use set semantics."
         )
+        self.relation, self.row, self.weight = relation, row, weight
 
 
 class BackendUnavailableError(GpuWcojError, ImportError):

@@ -6,6 +6,7 @@ through `gpu_wcoj.column.float_codes`; text and bytes are positions in a `Dictio
 than they came where more values are in use than they can count.
 """
 
+from gpu_wcoj.arrow.constant import encode_constant
 from gpu_wcoj.arrow.incoming import encode, encode_numpy, encode_values
 from gpu_wcoj.arrow.outgoing import decode, to_numpy, to_pandas, to_polars, to_python, to_table, to_text
 from gpu_wcoj.arrow.table import as_table
@@ -14,6 +15,7 @@ from gpu_wcoj.arrow.types import to_pyarrow, type_of
 __all__ = [
     "as_table",
     "encode",
+    "encode_constant",
     "encode_numpy",
     "encode_values",
     "decode",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -64,9 +65,20 @@ class ChangeWriter:
             except OSError as error:
                 raise _unwritable(path, error) from None
 
-    def begin(self, tick: int) -> None:
-        """Start a tick; what follows belongs to it."""
-        self._tick = tick
+    @contextmanager
+    def tick(self, number: int) -> Generator[None]:
+        """Write what follows as one tick: its files get their names at the end, or are removed after an error."""
+        self._tick = number
+        try:
+            yield
+            for file in self._open.values():
+                file.finish()
+        except BaseException:
+            for file in self._open.values():
+                file.discard()
+            raise
+        finally:
+            self._open.clear()
 
     def write(self, relation: str, piece: ToArrow) -> None:
         """Add some of the changes of `relation`."""
@@ -76,17 +88,6 @@ class ChangeWriter:
         if relation not in self._open:
             self._open[relation] = _TickFile(self._folders[relation], self._tick)
         self._open[relation].add(table)
-
-    def commit(self) -> None:
-        """Finish the files of the tick."""
-        for relation in list(self._open):
-            self._open[relation].finish()
-            del self._open[relation]
-
-    def abort(self) -> None:
-        """Take back what the tick has written."""
-        while self._open:
-            self._open.popitem()[1].discard()
 
 
 class _TickFile:

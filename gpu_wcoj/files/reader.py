@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import stat
 from collections.abc import Iterator
 from typing import Final, Protocol
 
@@ -90,10 +89,10 @@ def read_table(spec: InputSpec, arity: int, budget: int) -> pa.Table:
 
 def _form(spec: InputSpec) -> tuple[str, bool]:
     """The form of a file, and whether it is gzipped, by its options, its first bytes and its name, in this order."""
+    if spec.path.is_fifo():  # its first bytes can be read once only
+        return spec.format or "text", False
     with open_bytes(spec.path) as file:
-        head = b""
-        if stat.S_ISREG(spec.path.stat().st_mode):  # a pipe's first bytes are read once only
-            head = file.read(8)
+        head = file.read(8)
         is_gzip = head.startswith(GZIP_MAGIC)
         if is_gzip:
             file.seek(0)

@@ -117,6 +117,7 @@ class TextReader:
 
     def _header(self, lines: Lines) -> tuple[tuple[str, ...] | None, int, Lines]:
         """The names of the columns if the first row holds them, their number, and the lines after them."""
+        self._normal(lines)  # complains of line ends that would make one line of the file
         number = self._row_lines(lines)[0]
         line = lines.data.split(b"\n")[number - lines.first]
         try:

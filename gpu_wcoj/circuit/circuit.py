@@ -1,0 +1,138 @@
+"""A circuit: relations and heads in the order in which a tick evaluates them, and the tick itself.
+
+A tick is `evaluate` and then `commit`. All joins see the state before the tick plus what is pending; `prepare` builds
+the new state beside the old one, so an error at any point before `install` leaves the state as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.head import ChangeCount, Head, afresh
+from gpu_wcoj.circuit.source import bag_change, set_change
+from gpu_wcoj.join.delta import Execution, Piece
+from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
+from gpu_wcoj.trace.spine import Spine
+
+Prepared = list[tuple[RelationIndex, Mapping[ArrangementKey, Spine]]]
+
+
+@dataclass(frozen=True, eq=False)
+class InputChange:
+    """What one input relation gets in a tick: stored columns, weights (None: all 1), whether the rows are in order."""
+
+    columns: Sequence[Int64Array]
+    weights: Int64Array | None
+    is_ordered: bool
+
+
+@dataclass(eq=False)
+class Circuit:
+    """A lowered program.
+
+    Attributes
+    ----------
+    sources
+        The input relations, by name.
+    heads
+        The derived relations, each behind those that its rules read.
+    """
+
+    sources: dict[str, RelationIndex]
+    heads: dict[str, Head]
+    execution: Execution
+
+    @property
+    def backend(self) -> Backend:
+        """Where the state lives."""
+        return self.execution.backend
+
+    def indices(self) -> list[RelationIndex]:
+        """All state."""
+        return [*self.sources.values(), *(index for head in self.heads.values() for index in head.state)]
+
+    def evaluate(
+        self,
+        changes: Mapping[str, InputChange],
+        collect: frozenset[str],
+        sink: Callable[[str, Piece], None] | None = None,
+    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]:
+        """Find this tick's changes; the state does not move.
+
+        Parameters
+        ----------
+        changes
+            Per input relation.
+        collect
+            The heads whose rows are wanted.
+        sink
+            Where rows of those heads go piece by piece instead, where nothing else needs them.
+
+        Returns
+        -------
+        counts : per head
+        rows : per head of `collect` whose rows did not go to `sink`
+        ignored : per input relation, the given rows that change nothing
+        """
+        ignored = {}
+        take = bag_change if self.execution.weighted else None
+        for name, change in changes.items():
+            relation = self.sources[name]
+            if take is not None:
+                phases, ignored[name] = take(relation, change.columns, change.weights)
+            else:
+                phases, ignored[name] = set_change(relation, change.columns, change.weights, change.is_ordered)
+            relation.receive_delta(phases)
+        counts, rows = {}, {}
+        for name, head in self.heads.items():
+            head.begin()
+            to = None if sink is None else (lambda piece, name=name: sink(name, piece))
+            counts[name], found = head.evaluate(name in collect, to)
+            if found is not None and name in collect:
+                rows[name] = found
+        return counts, rows, ignored
+
+    def prepare(self) -> Prepared:
+        """The state after this tick, built beside the present one."""
+        return [(index, index.committed()) for index in self.indices()]
+
+    def install(self, prepared: Prepared) -> None:
+        """End the tick."""
+        for index, spines in prepared:
+            index.commit(spines)
+        for head in self.heads.values():
+            head.weight_bound = head.pending_bound
+
+    def discard(self) -> None:
+        """Forget the tick."""
+        for index in self.indices():
+            index.discard()
+
+    def whole(self, name: str) -> tuple[list[Int64Array], Int64Array]:
+        """All rows of a relation, sorted, with their weights; a head that is not kept is joined afresh."""
+        if name in self.sources:
+            return self.sources[name].rows()
+        head = self.heads[name]
+        if head.relation is not None:
+            return head.relation.rows()
+        if head.derivations is not None:
+            columns, weights = head.derivations.rows()
+            kept = np.flatnonzero(weights > 0)
+            return [column[kept] for column in columns], np.ones(len(kept), np.int64)
+        _, phases = afresh(head).evaluate(collect=True)
+        assert phases is not None
+        rows = phases[-1]
+        weights = rows.weights if not isinstance(rows.weights, int) else np.full(len(rows), rows.weights, np.int64)
+        return list(rows.columns), weights
+
+    def total(self, name: str) -> int:
+        """Sum of the weights of a relation's rows; a head that is not kept is counted without enumerating it."""
+        if name in self.heads and not self.heads[name].state:
+            return afresh(self.heads[name]).evaluate(collect=False)[0].net
+        return sum(self.whole(name)[1].tolist())

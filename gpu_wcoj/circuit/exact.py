@@ -1,0 +1,45 @@
+"""The change of a join with weights as Python integers: slow, asked only where a bound cannot rule out an overflow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.seeds import seed_prefixes, sum_of_weights
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.zset.index import IndexedZSet
+
+
+def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ...], int]:
+    """Head rows and their exact weights, not consolidated to int64.
+
+    Every row is bound to the last variable, and each atom's weight is looked up again: sums over an atom's batches
+    are weights of the state, which fit int64, so adding them modulo 2^64 is exact.
+    """
+    total: dict[tuple[int, ...], int] = {}
+    for path in join.query.paths:
+        generic = join.generic_join(path, phase)
+        if generic is None:
+            continue
+        generic = replace(generic, needed=frozenset(path.order), work={}, _extensions={})
+        deltas = {use: join.arrangements[use.key].delta(phase) for use in path.seeds}
+        present = {use: delta for use, delta in deltas.items() if delta is not None}
+        for piece in generic.pieces(seed_prefixes(path, present, generic), path.steps):
+            weight = _weights((present[path.seed],), path.seed.variables, piece.values)
+            for number, use in generic.uses.items():
+                weight = weight * _weights(generic.batches[number], use.variables, piece.values)
+            columns = [
+                piece.values[term].tolist() if isinstance(term, str) else [term] * len(piece)
+                for term in join.query.head
+            ]
+            for row, exact in zip(zip(*columns, strict=True), weight.tolist(), strict=True):
+                total[row] = total.get(row, 0) + exact
+    return total
+
+
+def _weights(batches: tuple[IndexedZSet, ...], variables: tuple[str, ...], values: dict[str, Int64Array]) -> Int64Array:
+    columns = [values[name] for name in variables]
+    positions = np.array([batch.locate(columns) for batch in batches])
+    return sum_of_weights(batches, positions).astype(object)

@@ -1,0 +1,255 @@
+"""Heads: the union of the joins of a head's rules, made distinct where set semantics asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_wcoj.circuit.exact import exact_change
+from gpu_wcoj.circuit.source import refuse_overflow
+from gpu_wcoj.errors import WeightOverflowError
+from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin, Piece
+from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.zset.index import IndexedZSet
+
+CONSOLIDATE_ROWS = 1 << 22
+"""Pieces of a projected or bag answer are consolidated whenever so many rows have gathered."""
+
+PieceSink = Callable[[Piece], None]
+
+
+@dataclass(frozen=True)
+class ChangeCount:
+    """How many rows of an answer a tick changes.
+
+    Attributes
+    ----------
+    inserted, deleted
+        Rows that came and went; None in bag semantics, where weights cancel before they are seen.
+    net
+        The change of the answer's total weight.
+    """
+
+    inserted: int | None
+    deleted: int | None
+    net: int
+
+
+@dataclass(eq=False)
+class Head:
+    """One derived relation.
+
+    Attributes
+    ----------
+    joins
+        One per rule.
+    derivations
+        Where rows may be derived more than once, how often each is; None if `distinct` cannot act.
+    relation
+        The state of the head, if another rule reads it or it is to be kept; else None.
+    """
+
+    name: str
+    width: int
+    joins: Sequence[IncrementalGenericJoin]
+    derivations: RelationIndex | None
+    relation: RelationIndex | None
+    execution: Execution
+    weight_bound: int = 0
+    """No row of a bag's answer has a larger weight; kept so that an answer that is not stored can be trusted."""
+    pending_bound: int = 0
+
+    def evaluate(self, collect: bool, sink: PieceSink | None = None) -> tuple[ChangeCount, list[PhaseRows] | None]:
+        """This tick's change, from the pending changes of what the rules read.
+
+        Parameters
+        ----------
+        collect
+            Whether to return the rows; without it they are counted, and enumerated only as far as `distinct` needs.
+        sink
+            Where rows go piece by piece instead, if nothing else needs them.
+        """
+        if self.execution.weighted:
+            return self._evaluate_bag(collect or self.relation is not None)
+        if self.derivations is not None:
+            return self._evaluate_distinct()
+        if collect or self.relation is not None:
+            if sink is not None and self.relation is None:
+                return self._stream(sink), None
+            return self._evaluate_set()
+        deleted, inserted = (sum(join.count(phase) for join in self.joins) for phase in (0, 1))
+        return ChangeCount(inserted, -deleted, inserted + deleted), None
+
+    def _stream(self, sink: PieceSink) -> ChangeCount:
+        totals = [0, 0]
+        for phase in (0, 1):
+            for join in self.joins:
+                for piece in join.join(phase):
+                    totals[phase] += len(piece)
+                    sink(piece)
+        return ChangeCount(totals[1], totals[0], totals[1] - totals[0])
+
+    def _evaluate_set(self) -> tuple[ChangeCount, list[PhaseRows]]:
+        phases = []
+        for phase, sign in enumerate(self.execution.phases):
+            pieces = [list(piece.columns) for join in self.joins for piece in join.join(phase)]
+            phases.append(PhaseRows(self._sorted(pieces), sign))
+        if self.relation is not None:
+            self.relation.receive_delta(phases)
+        deleted, inserted = map(len, phases)
+        return ChangeCount(inserted, deleted, inserted - deleted), phases
+
+    def _sorted(self, pieces: list[list[Int64Array]]) -> list[Int64Array]:
+        if not pieces:
+            return self._no_columns()
+        columns = pieces[0] if len(pieces) == 1 else [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+        pieces.clear()
+        return self.execution.backend.kernels.distinct_rows(columns)
+
+    def _evaluate_distinct(self) -> tuple[ChangeCount, list[PhaseRows]]:
+        assert self.derivations is not None
+        columns, change = self._consolidated()
+        before = self.derivations.weights_of(columns)
+        after = before + change
+        gone, come = np.flatnonzero((before > 0) & (after <= 0)), np.flatnonzero((before <= 0) & (after > 0))
+        phases = [
+            PhaseRows([column[gone] for column in columns], -1),
+            PhaseRows([column[come] for column in columns], 1),
+        ]
+        self.derivations.receive_delta([PhaseRows(columns, change)])
+        if self.relation is not None:
+            self.relation.receive_delta(phases)
+        return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases
+
+    def _evaluate_bag(self, collect: bool) -> tuple[ChangeCount, list[PhaseRows] | None]:
+        if not collect:
+            net = sum(join.count(0) for join in self.joins)
+            if self._may_overflow():
+                net = sum(self._checked(self.joins).values())
+            self._bound_whole()
+            return ChangeCount(None, None, net), None
+        columns, weights = self._consolidated()
+        if self._may_overflow():
+            self._checked(self.joins)
+        self._bound_whole()
+        if self.relation is not None:
+            refuse_overflow(self.name, columns, weights, self.relation)
+            self.relation.receive_delta([PhaseRows(columns, weights)])
+        net = sum(weights.tolist()) if len(weights) < 64 else _exact_sum(weights)
+        return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
+
+    def _consolidated(self) -> tuple[list[Int64Array], Int64Array]:
+        """The change over all rules and phases, weights modulo 2^64; gathered and consolidated piece by piece."""
+        kernels = self.execution.backend.kernels
+        gathered: list[tuple[Sequence[Int64Array], Int64Array]] = []
+        n_rows = n_consolidated = 0
+        for piece in self._pieces():
+            weights = np.full(len(piece), piece.weights, np.int64) if isinstance(piece.weights, int) else piece.weights
+            gathered.append((piece.columns, weights))
+            n_rows += len(piece)
+            if n_rows > CONSOLIDATE_ROWS + 2 * n_consolidated:
+                gathered = [kernels.consolidate(*_concatenated(gathered))]
+                n_rows = n_consolidated = len(gathered[0][1])
+        if not gathered:
+            return self._no_columns(), np.empty(0, np.int64)
+        columns, sums = kernels.consolidate(*_concatenated(gathered))
+        if sums.dtype == object:
+            self._refuse_beyond(columns, sums)
+        return columns, sums.astype(np.int64, copy=False)
+
+    def _refuse_beyond(self, columns: Sequence[Int64Array], sums: Int64Array) -> None:
+        """Raise for the first Python integer that int64 does not hold."""
+        for at, weight in enumerate(sums.tolist()):
+            if not -(1 << 63) <= weight < 1 << 63:
+                raise WeightOverflowError(self.name, tuple(int(column[at]) for column in columns), weight)
+
+    def _pieces(self) -> Iterator[Piece]:
+        for phase in range(len(self.execution.phases)):
+            for join in self.joins:
+                yield from join.join(phase)
+
+    def _no_columns(self) -> list[Int64Array]:
+        return [np.empty(0, np.int64) for _ in range(self.width)]
+
+    def _tick_bound(self) -> int:
+        return sum(join.weight_bound * max(1, join.survivors) for join in self.joins)
+
+    def _may_overflow(self) -> bool:
+        return self._tick_bound() >= 1 << 63
+
+    def _bound_whole(self) -> None:
+        """Raise if a row of an answer that is not stored leaves int64; it is joined afresh only if a bound allows it."""
+        if self.relation is not None:
+            return
+        self.pending_bound = self.weight_bound + self._tick_bound()
+        if self.pending_bound >= 1 << 63:
+            exact = self._checked(afresh(self, after=True).joins)
+            self.pending_bound = max(map(abs, exact.values()), default=0)
+
+    def _checked(self, joins: Sequence[IncrementalGenericJoin]) -> dict[tuple[int, ...], int]:
+        """The joins' change with exact weights; raises for one outside int64."""
+        total: dict[tuple[int, ...], int] = {}
+        for join in joins:
+            for row, weight in exact_change(join, 0).items():
+                total[row] = total.get(row, 0) + weight
+        for row, weight in total.items():
+            if not -(1 << 63) <= weight < 1 << 63:
+                raise WeightOverflowError(self.name, row, weight)
+        return total
+
+    def begin(self) -> None:
+        """Forget what was counted in the tick before."""
+        for join in self.joins:
+            join.work = {}
+            join.seeds = 0
+            join.weight_bound = 0
+        self.pending_bound = self.weight_bound
+
+    @property
+    def state(self) -> tuple[RelationIndex, ...]:
+        """What the head keeps between ticks."""
+        return tuple(index for index in (self.derivations, self.relation) if index is not None)
+
+
+def afresh(head: Head, after: bool = False) -> Head:
+    """The head over arrangements whose whole state is this tick's change: from the empty state, one path is left.
+
+    Parameters
+    ----------
+    after
+        Whether to take the state with this tick's change rather than the committed one.
+    """
+    whole: dict[ArrangementKey, Arrangement] = {}
+    joins = []
+    for join in head.joins:
+        for key in join.query.keys:
+            if key not in whole:
+                whole[key] = _as_change(join.arrangements[key], head.execution, after)
+        joins.append(IncrementalGenericJoin(join.query, whole, head.execution))
+    return Head(head.name, head.width, joins, None, None, head.execution)
+
+
+def _as_change(arrangement: Arrangement, execution: Execution, after: bool) -> Arrangement:
+    change = Arrangement(arrangement.key, execution.backend)
+    spine = arrangement.committed() if after else arrangement.spine
+    compact = spine.compact().batches
+    nothing = IndexedZSet.empty(len(arrangement.key.order), execution.backend)
+    batch = compact[0] if compact else nothing
+    change.pending = (batch,) if execution.weighted else (nothing, batch)
+    return change
+
+
+def _concatenated(parts: Sequence[tuple[Sequence[Int64Array], Int64Array]]) -> tuple[list[Int64Array], Int64Array]:
+    if len(parts) == 1:
+        return list(parts[0][0]), parts[0][1]
+    columns = [np.concatenate(columns) for columns in zip(*(columns for columns, _ in parts), strict=True)]
+    return columns, np.concatenate([weights for _, weights in parts])
+
+
+def _exact_sum(weights: Int64Array) -> int:
+    """Sum as a Python integer: high and low halves are added apart."""
+    return (int((weights >> 32).sum()) << 32) + int((weights & 0xFFFFFFFF).sum())

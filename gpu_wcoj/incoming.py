@@ -1,0 +1,109 @@
+"""What a user passes for one relation of a tick, as names, columns and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_wcoj.column import Column, Int64Array
+from gpu_wcoj.dictionary import Dictionary
+from gpu_wcoj.errors import ArityError, ColumnError, SchemaError
+from gpu_wcoj.schema import DataType
+from gpu_wcoj.weights import as_weights
+from gpu_wcoj.zset.zset import ZSet
+
+
+@dataclass(frozen=True, eq=False)
+class Incoming:
+    """Rows for one relation: its columns, their weights (None: all 1), and whether the rows are in order."""
+
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    weights: Int64Array | None
+    is_ordered: bool
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+def read_change(
+    relation: str,
+    data: Any,
+    arity: int,
+    declared: tuple[str, ...] | None,
+    types: Sequence[DataType | None],
+    dictionaries: tuple[Dictionary, Dictionary],
+    reserves_weight: bool = True,
+) -> Incoming:
+    """Read one relation's rows.
+
+    A table has the relation's columns, in order or, where they are declared, by name; in a change one more, called
+    ``weight``, is its weights.
+
+    Raises
+    ------
+    ArityError, SchemaError, ColumnError
+        If the columns are not those.
+    WeightError
+        If a weight is no integer.
+    """
+    string, binary = dictionaries
+    if isinstance(data, ZSet):
+        if not data.names and len(data) == 0:
+            return Incoming((), _no_columns(arity, types), None, False)
+        if len(data.columns) != arity:
+            raise ArityError(_wrong_number(relation, arity, data.names))
+        order = _by_declaration(relation, data.names, declared)
+        columns = data.encoded_for(string, binary)
+        return Incoming(
+            tuple(data.names[i] for i in order), tuple(columns[i] for i in order), data.weights, False
+        )
+    from gpu_wcoj.arrow import as_table
+
+    names, found = as_table(data, f"relation '{relation}'", string=string, binary=binary)
+    weights = None
+    if not names:
+        return Incoming((), _no_columns(arity, types), None, True)
+    if reserves_weight and len(names) == arity + 1:
+        if names.count("weight") != 1:
+            raise SchemaError(
+                f"relation '{relation}' has {arity} columns, and the rows have {arity + 1}: "
+                f"{', '.join(names)}.\n  A column more is allowed if it is called 'weight' and holds the weights."
+            )
+        at = names.index("weight")
+        weights = as_weights(found[at], f"relation '{relation}': the weights")
+        names, found = names[:at] + names[at + 1 :], found[:at] + found[at + 1 :]
+    if len(names) != arity:
+        raise ArityError(_wrong_number(relation, arity, names))
+    order = _by_declaration(relation, names, declared)
+    return Incoming(tuple(names[i] for i in order), tuple(found[i] for i in order), weights, True)
+
+
+def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, ...]:
+    import numpy as np
+
+    from gpu_wcoj.schema import INT64
+
+    return tuple(Column(types[i] or INT64, np.empty(0, np.int64)) for i in range(arity))
+
+
+def _wrong_number(relation: str, arity: int, names: Sequence[str]) -> str:
+    hint = ""
+    if len(names) == arity + 1 and "weight" in names:
+        hint = "\n  A column 'weight' is taken for weights in changes only; leave it out here."
+    return (
+        f"relation '{relation}' has {arity} columns, and the rows have {len(names)}: {', '.join(names) or 'none'}."
+        + (hint or "\n  Select the relation's columns first.")
+    )
+
+
+def _by_declaration(relation: str, names: tuple[str, ...], declared: tuple[str, ...] | None) -> Sequence[int]:
+    """Where each declared column stands; names that are only numbered go by position."""
+    numbered = all(name == f"c{i}" for i, name in enumerate(names))
+    if declared is None or numbered or names == declared:
+        return range(len(names))
+    for name in names:
+        if name not in declared:
+            raise ColumnError(relation, name, declared)
+    return [names.index(name) for name in declared]

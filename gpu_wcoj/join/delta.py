@@ -1,0 +1,220 @@
+"""The delta rule: the change of a join as one generic join per atom.
+
+    dQ = sum over j of  after(A1) ... after(A(j-1)) . d(Aj) . before(A(j+1)) ... before(An)
+
+with atoms numbered in the order of the body, every occurrence an atom of its own. It is exact for insertions,
+deletions, bag weights, self-joins and simultaneous changes. A path is skipped where one of its factors is empty: from
+the empty state only that of the last atom is left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.generic import CHUNK_ROWS, GenericJoin, Ranks, largest, times
+from gpu_wcoj.join.path import DeltaPath, DeltaQuery
+from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.join.seeds import seed_prefixes
+from gpu_wcoj.kernels.protocol import SURVIVORS, Int64Array
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
+
+_T = TypeVar("_T")
+
+SPLIT_FROM = 2048
+"""Paths with fewer seeds run on one thread."""
+
+BLOCKS_PER_THREAD = 16
+
+MOST_SEEDS = 1 << 16
+"""Seeds of one block at most; two blocks a thread are held at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some rows of an answer's change: a column per column of the head, and weights or one sign for all rows."""
+
+    columns: Sequence[Int64Array]
+    weights: Int64Array | int
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+@dataclass(eq=False)
+class Execution:
+    """How joins run.
+
+    Attributes
+    ----------
+    weighted
+        Bag semantics: weights are carried. Otherwise relations are sets and change in two phases.
+    threads
+        Threads that share a path's seeds.
+    """
+
+    backend: Backend
+    weighted: bool
+    chunk_rows: int = CHUNK_ROWS
+    threads: int = 1
+    ranks: Ranks | None = None
+
+    @property
+    def phases(self) -> tuple[int, ...]:
+        """The sign of each phase of a tick; 0 where rows carry weights."""
+        return (0,) if self.weighted else (-1, 1)
+
+
+@dataclass(eq=False)
+class IncrementalGenericJoin:
+    """Keeps no state of its own: reads arrangements and their pending changes, and gives the change of the join.
+
+    Attributes
+    ----------
+    query
+        The plan.
+    arrangements
+        What the plan's keys stand for.
+    work
+        Of the last tick, per path and variable, what the kernels counted.
+    """
+
+    query: DeltaQuery
+    arrangements: Mapping[ArrangementKey, Arrangement]
+    execution: Execution
+    work: dict[int, dict[str, Int64Array]] = field(default_factory=dict)
+    weight_bound: int = 0
+    seeds: int = 0
+
+    def join(self, phase: int) -> Iterator[Piece]:
+        """The change of one phase, in pieces whose rows may repeat across pieces where the head projects."""
+        sign = self.execution.phases[phase]
+        for number, path in enumerate(self.query.paths):
+            steps = path.steps
+            kept = [i for i, step in enumerate(steps) if step.variable in self.query.head_variables]
+            depth = kept[-1] + 1 if kept else 0
+            projects = depth < len(steps)
+
+            def enumerate_block(
+                join: GenericJoin, prefixes: Prefixes, path: DeltaPath = path, depth: int = depth
+            ) -> Iterator[tuple[Prefixes, Int64Array | None]]:
+                for piece in join.pieces(prefixes, path.steps[:depth]):
+                    yield piece, join.count(piece, path.steps[depth:]) if depth < len(path.steps) else None
+
+            for piece, counts in self._over_blocks(number, path, phase, enumerate_block):
+                weights: Int64Array | int = sign
+                if self.execution.weighted:
+                    weights = piece.weights if piece.weights is not None else np.ones(len(piece), np.int64)
+                if projects:
+                    assert counts is not None
+                    weights = times(counts, np.full(len(counts), weights) if isinstance(weights, int) else weights)
+                if len(piece):
+                    yield Piece(self._head(piece), weights)
+
+    def count(self, phase: int) -> int:
+        """Sum of the weights of the change of one phase; the last level is never enumerated."""
+        total = 0
+
+        def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[int]:
+            counts = join.count(prefixes, path.steps)
+            yield exact_dot(counts, prefixes.weights)
+
+        for number, path in enumerate(self.query.paths):
+            found = self._over_blocks(
+                number, path, phase, lambda join, prefixes, path=path: count_block(join, prefixes, path)
+            )
+            total += sum(found)
+        return total if self.execution.weighted else total * self.execution.phases[phase]
+
+    @property
+    def survivors(self) -> int:
+        """At least the number of bindings that the last tick added up."""
+        return sum(int(counted[SURVIVORS]) for path in self.work.values() for counted in path.values()) + self.seeds
+
+    def _head(self, piece: Prefixes) -> list[Int64Array]:
+        return [
+            piece.values[term] if isinstance(term, str) else np.full(len(piece), term, np.int64)
+            for term in self.query.head
+        ]
+
+    def _over_blocks(
+        self, number: int, path: DeltaPath, phase: int, run: Callable[[GenericJoin, Prefixes], Iterable[_T]]
+    ) -> Iterator[_T]:
+        """Run over the path's seeds, in blocks on several threads where there are many; in the seeds' order."""
+        join = self.generic_join(path, phase)
+        if join is None:
+            return
+        deltas = {use: self.arrangements[use.key].delta(phase) for use in path.seeds}
+        present = {use: delta for use, delta in deltas.items() if delta is not None}
+        prefixes = seed_prefixes(path, present, join)
+        self.seeds += len(prefixes)
+        threads = self.execution.threads
+        if threads == 1 or len(prefixes) < SPLIT_FROM:
+            yield from run(join, prefixes) if len(prefixes) else ()
+            self._record(number, join)
+            return
+        n_blocks = max(threads * BLOCKS_PER_THREAD, len(prefixes) // MOST_SEEDS)
+        edges = np.linspace(0, len(prefixes), n_blocks + 1).astype(int).tolist()
+        joins = [join.fresh() for _ in range(n_blocks)]
+
+        def block(at: int) -> list[_T]:
+            return list(run(joins[at], prefixes.take(slice(edges[at], edges[at + 1]))))
+
+        with ThreadPoolExecutor(threads) as pool:
+            waiting = deque(pool.submit(block, at) for at in range(min(2 * threads, n_blocks)))
+            for at in range(n_blocks):
+                found = waiting.popleft().result()
+                if at + 2 * threads < n_blocks:
+                    waiting.append(pool.submit(block, at + 2 * threads))
+                yield from found
+        for one in joins:
+            self._record(number, one)
+
+    def generic_join(self, path: DeltaPath, phase: int) -> GenericJoin | None:
+        """The join over the other atoms' batches; None if some factor of the term is empty."""
+        seed = self.arrangements[path.seed.key]
+        delta = seed.delta(phase)
+        if delta is None:
+            return None
+        batches = {}
+        bound = delta.largest_weight
+        for use in path.others:
+            arrangement = self.arrangements[use.key]
+            seen = arrangement.after(phase) if use.atom < path.seed.atom else arrangement.before(phase)
+            if not seen:
+                return None
+            batches[use.atom] = seen
+            if self.execution.weighted:
+                bound *= sum(batch.largest_weight for batch in seen)
+        self.weight_bound = max(self.weight_bound, bound if self.execution.weighted else 1)
+        asked = {
+            name for step in path.steps for condition in step.conditions for name in (condition.variable, condition.other)
+        }
+        needed = frozenset(self.query.head_variables | {name for name in asked if isinstance(name, str)})
+        execution = self.execution
+        return GenericJoin(
+            {use.atom: use for use in path.others}, batches, execution.weighted, needed,
+            execution.backend, execution.chunk_rows, execution.ranks,
+        )  # fmt: skip
+
+    def _record(self, number: int, join: GenericJoin) -> None:
+        own = self.work.setdefault(number, {})
+        for variable, counted in join.work.items():
+            own[variable] = own[variable] + counted if variable in own else counted.copy()
+
+
+def exact_dot(counts: Int64Array, weights: Int64Array | None) -> int:
+    """Sum of counts times weights as an exact integer, from values that are themselves exact."""
+    if len(counts) == 0:
+        return 0
+    most = largest(counts) * (1 if weights is None else largest(weights))
+    if counts.dtype != object and most * len(counts) < 1 << 63:
+        return int(counts.sum() if weights is None else counts @ weights)
+    product = counts.astype(object) if weights is None else counts.astype(object) * weights.astype(object)
+    return int(product.sum())

@@ -1,0 +1,137 @@
+"""The interface of incremental indices, and the one that passes changes to its children."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.trace.spine import MergePolicy, Spine
+from gpu_wcoj.zset.index import IndexedZSet
+
+
+class IncrementalIndex(Protocol):
+    """State that is told of a change, shows it beside what it had, and takes it in when the tick ends."""
+
+    def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
+        """Take note of this tick's change; the state does not move yet."""
+        ...
+
+    def commit(self) -> None:
+        """End the tick: the change becomes state."""
+        ...
+
+    def delta(self, phase: int) -> IndexedZSet | None:
+        """This tick's change of one phase, indexed; None if there is none."""
+        ...
+
+    def accumulated(self) -> tuple[IndexedZSet, ...]:
+        """The committed state, as batches."""
+        ...
+
+
+class RelationIndex:
+    """A composite index: one relation, whose children are its arrangements. What it receives, each child receives.
+
+    Attributes
+    ----------
+    name
+        The relation.
+    width
+        Stored columns.
+    arrangements
+        The children, by key.
+    canonical
+        The key of the child that holds all rows in full; the relation is read through it.
+    """
+
+    def __init__(
+        self, name: str, width: int, keys: Iterable[ArrangementKey], backend: Backend, policy: MergePolicy | None = None
+    ) -> None:
+        self.name = name
+        self.width = width
+        self.backend = backend
+        wanted = list(dict.fromkeys(keys))
+        full = [key for key in wanted if len(key.order) == width and not key.constants and not key.equal]
+        self.canonical = full[0] if full else ArrangementKey(name, tuple(range(width)))
+        self.arrangements = {key: Arrangement(key, backend, policy) for key in dict.fromkeys([*wanted, self.canonical])}
+
+    def __len__(self) -> int:
+        return sum(len(batch) for batch in self.arrangements[self.canonical].accumulated())
+
+    def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
+        """Pass this tick's change to every child."""
+        for arrangement in self.arrangements.values():
+            arrangement.receive_delta(phases)
+
+    def delta(self, phase: int) -> IndexedZSet | None:
+        """This tick's change of one phase, in the canonical order."""
+        return self.arrangements[self.canonical].delta(phase)
+
+    def accumulated(self) -> tuple[IndexedZSet, ...]:
+        """The committed state in the canonical order, as batches."""
+        return self.arrangements[self.canonical].accumulated()
+
+    def participates_in_level(self, column: int) -> bool:
+        """Whether the relation has that column, so that some child can extend by it."""
+        return 0 <= column < self.width
+
+    def committed(self) -> Mapping[ArrangementKey, Spine]:
+        """What `commit` would install, child by child; moves nothing."""
+        return {key: arrangement.committed() for key, arrangement in self.arrangements.items()}
+
+    def commit(self, spines: Mapping[ArrangementKey, Spine] | None = None) -> None:
+        """Commit every child."""
+        prepared = self.committed() if spines is None else spines
+        for key, arrangement in self.arrangements.items():
+            arrangement.commit(prepared[key])
+
+    def discard(self) -> None:
+        """Forget this tick's change."""
+        for arrangement in self.arrangements.values():
+            arrangement.discard()
+
+    def compact(self) -> None:
+        """Merge every child into one batch at most; nothing that has cancelled is left."""
+        for arrangement in self.arrangements.values():
+            arrangement.spine = arrangement.spine.compact()
+
+    def weights_of(self, columns: Sequence[Int64Array]) -> Int64Array:
+        """The committed weight of each given row, 0 if absent; `columns` in the relation's order."""
+        from gpu_wcoj.join.seeds import sum_of_weights
+
+        batches = self.accumulated()
+        if not batches:
+            return np.zeros(len(columns[0]), np.int64)
+        depth = len(self.canonical.order)
+        records = [[level.record for level in batch.levels] for batch in batches]
+        matrix = np.array(columns, np.int64).reshape(depth, len(columns[0]))
+        located = self.backend.kernels.locate(records, [self.canonical.order] * len(batches), matrix)
+        return sum_of_weights(batches, located)
+
+    def rows(self) -> tuple[list[Int64Array], Int64Array]:
+        """All committed rows, in the relation's columns, sorted, with their weights. O(n), O(n log n) to reorder."""
+        columns, weights = self.arrangements[self.canonical].columns()
+        order = self.canonical.order
+        if order == tuple(range(self.width)):
+            return columns, weights
+        restored = [columns[order.index(column)] for column in range(self.width)]
+        if len(weights):
+            rows = self.backend.kernels.lexsort(restored)
+            restored, weights = [column[rows] for column in restored], weights[rows]
+        return restored, weights
+
+    def load(self, columns: Sequence[Int64Array], weights: Int64Array) -> None:
+        """Make these sorted distinct rows the committed state."""
+        whole = PhaseRows(columns, 1 if bool((weights == 1).all()) else weights)
+        self.receive_delta([whole])
+        self.commit()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the state's arrays take."""
+        return sum(arrangement.nbytes for arrangement in self.arrangements.values())

@@ -1,0 +1,50 @@
+"""A table of prefixes: partial bindings of a path's variables, and where they stand in each atom's batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
+
+Layout = tuple[tuple[int, int], ...]
+"""The atoms that are begun and not finished, each with the number of its levels that are bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prefixes:
+    """Rows of bound variables; rows that agree on the first variables of `order` stand together.
+
+    Attributes
+    ----------
+    order
+        The variables bound so far, the one that varies fastest last.
+    values
+        int64 (n,) per variable that is still needed.
+    weights
+        int64 (n,), products of the weights of finished atoms modulo 2^64; None where all are 1.
+    layout
+        Which atoms `positions` speaks of.
+    positions
+        int64 (rows, n): per atom of `layout` and batch of it, the position of its bound prefix; -1 for absent.
+    """
+
+    order: tuple[str, ...]
+    values: dict[str, Int64Array]
+    weights: Int64Array | None
+    layout: Layout
+    positions: Int64Array
+
+    def __len__(self) -> int:
+        return self.positions.shape[1]
+
+    def take(self, rows: IndexArray | slice, order: tuple[str, ...] | None = None) -> Prefixes:
+        """The prefixes at these positions."""
+        return Prefixes(
+            self.order if order is None else order,
+            {name: column[rows] for name, column in self.values.items()},
+            None if self.weights is None else self.weights[rows],
+            self.layout,
+            np.ascontiguousarray(self.positions[:, rows]),
+        )

@@ -1,0 +1,285 @@
+"""Normalise a rule: equalities become substitutions, constants and repetitions selections, nulls extra columns.
+
+A nullable column is followed, behind the relation's own columns, by a column of flags (1 where the value is null).
+A variable that joins, is compared or repeated takes rows without null only; one that stands once is kept with its
+flag, so that nulls survive where they are only carried along.
+
+Examples
+--------
+>>> from gpu_wcoj.query.datalog import parse
+>>> rule = parse("h(x, y) :- r(x, 1, x), s(x, y), y < 5.").rules[0]
+>>> shapes = {"r": Shape("r", (False,) * 3), "s": Shape("s", (False,) * 2)}
+>>> body = normalise(rule, shapes, {}, lambda relation, column, value: int(value))
+>>> body.atoms[0].constants, body.atoms[0].equal, body.conditions[0].other
+(((1, 1),), ((0, 2),), 5)
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gpu_wcoj.join.path import Condition
+from gpu_wcoj.query.terms import MIRRORED, Atom, Comparison, Constant, Rule, Term, Variable
+
+Encode = Callable[[str, int, object], int]
+"""(relation, column, value) to the code of the value in that column's type."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A relation's stored columns: one per column of its own, then a flag column per nullable one."""
+
+    relation: str
+    nullable: tuple[bool, ...]
+    textual: tuple[str, ...] = ()
+    """Per column, the dictionary's family for text and bytes, else an empty string; all empty if not given."""
+
+    @property
+    def width(self) -> int:
+        """Number of stored columns."""
+        return len(self.nullable) + sum(self.nullable)
+
+    def flag(self, column: int) -> int | None:
+        """The stored column of a column's null flags."""
+        return len(self.nullable) + sum(self.nullable[:column]) if self.nullable[column] else None
+
+    def family(self, column: int) -> str:
+        """The dictionary's family of a column, or an empty string."""
+        return self.textual[column] if self.textual else ""
+
+
+@dataclass(frozen=True)
+class BodyAtom:
+    """An atom over stored columns, its variables distinct."""
+
+    relation: str
+    columns: tuple[int, ...]
+    variables: tuple[str, ...]
+    constants: tuple[tuple[int, int], ...] = ()
+    equal: tuple[tuple[int, int], ...] = ()
+
+    def __str__(self) -> str:
+        shown = [f"{self.relation}({', '.join(self.variables)})"]
+        shown += [f"#{column} = {code}" for column, code in self.constants]
+        shown += [f"#{left} = #{right}" for left, right in self.equal]
+        return " where ".join(shown) if len(shown) < 3 else f"{shown[0]} where {', '.join(shown[1:])}"
+
+
+@dataclass(frozen=True)
+class Body:
+    """A normalised rule.
+
+    Attributes
+    ----------
+    head
+        Per stored column of the head, a variable or a code.
+    never
+        Whether its comparisons of constants already fail, so that it derives nothing.
+    """
+
+    rule: Rule
+    head: tuple[str | int, ...]
+    atoms: tuple[BodyAtom, ...]
+    conditions: tuple[Condition, ...]
+    never: bool = False
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the atoms, in the order in which they first stand."""
+        return tuple(dict.fromkeys(name for atom in self.atoms for name in atom.variables))
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether the head keeps every variable, so that no two bindings give one row."""
+        return set(self.variables) <= set(self.head)
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A head that only renames another relation: its column i is column ``columns[i]`` of it."""
+
+    relation: str
+    columns: tuple[int, ...]
+
+
+def normalise(rule: Rule, shapes: Mapping[str, Shape], aliases: Mapping[str, Alias], encode: Encode) -> Body:
+    """The rule over stored columns; see the module's text."""
+    value = _substitution(rule)
+    if value is None:
+        return Body(rule, (), (), (), never=True)
+    uses = _occurrences(rule, value)
+    atoms, flags, homes = [], {}, {}
+    for number, atom in enumerate(rule.atoms):
+        atoms.append(_body_atom(number, atom, shapes, value, uses, flags, homes, encode))
+    conditions = []
+    for comparison in rule.comparisons:
+        left, right = _resolve(comparison.left, value), _resolve(comparison.right, value)
+        op = comparison.op
+        if isinstance(left, Constant) and isinstance(right, Constant):
+            if not _OPERATORS[op](left.value, right.value):
+                return Body(rule, (), (), (), never=True)
+            continue
+        if op == "=" and left == right:
+            continue
+        if isinstance(left, Constant):
+            left, right, op = right, left, MIRRORED[op]
+        assert isinstance(left, Variable)
+        relation, column = homes[left.name]
+        family = shapes[relation].family(column)
+        other = right.name if isinstance(right, Variable) else encode(relation, column, right.value)
+        ordered = op not in ("=", "!=")
+        conditions.append(Condition(left.name, op, other, textual=bool(family) and ordered, family=family))
+    head = _head(rule, shapes, value, flags, encode)
+    return Body(rule, head, tuple(_through_aliases(atom, aliases, shapes) for atom in atoms), tuple(conditions))
+
+
+def _substitution(rule: Rule) -> dict[Variable, Term] | None:
+    """What equalities make of each variable; None if two different constants would have to be equal."""
+    value: dict[Variable, Term] = {}
+    for comparison in rule.comparisons:
+        if comparison.op != "=":
+            continue
+        left, right = _resolve(comparison.left, value), _resolve(comparison.right, value)
+        if left == right:
+            continue
+        if isinstance(left, Variable):
+            value[left] = right
+        elif isinstance(right, Variable):
+            value[right] = left
+        elif left.value != right.value:
+            return None
+    return value
+
+
+def _resolve(term: Term, value: Mapping[Variable, Term]) -> Term:
+    while isinstance(term, Variable) and term in value:
+        term = value[term]
+    return term
+
+
+def _occurrences(rule: Rule, value: Mapping[Variable, Term]) -> dict[Variable, int]:
+    """How often each variable stands in atoms and comparisons of the body, after substitution."""
+    count: dict[Variable, int] = {}
+    terms = [term for atom in rule.atoms for term in atom.terms]
+    terms += [term for comparison in rule.comparisons for term in _compared(comparison)]
+    for term in terms:
+        end = _resolve(term, value)
+        if isinstance(end, Variable):
+            count[end] = count.get(end, 0) + 1
+    return count
+
+
+def _compared(comparison: Comparison) -> tuple[Term, Term]:
+    return comparison.left, comparison.right
+
+
+def _body_atom(
+    number: int,
+    atom: Atom,
+    shapes: Mapping[str, Shape],
+    value: Mapping[Variable, Term],
+    uses: Mapping[Variable, int],
+    flags: dict[str, str],
+    homes: dict[str, tuple[str, int]],
+    encode: Encode,
+) -> BodyAtom:
+    shape = shapes[atom.relation]
+    columns: list[int] = []
+    variables: list[str] = []
+    constants: list[tuple[int, int]] = []
+    equal: list[tuple[int, int]] = []
+    for column, given in enumerate(atom.terms):
+        term = _resolve(given, value)
+        flag = shape.flag(column)
+        if isinstance(term, Constant):
+            constants.append((column, encode(atom.relation, column, term.value)))
+        elif term.name in variables:
+            equal.append((columns[variables.index(term.name)], column))
+        else:
+            columns.append(column)
+            variables.append(term.name)
+            homes.setdefault(term.name, (atom.relation, column))
+        if flag is None:
+            continue
+        if isinstance(term, Variable) and uses[term] == 1:
+            flags[term.name] = f"{term.name}?"
+            columns.append(flag)
+            variables.append(f"{term.name}?")
+        else:
+            constants.append((flag, 0))
+    if not variables:
+        columns.append(0)
+        variables.append(f"#{number}")
+    return BodyAtom(atom.relation, tuple(columns), tuple(variables), tuple(constants), tuple(equal))
+
+
+def _head(
+    rule: Rule,
+    shapes: Mapping[str, Shape],
+    value: Mapping[Variable, Term],
+    flags: Mapping[str, str],
+    encode: Encode,
+) -> tuple[str | int, ...]:
+    shape = shapes[rule.head.relation]
+    codes: list[str | int] = []
+    marks: list[str | int] = []
+    for column, given in enumerate(rule.head.terms):
+        term = _resolve(given, value)
+        if isinstance(term, Variable):
+            codes.append(term.name)
+        else:
+            codes.append(encode(rule.head.relation, column, term.value))
+        if shape.nullable[column]:
+            marks.append(flags.get(term.name, 0) if isinstance(term, Variable) else 0)
+    return (*codes, *marks)
+
+
+def _through_aliases(atom: BodyAtom, aliases: Mapping[str, Alias], shapes: Mapping[str, Shape]) -> BodyAtom:
+    while atom.relation in aliases:
+        alias = aliases[atom.relation]
+        above, below = shapes[atom.relation], shapes[alias.relation]
+        place = dict(enumerate(alias.columns))
+        for column, source in enumerate(alias.columns):
+            flag, source_flag = above.flag(column), below.flag(source)
+            if flag is not None and source_flag is not None:
+                place[flag] = source_flag
+        atom = BodyAtom(
+            alias.relation,
+            tuple(place[column] for column in atom.columns),
+            atom.variables,
+            tuple(sorted((place[column], code) for column, code in atom.constants)),
+            tuple(sorted((place[left], place[right]) for left, right in atom.equal)),
+        )
+    return atom
+
+
+def alias_of(rule: Rule) -> Alias | None:
+    """The relation that the rule only renames, or None.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> alias_of(parse("e(b, a) :- edge(a, b).").rules[0])
+    Alias(relation='edge', columns=(1, 0))
+    """
+    if len(rule.atoms) != 1 or rule.comparisons:
+        return None
+    terms = rule.atoms[0].terms
+    names = [term for term in terms if isinstance(term, Variable)]
+    if len(names) != len(terms) or len(set(names)) != len(names):
+        return None
+    if len(rule.head.terms) != len(terms) or set(rule.head.terms) != set(terms):
+        return None
+    return Alias(rule.atoms[0].relation, tuple(terms.index(term) for term in rule.head.terms))
+
+
+_OPERATORS: dict[str, Callable[[object, object], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}

@@ -1,0 +1,75 @@
+"""Plans as text: per delta path the seed, each variable with its extenders, and the arrangements in use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+ColumnName = Callable[[str, int], str]
+
+
+def explain(plan: Plan, name_of: ColumnName, backend: str, semantics: str) -> str:
+    """The plan for a person to read."""
+    lines = [f"backend {backend}, {semantics} semantics"]
+    for head in plan.order:
+        lines.append("")
+        note = "derivations are counted: its rows are distinct" if head in plan.counted else ""
+        if head in plan.aliases:
+            note = f"only renames {plan.aliases[head].relation}: rules read that instead"
+        lines.append(f"{head}" + (f"   ({note})" if note else ""))
+        for query in plan.queries[head]:
+            lines.extend("  " + line for line in _query(query, name_of))
+    used = [key for queries in plan.queries.values() for query in queries for key in query.keys]
+    lines.append("")
+    lines.append("arrangements")
+    for key in dict.fromkeys(used):
+        count = used.count(key)
+        lines.append(f"  {_arrangement(key, name_of)}" + (f"   used by {count} rules" if count > 1 else ""))
+    return "\n".join(lines)
+
+
+def _query(query: DeltaQuery, name_of: ColumnName) -> list[str]:
+    lines = [query.rule]
+    for number, path in enumerate(query.paths, 1):
+        lines.append(f"  delta path {number}: change of {_use(path.seed)}")
+        for line in _path(path, name_of):
+            lines.append("    " + line)
+    return lines
+
+
+def _path(path: DeltaPath, name_of: ColumnName) -> list[str]:
+    lines = []
+    if path.seed_conditions:
+        lines.append("where " + ", ".join(map(str, path.seed_conditions)))
+    bound = set(path.seed.variables)
+    by_number = {use.atom: use for use in path.others}
+    for use in path.others:
+        if set(use.variables) <= bound:
+            lines.append(f"check {_extender(use, path, name_of)}")
+    for step in path.steps:
+        extenders = [by_number[number] for number in step.atoms]
+        verb = "look up" if len(extenders) == 1 else "intersect"
+        shown = " with ".join(_extender(use, path, name_of) for use in extenders)
+        where = f" where {', '.join(map(str, step.conditions))}" if step.conditions else ""
+        lines.append(f"{step.variable}: {verb} {shown}{where}")
+    return lines
+
+
+def _extender(use: AtomUse, path: DeltaPath, name_of: ColumnName) -> str:
+    when = "after" if use.atom < path.seed.atom else "before"
+    return f"{_use(use)} {when}, by {_arrangement(use.key, name_of)}"
+
+
+def _use(use: AtomUse) -> str:
+    variables = sorted(zip(use.key.order, use.variables, strict=True))
+    return f"{use.key.relation}({', '.join(name for _, name in variables)})"
+
+
+def _arrangement(key: ArrangementKey, name_of: ColumnName) -> str:
+    order = ", ".join(name_of(key.relation, column) for column in key.order)
+    where: Sequence[str] = [f"{name_of(key.relation, column)} = code {code}" for column, code in key.constants]
+    where = [*where, *(f"{name_of(key.relation, a)} = {name_of(key.relation, b)}" for a, b in key.equal)]
+    return f"{key.relation}[{order}" + (f" | {', '.join(where)}]" if where else "]")

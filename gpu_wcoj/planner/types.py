@@ -1,0 +1,176 @@
+"""Types of columns: which columns of a program must have one type, and which type that is as far as it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpu_wcoj.errors import TypeMismatchError
+from gpu_wcoj.query.terms import Constant, Rules, Term, Variable
+from gpu_wcoj.schema import DataType
+
+Place = tuple[str, int]
+"""A relation and one of its columns."""
+
+
+class Types:
+    """Classes of columns that rules link by a variable, and the types that inputs and declarations have shown.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> types = Types(parse("h(x) :- r(x, y), s(y)."))
+    >>> types.bind("r", [DataType("int32"), DataType("int64")])
+    >>> types.of("h", 0), types.of("s", 0)
+    (DataType(name='int32'), DataType(name='int64'))
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._parent: dict[Place, Place] = {}
+        self._seen: dict[Place, dict[Place, DataType]] = {}
+        self._constants: dict[Place, list[tuple[str, object]]] = {}
+        for rule in rules.rules:
+            home: dict[Variable, Place] = {}
+            literal: list[tuple[Place, Term]] = []
+            for atom in (*rule.atoms, rule.head):
+                for column, term in enumerate(atom.terms):
+                    place = (atom.relation, column)
+                    self._parent.setdefault(place, place)
+                    if isinstance(term, Constant):
+                        literal.append((place, term))
+                    elif term in home:
+                        self._link(home[term], place)
+                    else:
+                        home[term] = place
+            for comparison in rule.comparisons:
+                left, right = comparison.left, comparison.right
+                if isinstance(left, Variable) and isinstance(right, Variable):
+                    if left in home and right in home:
+                        self._link(home[left], home[right])
+                    continue
+                for variable, other in ((left, right), (right, left)):
+                    if isinstance(variable, Variable) and isinstance(other, Constant) and variable in home:
+                        literal.append((home[variable], other))
+            for place, term in literal:
+                assert isinstance(term, Constant)
+                self._constants.setdefault(place, []).append((str(rule), term.value))
+
+    def copy(self) -> Types:
+        """The same knowledge, to be added to apart."""
+        other = object.__new__(Types)
+        other._parent = self._parent
+        other._constants = self._constants
+        other._seen = {root: dict(seen) for root, seen in self._seen.items()}
+        return other
+
+    def of(self, relation: str, column: int) -> DataType | None:
+        """The type of a column: the common one of its class; None while nothing is known."""
+        common: DataType | None = None
+        for kind in self._seen.get(self._root((relation, column)), {}).values():
+            common = kind if common is None else common.common(kind)
+        return common
+
+    def snapshot(self) -> dict[Place, DataType | None]:
+        """The type of every column."""
+        return {place: self.of(*place) for place in self._parent}
+
+    def bind(self, relation: str, kinds: Sequence[DataType], names: Sequence[str] | None = None) -> None:
+        """Add what an input or a declaration shows of a relation's columns.
+
+        Raises
+        ------
+        TypeMismatchError
+            If a column joins one of another type, or a constant that is no value of its type.
+        """
+        for column, kind in enumerate(kinds):
+            place = (relation, column)
+            root = self._root(place)
+            seen = self._seen.setdefault(root, {})
+            known = seen.get(place)
+            if known == kind:
+                continue
+            label = f"relation '{relation}', column {names[column] if names else column}"
+            for other, other_kind in seen.items():
+                try:
+                    kind.common(other_kind)
+                except TypeMismatchError as error:
+                    raise TypeMismatchError(
+                        f"{label} is of type '{kind.name}', and {_join_words(place, other)} of type "
+                        f"'{other_kind.name}'.\n  {_last_line(error)}"
+                    ) from None
+            seen[place] = kind if known is None else known.common(kind)
+            self._check_constants(root, label)
+
+    def _check_constants(self, root: Place, label: str) -> None:
+        common = self.of(*root)
+        assert common is not None
+        for place, constants in self._constants.items():
+            if self._root(place) != root:
+                continue
+            for rule, value in constants:
+                if not fits(value, common):
+                    raise TypeMismatchError(
+                        f"{label} is of type '{common.name}', and the rule '{rule}' compares it with {value!r}.\n"
+                        "  Write a constant of that type."
+                    )
+
+    def _root(self, place: Place) -> Place:
+        self._parent.setdefault(place, place)
+        while self._parent[place] != place:
+            place = self._parent[place]
+        return place
+
+    def _link(self, left: Place, right: Place) -> None:
+        left, right = self._root(left), self._root(right)
+        if left != right:
+            self._parent[right] = left
+
+
+def _join_words(place: Place, other: Place) -> str:
+    if place == other:
+        return "was so far"
+    return f"joins relation '{other[0]}', column {other[1]}"
+
+
+def _last_line(error: Exception) -> str:
+    return str(error).splitlines()[-1].strip()
+
+
+def fits(value: object, kind: DataType) -> bool:
+    """Whether a constant of a program's text can be a value of the type.
+
+    Examples
+    --------
+    >>> fits(5, DataType("double")), fits(2.5, DataType("int64"))
+    (True, False)
+    """
+    family = kind.family
+    if isinstance(value, bool):
+        return family == "bool"
+    if isinstance(value, int):
+        return family in ("integer", "float32", "float64", "decimal")
+    if isinstance(value, float):
+        return family in ("float32", "float64", "decimal")
+    return family in ("string", "date", "timestamp", "zoned")
+
+
+def names_of(rules: Rules) -> Mapping[str, tuple[str, ...]]:
+    """The columns' names of each relation that declarations or heads give, distinct."""
+    named: dict[str, tuple[str, ...]] = {}
+    for rule in rules.rules:
+        if rule.head.relation not in named:
+            raw = [term.name if isinstance(term, Variable) else f"c{i}" for i, term in enumerate(rule.head.terms)]
+            named[rule.head.relation] = _distinct(raw)
+    for declaration in rules.declarations:
+        named[declaration.relation] = declaration.columns
+    return named
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    taken: list[str] = []
+    for name in names:
+        unique, number = name, 1
+        while unique in taken:
+            number += 1
+            unique = f"{name}_{number}"
+        taken.append(unique)
+    return tuple(taken)

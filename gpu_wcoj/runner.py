@@ -1,0 +1,190 @@
+"""One run of a program over files: its ticks, what is reported of them, and what they add up to."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpu_wcoj.program import ChangeCount, Program
+
+from gpu_wcoj.files.budget import shown_bytes
+from gpu_wcoj.files.output import ChangeWriter
+from gpu_wcoj.files.reader import Reader, open_input, read_table
+from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.files.ticks import ticks
+from gpu_wcoj.progress import LateBar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a program is run on, and what is to come of it.
+
+    Attributes
+    ----------
+    inputs
+        Files that are loaded whole, together, as the first tick.
+    changes
+        Files that are fed tick by tick.
+    tick_rows
+        Rows to a tick where the files have no tick columns; None for the default.
+    counts_only
+        Whether the answer is counted without being produced.
+    output
+        The folder for the changes of every tick, or None.
+    budget
+        How many bytes the rows read at one time may take.
+    prints_json
+        Whether a line of JSON is printed for every tick and at the end; else a table at the end.
+    """
+
+    inputs: tuple[InputSpec, ...]
+    changes: tuple[InputSpec, ...]
+    tick_rows: int | None
+    counts_only: bool
+    output: Path | None
+    budget: int
+    prints_json: bool
+
+
+@dataclass
+class _Totals:
+    """What the ticks so far add up to, by relation; None where single insertions and deletions are not counted."""
+
+    ticks: int = 0
+    net: dict[str, int] = field(default_factory=dict)
+    inserted: dict[str, int | None] = field(default_factory=dict)
+    deleted: dict[str, int | None] = field(default_factory=dict)
+    ignored: dict[str, int] = field(default_factory=dict)
+
+    def add(self, counts: Mapping[str, ChangeCount], ignored: Mapping[str, int]) -> None:
+        self.ticks += 1
+        for name, change in counts.items():
+            self.net[name] = self.net.get(name, 0) + change.net
+            self.inserted[name] = _plus(self.inserted.get(name, 0), change.inserted)
+            self.deleted[name] = _plus(self.deleted.get(name, 0), change.deleted)
+        for name, count in ignored.items():
+            self.ignored[name] = self.ignored.get(name, 0) + count
+
+
+def run_job(program: Program, job: Job) -> None:
+    """Run `program` to the end of the files of `job`, reporting on standard output.
+
+    Raises
+    ------
+    InputFileError, UsageError, MemoryBudgetError, OutputFileError
+        And whatever `Program.step` raises. Ticks before the one that failed have been reported and written.
+    """
+    start = time.perf_counter()
+    writer = None if job.output is None else ChangeWriter(job.output, program.outputs)
+    totals = _Totals(net=dict.fromkeys(program.outputs, 0))
+    with ExitStack() as stack:
+        bar = stack.enter_context(LateBar())
+        readers: dict[str, Reader] = {}
+        for spec in job.changes:
+            reader = open_input(spec, program.arity(spec.relation), True, job.budget)
+            readers[spec.relation] = stack.enter_context(closing(reader))
+        for changes in _ticks(program, job, readers):
+            tick_start = time.perf_counter()
+            counts = _step(program, job, changes, totals.ticks, writer)
+            seconds = time.perf_counter() - tick_start
+            if job.prints_json:
+                _print_tick(totals.ticks, counts, seconds)
+            totals.add(counts, program.last_tick.ignored)
+            bar.update(f"tick {totals.ticks:,}", _fraction(readers))
+    seconds = time.perf_counter() - start
+    if job.prints_json:
+        peak = peak_rss_bytes()
+        _print_line({"total": totals.net, "ticks": totals.ticks, "seconds": round(seconds, 6), "peak_rss_bytes": peak})
+    else:
+        _print_table(totals, seconds)
+
+
+def _ticks(program: Program, job: Job, readers: Mapping[str, Reader]) -> Iterator[dict[str, pa.Table]]:
+    if job.inputs:
+        yield {spec.relation: read_table(spec, program.arity(spec.relation), job.budget) for spec in job.inputs}
+    yield from ticks(readers, job.tick_rows, job.budget)
+
+
+def _step(
+    program: Program, job: Job, changes: dict[str, pa.Table], tick: int, writer: ChangeWriter | None
+) -> Mapping[str, ChangeCount]:
+    if job.counts_only:
+        return program.step_counts(changes)
+    if writer is None:
+        return program.step_pieces(changes, lambda _name, _piece: None)
+    with writer.tick(tick):
+        return program.step_pieces(changes, writer.write)
+
+
+def _fraction(readers: Mapping[str, Reader]) -> float | None:
+    fractions = [reader.fraction for reader in readers.values()]
+    known = [fraction for fraction in fractions if fraction is not None]
+    return min(known) if known and len(known) == len(fractions) else None
+
+
+def _plus(total: int | None, more: int | None) -> int | None:
+    return None if total is None or more is None else total + more
+
+
+def _print_tick(tick: int, counts: Mapping[str, ChangeCount], seconds: float) -> None:
+    changes: dict[str, dict[str, int]] = {}
+    for name, change in counts.items():
+        if change.inserted is None or change.deleted is None:
+            changes[name] = {"net": change.net}
+        else:
+            changes[name] = {"inserted": change.inserted, "deleted": change.deleted}
+    _print_line({"tick": tick, "changes": changes, "seconds": round(seconds, 6)})
+
+
+def _print_line(content: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(content) + "\n")
+    sys.stdout.flush()
+
+
+def _print_table(totals: _Totals, seconds: float) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("relation", box=box.ROUNDED)
+    for heading in ("inserted", "deleted", "total"):
+        table.add_column(heading, justify="right")
+    for name, net in totals.net.items():
+        table.add_row(name, _shown(totals.inserted.get(name, 0)), _shown(totals.deleted.get(name, 0)), _shown(net))
+    console = Console(highlight=False)
+    console.print(table)
+    ticks_text = "1 tick" if totals.ticks == 1 else f"{totals.ticks:,} ticks"
+    console.print(f"{ticks_text} in {seconds:.2f} s, peak memory {shown_bytes(peak_rss_bytes())}")
+    for name, ignored in totals.ignored.items():
+        if ignored:
+            console.print(f"{ignored:,} rows of '{name}' changed nothing: present ones inserted, absent ones deleted")
+
+
+def _shown(count: int | None) -> str:
+    return "not counted" if count is None else f"{count:,}"
+
+
+def peak_rss_bytes() -> int:
+    """The largest memory of this process so far, without that of the processes that read files.
+
+    On Linux the kernel's account of the process is asked first: what getrusage says can be the size of the process
+    that started this one.
+    """
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,162 @@
+"""An arrangement: one relation, perhaps selected, in one attribute order; shared by all atoms that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.spine import MergePolicy, Spine
+from gpu_wcoj.zset.index import IndexedZSet
+
+
+@dataclass(frozen=True)
+class ArrangementKey:
+    """What an arrangement holds.
+
+    Attributes
+    ----------
+    relation
+        Its relation.
+    order
+        The relation's columns, outermost level first.
+    constants
+        (column, code) pairs that rows must have.
+    equal
+        (column, column) pairs that must agree.
+    """
+
+    relation: str
+    order: tuple[int, ...]
+    constants: tuple[tuple[int, int], ...] = ()
+    equal: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def selection(self) -> tuple[object, ...]:
+        """What two keys share that hold the same rows."""
+        return self.relation, self.constants, self.equal, frozenset(self.order)
+
+    def select(self, columns: Sequence[Int64Array]) -> Int64Array | None:
+        """Positions of the rows that belong here; None for all of them."""
+        if not self.constants and not self.equal:
+            return None
+        mask = np.ones(len(columns[0]), np.bool_)
+        for column, code in self.constants:
+            mask &= columns[column] == code
+        for left, right in self.equal:
+            mask &= columns[left] == columns[right]
+        return np.flatnonzero(mask)
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseRows:
+    """One phase of a tick's change of a relation: sorted distinct rows, and their weights.
+
+    Attributes
+    ----------
+    columns
+        int64, one array a column of the relation.
+    weights
+        int64, none 0, or a single sign for all rows.
+    """
+
+    columns: Sequence[Int64Array]
+    weights: Int64Array | int
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+class Arrangement:
+    """Committed batches in a `Spine`, and this tick's batches, one a phase.
+
+    A set's tick has two phases, deletions and then insertions; a bag's has one. `before` and `after` are lists of
+    batches that share all arrays with the state.
+    """
+
+    def __init__(self, key: ArrangementKey, backend: Backend, policy: MergePolicy | None = None) -> None:
+        self.key = key
+        self.backend = backend
+        self.spine = Spine(policy=policy or MergePolicy())
+        self.pending: tuple[IndexedZSet, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Arrangement({self.key}, {len(self.spine)} rows in {len(self.spine.batches)} batches)"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the state's arrays take."""
+        return sum(batch.nbytes for batch in self.spine.batches)
+
+    def index(self, rows: PhaseRows) -> IndexedZSet:
+        """Rows of the relation as a batch in this order. O(n log n)."""
+        key = self.key
+        chosen = key.select(rows.columns)
+        columns = [rows.columns[column] for column in key.order]
+        weights = rows.weights
+        if chosen is not None:
+            columns = [column[chosen] for column in columns]
+            weights = weights if isinstance(weights, int) else weights[chosen]
+        n = len(columns[0])
+        kernels = self.backend.kernels
+        in_order = key.order == tuple(range(len(rows.columns))) and chosen is None
+        if isinstance(weights, int):
+            if not in_order and n > 1:
+                columns = kernels.distinct_rows(columns)
+            given = None if weights == 1 else np.full(n, weights, np.int64)
+            return IndexedZSet.from_sorted(columns, given, self.backend)
+        if not in_order and n > 1:
+            order = kernels.lexsort(columns)
+            columns, weights = [column[order] for column in columns], weights[order]
+        return IndexedZSet.from_sorted(columns, None if bool((weights == 1).all()) else weights, self.backend)
+
+    def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
+        """Index this tick's change, phase by phase; the state does not move yet."""
+        self.pending = tuple(self.index(rows) for rows in phases)
+
+    def delta(self, phase: int) -> IndexedZSet | None:
+        """This tick's batch of one phase; None if nothing changes."""
+        if phase < len(self.pending) and len(self.pending[phase]):
+            return self.pending[phase]
+        return None
+
+    def before(self, phase: int) -> tuple[IndexedZSet, ...]:
+        """Batches of the state before this phase."""
+        return (*self.spine.batches, *(batch for batch in self.pending[:phase] if len(batch)))
+
+    def after(self, phase: int) -> tuple[IndexedZSet, ...]:
+        """Batches of the state after this phase."""
+        return self.before(phase + 1)
+
+    def accumulated(self) -> tuple[IndexedZSet, ...]:
+        """Batches of the committed state."""
+        return self.spine.batches
+
+    def committed(self) -> Spine:
+        """The spine that `commit` would install. Moves nothing, so that a failure here leaves the state."""
+        batches = [batch for batch in self.pending if len(batch)]
+        if not batches:
+            return self.spine
+        change = batches[0]
+        for batch in batches[1:]:
+            change = change.merge(batch)
+        return self.spine.insert(change)
+
+    def commit(self, spine: Spine | None = None) -> None:
+        """End the tick: what was pending becomes state."""
+        self.spine = self.committed() if spine is None else spine
+        self.pending = ()
+
+    def discard(self) -> None:
+        """Forget what is pending."""
+        self.pending = ()
+
+    def columns(self) -> tuple[list[Int64Array], Int64Array]:
+        """The committed rows in this order, consolidated, and their weights. O(n)."""
+        whole = self.spine.compact().batches
+        if not whole:
+            return [np.empty(0, np.int64) for _ in self.key.order], np.empty(0, np.int64)
+        return whole[0].columns(), whole[0].weight_column()

@@ -1,0 +1,136 @@
+"""A spine: the history of one arrangement as a few immutable batches, largest first.
+
+Sizes are geometric with ratio `RATIO`: a new batch is merged into the one before it while it is larger than that
+one's share, so N rows stand in about log(N) / log(RATIO) batches, at most `MOST_BATCHES`, and every row is copied
+about RATIO / 2 times on its way into the largest batch. Merging never happens between a tick's evaluation and its
+commit, and never changes a batch that a reader holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.zset.index import IndexedZSet
+
+RATIO = 64
+MOST_BATCHES = 4
+DEAD_FLOOR = 256
+"""Fewer cancelled rows than this under one key never force a merge."""
+
+
+@dataclass(frozen=True)
+class MergePolicy:
+    """When batches merge.
+
+    Attributes
+    ----------
+    ratio
+        A batch merges into the one before it once it has more than 1 / ratio of its rows.
+    most_batches
+        Batches kept at most.
+    """
+
+    ratio: float = RATIO
+    most_batches: int = MOST_BATCHES
+
+
+@dataclass(frozen=True, eq=False)
+class Spine:
+    """Batches whose sum is the state.
+
+    Attributes
+    ----------
+    batches
+        Largest first; none is empty.
+    merged_rows
+        Rows read by merges so far.
+    """
+
+    batches: tuple[IndexedZSet, ...] = ()
+    policy: MergePolicy = MergePolicy()
+    merged_rows: int = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self.batches))
+
+    def insert(self, batch: IndexedZSet) -> Spine:
+        """The spine with one more batch; merges that are due are done. Amortised O(ratio) rows a tier."""
+        if len(batch) == 0:
+            return self
+        batches = [*self.batches, batch]
+        merged_rows = self.merged_rows
+        while len(batches) > 1 and self._is_due(batches):
+            right, left = batches.pop(), batches.pop()
+            merged_rows += len(left) + len(right)
+            merged = left.merge(right)
+            if len(merged):
+                batches.append(merged)
+        return Spine(tuple(batches), self.policy, merged_rows)
+
+    def _is_due(self, batches: list[IndexedZSet]) -> bool:
+        if len(batches[-1]) * self.policy.ratio > len(batches[-2]) or len(batches) > self.policy.most_batches:
+            return True
+        return _dead_rows_pile_up(batches)
+
+    def compact(self) -> Spine:
+        """All in one batch; nothing that has cancelled is left. O(n)."""
+        batches = list(self.batches)
+        merged_rows = self.merged_rows
+        while len(batches) > 1:
+            right, left = batches.pop(), batches.pop()
+            merged_rows += len(left) + len(right)
+            batches.append(left.merge(right))
+        return Spine(tuple(batch for batch in batches if len(batch)), self.policy, merged_rows)
+
+
+def _dead_rows_pile_up(batches: list[IndexedZSet]) -> bool:
+    """Whether more than half of the rows of all, or under one top-level key, have cancelled.
+
+    A negative row outside the largest batch stands for itself and the row it cancels. A single key forces a merge
+    only once its dead rows outweigh the square root of the state (and `DEAD_FLOOR`): until then probing them costs
+    less than the merge, and every deleted row pays for at most that square root of copied rows.
+    """
+    total = sum(map(len, batches))
+    newest = batches[-1]
+    if newest.n_negative == 0:
+        return False
+    if 4 * sum(batch.n_negative for batch in batches[1:]) > total:
+        return True
+    if newest.depth < 2:
+        return False
+    floor = max(DEAD_FLOOR, int(np.sqrt(total)))
+    if sum(batch.n_negative for batch in batches[1:]) < floor:
+        return False
+    return _has_dead_key(batches, floor)
+
+
+def _has_dead_key(batches: list[IndexedZSet], floor: int) -> bool:
+    held_keys, held_counts = [], []
+    for batch in batches[1:]:
+        if batch.weights is not None and batch.n_negative:
+            leaf = _leaf_offsets(batch)
+            before = np.concatenate([np.zeros(1, np.int64), np.cumsum(batch.weights < 0)])
+            held_keys.append(batch.values[0].astype(np.int64))
+            held_counts.append(before[leaf[1:]] - before[leaf[:-1]])
+    (keys,), negative = batches[0].backend.kernels.consolidate([np.concatenate(held_keys)], np.concatenate(held_counts))
+    keys, negative = keys[negative >= floor], negative[negative >= floor]
+    if len(keys) == 0:
+        return False
+    width = np.zeros(len(keys), np.int64)
+    for batch in batches:
+        leaf = _leaf_offsets(batch)
+        position = batch.locate([keys])
+        held = position >= 0
+        width[held] += leaf[position[held] + 1] - leaf[position[held]]
+    return bool((4 * negative > width).any())
+
+
+def _leaf_offsets(batch: IndexedZSet) -> Int64Array:
+    """Which rows stand below each top-level key."""
+    leaf = batch.offsets[0]
+    for offsets in batch.offsets[1:]:
+        leaf = offsets[leaf]
+    return leaf

@@ -1,0 +1,192 @@
+"""Indexed Z-sets: a Z-set as a trie in one attribute order.
+
+Level d holds `values` and, above the last level, `offsets`: the children of ``values[i]`` are
+``[offsets[i], offsets[i + 1])`` of the next level. Siblings ascend. The last level carries the weights, or none where
+all are 1; upper levels are unweighted key sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend, select_backend
+from gpu_wcoj.kernels.protocol import CodeArray, Int64Array, Level
+
+
+class IndexedZSet:
+    """An immutable trie over int64 codes, one level a column.
+
+    Parameters
+    ----------
+    values, offsets
+        The levels; see the module's text. ``len(offsets) == len(values) - 1``.
+    weights
+        int64, one a row, none 0; None if all are 1.
+    backend
+        Where the arrays live.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> index = IndexedZSet.from_columns([np.array([1, 1, 2]), np.array([5, 7, 5])], np.array([1, -1, 2]))
+    >>> index.values[0], index.offsets[0]
+    (array([1, 2], dtype=int32), array([0, 2, 3]))
+    >>> index.as_zset_view(1)
+    ([array([1, 2])], array([1, 1]))
+    """
+
+    __slots__ = ("__dict__", "backend", "offsets", "values", "weights")
+
+    def __init__(
+        self,
+        values: Sequence[CodeArray],
+        offsets: Sequence[Int64Array],
+        weights: Int64Array | None,
+        backend: Backend,
+    ) -> None:
+        self.values = tuple(values)
+        self.offsets = tuple(offsets)
+        self.weights = weights
+        self.backend = backend
+
+    @classmethod
+    def from_sorted(
+        cls, columns: Sequence[Int64Array], weights: Int64Array | None, backend: Backend | None = None
+    ) -> IndexedZSet:
+        """Index rows that are sorted and distinct already. O(n)."""
+        backend = backend or select_backend("cpu")
+        return cls(*backend.kernels.build_levels(columns), weights, backend)
+
+    @classmethod
+    def from_columns(
+        cls, columns: Sequence[Int64Array], weights: Int64Array | None = None, backend: Backend | None = None
+    ) -> IndexedZSet:
+        """Index any rows: sorted, equal ones' weights added, weights of 0 dropped. O(n log n)."""
+        backend = backend or select_backend("cpu")
+        if weights is None:
+            weights = np.ones(len(columns[0]), np.int64)
+        columns, weights = backend.kernels.consolidate(columns, weights)
+        return cls.from_sorted(columns, None if bool((weights == 1).all()) else weights, backend)
+
+    @classmethod
+    def empty(cls, depth: int, backend: Backend | None = None) -> IndexedZSet:
+        """The empty trie of that many levels."""
+        nothing = np.empty(0, np.int64)
+        return cls(
+            [nothing] * depth, [np.zeros(1, np.int64)] * (depth - 1), None, backend or select_backend("cpu")
+        )
+
+    def __len__(self) -> int:
+        return len(self.values[-1])
+
+    def __repr__(self) -> str:
+        return f"IndexedZSet({len(self)} rows, {self.depth} levels)"
+
+    @property
+    def depth(self) -> int:
+        """Number of levels."""
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the arrays take."""
+        arrays = [*self.values, *self.offsets, *([] if self.weights is None else [self.weights])]
+        return sum(array.nbytes for array in arrays)
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels as kernels take them."""
+        described = []
+        for depth, values in enumerate(self.values):
+            parents = self.offsets[depth - 1] if depth else None
+            weights = self.weights if depth == self.depth - 1 else None
+            record, support = self.backend.kernels.describe(values, parents, weights)
+            described.append(Level(values, parents, weights, record, support))
+        return tuple(described)
+
+    @cached_property
+    def largest_weight(self) -> int:
+        """Largest magnitude of a weight; 1 for an empty trie."""
+        if self.weights is None or len(self.weights) == 0:
+            return 1
+        return max(int(self.weights.max()), -int(self.weights.min()))
+
+    @cached_property
+    def n_negative(self) -> int:
+        """Rows of negative weight."""
+        return 0 if self.weights is None else int(np.count_nonzero(self.weights < 0))
+
+    def columns(self) -> list[Int64Array]:
+        """All rows, sorted, one int64 column a level. O(n)."""
+        return self.backend.kernels.expand_columns(self.values, self.offsets)
+
+    def weight_column(self) -> Int64Array:
+        """The weight of every row."""
+        return np.ones(len(self), np.int64) if self.weights is None else self.weights
+
+    def merge(self, other: IndexedZSet) -> IndexedZSet:
+        """The sum of two tries of one attribute order: a merge of sorted runs. O(n + m)."""
+        if len(self) == 0:
+            return other
+        if len(other) == 0:
+            return self
+        merged = self.backend.kernels.merge_tries(
+            (self.values, self.offsets, self.weights), (other.values, other.offsets, other.weights)
+        )
+        return IndexedZSet(*merged, self.backend)
+
+    def locate(self, columns: Sequence[Int64Array]) -> Int64Array:
+        """Position of each prefix in level ``len(columns) - 1``; -1 where it is absent."""
+        records = [[level.record for level in self.levels[: len(columns)]]]
+        found = self.backend.kernels.locate(records, [range(len(columns))], np.ascontiguousarray(columns))
+        return found[0]
+
+    def get_by_prefix(self, prefixes: Sequence[Int64Array]) -> tuple[Int64Array, list[Int64Array], Int64Array]:
+        """Rows that start with each of n prefixes.
+
+        Parameters
+        ----------
+        prefixes
+            The prefixes' columns, each int64 of shape (n,); as many as the levels to descend, one or more.
+
+        Returns
+        -------
+        owner : int64, the prefix each row belongs to, ascending
+        rest : the columns below the prefix; none if the prefix is a whole row
+        weights : int64
+        """
+        depth = len(prefixes)
+        position = self.locate(prefixes)
+        owner = np.flatnonzero(position >= 0).astype(np.int64)
+        node = position[owner]
+        rest: list[Int64Array] = []
+        for level in range(depth, self.depth):
+            begin, end = self.offsets[level - 1][node], self.offsets[level - 1][node + 1]
+            sizes = end - begin
+            start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+            repeat = np.repeat(np.arange(len(node)), sizes)
+            node = np.arange(start[-1]) - start[repeat] + begin[repeat]
+            owner = owner[repeat]
+            rest = [column[repeat] for column in rest]
+            rest.append(self.values[level][node].astype(np.int64))
+        weights = np.ones(len(node), np.int64) if self.weights is None else self.weights[node]
+        return owner, rest, weights
+
+    def as_zset_view(self, depth: int) -> tuple[list[Int64Array], Int64Array]:
+        """The distinct prefixes of `depth` columns, each of weight 1; whole rows keep their weights."""
+        if depth == self.depth:
+            return self.columns(), self.weight_column()
+        columns = self.backend.kernels.expand_columns(self.values[:depth], self.offsets[: depth - 1])
+        return columns, np.ones(len(columns[0]), np.int64)
+
+    def extend_leaves(self, owner: Int64Array, values: Int64Array, weights: Int64Array) -> IndexedZSet:
+        """A trie one level deeper: row ``owner[i]`` gets the child ``values[i]``.
+
+        A child's weight is that of its row times ``weights[i]``, modulo 2^64. Rows without a child are dropped.
+        """
+        rows = [column[owner] for column in self.columns()]
+        product = self.weight_column()[owner] * weights
+        return IndexedZSet.from_columns([*rows, values.astype(np.int64)], product, self.backend)
