@@ -38,7 +38,9 @@ def test_no_edges():
     assert datasets.undirected(datasets.rmat(scale=3, edges=0)).shape == (0, 2)
 
 
-@pytest.mark.parametrize(("scale", "edges", "match"), [(0, 1, "scale is 0"), (32, 1, "scale is 32"), (3, 15, "0 to 14")])
+@pytest.mark.parametrize(
+    ("scale", "edges", "match"), [(0, 1, "scale is 0"), (32, 1, "scale is 32"), (3, 15, "0 to 14")]
+)
 def test_rmat_refuses(scale: int, edges: int, match: str):
     with pytest.raises(UsageError, match=match):
         datasets.rmat(scale, edges)
@@ -70,7 +72,12 @@ def test_payments_hold_rings():
 
 @pytest.mark.parametrize(
     ("transfers", "accounts", "tick_rows", "match"),
-    [(6, 5, 1, "0 to 5 do"), (-1, 5, 1, "-1 transfers"), (10_001, 1000, 1, "0 to 10000 do"), (1, 5, 0, "tick_rows is 0")],
+    [
+        (6, 5, 1, "0 to 5 do"),
+        (-1, 5, 1, "-1 transfers"),
+        (10_001, 1000, 1, "0 to 10000 do"),
+        (1, 5, 0, "tick_rows is 0"),
+    ],
 )
 def test_payments_refuse(transfers: int, accounts: int, tick_rows: int, match: str):
     with pytest.raises(UsageError, match=match):

@@ -75,7 +75,7 @@ def write_all_forms(folder: Path) -> list[str]:
     (folder / "u.csv").write_text("\r\n".join([header, *map(",".join, cells)]) + "\r\n")
     (folder / "t.tsv").write_text("\n".join(map("\t".join, cells)) + "\n")
     (folder / "t.dat").write_text("\n".join(map("|".join, cells)) + "\n\n")
-    extra = {"t.tsv": "&header=no", "t.dat": "&sep=pipe"}
+    extra = {"t.tsv": "&header=no", "t.dat": "&sep=pipe&header=no"}
     plain = ["t.parquet", "t.arrow", "t.arrows", "t.csv", "u.csv", "t.tsv", "t.dat"]
     for name in plain:
         (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
@@ -126,8 +126,8 @@ def test_snap_text(tmp_path: Path):
 def test_options_of_text(tmp_path: Path):
     text = "one line\nanother\n7;8;x\n9;10;y\n"
     path = tmp_path / "g.txt"
-    assert rows(read_text(path, text, "?sep=semicolon&skip=2&columns=1,2")) == [(8, "x"), (10, "y")]
-    assert rows(read_text(path, text, "?sep=;&skip=3&columns=1,2")) == [(10, "y")]
+    assert rows(read_text(path, text, "?sep=semicolon&skip=2&columns=1,2&header=no")) == [(8, "x"), (10, "y")]
+    assert rows(read_text(path, text, "?sep=;&skip=3&columns=1,2&header=no")) == [(10, "y")]
     assert rows(read_text(path, "a b\n1 2\n", "?header=yes&columns=b,a")) == [(2, 1)]
     assert rows(read_text(path, "1,2\n3,4\n", "?format=csv")) == [(1, 2), (3, 4)]
     assert rows(read_text(path, "007 1\n8 2\n", "?columns=0,1&types=string,float64")) == [("007", 1.0), ("8", 2.0)]
@@ -175,7 +175,12 @@ def test_a_header_that_may_be_a_row_is_said(tmp_path: Path, caplog: pytest.LogCa
         ("g.txt", "1 2\n", "?skip=1", "has no rows"),
         ("g.csv", "src,dst\n", "", "has no rows"),
         ("g.csv", "a,1\n2,3\n", "", "line 1: 'a,1' may be names of columns or a row"),
-        ("g.csv", 'a,b\n1,2\n"x\ny",2\n', "?columns=0,1&types=string,int64", "line 3: a quoted value that does not end"),
+        (
+            "g.csv",
+            'a,b\n1,2\n"x\ny",2\n',
+            "?columns=0,1&types=string,int64",
+            "line 3: a quoted value that does not end",
+        ),
         ("g.csv", "a,b\r1,2\r", "", "line 1: a carriage return inside a line"),
         ("g.csv", b"\xff\xfe1\0,\0", "", "UTF-16"),
         ("g.txt", b"\x28\xb5\x2f\xfd....", "", "compressed with zstd"),
@@ -195,7 +200,9 @@ def test_text_in_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     good = "".join(f"{i} {i + 1}\n" for i in range(100))
     assert rows(read_text(path, good)) == [(i, i + 1) for i in range(100)]
     assert rows(read_text(path, good.rstrip("\n"), "?skip=7"))[0] == (7, 8)
-    with pytest.raises(InputFileError, match="line 101: 'x' is not an integer of 64 bits, as the column's values before"):
+    with pytest.raises(
+        InputFileError, match="line 101: 'x' is not an integer of 64 bits, as the column's values before"
+    ):
         read_text(path, good + "1 x\n")
     with pytest.raises(InputFileError, match="line 101: 1 fields"):
         read_text(path, good + "1\n")
@@ -246,10 +253,10 @@ def test_damaged_gzip(tmp_path: Path, name: str):
     for data in (whole[:-1], whole[: len(whole) // 2], whole[:5], bytes(flipped), whole + b"rest"):
         (tmp_path / f"{name}.gz").write_bytes(data)
         spec = parse_input(f"edge={tmp_path / name}.gz?columns=0,1")
-        for changes in (False, True):
-            with pytest.raises(InputFileError, match="not a whole gzip file"):
-                for _ in open_input(spec, 2, changes, BUDGET).blocks():
-                    assert not changes, "a row was used before the file was known to be whole"
+        with pytest.raises(InputFileError, match="not a whole gzip file"):
+            read_table(spec, 2, BUDGET)
+        with pytest.raises(InputFileError, match="not a whole gzip file"):
+            open_input(spec, 2, True, BUDGET)  # before a row of it becomes a change
 
 
 def test_a_flipped_bit_in_a_parquet_page_is_seen(tmp_path: Path):
@@ -443,10 +450,10 @@ def test_memory_budget(monkeypatch: pytest.MonkeyPatch):
 
 def test_bombs_are_refused(tmp_path: Path):
     budget = 100_000_000
-    zeros = np.zeros(20_000_000, np.int64)
+    zeros = np.zeros(13_000_000, np.int64)
     write_columns({"a": zeros, "b": zeros}, tmp_path / "rows.parquet")
     assert (tmp_path / "rows.parquet").stat().st_size < 1_000_000
-    with pytest.raises(MemoryBudgetError, match="20000000 rows of 2 columns, which takes 320.0 MB"):
+    with pytest.raises(MemoryBudgetError, match="13000000 rows of 2 columns, which takes 208.0 MB"):
         read(tmp_path / "rows.parquet", budget=budget)
     long = pa.array(["x" * 1_000_000]).take(pa.array([0] * 1000))
     pq.write_table(pa.table({"a": long}), tmp_path / "long.parquet")
@@ -489,6 +496,12 @@ class _Piece:
         return self._table
 
 
+def _write_and_fail(writer: ChangeWriter, piece: _Piece) -> None:
+    with writer.tick(1):
+        writer.write("tri", piece)
+        raise RuntimeError("half way")
+
+
 def test_changes_are_written_whole_or_not_at_all(tmp_path: Path):
     writer = ChangeWriter(tmp_path / "out", ["tri"])
     piece = _Piece(pa.table({"a": [1], "weight": [1]}))
@@ -496,9 +509,8 @@ def test_changes_are_written_whole_or_not_at_all(tmp_path: Path):
         writer.write("tri", piece)
         writer.write("tri", piece)
         assert list((tmp_path / "out" / "tri").glob("*.parquet")) == []
-    with pytest.raises(RuntimeError, match="half"), writer.tick(1):
-        writer.write("tri", piece)
-        raise RuntimeError("half way")
+    with pytest.raises(RuntimeError, match="half way"):
+        _write_and_fail(writer, piece)
     with writer.tick(2):
         writer.write("tri", _Piece(pa.table({"tick": [1], "weight": [1]})))
         writer.write("tri", _Piece(pa.table({"tick": pa.array([], pa.int64()), "weight": pa.array([], pa.int64())})))
