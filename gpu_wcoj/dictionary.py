@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import count
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from gpu_wcoj.column import BoolArray, Int64Array
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # loaded by the methods that need it: a program without text has a dictionary all the same
 
 _SMALL = 512
 """Up to so many values are handled one by one in Python; beyond it, in Arrow as far as that goes."""
@@ -66,6 +67,8 @@ class Dictionary:
 
     @property
     def _arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
         return pa.large_string() if self.kind == "string" else pa.large_binary()
 
     def encode(self, array: pa.Array | pa.ChunkedArray) -> Int64Array:
@@ -76,6 +79,8 @@ class Dictionary:
         UnsupportedTypeError
             If a text is not valid UTF-8.
         """
+        import pyarrow as pa
+
         if isinstance(array, pa.ChunkedArray):
             return np.concatenate([np.empty(0, np.int64), *map(self.encode, array.chunks)])
         if array.null_count:
@@ -96,10 +101,17 @@ class Dictionary:
         ------
         TypeMismatchError
             If the value is not of this dictionary's kind.
+        UnsupportedTypeError
+            If a text is not valid Unicode.
         """
         if not isinstance(value, str if self.kind == "string" else bytes):
             raise TypeMismatchError(f"the value {value!r} is not {self.kind}, the kind of this dictionary.")
-        return int(self.encode(pa.array([value], self._arrow_type))[0])
+        if isinstance(value, str):
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise UnsupportedTypeError(f"the text {value!r} is not valid Unicode: {error.reason}.") from None
+        return int(self._codes_of_values([value])[0])
 
     def find(self, value: str | bytes) -> int | None:
         """The code of a value, or None if it is not there."""
@@ -107,6 +119,8 @@ class Dictionary:
 
     def decode(self, codes: Int64Array, valid: BoolArray | None = None) -> pa.Array:
         """The values behind the codes, as ``large_string`` or ``large_binary``; null where `valid` is False."""
+        import pyarrow as pa
+
         if len(codes) * 8 < len(self):
             shown = codes.tolist() if valid is None else np.where(valid, codes, -1).tolist()
             return pa.array([None if code < 0 else self._values[code] for code in shown], self._arrow_type)
@@ -114,6 +128,8 @@ class Dictionary:
 
     def _all_values(self) -> pa.Array:
         """Every value, by code; kept, and extended when the dictionary has grown."""
+        import pyarrow as pa
+
         if self._arrow is None:
             self._arrow = pa.array(self._values, self._arrow_type)
         elif len(self._arrow) < len(self):
@@ -144,6 +160,8 @@ class Dictionary:
                 places = [bisect_left(self._order, self._sort_key(code), key=self._sort_key) for code in fresh]
                 self._order = np.insert(self._order, places, fresh)
             else:
+                import pyarrow.compute as pc
+
                 self._order = pc.sort_indices(self.decode(np.arange(size))).to_numpy().astype(np.int64)
             ranks = np.empty(size, np.int64)
             ranks[self._order] = np.arange(size)
@@ -159,6 +177,8 @@ class Dictionary:
         """
         if other is self or not len(codes):
             return codes
+        if len(codes) <= _SMALL:
+            return self._codes_of_values([other._values[code] for code in codes.tolist()])
         used, places = np.unique(codes, return_inverse=True)
         return self.encode(other.decode(used))[places]
 
@@ -178,6 +198,9 @@ class Dictionary:
                 f"the text {error.object!r} is not valid UTF-8.\n"
                 "  Cast the column to binary, or repair it before it comes in."
             ) from None
+        return self._codes_of_values(values)
+
+    def _codes_of_values(self, values: list[Any]) -> Int64Array:
         codes = list(map(self._codes.get, values))
         if None in codes:
             fresh = [value for value in dict.fromkeys(values) if value not in self._codes]

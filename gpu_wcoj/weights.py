@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from gpu_wcoj.column import Column, Int64Array
 from gpu_wcoj.errors import SchemaError, WeightError
 
 
-def as_weights(values: Column | npt.NDArray[np.generic] | Sequence[object], what: str = "the weights") -> Int64Array:
+def as_weights(values: Column | npt.NDArray[np.generic] | Iterable[object], what: str = "the weights") -> Int64Array:
     """The values as int64 weights.
 
     Raises
@@ -38,6 +38,7 @@ def as_weights(values: Column | npt.NDArray[np.generic] | Sequence[object], what
         if values.dtype == np.uint64 and bool((values > np.uint64(2**63 - 1)).any()):
             raise WeightError(_message(what, f"{values.max()}"))
         return values.astype(np.int64, copy=False)
+    values = list(values)
     for row, value in enumerate(values):
         is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
         if not is_integer or not -(2**63) <= int(value) < 2**63:  # type: ignore[call-overload]  # it is an integer

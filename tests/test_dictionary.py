@@ -113,6 +113,13 @@ def test_a_value_of_the_other_kind_is_refused():
         Dictionary("binary").encode_one("x")
 
 
+def test_one_text_that_is_not_unicode_is_refused():
+    dictionary = Dictionary("string")
+    with pytest.raises(UnsupportedTypeError, match=r"the text '\\ud800' is not valid Unicode"):
+        dictionary.encode_one("\ud800")
+    assert len(dictionary) == 0
+
+
 @pytest.mark.parametrize("copies", [1, 1000])
 @pytest.mark.parametrize("kind", STRING_TYPES, ids=str)
 def test_text_that_is_not_utf8_is_refused(kind, copies):

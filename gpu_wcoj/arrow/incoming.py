@@ -88,7 +88,7 @@ def encode_numpy(
     mask = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
     if values.dtype == np.int64 and mask is None:
         return as_kind(Column(INT64, np.array(values, np.int64)), kind, what)
-    if values.dtype.kind in "OT":
+    if values.dtype.kind in "OTSU":  # PyArrow would end text at its first NUL
         return encode_values(values.tolist(), kind, string=string, binary=binary, what=what)
     native = np.array(values, values.dtype.newbyteorder("="), subok=False)
     try:

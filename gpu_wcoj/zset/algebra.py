@@ -307,9 +307,10 @@ def map_rows(
         What to map.
     to
         Names or positions of the columns to keep, in their new order; or a function from row to row, which is called
-        for each of them.
+        for each of them. Types are then those of the Python values that it returns.
     names
-        What the new columns are called; by default as before, or c0, c1, ... for a function.
+        What the new columns are called; by default as before, or c0, c1, ... for a function. Where there is no row, a
+        function leaves only these columns, of int64.
 
     Raises
     ------

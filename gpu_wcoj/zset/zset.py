@@ -60,7 +60,7 @@ class ZSet:
     # in
 
     @staticmethod
-    def from_rows(rows: Iterable[Any], names: Sequence[str] | None = None) -> ZSet:
+    def from_rows(rows: Iterable[Any], names: Iterable[str] | None = None) -> ZSet:
         """A Z-set of tuples, each with the weight 1, or of pairs ``(tuple, weight)``.
 
         Values are int, float, str, bytes, bool, date, datetime, Decimal or None, of one type per column. Columns are
@@ -78,6 +78,8 @@ class ZSet:
         """
         plain, weights = split_weights(rows)
         values = columns_of(plain)
+        if names is not None and not isinstance(names, str):
+            names = tuple(names)
         if not plain:
             values = [np.empty(0, np.int64) for _ in names or ()]
         if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in values):
@@ -156,7 +158,7 @@ class ZSet:
 
     @staticmethod
     def from_columns(
-        names: Sequence[str],
+        names: Iterable[str],
         columns: Sequence[Column],
         weights: Int64Array | None = None,
         weight_name: str | None = "weight",
@@ -172,19 +174,20 @@ class ZSet:
         WeightOverflowError
             If the exact weight of a row leaves int64.
         """
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        listed = tuple(names)
+        if isinstance(names, str) or not all(isinstance(name, str) for name in listed):
             raise SchemaError(f"the names of columns are a list of texts, and these are {names!r}.")
+        names = listed
         if len(names) != len(columns):
             raise ArityError(f"there are {len(names)} names ({', '.join(names)}) for {len(columns)} columns.")
         if len(set(names)) < len(names):
-            twice = next(name for name in names if list(names).count(name) > 1)
+            twice = next(name for name in names if names.count(name) > 1)
             raise SchemaError(f"two columns are named '{twice}'.\n  Rename one of them: names of columns differ.")
-        if weights is None:
-            weights = np.ones(len(columns[0]) if columns else 0, np.int64)
+        weights = np.ones(len(columns[0]) if columns else 0, np.int64) if weights is None else as_weights(weights)
         for name, column in zip(names, columns, strict=True):
             if len(column) != len(weights):
                 raise ArityError(f"column '{name}' has {len(column)} values, and there are {len(weights)} weights.")
-        return ZSet(tuple(names), *algebra.consolidate(columns, weights), weight_name)
+        return ZSet(names, *algebra.consolidate(columns, weights), weight_name)
 
     @staticmethod
     def empty(names: Sequence[str] = (), types: Sequence[DataType | str] | None = None) -> ZSet:

@@ -146,7 +146,7 @@ def test_rows_and_pairs_may_be_mixed():
 
 
 def test_rows_from_a_generator_and_with_names():
-    zset = ZSet.from_rows(((i, i) for i in range(3)), names=["src", "dst"])
+    zset = ZSet.from_rows(((i, i) for i in range(3)), names=(name for name in ["src", "dst"]))
     assert zset.names == ("src", "dst")
     assert len(zset) == 3
 
@@ -221,7 +221,13 @@ def test_weight_arrays_are_integers(weights, message):
         ZSet.from_numpy(np.array([[1]]), weights)
 
 
+def test_weights_of_columns_are_integers():
+    with pytest.raises(WeightError, match="an array of type 'float64'"):
+        ZSet.from_columns(["a"], [Column.of_integers(np.array([1]))], np.array([1.5]))
+
+
 def test_weight_arrays_fit_the_rows():
+    assert ZSet.from_numpy(np.array([1, 2]), iter([3, 4])).to_dict() == {(1,): 3, (2,): 4}
     with pytest.raises(SchemaError, match=r"have the shape \(1, 1\)"):
         ZSet.from_numpy(np.array([[1]]), np.array([[1]]))
     with pytest.raises(ArityError, match="column 'c0' has 2 values, and there are 1 weights"):
