@@ -12,6 +12,9 @@ from gpu_wcoj import datasets
 
 Edges = npt.NDArray[np.int64]
 
+STANDARD = (17, 2_000_000, 1)
+"""Scale, directed edges and seed of the graph that the known answers and the targets are for."""
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -30,6 +33,11 @@ class Graph:
     seed: int
     edges: Edges
     n_loaded: int
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether the known answers and the targets are for this graph."""
+        return (self.scale, self.n_directed, self.seed) == STANDARD
 
     @property
     def loaded(self) -> Edges:

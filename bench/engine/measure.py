@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.engine import rival
 from bench.engine.graph import Edges, Graph, by_degree
-from bench.engine.queries import STANDARD, Query
+from bench.engine.queries import Query
 from bench.engine.reference import recount
 from bench.engine.rows import Row
 from bench.engine.streams import CountError, run_from_empty, run_stream
@@ -106,7 +106,7 @@ def _measure_from_empty(row: Row, graph: Graph, limit_seconds: float, *, rivals:
     checks: list[str] = []
     expected = recount(row.query, graph.edges)
     for _, count in runs:
-        if _is_standard(graph):
+        if graph.is_standard:
             _expect(row.query, "the known answer", row.query.known[0], count, checks)
         if expected is not None:
             _expect(row.query, "GraphBLAS's recount", expected, count, checks)
@@ -138,7 +138,7 @@ def _run_rivals(row: Row, graph: Graph, limit_seconds: float) -> dict[str, rival
 def _check_known(
     query: Query, graph: Graph, ticks: Sequence[Edges], inserted: Sequence[int], checks: list[str]
 ) -> None:
-    if not _is_standard(graph):
+    if not graph.is_standard:
         return
     n_edges = n_rows = 0
     for tick, count in zip(ticks, inserted, strict=True):
@@ -146,10 +146,6 @@ def _check_known(
         n_rows += count
         if n_edges in query.known:
             _expect(query, f"the known answer after {n_edges:,} insertions", query.known[n_edges], n_rows, checks)
-
-
-def _is_standard(graph: Graph) -> bool:
-    return (graph.scale, graph.n_directed, graph.seed) == STANDARD
 
 
 def _expect(query: Query, source: str, expected: int, found: int, checks: list[str]) -> None:

@@ -9,9 +9,6 @@ from types import MappingProxyType
 E = "e(a, b) :- edge(a, b), a < b."
 S = "s(a, b) :- edge(a, b).\ns(b, a) :- edge(a, b)."
 
-STANDARD = (17, 2_000_000, 1)
-"""Scale, directed edges and seed of the graph that the known answers are of."""
-
 
 @dataclass(frozen=True)
 class Query:

@@ -19,14 +19,14 @@ from bench.engine.rows import MAX_DELETION_RATIO, MIN_TWO_THREADS_SPEEDUP, Targe
 COLUMNS = ("stream", "call", "rows", "a tick", "worst", "of Y", "must", "aim", "", "deletions", "2 threads", "DuckDB")
 
 
-def print_table(measurements: Sequence[Measurement], yardstick_seconds: float, console: Console) -> None:
+def print_table(measurements: Sequence[Measurement], yardstick_seconds: float, graph: Graph, console: Console) -> None:
     """Print one line for each measurement."""
     console.print(f"Y = {yardstick_seconds:.3f} s: GraphBLAS, triangles of the whole graph, one thread, best of 3")
     table = Table(box=None, pad_edge=False)
     for column in COLUMNS:
         table.add_column(column, justify="left" if column in ("stream", "call", "") else "right", no_wrap=True)
     for measurement in measurements:
-        table.add_row(*_cells(measurement, yardstick_seconds))
+        table.add_row(*_cells(measurement, yardstick_seconds, graph))
     console.print(table)
     console.print(
         f"'of Y', 'must' and 'aim' are multiples of Y unless they carry a unit. Deletions must cost at most "
@@ -35,8 +35,10 @@ def print_table(measurements: Sequence[Measurement], yardstick_seconds: float, c
     )
 
 
-def verdict(seconds: float, yardstick_seconds: float, target: Target) -> str:
-    """Which target is reached: ``aim``, ``must`` or ``missed``."""
+def verdict(seconds: float, yardstick_seconds: float, target: Target, graph: Graph) -> str:
+    """Which target is reached: ``aim``, ``must`` or ``missed``; ``-`` for another graph than the targets are for."""
+    if not graph.is_standard:
+        return "-"
     value = seconds if target.in_seconds else seconds / yardstick_seconds
     return "aim" if value <= target.aim else "must" if value <= target.must else "missed"
 
@@ -61,13 +63,13 @@ def write_json(
         },
         "yardstick_seconds": yardstick_seconds,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "rows": [_record(measurement, yardstick_seconds) for measurement in measurements],
+        "rows": [_record(measurement, yardstick_seconds, graph) for measurement in measurements],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _record(measurement: Measurement, yardstick_seconds: float) -> dict[str, object]:
+def _record(measurement: Measurement, yardstick_seconds: float, graph: Graph) -> dict[str, object]:
     row, target = measurement.row, measurement.row.target
     return {
         "name": row.name,
@@ -79,7 +81,7 @@ def _record(measurement: Measurement, yardstick_seconds: float) -> dict[str, obj
         "must": target.must,
         "aim": target.aim,
         "target_unit": "s" if target.in_seconds else "Y",
-        "verdict": verdict(measurement.headline, yardstick_seconds, target),
+        "verdict": verdict(measurement.headline, yardstick_seconds, target, graph),
         "load_seconds": measurement.load_seconds,
         "p50": statistics.median(measurement.seconds),
         "p99": float(np.quantile(measurement.seconds, 0.99)),
@@ -98,7 +100,7 @@ def _record(measurement: Measurement, yardstick_seconds: float) -> dict[str, obj
     }
 
 
-def _cells(measurement: Measurement, yardstick_seconds: float) -> tuple[str, ...]:
+def _cells(measurement: Measurement, yardstick_seconds: float, graph: Graph) -> tuple[str, ...]:
     row, target, seconds = measurement.row, measurement.row.target, measurement.headline
     limits = [_duration(limit) if target.in_seconds else f"{limit:g}" for limit in (target.must, target.aim)]
     speedup, deletion = measurement.two_threads_speedup, measurement.deletion_ratio
@@ -110,7 +112,7 @@ def _cells(measurement: Measurement, yardstick_seconds: float) -> tuple[str, ...
         _duration(max(measurement.seconds)),
         f"{seconds / yardstick_seconds:.4f}",
         *limits,
-        verdict(seconds, yardstick_seconds, target),
+        verdict(seconds, yardstick_seconds, target, graph),
         "" if deletion is None else f"x {deletion:.2f}",
         "" if speedup is None else f"x {speedup:.2f}",
         _rival_cell(measurement),
