@@ -60,7 +60,19 @@ def test_the_labels_of_pandas_are_left_out_unless_they_carry_values():
 
 
 def test_a_column_that_only_looks_like_an_index_stays():
-    assert as_table(pa.table({"__index_level_0__": [1]}))[0] == ("__index_level_0__",)
+    table = pa.table({"__index_level_0__": [1]})
+    assert as_table(table)[0] == ("__index_level_0__",)
+    for metadata in (
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b"5",
+        b"\xff",
+        b'{"index_columns": 5}',
+        b'{"index_columns": [5, null, {}]}',
+    ):
+        assert as_table(table.replace_schema_metadata({b"pandas": metadata}))[0] == ("__index_level_0__",)
 
 
 def test_tables_that_other_libraries_cannot_export_are_refused():

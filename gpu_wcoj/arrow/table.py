@@ -25,6 +25,7 @@ def as_table(
     what: str = "the data",
     *,
     types: Sequence[DataType | None] | None = None,
+    null_types: Sequence[DataType | None] = (),
     string: Dictionary | None = None,
     binary: Dictionary | None = None,
 ) -> tuple[tuple[str, ...], list[Column]]:
@@ -41,6 +42,8 @@ def as_table(
         What to call the data in messages.
     types
         The type that each column must have, as far as it is known.
+    null_types
+        The type of each column that holds nothing but nulls and has no type of its own, as far as it is known.
     string, binary
         The dictionaries that text and bytes are added to; fresh ones if None.
 
@@ -70,7 +73,9 @@ def as_table(
     string = Dictionary("string") if string is None else string
     binary = Dictionary("binary") if binary is None else binary
     columns = []
-    for name, values, kind in zip(names, arrays, kinds, strict=False):
+    for at, (name, values, kind) in enumerate(zip(names, arrays, kinds, strict=False)):
+        if kind is None and at < len(null_types) and _is_untyped(values):
+            kind = null_types[at]
         label = f"{what}, column '{name}'"
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             columns.append(encode(values, kind, string=string, binary=binary, what=label))
@@ -81,6 +86,12 @@ def as_table(
     return names, columns
 
 
+def _is_untyped(values: Any) -> bool:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return bool(pa.types.is_null(values.type))
+    return isinstance(values, list) and all(value is None for value in values)
+
+
 _Named = tuple[tuple[str, ...], Sequence[Any]]
 """Names, and for each a pa.Array, pa.ChunkedArray, NumPy array or list of Python values."""
 
@@ -88,17 +99,17 @@ _Named = tuple[tuple[str, ...], Sequence[Any]]
 def _arrow_columns(data: pa.RecordBatch | pa.Table, what: str) -> _Named:
     metadata = data.schema.metadata
     if metadata is not None and b"pandas" in metadata:
-        data = _without_labels(data, json.loads(metadata[b"pandas"]), what)
+        data = _without_labels(data, metadata[b"pandas"], what)
     return tuple(data.schema.names), data.columns
 
 
-def _without_labels(data: pa.Table, metadata: dict[str, Any], what: str) -> pa.Table:
-    """The table without the labels that pandas gives rows by itself."""
-    labels = [
-        name
-        for name in metadata.get("index_columns", ())
-        if isinstance(name, str) and name.startswith("__index_level_") and name in data.schema.names
-    ]
+def _without_labels(data: pa.Table, metadata: bytes, what: str) -> pa.Table:
+    """The table without the labels that pandas gives rows by itself, as its metadata tells of them."""
+    try:
+        indexes = json.loads(metadata)["index_columns"]
+        labels = [name for name in indexes if str(name).startswith("__index_level_") and name in data.schema.names]
+    except (ValueError, LookupError, TypeError):  # written by something else: every column is data
+        return data
     if len(labels) == 1 and pa.types.is_integer(data.schema.field(labels[0]).type):
         return data.drop_columns(labels)
     if labels:

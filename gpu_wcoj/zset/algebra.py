@@ -241,8 +241,10 @@ def scale(zset: ZSet, factor: int | np.integer[Any]) -> ZSet:
         for at, weight in enumerate(zset.weights.tolist()):
             if not _LOWEST <= weight * factor <= _HIGHEST:
                 raise WeightOverflowError("<zset>", _row(zset.columns, at), weight * factor)
-    with np.errstate(over="ignore"):
-        weights = zset.weights * np.int64(factor) if _LOWEST <= factor <= _HIGHEST else zset.weights
+    if _LOWEST <= factor <= _HIGHEST:
+        weights = zset.weights * np.int64(factor)
+    else:  # 2^63 times -1
+        weights = np.array([weight * factor for weight in zset.weights.tolist()], np.int64)
     return type(zset)(zset.names, zset.columns, weights, zset.weight_name)
 
 

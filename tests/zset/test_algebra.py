@@ -67,7 +67,7 @@ def test_plus_and_minus_are_exact_or_refused(left, right):
     check(lambda: zset(left).minus(zset(right)), summed(left, right, signs=(1, -1)))
 
 
-@given(ROWS, st.integers(-3, 3) | st.sampled_from([HIGHEST, LOWEST, 2**64, -(2**70)]))
+@given(ROWS, st.integers(-3, 3) | st.sampled_from([HIGHEST, LOWEST, 2**63, 2**64, -(2**70)]))
 def test_scale_and_negate_are_exact_or_refused(weights, factor):
     check(lambda: zset(weights) * factor, {row: weight * factor for row, weight in weights.items()})
     check(lambda: factor * zset(weights), {row: weight * factor for row, weight in weights.items()})
@@ -116,6 +116,14 @@ def test_lowest_weights_of_minus():
         -ZSet.from_rows([(1,), ((2,), LOWEST)])
     nulls = ZSet.from_rows([((None, 1), LOWEST), ((3, 2), 1)])
     assert (nulls - nulls).to_dict() == {}
+
+
+def test_factors_at_the_edge_of_int64():
+    minus_one = ZSet.from_rows([((1,), -1)])
+    assert (minus_one * 2**63).to_dict() == {(1,): LOWEST}
+    assert (-minus_one * LOWEST).to_dict() == {(1,): LOWEST}
+    assert (minus_one * HIGHEST).to_dict() == {(1,): -HIGHEST}
+    assert len(ZSet.empty(["a"]) * 2**99) == 0
 
 
 def test_results_are_consolidated_and_keep_names():
