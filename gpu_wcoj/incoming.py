@@ -61,7 +61,7 @@ def read_change(
         )
     from gpu_wcoj.arrow import as_table
 
-    names, found = as_table(data, f"relation '{relation}'", string=string, binary=binary)
+    names, found = as_table(data, f"relation '{relation}'", null_types=types, string=string, binary=binary)
     weights = None
     if not names:
         return Incoming((), _no_columns(arity, types), None, True)
