@@ -6,12 +6,13 @@ import itertools
 import random
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
-from tests.join.patterns import PATTERNS
-from tests.join.twin import Reference, Rows, Script, arities, check_script, check_scripts, fed, random_script
+from tests.join.patterns import ARITIES, GRAPHS, PATTERNS
+from tests.join.twin import VALUES, Reference, Rows, Script, arities, check_script, check_scripts, fed, random_script
 from tests.reference.changes import ZSet, plus
 
 TRIANGLE_SEEDS = 300
@@ -32,6 +33,19 @@ def test_triangles(name, block, bag, backend):
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns(name, bag, backend):
     check_scripts(PATTERNS[name], range(OTHER_SEEDS), bag=bag, backend=backend.name)
+
+
+@BAGS
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns_with_nulls(name, bag, backend):
+    check_scripts(PATTERNS[name], range(3), bag=bag, backend=backend.name, values={0: None})
+
+
+@BAGS
+@pytest.mark.parametrize("name", {**GRAPHS, **ARITIES})
+def test_patterns_over_text(name, bag, backend):
+    texts = dict(zip(VALUES, ("b", "", "größe", "a\x00", None, "B"), strict=True))
+    check_scripts(PATTERNS[name], range(3), bag=bag, backend=backend.name, values=texts, kind=pa.string())
 
 
 @BAGS

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
@@ -19,6 +19,7 @@ Change = tuple[str, Rows]
 """("rows", ...) is fed in order, ("zset", ...) without an order."""
 Tick = dict[str, Change]
 Script = list[Tick]
+INTEGERS = pa.int64()
 VALUES = (0, 1, 2, -9, 2**40, 3)
 
 
@@ -29,20 +30,28 @@ def arities(text: str) -> dict[str, int]:
     return {name: found[name] for name in rules.inputs}
 
 
-def table(rows: Rows, arity: int) -> dict[str, np.ndarray]:
-    """Rows with weights as columns, which the engine takes in their order."""
-    columns = {f"c{i}": np.array([row[i] for row, _ in rows], np.int64) for i in range(arity)}
-    return columns | {"weight": np.array([weight for _, weight in rows], np.int64)}
+def table(rows: Rows, arity: int, kind: pa.DataType = INTEGERS) -> pa.Table:
+    """Rows with weights as a table, which the engine takes in their order."""
+    columns = {f"c{i}": pa.array([row[i] for row, _ in rows], kind) for i in range(arity)}
+    return pa.table(columns | {"weight": pa.array([weight for _, weight in rows], INTEGERS)})
 
 
-def fed(change: Change, arity: int) -> Any:
+def fed(change: Change, arity: int, kind: pa.DataType = INTEGERS) -> Any:
     """`change` in the form in which the engine is given it."""
-    kind, rows = change
-    if kind == "rows":
-        return table(rows, arity)
-    if not rows:
-        return gw.ZSet.from_numpy(np.empty((0, arity), np.int64))
-    return gw.ZSet.from_rows(rows)
+    order, rows = change
+    found = table(rows, arity, kind)
+    return found if order == "rows" else gw.ZSet.from_arrow(found, weight="weight")
+
+
+def translated(script: Script, values: Mapping[object, object]) -> Script:
+    """`script` with other values for some."""
+    return [
+        {
+            name: (order, [(tuple(values.get(value, value) for value in row), weight) for row, weight in rows])
+            for name, (order, rows) in tick.items()
+        }
+        for tick in script
+    ]
 
 
 class Reference:
@@ -62,7 +71,9 @@ class Reference:
         return {name: minus(self.heads[name], before[name]) for name in self.heads}
 
 
-def check_script(text: str, script: Script, *, bag: bool, way: str = "step", **options: Any) -> None:
+def check_script(
+    text: str, script: Script, *, bag: bool, way: str = "step", kind: pa.DataType = INTEGERS, **options: Any
+) -> None:
     """Run `script` through a program and the reference; after every tick all answers and all changes are equal.
 
     `way` is the method under test: ``step``, ``step_counts`` or ``step_pieces``.
@@ -71,7 +82,7 @@ def check_script(text: str, script: Script, *, bag: bool, way: str = "step", **o
     program = gw.Program(text, bag=bag, **options)
     reference = Reference(text, bag)
     for number, tick in enumerate(script):
-        changes = {name: fed(change, inputs[name]) for name, change in tick.items()}
+        changes = {name: fed(change, inputs[name], kind) for name, change in tick.items()}
         expected = reference.step(tick)
         place = f"tick {number}"
         if way == "step":
@@ -110,18 +121,19 @@ def check_counts(counts: Mapping[str, Any], expected: Mapping[str, ZSet], bag: b
             assert (count.inserted, count.deleted) == right, f"{place}: {name}: {count} instead of {right}"
 
 
-def check_scripts(text: str, seeds: Iterable[int], *, bag: bool, **options: Any) -> None:
+def check_scripts(
+    text: str, seeds: Iterable[int], *, bag: bool, values: Mapping[object, object] | None = None, **options: Any
+) -> None:
     """`check_script` with the script of every seed; a failure shows the smallest script that fails in the same way."""
     for seed in seeds:
-        script = random_script(random.Random(f"{text} {seed}"), arities(text))
+        script = translated(random_script(random.Random(f"{text} {seed}"), arities(text)), values or {})
         variant = {"chunk_rows": (None, 1, 2, 7)[seed % 4], "threads": 1 + seed % 2} | options
         for way in ("step", ("step_counts", "step_pieces")[seed % 2]):
             run = functools.partial(check_script, text, bag=bag, way=way, **variant)
             try:
                 run(script)
             except Exception as error:
-                kind = type(error)
-                small = smallest(script, functools.partial(_fails_alike, run, kind))
+                small = smallest(script, functools.partial(_fails_alike, run, type(error)))
                 raise AssertionError(
                     f"seed {seed}, bag={bag}, {way}, {variant}\n  {text}\n  smallest script: {small}\n"
                     f"  {type(error).__name__}: {_failure(run, small)}"
