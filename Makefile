@@ -29,7 +29,7 @@ setup: $(STAMP)  ## make .venv and install into it; does nothing when it is up t
 
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 with venv was found. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
-	$(PYTHON) -m venv --clear $(VENV)
+	$(PYTHON) -m venv $(VENV)
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
 	@touch $@
 
