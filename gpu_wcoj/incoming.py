@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.column import Column, Int64Array
-from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.weights import as_weights
 from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
 
 
 @dataclass(frozen=True, eq=False)

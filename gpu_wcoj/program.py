@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.column import Column
-from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import (
     GpuWcojError,
     MemoryBudgetError,
@@ -37,6 +36,9 @@ from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
 
 __all__ = ["ChangeCount", "Program", "TickReport"]
 
@@ -134,6 +136,8 @@ class Program:
         schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
         merge_policy: MergePolicy | None = None,
     ) -> None:
+        from gpu_wcoj.dictionary import Dictionary
+
         self.rules = parse(text) if isinstance(text, str) else text
         self.bag = bag
         self.inputs = self.rules.inputs
