@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cpu_fallback import sort, tries
-from cpu_fallback.extend import N_WORK, SURVIVORS, extend
+from cpu_fallback.extend import N_WORK, SURVIVORS, extend_arrays
 from cpu_fallback.merge import children_of, merge_level
 from cpu_fallback.reduce import expand_rows, trie_levels_two
 from cpu_fallback.search import bucket_index, locate
-from cpu_fallback.slots import N_FIELDS, OUT_ROW, ROW
+from cpu_fallback.slots import N_FIELDS, describe_level
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
 
@@ -49,28 +49,20 @@ class CompiledKernels:
         return [tries.narrow(values[:count].copy()), children], [offsets[: count + 1].copy()]
 
     @staticmethod
-    def describe(
-        values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None
-    ) -> tuple[tuple[int, ...], Any]:
-        """See `gpu_wcoj.kernels.protocol.Kernels.describe`."""
+    def describe(values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None) -> tuple[int, Any]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.describe`. The record is the address of the level's slot fields."""
         n = len(values)
-        least = most = address = shift = 0
-        starts = None
-        if n:
-            if parent_offsets is None:
-                least, most = int(values[0]), int(values[-1])
-                if n > BUCKETED:
-                    shift = max(0, (most - least).bit_length() - (2 * n).bit_length())
-                    starts = np.empty(((most - least) >> shift) + 2, np.int64)
-                    bucket_index(values, shift, starts)
-                    address = _address(starts)
-            else:
-                least, most = int(values.min()), int(values.max())
-        record = (
-            _address(values), values.itemsize, 0 if parent_offsets is None else _address(parent_offsets), n,
-            0 if weights is None else _address(weights), address, least, shift, most, -1, -1,
-        )  # fmt: skip
-        return record, starts
+        shift = 0
+        starts = _NOTHING
+        if parent_offsets is None and n > BUCKETED:
+            span = int(values[-1]) - int(values[0])
+            shift = max(0, span.bit_length() - (2 * n).bit_length())
+            starts = np.empty((span >> shift) + 2, np.int64)
+            bucket_index(values, shift, starts)
+        fields = np.empty(N_FIELDS, np.int64)
+        parents = _NOTHING if parent_offsets is None else parent_offsets
+        describe_level(values, parents, _NOTHING if weights is None else weights, starts, shift, fields)
+        return _address(fields), (fields, starts)
 
     @staticmethod
     def expand_columns(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
@@ -125,53 +117,43 @@ class CompiledKernels:
 
     @staticmethod
     def locate(
-        records: Sequence[Sequence[tuple[int, ...]]], column_of: Sequence[Sequence[int]], columns: Int64Array
+        records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]], columns: Int64Array
     ) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.locate`."""
         positions = np.empty((len(records), columns.shape[1]), np.int64)
-        if len(records):
-            depth = [len(levels) for levels in records]
-            largest = max(depth)
-            table = np.zeros((len(records), largest, N_FIELDS), np.int64)
-            wanted = np.zeros((len(records), largest), np.int64)
-            for t, levels in enumerate(records):
-                table[t, : len(levels)] = levels
-                wanted[t, : len(levels)] = column_of[t]
-            locate(_address(table), np.array(depth), wanted, columns, positions)
+        described: list[int] = []
+        for levels, wanted in zip(records, column_of, strict=True):
+            described.append(len(levels))
+            for level, column in zip(levels, wanted, strict=True):
+                described += (level, column)
+        locate(np.array(described, np.int64), columns, positions)
         return positions
 
     @staticmethod
     def prepare(
         levels: Sequence[Any], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
         rows: Sequence[int], out_rows: Sequence[int],
-    ) -> Any:  # fmt: skip
+    ) -> Int64Array:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
-        table = np.array([level.record for level in levels], np.int64).reshape(-1, N_FIELDS)
-        table[:, ROW] = rows
-        table[:, OUT_ROW] = out_rows
-        arrays = (table, np.array(first, np.int64), np.array(last, np.int64), np.array(shared, np.int64))
-        return arrays, (len(table), len(last), *map(_address, arrays))
+        records = [level.record for level in levels]
+        return np.array([len(rows), len(last), *first, *last, *shared, *records, *rows, *out_rows], np.int64)
 
     @staticmethod
     def count_common(
-        extension: Any, positions: Int64Array, begin: int, end: int,
+        extension: Int64Array, positions: Int64Array, begin: int, end: int,
         lower: Int64Array, upper: Int64Array, excluded: Int64Array, work: Int64Array,
     ) -> Int64Array:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.count_common`."""
-        counts = np.zeros(end, np.int64)
-        resume = np.array([begin, 0, 0])
-        _, described = extension
-        scratch = np.empty(4 * described[0], np.int64)
-        extend(
-            *described, _address(positions), positions.shape[1], end,
-            len(lower) > 0, _address(lower), _address(upper), len(excluded), _address(excluded), False, 0,
-            False, _address(resume), _address(counts), end, _address(scratch), _address(work),
-        )  # fmt: skip
-        return counts[begin:]
+        counts = np.zeros((1, end), np.int64)
+        resume = np.array((begin, 0, 0), np.int64)
+        extend_arrays(
+            extension, positions, end, lower, upper, excluded, False, _NOTHING, False, resume, counts, work
+        )
+        return counts[0, begin:]
 
     @staticmethod
     def fill_common(
-        extension: Any, positions: Int64Array, resume: Int64Array, end: int,
+        extension: Int64Array, positions: Int64Array, resume: Int64Array, end: int,
         lower: Int64Array, upper: Int64Array, excluded: Int64Array,
         weights: Int64Array | None, weighted: bool, capacity: int, n_out_rows: int, work: Int64Array,
     ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
@@ -179,15 +161,11 @@ class CompiledKernels:
         fixed = 3 if weighted else 2
         out = np.empty((fixed + n_out_rows, capacity), np.int64)
         own = np.zeros(N_WORK, np.int64)
-        _, described = extension
-        scratch = np.empty(4 * described[0], np.int64)
         if weighted and weights is None:
             weights = np.ones(end, np.int64)
-        extend(
-            *described, _address(positions), positions.shape[1], end,
-            len(lower) > 0, _address(lower), _address(upper), len(excluded), _address(excluded),
-            weighted, _address(weights) if weights is not None else 0,
-            True, _address(resume), _address(out), capacity, _address(scratch), _address(own),
+        extend_arrays(
+            extension, positions, end, lower, upper, excluded,
+            weighted, _NOTHING if weights is None else weights, True, resume, out, own,
         )  # fmt: skip
         work += own
         n = int(own[SURVIVORS])

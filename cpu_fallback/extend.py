@@ -577,3 +577,32 @@ def extend(  # type: ignore[no-untyped-def]  # compiled
         forced = FRESH
         skip = 0
     resume[0], resume[1], resume[2] = end, FRESH, 0
+
+
+@njit(nogil=True, cache=True)
+def extend_arrays(  # type: ignore[no-untyped-def]  # compiled
+    extension, positions, end, lower, upper, excluded, weighted, prefix_weight, fill, resume, out, work
+):
+    """Call `extend` for arrays and what `cpu_fallback.compiled.CompiledKernels.prepare` made."""
+    n_slots, n_atoms = extension[0], extension[1]
+    first = 2
+    last = first + n_atoms + 1
+    shared = last + n_atoms
+    records = shared + n_atoms
+    table = np.empty(n_slots * N_FIELDS, np.int64)
+    for k in range(n_slots):
+        fields = pointer64(extension[records + k])
+        for f in range(N_FIELDS):
+            table[k * N_FIELDS + f] = fields[f]
+        table[k * N_FIELDS + ROW] = extension[records + n_slots + k]
+        table[k * N_FIELDS + OUT_ROW] = extension[records + 2 * n_slots + k]
+    scratch = np.empty(4 * n_slots, np.int64)
+    base = extension.ctypes.data
+    extend(
+        n_slots, n_atoms, table.ctypes.data, base + 8 * first, base + 8 * last, base + 8 * shared,
+        positions.ctypes.data, positions.shape[1], end, len(lower) > 0, lower.ctypes.data, upper.ctypes.data,
+        excluded.shape[0], excluded.ctypes.data, weighted, prefix_weight.ctypes.data,
+        fill, resume.ctypes.data, out.ctypes.data, out.shape[1], scratch.ctypes.data, work.ctypes.data,
+    )  # fmt: skip
+    # The arrays made here must outlive the call, which sees only their addresses.
+    return table[0] + scratch[0]

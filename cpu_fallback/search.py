@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from cpu_fallback.pointers import pointer64
-from cpu_fallback.slots import N_FIELDS, PARENT, SIZE, find
+from cpu_fallback.slots import PARENT, SIZE, find
 
 
 @njit(nogil=True, cache=True)
@@ -24,30 +24,32 @@ def bucket_index(values, shift, starts):  # type: ignore[no-untyped-def]  # comp
 
 
 @njit(nogil=True, cache=True)
-def locate(table_address, depth, column_of, columns, positions):  # type: ignore[no-untyped-def]  # compiled
+def locate(described, columns, positions):  # type: ignore[no-untyped-def]  # compiled
     """Write where row i stands in trie t to ``positions[t, i]``, -1 for nowhere.
 
-    The levels of trie t are rows t * d to t * d + depth[t] - 1 of `table`, d the largest depth; ``column_of[t, l]``
-    is the row of `columns` whose values are sought at level l.
+    `described` holds per trie its number of levels, then per level the address of its slot fields and the row of
+    `columns` whose values are sought there.
     """
-    table = pointer64(table_address)
-    largest = column_of.shape[1]
-    for t in range(len(depth)):
-        previous_first = np.int64(0)
+    at = 0
+    for t in range(positions.shape[0]):
+        depth = described[at]
+        at += 1
+        top = pointer64(described[at])
+        first = described[at + 1]
         previous = np.int64(-2)
+        previous_value = np.int64(0)
         for i in range(columns.shape[1]):
-            value = columns[column_of[t, 0], i]
-            if previous != -2 and value == previous_first:
-                node = previous
-            else:
-                k = t * largest
-                node = find(table, k, 0, table[k * N_FIELDS + SIZE], value)
-                previous_first = value
-                previous = node
-            for level in range(1, depth[t]):
+            value = columns[first, i]
+            if previous == -2 or value != previous_value:
+                previous = find(top, 0, 0, top[SIZE], value)
+                previous_value = value
+            node = previous
+            for level in range(1, depth):
                 if node < 0:
                     break
-                k = t * largest + level
-                offsets = pointer64(table[k * N_FIELDS + PARENT])
-                node = find(table, k, offsets[node], offsets[node + 1], columns[column_of[t, level], i])
+                slot = pointer64(described[at + 2 * level])
+                offsets = pointer64(slot[PARENT])
+                wanted = columns[described[at + 2 * level + 1], i]
+                node = find(slot, 0, offsets[node], offsets[node + 1], wanted)
             positions[t, i] = node
+        at += 2 * depth

@@ -111,3 +111,31 @@ def clip_ranges(table, begin, end, low, high, least, most):  # type: ignore[no-u
                     else:
                         stop = middle
                 high[k] = start
+
+
+@njit(nogil=True, cache=True)
+def describe_level(values, parents, weights, starts, shift, fields):  # type: ignore[no-untyped-def]  # compiled
+    """Fill the fields of a level's slots; empty arrays stand for what it does not have."""
+    fields[VALUES] = values.ctypes.data
+    fields[WIDTH] = values.itemsize
+    fields[PARENT] = parents.ctypes.data if len(parents) > 0 else 0
+    fields[SIZE] = len(values)
+    fields[WEIGHTS] = weights.ctypes.data if len(weights) > 0 else 0
+    fields[BUCKETS] = starts.ctypes.data if len(starts) > 0 else 0
+    fields[SHIFT] = shift
+    fields[MINIMUM] = 0
+    fields[MAXIMUM] = 0
+    if len(values) > 0:
+        if len(parents) == 0:
+            fields[MINIMUM] = values[0]
+            fields[MAXIMUM] = values[-1]
+        else:
+            least = values[0]
+            most = values[0]
+            for i in range(len(values)):
+                least = min(least, values[i])
+                most = max(most, values[i])
+            fields[MINIMUM] = least
+            fields[MAXIMUM] = most
+    fields[ROW] = -1
+    fields[OUT_ROW] = -1

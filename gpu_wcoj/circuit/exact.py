@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.seeds import seed_prefixes, sum_of_weights
+from gpu_wcoj.join.seeds import sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -19,17 +19,16 @@ def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ..
     are weights of the state, which fit int64, so adding them modulo 2^64 is exact.
     """
     total: dict[tuple[int, ...], int] = {}
-    for path in join.query.paths:
-        generic = join.generic_join(path, phase)
+    for number, path in enumerate(join.query.paths):
+        generic = join.generic_join(number, phase)
         if generic is None:
             continue
         generic = replace(generic, needed=frozenset(path.order), work={}, _extensions={})
-        deltas = {use: join.arrangements[use.key].delta(phase) for use in path.seeds}
-        present = {use: delta for use, delta in deltas.items() if delta is not None}
-        for piece in generic.pieces(seed_prefixes(path, present, generic), path.steps):
-            weight = _weights((present[path.seed],), path.seed.variables, piece.values)
-            for number, use in generic.uses.items():
-                weight = weight * _weights(generic.batches[number], use.variables, piece.values)
+        change = join.arrangements[path.seed.key].pending[phase]
+        for piece in generic.pieces(join.seeds_of(number, phase, generic), path.steps):
+            weight = _weights((change,), path.seed.variables, piece.values)
+            for atom, use in generic.uses.items():
+                weight = weight * _weights(generic.batches[atom], use.variables, piece.values)
             columns = [
                 piece.values[term].tolist() if isinstance(term, str) else [term] * len(piece)
                 for term in join.query.head

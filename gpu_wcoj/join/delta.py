@@ -13,13 +13,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.generic import CHUNK_ROWS, GenericJoin, Ranks, largest, times
-from gpu_wcoj.join.path import DeltaPath, DeltaQuery
+from gpu_wcoj.join.generic import CHUNK_ROWS, GenericJoin, Ranks, Shapes, largest, times
+from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.seeds import seed_prefixes
 from gpu_wcoj.kernels.protocol import SURVIVORS, Int64Array
@@ -107,7 +108,7 @@ class IncrementalGenericJoin:
                 for piece in join.pieces(prefixes, path.steps[:depth]):
                     yield piece, join.count(piece, path.steps[depth:]) if depth < len(path.steps) else None
 
-            for piece, counts in self._over_blocks(number, path, phase, enumerate_block):
+            for piece, counts in self._over_blocks(number, phase, enumerate_block):
                 weights: Int64Array | int = sign
                 if self.execution.weighted:
                     weights = piece.weights if piece.weights is not None else np.ones(len(piece), np.int64)
@@ -120,16 +121,12 @@ class IncrementalGenericJoin:
     def count(self, phase: int) -> int:
         """Sum of the weights of the change of one phase; the last level is never enumerated."""
         total = 0
-
-        def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[int]:
-            counts = join.count(prefixes, path.steps)
-            yield exact_dot(counts, prefixes.weights)
-
         for number, path in enumerate(self.query.paths):
-            found = self._over_blocks(
-                number, path, phase, lambda join, prefixes, path=path: count_block(join, prefixes, path)
-            )
-            total += sum(found)
+
+            def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath = path) -> Iterable[int]:
+                return (exact_dot(join.count(prefixes, path.steps), prefixes.weights),)
+
+            total += sum(self._over_blocks(number, phase, count_block))
         return total if self.execution.weighted else total * self.execution.phases[phase]
 
     @property
@@ -143,16 +140,31 @@ class IncrementalGenericJoin:
             for term in self.query.head
         ]
 
+    @cached_property
+    def _shapes(self) -> list[Shapes]:
+        return [{} for _ in self.query.paths]
+
+    @cached_property
+    def _held(self) -> list[tuple[list[Arrangement], list[tuple[AtomUse, Arrangement]]]]:
+        """Per path, the arrangements of its seeds and those of the other atoms."""
+        return [
+            ([self.arrangements[use.key] for use in path.seeds], [(use, self.arrangements[use.key]) for use in path.others])
+            for path in self.query.paths
+        ]
+
+    def seeds_of(self, number: int, phase: int, join: GenericJoin) -> Prefixes:
+        """The first prefixes of a path whose terms are not empty."""
+        deltas = [arrangement.pending[phase] for arrangement in self._held[number][0]]
+        return seed_prefixes(self.query.paths[number], deltas, join)
+
     def _over_blocks(
-        self, number: int, path: DeltaPath, phase: int, run: Callable[[GenericJoin, Prefixes], Iterable[_T]]
+        self, number: int, phase: int, run: Callable[[GenericJoin, Prefixes], Iterable[_T]]
     ) -> Iterator[_T]:
         """Run over the path's seeds, in blocks on several threads where there are many; in the seeds' order."""
-        join = self.generic_join(path, phase)
+        join = self.generic_join(number, phase)
         if join is None:
             return
-        deltas = {use: self.arrangements[use.key].delta(phase) for use in path.seeds}
-        present = {use: delta for use, delta in deltas.items() if delta is not None}
-        prefixes = seed_prefixes(path, present, join)
+        prefixes = self.seeds_of(number, phase, join)
         self.seeds += len(prefixes)
         threads = self.execution.threads
         if threads == 1 or len(prefixes) < SPLIT_FROM:
@@ -176,31 +188,28 @@ class IncrementalGenericJoin:
         for one in joins:
             self._record(number, one)
 
-    def generic_join(self, path: DeltaPath, phase: int) -> GenericJoin | None:
-        """The join over the other atoms' batches; None if some factor of the term is empty."""
-        seed = self.arrangements[path.seed.key]
-        delta = seed.delta(phase)
+    def generic_join(self, number: int, phase: int) -> GenericJoin | None:
+        """The join over a path's other atoms; None if some factor of the term is empty."""
+        path = self.query.paths[number]
+        seeds, others = self._held[number]
+        delta = seeds[0].delta(phase)
         if delta is None:
             return None
+        execution = self.execution
         batches = {}
-        bound = delta.largest_weight
-        for use in path.others:
-            arrangement = self.arrangements[use.key]
+        bound = delta.largest_weight if execution.weighted else 1
+        for use, arrangement in others:
             seen = arrangement.after(phase) if use.atom < path.seed.atom else arrangement.before(phase)
             if not seen:
                 return None
             batches[use.atom] = seen
-            if self.execution.weighted:
+            if execution.weighted:
                 bound *= sum(batch.largest_weight for batch in seen)
-        self.weight_bound = max(self.weight_bound, bound if self.execution.weighted else 1)
-        asked = {
-            name for step in path.steps for condition in step.conditions for name in (condition.variable, condition.other)
-        }
-        needed = frozenset(self.query.head_variables | {name for name in asked if isinstance(name, str)})
-        execution = self.execution
+        self.weight_bound = max(self.weight_bound, bound)
         return GenericJoin(
-            {use.atom: use for use in path.others}, batches, execution.weighted, needed,
-            execution.backend, execution.chunk_rows, execution.ranks,
+            {use.atom: use for use, _ in others}, batches, execution.weighted,
+            self.query.head_variables | path.compared, execution.backend, execution.chunk_rows, execution.ranks,
+            self._shapes[number],
         )  # fmt: skip
 
     def _record(self, number: int, join: GenericJoin) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -37,6 +38,19 @@ class Extension:
     kept_rows: tuple[int, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class ExtensionShape:
+    """What of an `Extension` depends on numbers of batches only, so that it outlives the tick."""
+
+    slots: tuple[list[int], list[bool], list[bool], list[int], list[int]]
+    layout: Layout
+    n_new_rows: int
+    kept_rows: tuple[int, ...]
+
+
+Shapes = dict[tuple[Layout, str, str, tuple[int, ...]], ExtensionShape]
+
+
 @dataclass(eq=False)
 class GenericJoin:
     """Extends prefixes through atoms, each a list of batches.
@@ -51,6 +65,8 @@ class GenericJoin:
         Whether weights are carried; without, all rows have weight 1 and only rows whose sum is not 0 exist.
     needed
         Variables whose values are kept.
+    shapes
+        Extensions' shapes, kept from tick to tick.
     work
         Per variable, what the kernels counted; see `gpu_wcoj.kernels.protocol`.
     """
@@ -62,13 +78,15 @@ class GenericJoin:
     backend: Backend
     chunk_rows: int = CHUNK_ROWS
     ranks: Ranks | None = None
+    shapes: Shapes = field(default_factory=dict)
     work: dict[str, Int64Array] = field(default_factory=dict)
     _extensions: dict[tuple[Layout, str, str], Extension] = field(default_factory=dict)
 
     def fresh(self) -> GenericJoin:
         """The same join with counters of its own, for another thread."""
         return GenericJoin(
-            self.uses, self.batches, self.weighted, self.needed, self.backend, self.chunk_rows, self.ranks
+            self.uses, self.batches, self.weighted, self.needed, self.backend, self.chunk_rows, self.ranks,
+            self.shapes,
         )
 
     def extension(self, layout: Layout, step: Step, newest: str) -> Extension:
@@ -77,12 +95,23 @@ class GenericJoin:
         if cached is not None:
             return cached
         depth = dict(layout)
+        counts = tuple(len(self.batches[atom]) for atom in self.batches)
+        shape = self.shapes.get((layout, step.variable, newest, counts))
+        if shape is None:
+            shape = self.shapes[layout, step.variable, newest, counts] = self._shape(layout, step, newest)
+        levels = [batch.levels[depth.get(atom, 0)] for atom in step.atoms for batch in self.batches[atom]]
+        kernel = self.backend.kernels.prepare(levels, *shape.slots)
+        made = Extension(kernel, shape.layout, shape.n_new_rows, shape.kept_rows)
+        self._extensions[layout, step.variable, newest] = made
+        return made
+
+    def _shape(self, layout: Layout, step: Step, newest: str) -> ExtensionShape:
+        depth = dict(layout)
         first_row: dict[int, int] = {}
         n_rows = 0
         for atom, _ in layout:
             first_row[atom] = n_rows
             n_rows += len(self.batches[atom])
-        levels: list[Level] = []
         rows: list[int] = []
         out_rows: list[int] = []
         first, last, shared = [0], [], []
@@ -91,25 +120,21 @@ class GenericJoin:
         for atom in step.atoms:
             use, bound = self.uses[atom], depth.get(atom, 0)
             ends = bound + 1 == len(use.variables)
-            for number, batch in enumerate(self.batches[atom]):
-                levels.append(batch.levels[bound])
-                rows.append(first_row[atom] + number if bound else -1)
-                out_rows.append(-1 if ends else n_new_rows + number)
-            first.append(len(levels))
+            n_batches = len(self.batches[atom])
+            rows.extend(first_row[atom] + number if bound else -1 for number in range(n_batches))
+            out_rows.extend(-1 if ends else n_new_rows + number for number in range(n_batches))
+            first.append(len(rows))
             last.append(ends)
             shared.append(newest not in use.variables[:bound])
             if not ends:
                 new_layout.append((atom, bound + 1))
-                n_new_rows += len(self.batches[atom])
+                n_new_rows += n_batches
         kept_rows: list[int] = []
         for atom, bound in layout:
             if atom not in step.atoms:
                 new_layout.append((atom, bound))
                 kept_rows.extend(range(first_row[atom], first_row[atom] + len(self.batches[atom])))
-        kernel = self.backend.kernels.prepare(levels, first, last, shared, rows, out_rows)
-        made = Extension(kernel, tuple(new_layout), n_new_rows, tuple(kept_rows))
-        self._extensions[layout, step.variable, newest] = made
-        return made
+        return ExtensionShape((first, last, shared, rows, out_rows), tuple(new_layout), n_new_rows, tuple(kept_rows))
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
         """Bind one variable; yield pieces, each with the parent of every row."""
@@ -163,7 +188,7 @@ class GenericJoin:
             return np.ones(len(prefixes), np.int64)
         if len(prefixes) == 0:
             return np.zeros(0, np.int64)
-        parts = independent(steps)
+        parts = independent(tuple(steps)) if len(steps) > 1 else (steps,)
         if len(parts) > 1:
             product = self._count_part(prefixes, parts[0])
             for part in parts[1:]:
@@ -237,7 +262,8 @@ def _without_weights(prefixes: Prefixes) -> Prefixes:
     return Prefixes(prefixes.order, prefixes.values, None, prefixes.layout, prefixes.positions)
 
 
-def independent(steps: Sequence[Step]) -> list[tuple[Step, ...]]:
+@lru_cache(maxsize=1024)
+def independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
     """Split steps into parts that share no atom and no condition, each in the given order."""
     group = list(range(len(steps)))
     place = {step.variable: number for number, step in enumerate(steps)}
@@ -248,7 +274,8 @@ def independent(steps: Sequence[Step]) -> list[tuple[Step, ...]]:
     for i, j in links:
         old, new = max(group[i], group[j]), min(group[i], group[j])
         group = [new if own == old else own for own in group]
-    return [tuple(step for step, own in zip(steps, group, strict=True) if own == wanted) for wanted in sorted(set(group))]
+    parts = (tuple(step for step, own in zip(steps, group, strict=True) if own == one) for one in sorted(set(group)))
+    return tuple(parts)
 
 
 def _others(conditions: Sequence[Condition]) -> list[str]:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.extender import Extender
+from gpu_wcoj.join.path import AtomUse
+from gpu_wcoj.join.seeds import sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.index import IndexedZSet
 
 
-class IncrementalIndex(Protocol):
-    """State that is told of a change, shows it beside what it had, and takes it in when the tick ends."""
+L_contra = TypeVar("L_contra", contravariant=True)
+
+
+class IncrementalIndex(Protocol[L_contra]):
+    """State that is told of a change, shows it beside what it had, and takes it in when the tick ends.
+
+    Its levels are named by what it is an index of: a relation's by column, an atom's by variable.
+    """
 
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
         """Take note of this tick's change; the state does not move yet."""
@@ -32,6 +42,48 @@ class IncrementalIndex(Protocol):
     def accumulated(self) -> tuple[IndexedZSet, ...]:
         """The committed state, as batches."""
         ...
+
+    def participates_in_level(self, level: L_contra) -> bool:
+        """Whether it can extend prefixes by that level."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class AtomIndex:
+    """An atom's index: an arrangement, whose levels bear the names of the atom's variables.
+
+    Atoms share arrangements, so what one atom's index receives or commits, all atoms of that arrangement see; a tick
+    tells the relation's index, which tells each arrangement once.
+    """
+
+    use: AtomUse
+    arrangement: Arrangement
+
+    def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
+        """Take note of this tick's change of the atom's relation."""
+        self.arrangement.receive_delta(phases)
+
+    def commit(self) -> None:
+        """End the tick: the change becomes state."""
+        self.arrangement.commit()
+
+    def delta(self, phase: int) -> IndexedZSet | None:
+        """This tick's change of one phase."""
+        return self.arrangement.delta(phase)
+
+    def accumulated(self) -> tuple[IndexedZSet, ...]:
+        """The committed state, as batches."""
+        return self.arrangement.accumulated()
+
+    def participates_in_level(self, variable: str) -> bool:
+        """Whether the atom holds the variable."""
+        return variable in self.use.variables
+
+    def extender(self, phase: int, seed: int) -> Extender:
+        """The atom on the delta path of another one: after this phase if it stands before the seed, else before it."""
+        arrangement = self.arrangement
+        seen = arrangement.after(phase) if self.use.atom < seed else arrangement.before(phase)
+        return Extender(self.use.variables, seen, arrangement.backend)
 
 
 class RelationIndex:
@@ -102,13 +154,11 @@ class RelationIndex:
 
     def weights_of(self, columns: Sequence[Int64Array]) -> Int64Array:
         """The committed weight of each given row, 0 if absent; `columns` in the relation's order."""
-        from gpu_wcoj.join.seeds import sum_of_weights
-
         batches = self.accumulated()
         if not batches:
             return np.zeros(len(columns[0]), np.int64)
         depth = len(self.canonical.order)
-        records = [[level.record for level in batch.levels] for batch in batches]
+        records = [batch.records for batch in batches]
         matrix = np.array(columns, np.int64).reshape(depth, len(columns[0]))
         located = self.backend.kernels.locate(records, [self.canonical.order] * len(batches), matrix)
         return sum_of_weights(batches, located)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
@@ -87,6 +88,23 @@ class DeltaPath:
         """The first of `seeds`."""
         return self.seeds[0]
 
+    @cached_property
+    def binding(self) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+        """Per other atom that the seed reaches: its number, how many levels are bound, by which seed variables."""
+        place = {name: i for i, name in enumerate(self.seed.variables)}
+        bound = []
+        for use in self.others:
+            depth = next((i for i, name in enumerate(use.variables) if name not in place), len(use.variables))
+            if depth:
+                bound.append((use.atom, depth, tuple(place[name] for name in use.variables[:depth])))
+        return tuple(bound)
+
+    @cached_property
+    def compared(self) -> frozenset[str]:
+        """The variables that conditions of the steps speak of."""
+        spoken = [name for step in self.steps for one in step.conditions for name in (one.variable, one.other)]
+        return frozenset(name for name in spoken if isinstance(name, str))
+
     @property
     def order(self) -> tuple[str, ...]:
         """The variables in the order in which they are bound."""
@@ -111,7 +129,7 @@ class DeltaQuery:
     head: tuple[str | int, ...]
     paths: tuple[DeltaPath, ...]
 
-    @property
+    @cached_property
     def head_variables(self) -> frozenset[str]:
         """The variables that the head keeps."""
         return frozenset(term for term in self.head if isinstance(term, str))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
 from gpu_wcoj.join.conditions import passes
 from gpu_wcoj.join.generic import GenericJoin
-from gpu_wcoj.join.path import AtomUse, DeltaPath
+from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.index import IndexedZSet
@@ -20,21 +20,22 @@ SAMPLE = 1024
 """Seeds looked at to choose between two orders."""
 
 
-def seed_prefixes(path: DeltaPath, deltas: Mapping[AtomUse, IndexedZSet], join: GenericJoin) -> Prefixes:
-    """Rows of the change that satisfy the path's first conditions and occur in every atom that they bind.
+def seed_prefixes(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin) -> Prefixes:
+    """Rows of the change (`deltas`: in each of the path's seed orders) that satisfy the path's first conditions and occur in every atom that they bind.
 
     Atoms that the rows bind completely multiply the weight; the others leave their positions. The rows are sorted so
     that those stand together for which later steps read the same long range. O(n log n) for n rows, or O(n) where
     the change stands in that order already.
     """
-    default = path.seed
-    order = default.variables
-    if len(deltas[default]) > SORTED_FROM and path.sort_first:
-        first = _best_first(path, deltas[default], join)
+    use, delta = path.seed, deltas[0]
+    order = use.variables
+    if len(delta) > SORTED_FROM and path.sort_first:
+        first = _best_first(path, delta, join)
         if first != order[0]:
             order = (first, *(name for name in order if name != first))
-    use = next((use for use in path.seeds if use.variables[0] == order[0]), default)
-    delta = deltas[use]
+            for other, its_delta in zip(path.seeds, deltas, strict=True):
+                if other.variables[0] == first:
+                    use, delta = other, its_delta
     values = dict(zip(use.variables, delta.columns(), strict=True))
     weights = delta.weight_column() if join.weighted else None
     if use.variables[0] != order[0]:
@@ -52,50 +53,73 @@ def seed_prefixes(path: DeltaPath, deltas: Mapping[AtomUse, IndexedZSet], join: 
         if len(kept) < len(delta):
             values = {name: column[kept] for name, column in values.items()}
             weights = None if weights is None else weights[kept]
-    return bind(order, values, weights, join)
+    return bind(path, order, values, weights, join)
 
 
-def bind(order: tuple[str, ...], values: dict[str, Int64Array], weights: Int64Array | None, join: GenericJoin) -> Prefixes:
-    """Find rows of bound variables in every atom of the join; drop those that some atom does not hold."""
-    depth = {
-        number: next((i for i, name in enumerate(use.variables) if name not in values), len(use.variables))
-        for number, use in join.uses.items()
-    }
-    n = len(values[order[0]])
-    records, columns_of, place = [], [], {name: i for i, name in enumerate(order)}
-    for number, use in join.uses.items():
-        if depth[number]:
-            for batch in join.batches[number]:
-                records.append([level.record for level in batch.levels[: depth[number]]])
-                columns_of.append([place[name] for name in use.variables[: depth[number]]])
-    matrix = np.array([values[name] for name in order], np.int64).reshape(len(order), n)
+def bind(
+    path: DeltaPath,
+    order: tuple[str, ...],
+    values: dict[str, Int64Array],
+    weights: Int64Array | None,
+    join: GenericJoin,
+) -> Prefixes:
+    """Find rows of the seed's variables in every atom that they reach; drop those that some atom does not hold."""
+    records: list[tuple[object, ...]] = []
+    columns_of: list[tuple[int, ...]] = []
+    for number, depth, columns in path.binding:
+        for batch in join.batches[number]:
+            records.append(batch.records[:depth])
+            columns_of.append(columns)
+    matrix = np.array([values[name] for name in path.seed.variables])
     located = join.backend.kernels.locate(records, columns_of, matrix)
-    alive = np.ones(n, np.bool_)
+    needed = {name: column for name, column in values.items() if name in join.needed}
+    if matrix.shape[1] == 1 and weights is None:
+        alone = _bind_one(path, order, needed, located, join)
+        if alone is not None:
+            return alone
+    alive = None
     rows: list[int] = []
     layout: list[tuple[int, int]] = []
     at = 0
-    for number, use in join.uses.items():
-        if not depth[number]:
-            continue
+    for number, depth, _ in path.binding:
         batches = join.batches[number]
         own = located[at : at + len(batches)]
-        if depth[number] < len(use.variables):
-            layout.append((number, depth[number]))
+        if depth < len(join.uses[number].variables):
+            layout.append((number, depth))
             rows.extend(range(at, at + len(batches)))
-            alive &= (own >= 0).any(axis=0)
+            held = own.max(axis=0) >= 0
         else:
             weight = sum_of_weights(batches, own)
-            alive &= weight != 0
+            held = weight != 0
             if join.weighted:
                 assert weights is not None
                 weights = weights * weight
+        alive = held if alive is None else alive & held
         at += len(batches)
-    needed = {name: column for name, column in values.items() if name in join.needed}
     positions = located if len(rows) == len(located) else np.ascontiguousarray(located[rows])
     prefixes = Prefixes(order, needed, weights, tuple(layout), positions)
-    if alive.all():
+    if alive is None or alive.all():
         return prefixes
     return prefixes.take(np.flatnonzero(alive))
+
+
+def _bind_one(
+    path: DeltaPath, order: tuple[str, ...], needed: dict[str, Int64Array], located: Int64Array, join: GenericJoin
+) -> Prefixes | None:
+    """`bind` for one row that completes no atom; None if it does. A tick of one row spends its time in such steps."""
+    found = located[:, 0].tolist()
+    layout: list[tuple[int, int]] = []
+    at = 0
+    for number, depth, columns in path.binding:
+        if depth == len(join.uses[number].variables):
+            return None
+        layout.append((number, depth))
+        end = at + len(join.batches[number])
+        if max(found[at:end]) < 0:
+            located, needed = located[:, :0], {name: column[:0] for name, column in needed.items()}
+            return Prefixes(order, needed, None, (), located)
+        at = end
+    return Prefixes(order, needed, None, tuple(layout), located)
 
 
 def sum_of_weights(batches: tuple[IndexedZSet, ...], positions: Int64Array) -> Int64Array:

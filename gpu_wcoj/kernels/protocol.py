@@ -45,7 +45,7 @@ class Level:
     values: CodeArray
     parent_offsets: Int64Array | None
     weights: Int64Array | None
-    record: tuple[int, ...]
+    record: Any
     support: Any
 
 
@@ -85,7 +85,7 @@ class Kernels(Protocol):
 
     def describe(
         self, values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None
-    ) -> tuple[tuple[int, ...], Any]:
+    ) -> tuple[Any, Any]:
         """What this backend wants to know of a level, found once a batch: (record, arrays to keep alive). O(n)."""
         ...
 
@@ -98,7 +98,7 @@ class Kernels(Protocol):
         ...
 
     def locate(
-        self, records: Sequence[Sequence[tuple[int, ...]]], column_of: Sequence[Sequence[int]], columns: Int64Array
+        self, records: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
     ) -> Int64Array:
         """Descend each trie t by its first ``len(records[t])`` levels for every row of `columns`.
 

@@ -82,6 +82,8 @@ class Arrangement:
         self.backend = backend
         self.spine = Spine(policy=policy or MergePolicy())
         self.pending: tuple[IndexedZSet, ...] = ()
+        self._keeps_order = key.order == tuple(range(len(key.order)))
+        self._nothing = IndexedZSet.empty(len(key.order), backend)
 
     def __repr__(self) -> str:
         return f"Arrangement({self.key}, {len(self.spine)} rows in {len(self.spine.batches)} batches)"
@@ -94,6 +96,8 @@ class Arrangement:
     def index(self, rows: PhaseRows) -> IndexedZSet:
         """Rows of the relation as a batch in this order. O(n log n)."""
         key = self.key
+        if len(rows) == 0:
+            return self._nothing
         chosen = key.select(rows.columns)
         columns = [rows.columns[column] for column in key.order]
         weights = rows.weights
@@ -102,7 +106,7 @@ class Arrangement:
             weights = weights if isinstance(weights, int) else weights[chosen]
         n = len(columns[0])
         kernels = self.backend.kernels
-        in_order = key.order == tuple(range(len(rows.columns))) and chosen is None
+        in_order = self._keeps_order and chosen is None
         if isinstance(weights, int):
             if not in_order and n > 1:
                 columns = kernels.distinct_rows(columns)
@@ -125,7 +129,11 @@ class Arrangement:
 
     def before(self, phase: int) -> tuple[IndexedZSet, ...]:
         """Batches of the state before this phase."""
-        return (*self.spine.batches, *(batch for batch in self.pending[:phase] if len(batch)))
+        batches = self.spine.batches
+        for batch in self.pending[:phase]:
+            if len(batch):
+                batches = (*batches, batch)
+        return batches
 
     def after(self, phase: int) -> tuple[IndexedZSet, ...]:
         """Batches of the state after this phase."""

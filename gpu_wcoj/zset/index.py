@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -108,6 +109,11 @@ class IndexedZSet:
         return tuple(described)
 
     @cached_property
+    def records(self) -> tuple[Any, ...]:
+        """The kernels' own descriptions of the levels."""
+        return tuple(level.record for level in self.levels)
+
+    @cached_property
     def largest_weight(self) -> int:
         """Largest magnitude of a weight; 1 for an empty trie."""
         if self.weights is None or len(self.weights) == 0:
@@ -140,7 +146,7 @@ class IndexedZSet:
 
     def locate(self, columns: Sequence[Int64Array]) -> Int64Array:
         """Position of each prefix in level ``len(columns) - 1``; -1 where it is absent."""
-        records = [[level.record for level in self.levels[: len(columns)]]]
+        records = [self.records[: len(columns)]]
         found = self.backend.kernels.locate(records, [range(len(columns))], np.ascontiguousarray(columns))
         return found[0]
 

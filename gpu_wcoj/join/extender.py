@@ -1,0 +1,157 @@
+"""Extenders: one atom's way to extend prefixes by a variable, in three verbs for many prefixes at once.
+
+The kernels `count_common` and `fill_common` run the three verbs of all atoms in one loop; this is what they mean,
+atom by atom. Prefixes are columns of bound values, and the atom's ranges below them are searched afresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.conditions import passes
+from gpu_wcoj.join.path import Condition
+from gpu_wcoj.join.seeds import sum_of_weights
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.zset.index import IndexedZSet
+
+INFINITE = (1 << 63) - 1
+"""The count of what cannot propose."""
+
+Bound = Mapping[str, Int64Array]
+"""int64 (n,) per bound variable; more variables may be bound than the extender knows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Extender:
+    """One atom, over batches whose levels are its variables; those before the one to bind must be bound.
+
+    Attributes
+    ----------
+    variables
+        In attribute order.
+    batches
+        Whose sum the atom sees, say an arrangement before or after this tick's change.
+    backend
+        Where the batches live.
+
+    Examples
+    --------
+    Extend the prefixes x = 1, 2 and 3 by y through two batches of r(x, y):
+
+    >>> from gpu_wcoj.backend import select_backend
+    >>> old = IndexedZSet.from_columns([np.array([1, 1, 2]), np.array([5, 7, 5])])
+    >>> new = IndexedZSet.from_columns([np.array([1, 2]), np.array([7, 5])], np.array([2, -1]))
+    >>> extender = Extender(("x", "y"), (old, new), select_backend("cpu"))
+    >>> x = np.array([1, 2, 3])
+    >>> extender.count("y", {"x": x}, 3)
+    array([3, 2, 0])
+    >>> parent, y = extender.propose("y", {"x": x}, 3)
+    >>> parent, y
+    (array([0, 0, 1]), array([5, 7, 5]))
+    >>> extender.intersect("y", {"x": x[parent], "y": y})
+    array([1, 3, 0])
+    """
+
+    variables: tuple[str, ...]
+    batches: tuple[IndexedZSet, ...]
+    backend: Backend
+
+    def participates_in_level(self, variable: str) -> bool:
+        """Whether the atom holds the variable."""
+        return variable in self.variables
+
+    def count(self, variable: str, bound: Bound, n: int) -> Int64Array:
+        """How many values each of n prefixes would get: the widths of its ranges, added over the batches.
+
+        An upper bound: a value may stand in several batches, and rows may cancel. O(log) a batch and prefix.
+        """
+        total = np.zeros(n, np.int64)
+        for begin, end in self._ranges(variable, bound, n):
+            total += end - begin
+        return total
+
+    def propose(self, variable: str, bound: Bound, n: int) -> tuple[Int64Array, Int64Array]:
+        """The values for each of n prefixes.
+
+        Returns
+        -------
+        parent : int64, ascending, the prefix that each value extends
+        value : int64, ascending and distinct for each prefix
+        """
+        level = self.variables.index(variable)
+        parents, values = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for batch, (begin, end) in zip(self.batches, self._ranges(variable, bound, n), strict=True):
+            width = end - begin
+            parent = np.repeat(np.arange(n), width)
+            position = np.arange(len(parent)) - np.repeat(np.cumsum(width) - width - begin, width)
+            parents.append(parent)
+            values.append(batch.values[level][position].astype(np.int64))
+        parent, value = self.backend.kernels.distinct_rows([np.concatenate(parents), np.concatenate(values)])
+        return parent, value
+
+    def intersect(self, variable: str, bound: Bound) -> Int64Array:
+        """The factor for the weight of each prefix that `variable` has just been bound for: 0 where it is not held.
+
+        1 where some batch holds the prefix; at the atom's last variable the weights' sum over the batches modulo 2^64.
+        """
+        positions = self._locate(self.variables[: self.variables.index(variable) + 1], bound)
+        if variable == self.variables[-1]:
+            return sum_of_weights(self.batches, positions)
+        return (positions >= 0).any(axis=0).astype(np.int64)
+
+    def _ranges(self, variable: str, bound: Bound, n: int) -> list[tuple[Int64Array, Int64Array]]:
+        """Per batch, where the values below each prefix begin and end; empty below a prefix that it lacks."""
+        level = self.variables.index(variable)
+        if level == 0:
+            return [(np.zeros(n, np.int64), np.full(n, len(batch.values[0]))) for batch in self.batches]
+        ranges = []
+        for batch, position in zip(self.batches, self._locate(self.variables[:level], bound), strict=True):
+            held, node = position >= 0, np.maximum(position, 0)
+            begin = np.where(held, batch.offsets[level - 1][node], 0)
+            ranges.append((begin, np.where(held, batch.offsets[level - 1][node + 1], 0)))
+        return ranges
+
+    def _locate(self, names: Sequence[str], bound: Bound) -> Int64Array:
+        records = [[level.record for level in batch.levels[: len(names)]] for batch in self.batches]
+        columns = np.array([bound[name] for name in names], np.int64)
+        return self.backend.kernels.locate(records, [range(len(names))] * len(records), columns)
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionExtender:
+    """A comparison as an extender: it holds infinitely many values, so it never proposes and only intersects.
+
+    Attributes
+    ----------
+    condition
+        Its `variable` is bound last.
+    ranks
+        Per family of text, the rank of every code; needed where text is compared.
+
+    Examples
+    --------
+    >>> extender = ConditionExtender(Condition("y", "<", "x"))
+    >>> bool(extender.count("y", {"x": np.array([5])}, 1)[0] == INFINITE)
+    True
+    >>> extender.intersect("y", {"x": np.array([5, 5]), "y": np.array([4, 5])})
+    array([1, 0])
+    """
+
+    condition: Condition
+    ranks: Callable[[str], Int64Array] | None = None
+
+    def participates_in_level(self, variable: str) -> bool:
+        """Whether binding the variable completes the comparison."""
+        return variable == self.condition.variable
+
+    def count(self, variable: str, bound: Bound, n: int) -> Int64Array:
+        """`INFINITE` for each of n prefixes."""
+        return np.full(n, INFINITE)
+
+    def intersect(self, variable: str, bound: Bound) -> Int64Array:
+        """1 where the comparison holds, else 0."""
+        return passes([self.condition], dict(bound), self.ranks).astype(np.int64)
