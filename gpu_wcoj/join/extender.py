@@ -101,7 +101,10 @@ class Extender:
         positions = self._locate(self.variables[: self.variables.index(variable) + 1], bound)
         if variable == self.variables[-1]:
             return sum_of_weights(self.batches, positions)
-        return (positions >= 0).any(axis=0).astype(np.int64)
+        held = np.zeros(positions.shape[1], np.int64)
+        for position in positions:
+            held |= position >= 0
+        return held
 
     def _ranges(self, variable: str, bound: Bound, n: int) -> list[tuple[Int64Array, Int64Array]]:
         """Per batch, where the values below each prefix begin and end; empty below a prefix that it lacks."""
@@ -148,10 +151,10 @@ class ConditionExtender:
         """Whether binding the variable completes the comparison."""
         return variable == self.condition.variable
 
-    def count(self, variable: str, bound: Bound, n: int) -> Int64Array:
+    def count(self, variable: str, bound: Bound, n: int) -> Int64Array:  # noqa: ARG002  # the same for whatever is bound
         """`INFINITE` for each of n prefixes."""
         return np.full(n, INFINITE)
 
-    def intersect(self, variable: str, bound: Bound) -> Int64Array:
+    def intersect(self, variable: str, bound: Bound) -> Int64Array:  # noqa: ARG002  # it knows its variable
         """1 where the comparison holds, else 0."""
         return passes([self.condition], dict(bound), self.ranks).astype(np.int64)

@@ -17,7 +17,6 @@ from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.index import IndexedZSet
 
-
 L_contra = TypeVar("L_contra", contravariant=True)
 
 
