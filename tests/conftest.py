@@ -26,7 +26,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     try:
         return select_backend(request.param)
     except BackendUnavailableError as error:
-        pytest.skip(str(error))
+        pytest.skip(str(error).splitlines()[0])
 
 
 @pytest.fixture
