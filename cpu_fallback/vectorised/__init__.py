@@ -1,0 +1,7 @@
+"""The kernels with NumPy alone, for where numba is absent."""
+
+from __future__ import annotations
+
+from cpu_fallback.vectorised.kernels import VectorisedKernels
+
+__all__ = ["VectorisedKernels"]

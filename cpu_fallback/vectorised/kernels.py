@@ -1,0 +1,93 @@
+"""The protocol's kernels on NumPy: thin callers of what the other files of this folder hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cpu_fallback import sort, tries
+from cpu_fallback.sort import Int64Array
+from cpu_fallback.tries import CodeArray
+from cpu_fallback.vectorised.extend import Extension, Question, Slot, Walk, count, fill
+from cpu_fallback.vectorised.merge import merge_tries
+from cpu_fallback.vectorised.search import find, find_in_all
+
+
+class VectorisedKernels:
+    """See `gpu_wcoj.kernels.protocol.Kernels`.
+
+    Prefixes that share a range are not treated together, and nothing is marked: `shared` is not looked at.
+    """
+
+    name: ClassVar[str] = "numpy"
+    lexsort = staticmethod(sort.lexsort)
+    run_starts = staticmethod(sort.run_starts)
+    distinct_rows = staticmethod(sort.distinct_rows)
+    consolidate = staticmethod(sort.consolidate)
+    build_levels = staticmethod(tries.build_levels)
+    expand_columns = staticmethod(tries.expand_columns)
+    merge_tries = staticmethod(merge_tries)
+
+    @staticmethod
+    def describe(
+        values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None
+    ) -> tuple[tuple[CodeArray, Int64Array | None], None]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.describe`; the record is the arrays that `locate` reads."""
+        return (values, parent_offsets), None
+
+    @staticmethod
+    def locate(
+        records: Sequence[Sequence[tuple[CodeArray, Int64Array | None]]],
+        column_of: Sequence[Sequence[int]],
+        columns: Int64Array,
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.locate`."""
+        positions = np.empty((len(records), columns.shape[1]), np.int64)
+        for found, levels, wanted in zip(positions, records, column_of, strict=True):
+            for (values, parents), column in zip(levels, wanted, strict=True):
+                if parents is None:
+                    found[:] = find_in_all(values, columns[column])
+                else:
+                    alive = np.flatnonzero(found >= 0)
+                    node = found[alive]
+                    found[alive] = find(values, parents[node], parents[node + 1], columns[column, alive])
+        return positions
+
+    @staticmethod
+    def prepare(
+        levels: Sequence[Any], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
+        rows: Sequence[int], out_rows: Sequence[int],
+    ) -> Extension:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
+        atoms = tuple(range(begin, end) for begin, end in zip(first[:-1], first[1:], strict=True))
+        slots = (
+            Slot(levels[k].values, levels[k].parent_offsets, levels[k].weights, rows[k], out_rows[k])
+            for k in range(len(levels))
+        )
+        return Extension(tuple(slots), atoms, tuple(last))
+
+    @staticmethod
+    def count_common(
+        extension: Extension, positions: Int64Array, begin: int, end: int,
+        lower: Int64Array, upper: Int64Array, excluded: Int64Array, work: Int64Array,
+    ) -> Int64Array:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.count_common`."""
+        question = Question(positions, lower, upper, excluded)
+        return count(Walk(extension, question, begin, 0, end, work), begin)
+
+    @staticmethod
+    def fill_common(
+        extension: Extension, positions: Int64Array, resume: Int64Array, end: int,
+        lower: Int64Array, upper: Int64Array, excluded: Int64Array,
+        weights: Int64Array | None, weighted: bool, capacity: int, n_out_rows: int, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`."""
+        question = Question(positions, lower, upper, excluded)
+        walk = Walk(extension, question, int(resume[0]), int(resume[2]), end, work)
+        parent, value, weight, found = fill(walk, capacity, n_out_rows)
+        resume[:] = walk.prefix, 0, walk.skip
+        if not weighted:
+            return parent, value, None, found
+        return parent, value, weight if weights is None else weight * weights[parent], found

@@ -1,0 +1,64 @@
+"""Search many values at once, each in a range of its own of one sorted array."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cpu_fallback.sort import Int64Array
+from cpu_fallback.tries import CodeArray
+
+_INT32 = np.iinfo(np.int32)
+
+
+def ragged(sizes: Int64Array) -> tuple[npt.NDArray[np.intp], Int64Array]:
+    """Owner and place within the owner of every element of lists of these sizes.
+
+    Examples
+    --------
+    >>> ragged(np.array([2, 0, 1]))
+    (array([0, 0, 2]), array([0, 1, 0]))
+    """
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    return owner, np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner]
+
+
+def lower_bound(values: CodeArray, low: Int64Array, high: Int64Array, wanted: Int64Array) -> Int64Array:
+    """Per i, the first position in ``[low[i], high[i])`` whose value is not below ``wanted[i]``; else ``high[i]``."""
+    return _bound(values, low, high, wanted, np.less)
+
+
+def upper_bound(values: CodeArray, low: Int64Array, high: Int64Array, wanted: Int64Array) -> Int64Array:
+    """As `lower_bound`, for the first value above ``wanted[i]``."""
+    return _bound(values, low, high, wanted, np.less_equal)
+
+
+def _bound(values: CodeArray, low: Int64Array, high: Int64Array, wanted: Int64Array, before: np.ufunc) -> Int64Array:
+    if len(values) == 0 or len(wanted) == 0:
+        return low
+    for _ in range(max(0, int((high - low).max())).bit_length()):
+        middle = (low + high) >> 1
+        right = before(values[np.minimum(middle, len(values) - 1)], wanted)
+        right &= low < high
+        low = np.where(right, middle + 1, low)
+        high = np.where(right, high, middle)
+    return low
+
+
+def find(values: CodeArray, low: Int64Array, high: Int64Array, wanted: Int64Array) -> Int64Array:
+    """Per i, the position of ``wanted[i]`` in ``[low[i], high[i])``, or -1."""
+    return _checked(values, lower_bound(values, low, high, wanted), high, wanted)
+
+
+def find_in_all(values: CodeArray, wanted: Int64Array) -> Int64Array:
+    """Position of each wanted value in one sorted array, or -1."""
+    keys = wanted if values.dtype == np.int64 else np.clip(wanted, _INT32.min, _INT32.max).astype(np.int32)
+    return _checked(values, np.searchsorted(values, keys), np.int64(len(values)), wanted)
+
+
+def _checked(values: CodeArray, at: Int64Array, high: Int64Array | np.int64, wanted: Int64Array) -> Int64Array:
+    if len(values) == 0:
+        return np.full(len(wanted), -1, np.int64)
+    held = at < high
+    held &= values[np.minimum(at, len(values) - 1)] == wanted
+    return np.where(held, at, -1)

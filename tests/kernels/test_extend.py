@@ -1,0 +1,240 @@
+"""Count and fill: what they find is what the reference finds, in any pieces, and the work they do is bounded."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_wcoj.backend import cpu_backend
+from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
+from tests.kernels.cases import Case, Question, random_case
+from tests.reference.kernels import Atom, wrap
+
+HUGE = 2**62
+KINDS = [True, False]
+
+
+def check(case: Case, compiled: bool, capacities=(1, 2, 7, HUGE)) -> None:
+    """Count and fill `case` in pieces of these capacities, and compare with the reference."""
+    backend = cpu_backend(compiled)
+    expected = case.expected()
+    own = [1] * len(case.prefixes) if case.weights is None else case.weights
+    for capacity in capacities:
+        question = Question(case, backend)
+        found = question.filled(capacity)
+        assert found == [(p, value, wrap(weight * own[p]), places) for p, value, weight, places in expected]
+        assert question.work[SURVIVORS] == len(expected) or not compiled
+    assert Question(case, backend).filled(capacities[-1], weighted=False) == [
+        (p, value, 1, places) for p, value, _, places in expected
+    ]
+    sums: dict[int, int] = defaultdict(int)
+    for p, _, weight, _ in expected:
+        sums[p] += weight
+    question = Question(case, backend)
+    counts = question.count()
+    assert counts.dtype == np.int64
+    assert counts.tolist() == [wrap(sums[p]) for p in range(len(case.prefixes))]
+    assert question.work[SURVIVORS] == len(expected)
+
+
+@given(st.integers(0, 2**32), st.sampled_from(KINDS))
+@settings(max_examples=150)
+def test_extending_is_what_the_reference_says(seed, compiled):
+    check(random_case(seed), compiled)
+
+
+@given(st.integers(0, 2**32), st.sampled_from(KINDS))
+@settings(max_examples=30)
+def test_a_part_of_the_prefixes(seed, compiled):
+    case = random_case(seed)
+    n = len(case.prefixes)
+    begin, end = n // 3, n - n // 4
+    question = Question(case, cpu_backend(compiled))
+    assert question.count(begin, end).tolist() == question.count()[begin:end].tolist()
+    assert [p.tolist() for p, *_ in question.fill(HUGE, begin=begin)] == [
+        [p for p, *_ in case.expected() if p >= begin]
+    ]
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=30)
+def test_shared_flags_are_only_a_hint(seed):
+    case = random_case(seed)
+    expected = case.expected()
+    for shared in (True, False):
+        flagged = replace(case, shared=[shared] * len(case.atoms), weights=None)
+        assert Question(flagged, cpu_backend(True)).filled(HUGE) == expected
+
+
+def hub(
+    n_prefixes: int, shared_values, own_values, *, own_batches: int = 1, shared_batches: int = 1, own_rest: int = 0,
+    shared_rest: int = 0, second_own: bool = False, top=None, weights=(1,), seed: int = 0,
+) -> Case:  # fmt: skip
+    """Prefixes (hub, x): one atom with a list below the hub, one with a list below every x, perhaps others."""
+    rng = random.Random(seed)
+    tail = lambda rest: tuple(rng.randrange(3) for _ in range(rest))  # noqa: E731 one line, used twice
+    shared = [{} for _ in range(shared_batches)]
+    for key in (5, 6):
+        for value in shared_values:
+            shared[rng.randrange(shared_batches)][key, value, *tail(shared_rest)] = rng.choice(weights)
+            if shared_batches > 1 and rng.random() < 0.3:
+                shared[rng.randrange(shared_batches)][key, value, *tail(shared_rest)] = rng.choice(weights)
+    own = [{} for _ in range(own_batches)]
+    for x in range(n_prefixes):
+        # Some prefixes are in one batch only, others in several.
+        allowed = rng.sample(range(own_batches), rng.randint(1, own_batches))
+        for value in own_values(x):
+            own[rng.choice(allowed)][x, value, *tail(own_rest)] = rng.choice(weights)
+            if rng.random() < 0.3:
+                own[rng.choice(allowed)][x, value, *tail(own_rest)] = rng.choice(weights)
+    atoms = [Atom(tuple(shared), (0,), shared_rest == 0), Atom(tuple(own), (1,), own_rest == 0)]
+    rest, flags = [shared_rest, own_rest], [True, False]
+    if second_own:
+        pairs = {(x, key, value): rng.choice(weights) for key in (5, 6) for x in range(n_prefixes) for value in own_values(x)
+                 if rng.random() < 0.7}  # fmt: skip
+        atoms.append(Atom((pairs,), (1, 0), True))
+        rest.append(0)
+        flags.append(False)
+    if top is not None:
+        atoms.append(Atom(({(value,): rng.choice(weights) for value in top},), (), True))
+        rest.append(0)
+        flags.append(True)
+    prefixes = [(key, x) for key in (5, 6) for x in range(n_prefixes)]
+    return Case(atoms, rest, prefixes, flags)
+
+
+def few_of(size, domain):
+    return lambda x: random.Random(x).sample(domain, min(size, len(domain)))
+
+
+NEAR = range(-600, 1400)
+FAR = range(-(2**62), 2**62, 2**52)
+ENDS = [*range(-(2**63), -(2**63) + 500), *range(2**63 - 500, 2**63)]
+HUBS = {
+    "scan": dict(n_prefixes=30, shared_values=NEAR[:400], own_values=few_of(40, NEAR)),
+    "scan long": dict(n_prefixes=4, shared_values=NEAR, own_values=few_of(1300, NEAR)),
+    "list": dict(n_prefixes=30, shared_values=NEAR[:3], own_values=few_of(300, NEAR)),
+    "hashed": dict(n_prefixes=30, shared_values=FAR[:400], own_values=few_of(40, FAR)),
+    "hashed, growing": dict(n_prefixes=4, shared_values=range(0, 2**60, 2**46), own_values=few_of(900, range(0, 2**60, 2**46))),
+    "around 2^63": dict(n_prefixes=20, shared_values=ENDS[::2], own_values=few_of(40, ENDS)),
+    "list, hashed": dict(n_prefixes=20, shared_values=FAR[:3], own_values=few_of(200, FAR)),
+}
+VARIANTS = {
+    "plain": {},
+    "weights": dict(weights=(-1, 1, 2)),
+    "own in batches": dict(own_batches=3),
+    "own in batches, cancelling": dict(own_batches=3, weights=(-1, 1)),
+    "own goes on": dict(own_rest=1),
+    "own goes on in batches": dict(own_rest=1, own_batches=3),
+    "shared in batches": dict(shared_batches=3),
+    "shared in batches, cancelling": dict(shared_batches=2, weights=(-1, 1)),
+    "shared goes on": dict(shared_rest=1),
+    "shared goes on in batches": dict(shared_rest=1, shared_batches=2, own_batches=2),
+    "both go on in batches": dict(shared_rest=1, own_rest=2, shared_batches=2, own_batches=3, second_own=True),
+    "two own": dict(second_own=True, weights=(1, 3)),
+}
+
+
+@pytest.mark.parametrize("compiled", KINDS)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", HUBS)
+def test_hubs(name, variant, compiled):
+    case = hub(**HUBS[name], **VARIANTS[variant])
+    check(case, compiled, (1000, HUGE) if "long" in name or "growing" in name or not compiled else (7, HUGE))
+    if compiled:
+        question = Question(case, cpu_backend(True))
+        question.count()
+        assert question.work[MARKS] > 0
+
+
+@pytest.mark.parametrize("compiled", KINDS)
+@pytest.mark.parametrize("name", ["scan", "list", "hashed", "around 2^63"])
+def test_hubs_within_bounds(name, compiled):
+    case = hub(**HUBS[name], own_batches=2, own_rest=1, top=list(HUBS[name]["shared_values"])[::2])
+    rng = random.Random(name)
+    values = list(HUBS[name]["shared_values"])
+    case.bounds = [tuple(rng.choices(values, k=2)) for _ in case.prefixes]
+    case.excluded = [[rng.choice(values) for _ in case.prefixes] for _ in range(2)]
+    case.weights = [rng.choice([-1, 2]) for _ in case.prefixes]
+    check(case, compiled, (3, HUGE) if compiled else (50, HUGE))
+
+
+@pytest.mark.parametrize("compiled", KINDS)
+@pytest.mark.parametrize("rest", [0, 1])
+def test_cross_product(rest, compiled):
+    """No atom depends on the prefix: every value for every prefix."""
+    batches = [{(value, *[0] * rest): value + 1 for value in range(begin, 60, 2)} for begin in (0, 1, 10)]
+    atoms = [Atom(tuple(batches), (), rest == 0), Atom(({(value,): 1 for value in range(7, 90)},), (), True)]
+    case = Case(atoms, [rest, 0], [(x,) for x in range(5)], [True, True])
+    assert len(case.expected()) == 5 * 53
+    check(case, compiled)
+
+
+@pytest.mark.parametrize("compiled", KINDS)
+def test_no_prefixes(compiled):
+    case = Case([Atom(({(1, 2): 1},), (0,), True)], [0], [], [False])
+    question = Question(case, cpu_backend(compiled))
+    assert question.count().shape == (0,)
+    assert question.filled(1) == []
+
+
+@pytest.mark.parametrize("compiled", KINDS)
+def test_an_atom_without_batches_holds_nothing(compiled):
+    for atoms in ([Atom((), (0,), True)], [Atom(({(1,): 1},), (), True), Atom((), (), False)]):
+        case = Case(atoms, [0] * len(atoms), [(1,), (2,)], [False] * len(atoms))
+        check(case, compiled)
+
+
+@pytest.mark.parametrize("compiled", KINDS)
+def test_more_candidates_than_a_block_holds(compiled):
+    """One prefix with 200,000 candidates of which few survive, and survivors on both sides of every cut."""
+    wide = np.arange(0, 400_000, 2)
+    kept = np.array([0, 2, 131_070, 131_072, 131_074, 262_142, 262_144, 399_998])
+    backend = cpu_backend(compiled)
+    atoms = [{(0, value): 1 for value in wide.tolist()}, {(0, value): 3 for value in [*kept.tolist(), *range(1, 400_001, 2)]}]
+    case = Case([Atom((atom,), (0,), True) for atom in atoms], [0, 0], [(0,), (1,)], [False, False])
+    assert Question(case, backend).count().tolist() == [24, 0]
+    for capacity in (1, 3, HUGE):
+        found = Question(case, backend).filled(capacity)
+        assert found == [(0, value, 3, ()) for value in kept.tolist()]
+
+
+@given(st.integers(0, 2**32), st.sampled_from(KINDS))
+@settings(max_examples=60)
+def test_work_is_bounded_by_the_smallest_counts(seed, compiled):
+    case = random_case(seed)
+    bound = case.sum_of_minima()
+    slots = sum(len(atom.batches) for atom in case.atoms)
+    for question in (Question(case, cpu_backend(compiled)), Question(case, cpu_backend(compiled))):
+        if question.work.any():
+            question.count()
+        else:
+            question.filled(HUGE)
+        assert question.work[SUM_OF_MINIMA] <= bound
+        assert question.work[PROPOSALS] + question.work[MARKS] <= 18 * bound
+        assert question.work[PROBES] <= slots * (question.work[PROPOSALS] + question.work[MARKS]) + 2 * len(case.prefixes)
+
+
+@pytest.mark.parametrize("compiled", KINDS)
+def test_smallest_atom_is_chosen_per_prefix(compiled):
+    """Half of the prefixes are narrow in one atom, half in the other."""
+    left = {(x, value): 1 for x in range(20) for value in range(1000 if x % 2 else 2)}
+    right = {(x, value): 1 for x in range(20) for value in range(2 if x % 2 else 1000)}
+    case = Case([Atom((left,), (0,), True), Atom((right,), (0,), True)], [0, 0], [(x,) for x in range(20)], [False, False])
+    question = Question(case, cpu_backend(compiled))
+    assert question.count().tolist() == [2] * 20
+    assert question.work[SUM_OF_MINIMA] == question.work[PROPOSALS] == question.work[PROBES] == question.work[SURVIVORS] == 40
+
+
+def test_numpy_kernels_count_what_they_look_at():
+    case = hub(**HUBS["scan"])
+    question = Question(case, cpu_backend(False))
+    question.count()
+    assert question.work[SUM_OF_MINIMA] == question.work[PROPOSALS] == case.sum_of_minima()
+    assert question.work[MARKS] == 0

@@ -1,0 +1,123 @@
+"""The kernels over lists of rows and dictionaries {row: weight}: slow, and meant to be seen to be right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Row = tuple[int, ...]
+Batch = Mapping[Row, int]
+"""One batch of a relation: its rows, each with a weight that is not 0."""
+Survivor = tuple[int, int, tuple[int, ...]]
+"""A value, its weight, and where it stands in the batches of the atoms that go on."""
+
+
+def wrap(number: int) -> int:
+    """The int64 that equals `number` modulo 2^64."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def sort_order(rows: Sequence[Row]) -> list[int]:
+    """Positions of the rows in sorted order, equal rows as they came."""
+    return sorted(range(len(rows)), key=lambda i: rows[i])
+
+
+def run_starts(rows: Sequence[Row]) -> list[int]:
+    """Positions of rows that differ from the one before."""
+    return [i for i in range(len(rows)) if i == 0 or rows[i] != rows[i - 1]]
+
+
+def consolidate(rows: Sequence[Row], weights: Sequence[int]) -> dict[Row, int]:
+    """Sorted rows with the sum of their weights; none of weight 0."""
+    total = dict.fromkeys(sorted(set(rows)), 0)
+    for row, weight in zip(rows, weights, strict=True):
+        total[row] = wrap(total[row] + weight)
+    return {row: weight for row, weight in total.items() if weight}
+
+
+def prefixes(rows: Sequence[Row] | Batch, depth: int) -> list[Row]:
+    """The distinct prefixes of that many columns, sorted; the place of each is its position in the trie's level."""
+    return sorted({row[:depth] for row in rows})
+
+
+def levels(rows: Sequence[Row] | Batch, depth: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Values and offsets of the trie of rows of `depth` columns."""
+    nodes = [prefixes(rows, level + 1) for level in range(depth)]
+    values = [[node[-1] for node in level] for level in nodes]
+    offsets = []
+    for upper, lower in zip(nodes, nodes[1:], strict=False):
+        sizes = [sum(child[:-1] == node for child in lower) for node in upper]
+        offsets.append([sum(sizes[:i]) for i in range(len(sizes) + 1)])
+    return values, offsets
+
+
+def item_size(values: Sequence[int]) -> int:
+    """Bytes that a level takes for each of these values."""
+    return 4 if values and -(2**31) <= min(values) and max(values) < 2**31 else 8
+
+
+def merged(left: Batch, right: Batch) -> dict[Row, int]:
+    """The sum of two batches."""
+    rows = [*left, *right]
+    return consolidate(rows, [*left.values(), *right.values()])
+
+
+def position(batch: Batch, prefix: Row) -> int:
+    """Where a prefix stands in its level of the batch's trie; -1 if it is absent."""
+    nodes = prefixes(batch, len(prefix))
+    return nodes.index(prefix) if prefix in nodes else -1
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One extender: its batches, which columns of the prefixes its first levels are bound to, whether it ends."""
+
+    batches: tuple[Batch, ...]
+    bound: tuple[int, ...]
+    ends: bool
+
+
+class Extender:
+    """What one atom knows of each value below each binding of its first levels."""
+
+    def __init__(self, atom: Atom) -> None:
+        self.atom = atom
+        self.children: list[dict[Row, dict[int, tuple[int, int]]]] = []
+        for batch in atom.batches:
+            known: dict[Row, dict[int, tuple[int, int]]] = {}
+            for place, node in enumerate(prefixes(batch, len(atom.bound) + 1)):
+                weight = batch[node] if atom.ends else 1
+                known.setdefault(node[:-1], {})[node[-1]] = place, weight
+            self.children.append(known)
+
+    def below(self, prefix: Row) -> list[dict[int, tuple[int, int]]]:
+        """Per batch {value: (position, weight)}."""
+        key = tuple(prefix[column] for column in self.atom.bound)
+        return [known.get(key, {}) for known in self.children]
+
+    def width(self, prefix: Row) -> int:
+        """How many values it would propose, batches added up."""
+        return sum(map(len, self.below(prefix)))
+
+    def look_up(self, prefix: Row, value: int) -> tuple[bool, int, tuple[int, ...]]:
+        """Whether it holds the value, with what weight, and where its batches hold it if it goes on."""
+        held = [batch.get(value, (-1, 0)) for batch in self.below(prefix)]
+        if self.atom.ends:
+            weight = wrap(sum(weight for _, weight in held))
+            return weight != 0, weight, ()
+        places = tuple(place for place, _ in held)
+        return any(place >= 0 for place in places), 1, places
+
+
+def extend(extenders: Sequence[Extender], prefix: Row, least: int, most: int, excluded: Sequence[int]) -> list[Survivor]:
+    """The values that all atoms hold, ascending."""
+    values = {value for batch in extenders[0].below(prefix) for value in batch}
+    survivors = []
+    for value in sorted(values - set(excluded)):
+        answers = [extender.look_up(prefix, value) for extender in extenders]
+        if least <= value <= most and all(held for held, _, _ in answers):
+            weight = 1
+            for _, factor, _ in answers:
+                weight = wrap(weight * factor)
+            survivors.append((value, weight, tuple(place for _, _, places in answers for place in places)))
+    return survivors
