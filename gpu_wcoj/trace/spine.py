@@ -1,8 +1,8 @@
 """A spine: the history of one arrangement as a few immutable batches, largest first.
 
 Sizes are geometric with ratio `RATIO`: a new batch is merged into the one before it while it is larger than that
-one's share, so N rows stand in about log(N) / log(RATIO) batches, at most `MOST_BATCHES`, and every row is copied
-about RATIO / 2 times on its way into the largest batch. Merging never happens between a tick's evaluation and its
+one's share, so N rows stand in about log(N) / log(RATIO) batches, at most `MOST_BATCHES`, and a row that is merged
+into the batch before its own pays for about RATIO rows of it at most, once a batch on its way into the largest. Merging never happens between a tick's evaluation and its
 commit, and never changes a batch that a reader holds.
 """
 
