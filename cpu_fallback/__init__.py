@@ -5,7 +5,6 @@ It imports nothing of `gpu_wcoj`; `gpu_wcoj.kernels.protocol` is its specificati
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 from typing import Any
 
@@ -15,7 +14,7 @@ _LOGGER = logging.getLogger("gpu_wcoj")
 
 
 def load_kernels(compiled: bool | None = None) -> Any:
-    """The compiled kernels, or the NumPy ones if numba is absent (one log line says so).
+    """The compiled kernels, or the NumPy ones if numba cannot be imported (one log line says so).
 
     Parameters
     ----------
@@ -25,16 +24,19 @@ def load_kernels(compiled: bool | None = None) -> Any:
     Raises
     ------
     ImportError
-        If `compiled` is True and numba is absent.
+        If `compiled` is True and numba cannot be imported.
     """
-    if compiled is None:
-        compiled = importlib.util.find_spec("numba") is not None
-        if not compiled:
-            _LOGGER.warning("numba is not installed: the NumPy kernels are used, which are several times slower.")
-    if compiled:
-        from cpu_fallback.compiled import CompiledKernels
+    if compiled is not False:
+        try:
+            from cpu_fallback.compiled import CompiledKernels
 
-        return CompiledKernels()
+            return CompiledKernels()
+        except ImportError as error:
+            if compiled:
+                raise
+            _LOGGER.warning(
+                "numba cannot be imported (%s): the NumPy kernels are used, which are several times slower.", error
+            )
     from cpu_fallback.vectorised import VectorisedKernels
 
     return VectorisedKernels()

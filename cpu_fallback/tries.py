@@ -38,7 +38,7 @@ def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[I
         if starts is not None:
             offsets.append(np.append(np.searchsorted(here, starts), len(here)).astype(np.int64))
         starts = here
-    values.append(narrow(columns[-1]))
+    values.append(narrow(np.ascontiguousarray(columns[-1])))
     if starts is not None:
         offsets.append(np.append(starts, n).astype(np.int64))
     return values, offsets

@@ -59,6 +59,7 @@ class IndexedZSet:
     ) -> IndexedZSet:
         """Index rows that are sorted and distinct already. O(n)."""
         backend = backend or select_backend("cpu")
+        weights = None if weights is None else np.ascontiguousarray(weights)
         return cls(*backend.kernels.build_levels(columns), weights, backend)
 
     @classmethod
