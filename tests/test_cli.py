@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -259,6 +260,44 @@ def test_ticks_before_a_bad_row_stay(capfd: pytest.CaptureFixture[str], tmp_path
     assert files == [f"tick-{tick:09}.parquet" for tick in changed]
     assert changed[0] == 0
     assert "total" not in ticks[-1]
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "arrows", "txt.gz"])
+def test_hostile_files(capfd: pytest.CaptureFixture[str], tmp_path: Path, form: str):
+    """Truncated files and files with checksums and a flipped bit end in a message; no file ends in anything worse."""
+    table = pa.table({"src": np.arange(500) % 40, "dst": np.arange(500) % 37, "weight": np.ones(500, np.int64)})
+    path = tmp_path / f"g.{form}"
+    if form == "parquet":
+        pq.write_table(table, path, write_page_checksum=True, row_group_size=100)
+    elif form == "txt.gz":
+        path.write_bytes(
+            gzip.compress("".join("{} {} {}\n".format(*row.values()) for row in table.to_pylist()).encode())
+        )
+    else:
+        with {"arrow": pa.ipc.new_file, "arrows": pa.ipc.new_stream}[form](path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=100)
+    whole = path.read_bytes()
+    random = np.random.default_rng(7)
+    arguments = ["run", "-e", TRIANGLE, "--changes", f"edge={path}?weight=2", "--tick-rows", "100", "--count", "--json"]
+    assert main(arguments) == 0
+    assert json.loads(capfd.readouterr().out.splitlines()[-1])["ticks"] == 5
+    for attempt in range(8):
+        data = bytearray(whole)
+        if attempt < 3:
+            del data[int(random.integers(len(data))) :]
+        else:
+            data[random.integers(len(data))] ^= 1 << random.integers(8)
+        path.write_bytes(bytes(data))
+        status = main(arguments)
+        printed = capfd.readouterr()
+        assert status == 2 or (printed.err == "" and attempt >= 3)
+        assert not re.search("Traceback|internal error|\n\n", printed.err)
+        ticks = printed.out.splitlines()
+        if status == 2:
+            assert str(path) in printed.err
+            assert not any("total" in json.loads(line) for line in ticks)
+        if form == "txt.gz":
+            assert ticks == [] or status == 0
 
 
 def test_messages_do_not_steer_the_terminal(capfd: pytest.CaptureFixture[str], tmp_path: Path):

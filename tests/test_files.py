@@ -20,7 +20,7 @@ from gpu_wcoj.errors import (
     UsageError,
     WeightError,
 )
-from gpu_wcoj.files import lines
+from gpu_wcoj.files import binary, lines
 from gpu_wcoj.files.budget import memory_budget, parse_bytes
 from gpu_wcoj.files.output import ChangeWriter, write_columns
 from gpu_wcoj.files.reader import open_input, read_table
@@ -140,11 +140,16 @@ def test_numbers_and_text(tmp_path: Path):
     assert rows(table) == [(1, 1.5, "x", None), (-2, 2.0, "", 3)]
     limits = f"{2**63 - 1},{-(2**63)}\n"
     assert rows(read_text(path, limits)) == [(2**63 - 1, -(2**63))]
+    assert rows(read_text(path, "1, 2\n3, +4\n")) == [(1, 2), (3, 4)]
     assert rows(read_text(path, 'a,b\n"x,y","say ""hi"""\n')) == [("x,y", 'say "hi"')]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path):
     assert read_text(tmp_path / "g.csv", b"\xef\xbb\xbfsrc,dst\n1,2\n").column_names == ["src", "dst"]
+
+
+def test_a_byte_order_mark_inside_is_text(tmp_path: Path):
+    assert rows(read_text(tmp_path / "g.csv", "a,b\n\ufeffx,y\n")) == [("\ufeffx", "y")]
 
 
 def test_a_header_that_may_be_a_row_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -169,6 +174,8 @@ def test_a_header_that_may_be_a_row_is_said(tmp_path: Path, caplog: pytest.LogCa
         ("g.txt", "1 2\n3 4.5\n", "?columns=0,1&types=int64,int64", "line 2: '4.5' is not an integer"),
         ("g.txt", b"a b\nc \xff\n", "", r"line 2: b'\\xff' is not UTF-8"),
         ("g.txt", b"a \xff\n", "", "line 1: not UTF-8"),
+        ("g.txt", b"a b\n\n\xff\n", "", r"line 3: 1 fields where the lines before have 2: '\\xff'"),
+        ("g.csv", '1,2\n3,"4\n', "?header=no", "line 2: a quoted value that does not end"),
         ("g.txt", b"\0\0\0\0\n", "", "not text: it holds zero bytes"),
         ("g.txt", "", "", "is empty"),
         ("g.txt", "# only\n\n", "", "has no rows"),
@@ -232,6 +239,30 @@ def test_missing_files_and_folders(tmp_path: Path):
         (tmp_path / name).write_bytes(b"")
         with pytest.raises(InputFileError, match=f"{name}' is empty"):
             read(tmp_path / name)
+
+
+def test_reading_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(InputFileError, match="/proc/self/mem' cannot be read: Input/output error"):
+        read(Path("/proc/self/mem"))
+    path = tmp_path / "g.txt"
+    path.write_text("1 2\n")
+    file = lines.TextFile(path, 0)
+    with Path("/proc/self/mem").open("rb", buffering=0) as broken:
+        monkeypatch.setattr(file, "_unpacked", broken)
+        with pytest.raises(InputFileError, match="g.txt' cannot be read: Input/output error"):
+            list(file.blocks())
+    file.close()
+
+
+def test_a_crash_of_the_reading_process_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_all_forms(tmp_path)
+    for death, match in (
+        ("os.kill(os.getpid(), 11)", "ended with signal SIGSEGV"),
+        ("os._exit(9)", "ended with status 9"),
+    ):
+        monkeypatch.setattr(binary, "_COMMAND", f"import os; {death}")
+        with pytest.raises(InputFileError, match=f"t.arrow' is damaged: the process that read it {match}"):
+            read(tmp_path / "t.arrow")
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.arrows"])
@@ -545,7 +576,7 @@ def test_mutated_files_never_crash(tmp_path: Path, name: str):
     write_all_forms(tmp_path)
     whole = (tmp_path / name).read_bytes()
     random = np.random.default_rng(len(name))
-    for _ in range(12):
+    for _ in range(6):
         data = bytearray(whole)
         for _ in range(random.integers(1, 4)):
             data[random.integers(len(data))] = random.integers(256)

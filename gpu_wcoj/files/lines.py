@@ -7,6 +7,7 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, cast
@@ -17,8 +18,8 @@ BLOCK_BYTES: Final = 8 << 20
 LINE_BYTES: Final = 64 << 20
 """No line may be longer; what has no line ends is not text."""
 
+BOM: Final = b"\xef\xbb\xbf"
 GZIP_MAGIC: Final = b"\x1f\x8b"
-_BOM = b"\xef\xbb\xbf"
 _FOREIGN = {
     b"\x28\xb5\x2f\xfd": "compressed with zstd",
     b"BZh": "compressed with bzip2",
@@ -39,13 +40,16 @@ def open_bytes(path: Path) -> IO[bytes]:
         If it is missing, a folder, empty or not readable.
     """
     try:
-        file = path.open("rb")
+        with ExitStack() as stack:
+            file = stack.enter_context(path.open("rb"))
+            is_empty = not file.peek(1)
+            stack.pop_all()  # all is well: the caller closes it
     except IsADirectoryError:
         raise InputFileError(f"'{path}' is a folder, not a file.\n  Name one file.") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputFileError(f"'{path}' cannot be read: {reason}.\n  Check the name and the permissions.") from None
-    if not file.peek(1):
+    if is_empty:
         file.close()
         raise InputFileError(f"'{path}' is empty.\n  Name a file with rows.")
     return file
@@ -120,7 +124,7 @@ class TextFile:
     def blocks(self) -> Iterator[Lines]:
         """Yield the file's lines in order, some `BLOCK_BYTES` at a time, without the skipped ones."""
         rest, line, to_skip = b"", 1, self._skip
-        chunk = self._read().removeprefix(_BOM)
+        chunk = self._read().removeprefix(BOM)
         while chunk:
             following = self._read()
             if not following and not chunk.endswith(b"\n"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,12 +20,13 @@ import pyarrow.csv as pa_csv
 from gpu_wcoj.errors import InputFileError
 from gpu_wcoj.files.blanks import is_row, squeeze
 from gpu_wcoj.files.block import RowBlock, make_block
-from gpu_wcoj.files.lines import Lines, TextFile
+from gpu_wcoj.files.lines import BOM, Lines, TextFile
 from gpu_wcoj.files.select import select
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.files.values import as_type, decide_type, is_number
 
 _logger = logging.getLogger(__name__)
+_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _ARROW_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
 
 
@@ -199,16 +201,16 @@ class TextReader:
             table = self._read(data, arrow, use_threads=True)
         except (pa.ArrowInvalid, pa.ArrowKeyError):
             return None
-        if table.num_rows != _count_rows(data):
+        if table.num_rows != _count_rows(data) or self._ends_in_quotes(data):
             return None
         return [column.combine_chunks() for column in table.columns]
 
-    def _read(
-        self, data: bytes, types: dict[int, pa.DataType], use_threads: bool, on_invalid: object = None
-    ) -> pa.Table:
+    def _read(self, data: bytes, types: dict[int, pa.DataType], use_threads: bool) -> pa.Table:
         used = sorted(types)
         if not data.strip(b"\n"):
             return pa.table({f"f{position}": pa.array([], types[position]) for position in used})
+        if data.startswith(BOM):  # pyarrow would take it off, but only the start of a file is the place for it
+            data = BOM + data
         return pa_csv.read_csv(
             io.BytesIO(data),
             read_options=pa_csv.ReadOptions(
@@ -219,7 +221,6 @@ class TextReader:
             parse_options=pa_csv.ParseOptions(
                 delimiter=self._separator,
                 quote_char=False if self._is_blank_separated else '"',
-                invalid_row_handler=on_invalid,
             ),
             convert_options=pa_csv.ConvertOptions(
                 column_types={f"f{position}": kind for position, kind in types.items()},
@@ -232,31 +233,41 @@ class TextReader:
     def _text_columns(self, lines: Lines) -> list[pa.Array]:
         """The columns in use as bytes, the slow way that knows every line."""
         data = self._normal(lines)
-        ragged: list[pa_csv.InvalidRow] = []
-
-        def on_invalid(row: pa_csv.InvalidRow) -> str:
-            ragged.append(row)
-            return "error"
-
         try:
-            table = self._read(data, dict.fromkeys(self._selection.used, pa.binary()), False, on_invalid)
+            table = self._read(data, dict.fromkeys(self._selection.used, pa.binary()), use_threads=False)
         except pa.ArrowInvalid as error:
-            if ragged:
-                raise self._ragged(lines, ragged[0]) from None
-            raise InputFileError(f"{self._place(lines.first)} or later: {error}.") from None
+            ragged = _RAGGED.search(str(error))
+            if ragged is None:
+                raise
+            raise self._ragged(lines, *map(int, ragged.groups())) from None
+        number = None
         if table.num_rows != _count_rows(data):
             number = next(n for n, line in enumerate(data.split(b"\n"), lines.first) if line.count(b'"') % 2)
+        elif self._ends_in_quotes(data):
+            number = self._row_lines(lines)[-1]
+        if number is not None:
             raise InputFileError(
                 f"{self._place(number)}: a quoted value that does not end on its line.\n"
                 "  Values cannot hold line ends; every quote is closed on its line."
             )
         return [column.combine_chunks() for column in table.columns]
 
-    def _ragged(self, lines: Lines, row: pa_csv.InvalidRow) -> InputFileError:
-        number = self._line_of(lines, row.number - 1)
+    def _ends_in_quotes(self, data: bytes) -> bool:
+        """Whether the last line opens a quote that it does not close."""
+        if self._is_blank_separated or b'"' not in data:
+            return False
+        last = data.rstrip(b"\n").rpartition(b"\n")[2].decode(errors="replace")
+        try:
+            list(csv.reader([last], delimiter=self._separator, strict=True))
+        except csv.Error as error:
+            return "unexpected end of data" in str(error)
+        return False
+
+    def _ragged(self, lines: Lines, row: int, expected: int, actual: int) -> InputFileError:
+        number = self._line_of(lines, row - 1)
+        shown = lines.data.split(b"\n")[number - lines.first].decode(errors="backslashreplace").strip()
         return InputFileError(
-            f"{self._place(number)}: {row.actual_columns} fields where the lines before have {row.expected_columns}: "
-            f"'{row.text[:80]}'.\n"
+            f"{self._place(number)}: {actual} fields where the lines before have {expected}: '{shown[:80]}'.\n"
             "  Every line has the same number of fields; mend the line, or set sep, header or skip."
         )
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from gpu_wcoj.column import BoolArray
 from gpu_wcoj.errors import InputFileError
 
-_INTEGER: Final = r"^[+-]?[0-9]+$"
-_NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_INTEGER: Final = r"^[ \t]*[+-]?[0-9]+[ \t]*$"
+_NUMBER: Final = r"^[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
 
 Place = Callable[[int], str]
 
@@ -23,7 +23,7 @@ def is_number(text: str) -> bool:
 
     Examples
     --------
-    >>> [is_number(text) for text in ("+1", "-2.5e3", "1_000", "nan", "")]
+    >>> [is_number(text) for text in ("+1", " -2.5e3", "1_000", "nan", "")]
     [True, True, False, False, False]
     """
     return bool(_matches(pa.array([text]), _NUMBER)[0])
@@ -69,7 +69,7 @@ def as_type(texts: pa.Array, kind: str, place: Place) -> pa.Array:
     filled = _flags(pc.not_equal(texts, ""))
     if pattern is not None and len(wrong := np.flatnonzero(filled & ~_matches(texts, pattern))):
         raise _unfit(texts, int(wrong[0]), kind, place)
-    plain = pc.replace_substring_regex(texts, pattern=r"^\+", replacement="")
+    plain = pc.replace_substring_regex(pc.utf8_trim(texts, " \t"), pattern=r"^\+", replacement="")
     plain = pc.if_else(pa.array(filled), plain, pa.scalar(None, pa.string()))
     target = pa.int64() if kind == "int64" else pa.float64()
     try:
