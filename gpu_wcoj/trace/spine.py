@@ -1,9 +1,9 @@
 """A spine: the history of one arrangement as a few immutable batches, largest first.
 
 Sizes are geometric with ratio `RATIO`: a new batch is merged into the one before it while it is larger than that
-one's share, so N rows stand in about log(N) / log(RATIO) batches, at most `MOST_BATCHES`, and a row that is merged
-into the batch before its own pays for about RATIO rows of it at most, once a batch on its way into the largest. Merging never happens between a tick's evaluation and its
-commit, and never changes a batch that a reader holds.
+one's share, so N rows stand in about log(N) / log(RATIO) batches, at most `MOST_BATCHES`, and a row pays for
+about RATIO rows at most in every batch that it is merged into on its way into the largest. Merging never happens
+between a tick's evaluation and its commit, and never changes a batch that a reader holds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.index import IndexedZSet
 
 RATIO = 64
@@ -108,29 +107,14 @@ def _dead_rows_pile_up(batches: list[IndexedZSet]) -> bool:
 
 
 def _has_dead_key(batches: list[IndexedZSet], floor: int) -> bool:
-    held_keys, held_counts = [], []
-    for batch in batches[1:]:
-        if batch.weights is not None and batch.n_negative:
-            leaf = _leaf_offsets(batch)
-            before = np.concatenate([np.zeros(1, np.int64), np.cumsum(batch.weights < 0)])
-            held_keys.append(batch.values[0].astype(np.int64))
-            held_counts.append(before[leaf[1:]] - before[leaf[:-1]])
-    (keys,), negative = batches[0].backend.kernels.consolidate([np.concatenate(held_keys)], np.concatenate(held_counts))
-    keys, negative = keys[negative >= floor], negative[negative >= floor]
-    if len(keys) == 0:
-        return False
-    width = np.zeros(len(keys), np.int64)
-    for batch in batches:
-        leaf = _leaf_offsets(batch)
+    """Whether that is so for a key of the newest batch; the others were looked at when they came. O(its rows log n)."""
+    keys = batches[-1].values[0].astype(np.int64)
+    negative, width = np.zeros((2, len(keys)), np.int64)
+    for number, batch in enumerate(batches):
         position = batch.locate([keys])
-        held = position >= 0
-        width[held] += leaf[position[held] + 1] - leaf[position[held]]
-    return bool((4 * negative > width).any())
-
-
-def _leaf_offsets(batch: IndexedZSet) -> Int64Array:
-    """Which rows stand below each top-level key."""
-    leaf = batch.offsets[0]
-    for offsets in batch.offsets[1:]:
-        leaf = offsets[leaf]
-    return leaf
+        held = np.flatnonzero(position >= 0)
+        begin, end = batch.leaf_offsets[position[held]], batch.leaf_offsets[position[held] + 1]
+        width[held] += end - begin
+        if number and batch.n_negative:
+            negative[held] += batch.negative_before[end] - batch.negative_before[begin]
+    return bool(((negative >= floor) & (4 * negative > width)).any())

@@ -126,6 +126,22 @@ class IndexedZSet:
         """Rows of negative weight."""
         return 0 if self.weights is None else int(np.count_nonzero(self.weights < 0))
 
+    @cached_property
+    def negative_before(self) -> Int64Array:
+        """How many rows of negative weight stand before each row, and before the end."""
+        counts = np.zeros(len(self) + 1, np.int64)
+        if self.weights is not None:
+            np.cumsum(self.weights < 0, out=counts[1:])
+        return counts
+
+    @cached_property
+    def leaf_offsets(self) -> Int64Array:
+        """Which rows stand below each top-level value: ``[leaf_offsets[i], leaf_offsets[i + 1])``."""
+        leaf: Int64Array = self.offsets[0] if self.offsets else np.arange(len(self) + 1)
+        for offsets in self.offsets[1:]:
+            leaf = offsets[leaf]
+        return leaf
+
     def columns(self) -> list[Int64Array]:
         """All rows, sorted, one int64 column a level. O(n)."""
         return self.backend.kernels.expand_columns(self.values, self.offsets)
