@@ -167,7 +167,7 @@ def _print_table(totals: _Totals, seconds: float) -> None:
     console.print(f"{ticks_text} in {seconds:.2f} s, peak memory {shown_bytes(peak_rss_bytes())}")
     for name, ignored in totals.ignored.items():
         if ignored:
-            console.print(f"{ignored:,} rows of '{name}' changed nothing: present ones inserted, absent ones deleted")
+            console.print(f"{ignored:,} rows of '{name}' changed nothing: present or absent already, or undone in their tick")
 
 
 def _shown(count: int | None) -> str:
