@@ -19,6 +19,8 @@ from cpu_fallback.tries import CodeArray
 _NOTHING = np.empty(0, np.int64)
 BUCKETED = 8
 """Top levels with more values get a bucket index."""
+LARGEST_PIECE = 1 << 22
+"""Rows that one call of `fill_common` returns at most, whatever its capacity: room for them is taken beforehand."""
 
 
 def _address(array: CodeArray) -> int:
@@ -159,7 +161,7 @@ class CompiledKernels:
     ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`."""
         fixed = 3 if weighted else 2
-        out = np.empty((fixed + n_out_rows, capacity), np.int64)
+        out = np.empty((fixed + n_out_rows, min(capacity, LARGEST_PIECE)), np.int64)
         own = np.zeros(N_WORK, np.int64)
         if weighted and weights is None:
             weights = np.ones(end, np.int64)

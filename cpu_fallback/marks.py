@@ -41,3 +41,24 @@ def is_marked(bits, value, base, hash_shift):  # type: ignore[no-untyped-def]  #
     """Whether the value's bit is set."""
     bit = bit_of(value, base, hash_shift)
     return (bits[bit >> 5] >> np.uint32(bit & 31)) & np.uint32(1) != 0
+
+
+EXACT_SPAN = 1 << 26
+"""Values that span more than this are marked by hash."""
+
+
+@njit(nogil=True, cache=True)
+def marks_for(bits, hash_shift, span, count, n_prefixes):  # type: ignore[no-untyped-def]  # compiled
+    """Room for marking `count` values that span `span`: (bits, hash_shift), all clear.
+
+    Exact unless the span is large, or much larger than the work at hand, since the room has to be cleared once.
+    """
+    words = np.int64(min(span, np.uint64(EXACT_SPAN)) >> np.uint64(5)) + 1
+    if len(bits) == 0 and span < np.uint64(EXACT_SPAN) and words <= 16 * (count + n_prefixes) + 8192:
+        return np.zeros(words, np.uint32), 0
+    if len(bits) > 0 and (len(bits) << 5) >= 8 * count:
+        return bits, hash_shift
+    shift = 64 - 16
+    while (np.int64(1) << (64 - shift)) < 8 * count:
+        shift -= 1
+    return np.zeros(1 << (64 - shift - 5), np.uint32), shift

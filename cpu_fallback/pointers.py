@@ -6,7 +6,9 @@ addresses is one int64 matrix. The caller keeps the arrays alive during the call
 
 from __future__ import annotations
 
+from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 
@@ -28,6 +30,22 @@ def pointer64(typingctx, address):  # type: ignore[no-untyped-def]  # numba's ow
 
     def generate(context, builder, sig, args):  # type: ignore[no-untyped-def]  # numba's own signature convention
         return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
+
+    return signature, generate
+
+
+@intrinsic
+def prefetch(typingctx, address):  # type: ignore[no-untyped-def]  # numba's own signature convention
+    """Ask for the cache line at an address, to be read soon; never faults."""
+    signature = types.void(types.int64)
+
+    def generate(context, builder, sig, args):  # type: ignore[no-untyped-def]  # numba's own signature convention
+        pointer = cgutils.voidptr_t
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [builder.inttoptr(args[0], pointer), number(0), number(2), number(1)])
+        return context.get_dummy_value()
 
     return signature, generate
 
