@@ -1,0 +1,239 @@
+"""A tick that fails anywhere leaves the state as it was, and the next tick is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.errors import MemoryBudgetError, WeightOverflowError
+from tests.join.patterns import BOTH_WAYS, PATTERNS
+
+PROGRAMS = {
+    "triangle": (PATTERNS["triangle"], {}),
+    "triangle, bag": (PATTERNS["triangle"], {"bag": True}),
+    "triangle, kept": (PATTERNS["triangle"], {"keep": ["h"]}),
+    "4-cycle once": (PATTERNS["4-cycle once"], {"outputs": ["h", "s"]}),
+    "small pieces": (PATTERNS["diamond once"], {"chunk_rows": 7}),
+    "projection": (PATTERNS["heads of heads"], {}),
+    "projection, bag": (PATTERNS["heads of heads"], {"bag": True}),
+    "union": (f"{BOTH_WAYS} h(x) :- s(x, _). h(y) :- e(_, y).", {"keep": ["h"]}),
+}
+
+
+class CountingKernels:
+    """A backend's kernels; the call with the number `fails_at`, from 0, raises instead of running."""
+
+    def __init__(self, kernels, fails_at=None, error=None):
+        self.kernels, self.fails_at, self.error = kernels, fails_at, error
+        self.calls = 0
+
+    def __getattr__(self, name):
+        found = getattr(self.kernels, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments, **named):
+            number, self.calls = self.calls, self.calls + 1
+            if number == self.fails_at:
+                raise self.error
+            return found(*arguments, **named)
+
+        return call
+
+
+@pytest.fixture
+def kernels(backend) -> Iterator[tuple[object, CountingKernels]]:
+    counting = CountingKernels(backend.kernels)
+    return replace(backend, kernels=counting), counting
+
+
+def edges(seed, n, sign=None):
+    random = np.random.default_rng(seed)
+    rows = random.integers(0, 9, (n, 2))
+    weights = random.choice([-1, 1, 1], n) if sign is None else np.full(n, sign)
+    return pa.table({"c0": rows[:, 0], "c1": rows[:, 1], "weight": weights})
+
+
+def take(program, way, tick):
+    """The tick's changes, or counts, in a form that compares."""
+    if way != "step_pieces":
+        found = getattr(program, way)({"e": tick})
+        return {name: one.rows() if way == "step" else one for name, one in found.items()}
+    rows = {name: [] for name in program.outputs}
+    program.step_pieces({"e": tick}, lambda name, piece: rows[name].extend(piece.rows()))
+    return {name: sorted(found) for name, found in rows.items()}
+
+
+def attempted(program, way, tick):
+    """What `take` returns, and what it raises."""
+    try:
+        return take(program, way, tick), None
+    except (RuntimeError, KeyboardInterrupt, MemoryBudgetError) as raised:
+        return None, raised
+
+
+def everything(program):
+    """All that a user can see of the state, and every batch of it."""
+    indices = program._lowered.circuit.indices() if program._lowered else []
+    arrangements = [one for index in indices for one in index.arrangements.values()]
+    return {
+        "relations": {name: program.relation(name).rows() for name in (*program.inputs, *program.heads)},
+        "counts": {name: program.count(name) for name in program.heads},
+        "batches": [one.spine for one in arrangements],
+        "pending": [one.pending for one in arrangements],
+        "report": program.last_tick,
+        "dictionaries": [len(one) for one in program.dictionaries],
+    }
+
+
+def check(text, options, way, error, backend, counting):
+    """Let every kernel call of every tick fail once; each time nothing changes, and then the tick is right."""
+    ticks = [edges(1, 40, 1), edges(2, 12), edges(3, 12)]
+    twin, program = (gw.Program(text, backend=backend, **{"threads": 1} | options) for _ in range(2))
+    for number, tick in enumerate(ticks):
+        expected = take(twin, way, tick)
+        before = everything(program)
+        fails_at = 0
+        while True:
+            counting.calls, counting.fails_at, counting.error = 0, fails_at, error
+            found, raised = attempted(program, way, tick)
+            counting.fails_at = None
+            if raised is None:
+                break
+            assert error in (raised, raised.__cause__)
+            assert everything(program) == before, f"tick {number}, call {fails_at}"
+            fails_at += 1
+        assert found == expected, f"tick {number}"
+        assert fails_at > 5
+        assert everything(program)["relations"] == everything(twin)["relations"]
+
+
+@pytest.mark.parametrize("way", ["step", "step_counts", "step_pieces"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_tick_that_fails_at_any_kernel_call_leaves_no_trace(name, way, kernels):
+    text, options = PROGRAMS[name]
+    check(text, options, way, RuntimeError("the kernel failed"), *kernels)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("full")], ids=["interrupt", "memory"])
+@pytest.mark.parametrize("name", ["triangle", "4-cycle once", "projection", "projection, bag"])
+def test_a_tick_that_is_interrupted_or_out_of_memory_at_any_kernel_call_leaves_no_trace(name, error, kernels):
+    text, options = PROGRAMS[name]
+    check(text, options, "step", error, *kernels)
+
+
+def test_a_tick_that_fails_in_a_thread_leaves_no_trace(kernels, monkeypatch):
+    monkeypatch.setattr("gpu_wcoj.join.delta.SPLIT_FROM", 1)
+    check(PATTERNS["triangle"], {"threads": 2}, "step", RuntimeError("the kernel failed"), *kernels)
+
+
+def test_running_out_of_memory_says_what_to_do(kernels):
+    backend, counting = kernels
+    program = gw.Program(PATTERNS["triangle"], backend=backend)
+    counting.fails_at, counting.error = 3, MemoryError("42 GiB")
+    with pytest.raises(MemoryBudgetError, match=r"(?s)42 GiB.*undone.*chunk_rows"):
+        program.step({"e": [(1, 2)]})
+
+
+class TestOtherFailures:
+    """Failures outside the kernels."""
+
+    def program(self, backend, **options):
+        program = gw.Program(PATTERNS["triangle"], backend=backend, threads=1, **options)
+        program.step({"e": [(1, 2), (2, 3)]})
+        return program, everything(program)
+
+    @pytest.mark.parametrize("error", [RuntimeError("no space left"), KeyboardInterrupt()])
+    @pytest.mark.parametrize("bag", [False, True])
+    def test_a_sink_that_raises(self, bag, error, backend):
+        program, before = self.program(backend, bag=bag)
+
+        def sink(name, piece):
+            raise error
+
+        with pytest.raises(type(error)) as raised:
+            program.step_pieces({"e": [(1, 3)]}, sink)
+        assert raised.value is error
+        assert everything(program) == before
+        assert program.step({"e": [(1, 3)]})["h"].rows() == [((1, 2, 3), 1)]
+
+    @pytest.mark.parametrize("method", ["committed", "receive_delta"])
+    @pytest.mark.parametrize("which", range(2))
+    def test_an_arrangement_that_raises(self, method, which, backend, monkeypatch):
+        program, before = self.program(backend)
+        arrangement = list(program._lowered.circuit.sources["e"].arrangements.values())[which]
+
+        def fail(*arguments):
+            raise RuntimeError("the arrangement failed")
+
+        monkeypatch.setattr(arrangement, method, fail)
+        with pytest.raises(RuntimeError, match="the arrangement failed"):
+            program.step({"e": [(1, 3), (7, 8)]})
+        monkeypatch.undo()
+        assert everything(program) == before
+        assert program.step({"e": [(1, 3)]})["h"].rows() == [((1, 2, 3), 1)]
+
+    def test_an_overflow_in_the_answer(self, backend):
+        program, _ = self.program(backend, bag=True)
+        program.step({"e": [((1, 2), 2**40), ((2, 3), 2**40)]})
+        before = everything(program)
+        with pytest.raises(WeightOverflowError, match=r"\(1, 2, 3\)"):
+            program.step({"e": [((1, 3), 1)]})
+        assert everything(program) == before
+        assert program.step({"e": [((1, 2), -(2**40)), ((1, 3), 1)]})["h"].rows() == [((1, 2, 3), 2**40 + 1)]
+
+    def test_text_of_a_failed_tick_is_taken_back(self, kernels):
+        backend, counting = kernels
+        program = gw.Program(PATTERNS["triangle"], backend=backend, threads=1)
+        program.step({"e": [("a", "b"), ("b", "c")]})
+        before = everything(program)
+        for fails_at in range(4):
+            counting.calls, counting.fails_at, counting.error = 0, fails_at, RuntimeError("the kernel failed")
+            with pytest.raises(RuntimeError, match="the kernel failed"):
+                program.step({"e": [("new", "a"), ("newer", "a")]})
+            assert everything(program) == before
+        counting.fails_at = None
+        assert program.step({"e": [("a", "c")]})["h"].rows() == [(("a", "b", "c"), 1)]
+
+    def test_a_tick_that_needs_another_lowering_and_fails(self, kernels):
+        """Nulls for the first time: the state is moved into wider columns, or not at all."""
+        backend, counting = kernels
+        program = gw.Program("h(a, b, c) :- e(a, b), e(b, c).", backend=backend, threads=1)
+        program.step({"e": [(1, 2), (2, 3)]})
+        before = everything(program)
+        change = {"e": pa.table({"a": [None, 3], "b": [1, 4]}, pa.schema([("a", pa.int64()), ("b", pa.int64())]))}
+        fails_at, failed = 0, True
+        while failed:
+            counting.calls, counting.fails_at, counting.error = 0, fails_at, RuntimeError("the kernel failed")
+            try:
+                found = program.step(change)["h"].rows()
+                failed = False
+            except RuntimeError:
+                fails_at += 1
+            counting.fails_at = None
+            assert not failed or everything(program) == before
+        assert fails_at > 5
+        assert found == [((None, 1, 2), 1), ((2, 3, 4), 1)]
+
+
+def test_ticks_go_on_after_a_failure_as_if_it_had_not_been(kernels):
+    """Every tick fails once, somewhere, and the answers are those of a program that never failed."""
+    backend, counting = kernels
+    random = np.random.default_rng(5)
+    twin, program = (gw.Program(PATTERNS["heads of heads"], backend=backend, threads=1) for _ in range(2))
+    for number in range(40):
+        tick = edges(number, 8)
+        counting.calls = 0
+        expected = take(twin, "step", tick)
+        counting.calls, counting.fails_at = 0, int(random.integers(0, counting.calls))
+        counting.error = KeyboardInterrupt()
+        with pytest.raises(KeyboardInterrupt):
+            take(program, "step", tick)
+        counting.fails_at = None
+        assert take(program, "step", tick) == expected
+    assert program.relation("h") == twin.relation("h")
