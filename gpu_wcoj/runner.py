@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpu_wcoj.program import ChangeCount, Program
-
 from gpu_wcoj.files.budget import shown_bytes
 from gpu_wcoj.files.output import ChangeWriter
 from gpu_wcoj.files.reader import Reader, open_input, read_table
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.files.ticks import ticks
+from gpu_wcoj.program import ChangeCount, Program
 from gpu_wcoj.progress import LateBar
 
 if TYPE_CHECKING:
@@ -167,7 +166,8 @@ def _print_table(totals: _Totals, seconds: float) -> None:
     console.print(f"{ticks_text} in {seconds:.2f} s, peak memory {shown_bytes(peak_rss_bytes())}")
     for name, ignored in totals.ignored.items():
         if ignored:
-            console.print(f"{ignored:,} rows of '{name}' changed nothing: present or absent already, or undone in their tick")
+            why = "present or absent already, or undone in their tick"
+            console.print(f"{ignored:,} rows of '{name}' changed nothing: {why}")
 
 
 def _shown(count: int | None) -> str:

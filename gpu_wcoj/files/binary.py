@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ _ROOT = Path(__file__).parent.parent.parent
 _COMMAND = (
     "import sys; sys.path.insert(0, sys.argv[2]); from gpu_wcoj.files.child import main; sys.exit(main(sys.argv[1]))"
 )
+_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "4"}
+"""Memory that is taken when it is needed, not reserved ahead: the child's limit is on its address space."""
 
 
 class BinaryReader:
@@ -70,6 +73,7 @@ class BinaryReader:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
+            env={**os.environ, **_ENVIRONMENT},
         )
         self._seen = 0
         try:

@@ -26,6 +26,8 @@ from gpu_wcoj.files.spec import InputSpec
 
 ERROR_STATUS: Final = 3
 BATCH_ROWS: Final = 1 << 18
+THREADS: Final = 4
+"""Each thread reserves address space of its own, which counts against the limit."""
 _OWN_BYTES: Final = 512 << 20
 """What the process itself may take beside the rows: libraries, threads, pages of the file."""
 _NAME_BYTES, _LIST_ITEMS = 16 << 20, 1 << 20
@@ -45,6 +47,7 @@ def main(request: str) -> int:
         tick=asked["spec"]["tick"],
     )
     budget: int = asked["budget"]
+    pa.set_cpu_count(min(THREADS, pa.cpu_count()))
     try:
         _limit_memory(budget + _OWN_BYTES)
         _send(spec, asked, budget)
