@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,8 @@ from gpu_wcoj.planner.types import Types, names_of
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.schema import INT64, DataType
-from gpu_wcoj.trace.arrangement import PhaseRows
-from gpu_wcoj.trace.spine import MergePolicy
+from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
+from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -196,12 +196,18 @@ class Program:
         GpuWcojError
             If anything is wrong with the changes. The state is as before, whatever is raised.
         """
-        counts, found = self._tick(changes, frozenset(self.outputs), None)
-        return {name: self._as_zset(name, found[name]) if name in found else self._empty(name) for name in self.outputs}
+        answers: dict[str, ZSet] = {}
+
+        def take(found: Mapping[str, list[PhaseRows]]) -> None:
+            for name, phases in found.items():
+                answers[name] = self._as_zset(name, phases)
+
+        self._tick(changes, frozenset(self.outputs), None, take)
+        return {name: answers[name] if name in answers else self._empty(name) for name in self.outputs}
 
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
         """As `step`, but only count: the last level of a join is never enumerated."""
-        counts, _ = self._tick(changes, frozenset(), None)
+        counts = self._tick(changes, frozenset(), None)
         return {name: counts.get(name, self._no_change()) for name in self.outputs}
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, ZSet], None]) -> dict[str, ChangeCount]:
@@ -223,7 +229,7 @@ class Program:
                         weights = phase.weights if isinstance(phase.weights, int) else phase.weights[cut]
                         hand_out(name, Piece([column[cut] for column in phase.columns], weights))
 
-        counts, _ = self._tick(changes, frozenset(self.outputs), hand_out, rest)
+        counts = self._tick(changes, frozenset(self.outputs), hand_out, rest)
         return {name: counts.get(name, self._no_change()) for name in self.outputs}
 
     def relation(self, name: str) -> ZSet:
@@ -297,10 +303,12 @@ class Program:
         collect: frozenset[str],
         sink: Callable[[str, Piece], None] | None,
         rest: Callable[[Mapping[str, list[PhaseRows]]], None] | None = None,
-    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]]]:
+    ) -> dict[str, ChangeCount]:
+        """Take a tick; the rows that did not go to `sink` go to `rest` while the tick can still be undone."""
         start = time.perf_counter()
         self._check_relations(changes)
         sizes = [len(dictionary) for dictionary in self.dictionaries]
+        before = self._lowered, self._types, self._names, self.last_tick
         lowered = None
         try:
             incoming = {name: self._read(name, data) for name, data in changes.items()}
@@ -309,19 +317,31 @@ class Program:
                     incoming = {}
                 if not incoming:
                     self.last_tick = TickReport(self.last_tick.tick + 1, time.perf_counter() - start)
-                    return {}, {}
+                    return {}
             lowered = self._lowered_for(incoming)
             self._evaluated = lowered
             circuit = lowered.circuit
             circuit.execution.threads = self.threads
-            merged_before = _merged_rows(circuit)
+            merged_before = _merged_rows((index, index.spines()) for index in circuit.indices())
             stored = {name: self._stored(name, rows, lowered) for name, rows in incoming.items()}
             counts, found, ignored = circuit.evaluate(stored, collect, sink)
             if rest is not None:
                 rest(found)
             prepared = circuit.prepare()
+            names = {
+                name: rows.names for name, rows in incoming.items() if rows.names and name not in self.declared
+            } | self._names
+            work = {
+                name: {number: join.work for number, join in enumerate(head.joins)}
+                for name, head in circuit.heads.items()
+            }
+            merged = _merged_rows(prepared) - merged_before
+            report = TickReport(self.last_tick.tick + 1, time.perf_counter() - start, ignored, work, merged)
+            with circuit.installed(prepared):
+                self._lowered, self._types, self._names, self.last_tick = lowered, lowered.types, names, report
         except BaseException as error:
             raised: BaseException = self._undone(error)
+            self._lowered, self._types, self._names, self.last_tick = before
             if lowered is not None:
                 lowered.circuit.discard()
             for dictionary, size in zip(self.dictionaries, sizes, strict=True):
@@ -331,19 +351,7 @@ class Program:
             raise raised from error
         finally:
             self._evaluated = None
-        circuit.install(prepared)
-        self._lowered = lowered
-        self._types = lowered.types
-        for name, rows in incoming.items():
-            if rows.names and name not in self.declared:
-                self._names.setdefault(name, rows.names)
-        work = {
-            name: {number: join.work for number, join in enumerate(head.joins)}
-            for name, head in circuit.heads.items()
-        }
-        merged = _merged_rows(circuit) - merged_before
-        self.last_tick = TickReport(self.last_tick.tick + 1, time.perf_counter() - start, ignored, work, merged)
-        return counts, found
+        return counts
 
     def _undone(self, error: BaseException) -> BaseException:
         """The error as the user shall see it."""
@@ -505,8 +513,8 @@ class Program:
 
     def _declare(self, schema: Mapping[str, Sequence[str] | Mapping[str, str]]) -> None:
         for one in self.rules.declarations:
-            if all(one.types):
-                self._types.bind(one.relation, [DataType(str(kind)) for kind in one.types], one.columns)
+            kinds = [None if kind is None else DataType(kind) for kind in one.types]
+            self._types.bind(one.relation, kinds, [f"{i} ('{name}')" for i, name in enumerate(one.columns)])
         for name, kinds in schema.items():
             if name not in self.inputs:
                 raise UnknownRelationError(name, self.inputs, "inputs")
@@ -582,10 +590,8 @@ def _positive(option: str, value: int | None, default: int) -> int:
     return int(value)
 
 
-def _merged_rows(circuit: Circuit) -> int:
-    return sum(
-        arrangement.spine.merged_rows for index in circuit.indices() for arrangement in index.arrangements.values()
-    )
+def _merged_rows(state: Iterable[tuple[object, Mapping[ArrangementKey, Spine]]]) -> int:
+    return sum(spine.merged_rows for _, spines in state for spine in spines.values())
 
 
 def _flags(column: Column) -> Int64Array:

@@ -1,12 +1,13 @@
 """A circuit: relations and heads in the order in which a tick evaluates them, and the tick itself.
 
 A tick is `evaluate` and then `commit`. All joins see the state before the tick plus what is pending; `prepare` builds
-the new state beside the old one, so an error at any point before `install` leaves the state as it was.
+the new state beside the old one and `installed` swaps them, so an error at any point leaves the state as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,12 +103,23 @@ class Circuit:
         """The state after this tick, built beside the present one."""
         return [(index, index.committed()) for index in self.indices()]
 
-    def install(self, prepared: Prepared) -> None:
-        """End the tick."""
-        for index, spines in prepared:
-            index.commit(spines)
-        for head in self.heads.values():
-            head.weight_bound = head.pending_bound
+    @contextmanager
+    def installed(self, prepared: Prepared) -> Iterator[None]:
+        """End the tick; if anything is raised, an interrupt too, before the block is done, the state is as before."""
+        before = [(index, index.spines()) for index, _ in prepared]
+        bounds = [(head, head.weight_bound) for head in self.heads.values()]
+        try:
+            for index, spines in prepared:
+                index.commit(spines)
+            for head in self.heads.values():
+                head.weight_bound = head.pending_bound
+            yield
+        except BaseException:
+            for index, spines in before:
+                index.commit(spines)
+            for head, bound in bounds:
+                head.weight_bound = bound
+            raise
 
     def discard(self) -> None:
         """Forget the tick."""

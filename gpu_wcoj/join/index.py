@@ -131,6 +131,10 @@ class RelationIndex:
         """Whether the relation has that column, so that some child can extend by it."""
         return 0 <= column < self.width
 
+    def spines(self) -> Mapping[ArrangementKey, Spine]:
+        """The committed state, child by child."""
+        return {key: arrangement.spine for key, arrangement in self.arrangements.items()}
+
     def committed(self) -> Mapping[ArrangementKey, Spine]:
         """What `commit` would install, child by child; moves nothing."""
         return {key: arrangement.committed() for key, arrangement in self.arrangements.items()}

@@ -121,7 +121,9 @@ def normalise(rule: Rule, shapes: Mapping[str, Shape], aliases: Mapping[str, Ali
             if not _OPERATORS[op](left.value, right.value):
                 return Body(rule, (), (), (), never=True)
             continue
-        if op == "=" and left == right:
+        if left == right:
+            if op in ("!=", "<", ">"):
+                return Body(rule, (), (), (), never=True)
             continue
         if isinstance(left, Constant):
             left, right, op = right, left, MIRRORED[op]

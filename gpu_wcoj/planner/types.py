@@ -73,8 +73,8 @@ class Types:
         """The type of every column."""
         return {place: self.of(*place) for place in self._parent}
 
-    def bind(self, relation: str, kinds: Sequence[DataType], names: Sequence[str] | None = None) -> None:
-        """Add what an input or a declaration shows of a relation's columns.
+    def bind(self, relation: str, kinds: Sequence[DataType | None], names: Sequence[str] | None = None) -> None:
+        """Add what an input or a declaration shows of a relation's columns; None for those that it does not.
 
         Raises
         ------
@@ -82,6 +82,8 @@ class Types:
             If a column joins one of another type, or a constant that is no value of its type.
         """
         for column, kind in enumerate(kinds):
+            if kind is None:
+                continue
             place = (relation, column)
             root = self._root(place)
             seen = self._seen.setdefault(root, {})
