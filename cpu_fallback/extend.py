@@ -126,6 +126,17 @@ def width_of(begin, end, low, high):  # type: ignore[no-untyped-def]  # compiled
 
 
 @njit(nogil=True, cache=True)
+def smallest_count(table, n_atoms, first, member, positions, stride, q, shared_width, low, high):  # type: ignore[no-untyped-def]  # compiled
+    """Smallest count of prefix `q`, that of the `member` atoms being known."""
+    smallest = shared_width
+    for a in range(n_atoms):
+        if not member[a]:
+            load_ranges(table, positions, stride, q, first[a], first[a + 1], low, high)
+            smallest = min(smallest, width_of(first[a], first[a + 1], low, high))
+    return smallest
+
+
+@njit(nogil=True, cache=True)
 def is_excluded(excluded, n_excluded, stride, p, value):  # type: ignore[no-untyped-def]  # compiled
     """Whether a ``!=`` forbids the value for prefix `p`."""
     for e in range(n_excluded):
@@ -452,15 +463,16 @@ def hub_marks(  # type: ignore[no-untyped-def]  # compiled
 @njit(nogil=True, cache=True)
 def extend_marked(  # type: ignore[no-untyped-def]  # compiled
     n_slots, n_atoms, table, first, last, member, positions, stride, p, group_end, bounded, lower, upper,
-    n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, mode, out, capacity,
+    n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, mode, marked_width, minima, out, capacity,
     low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs, hub_node, hub_debt, work,
 ):  # fmt: skip
     """Extend prefixes that agree on the ranges of the `member` atoms: what these have in common is found and marked.
 
     Marks span the values below bound variables; top levels are only sought in, never scanned.
 
-    `skip` candidates of the first prefix are done. `mode` is added to what `resume` gets. Returns whether the output
-    is full; marks are cleared either way.
+    `skip` candidates of the first prefix are done. `mode` is added to what `resume` gets. `marked_width` is the smallest
+    count of the member atoms, `minima` what is known of the sum of smallest counts. Returns whether the output is full;
+    marks are cleared either way.
     """
     n_own = 0
     probed = False
@@ -474,6 +486,7 @@ def extend_marked(  # type: ignore[no-untyped-def]  # compiled
         table, n_slots, n_atoms, first, last, member, low, high, cursor, found, common, common_weight, work
     )
     if n_common == 0:
+        work[SUM_OF_MINIMA] += minima
         return False
     if n_own > 0:
         set_marks(bits, common, n_common, base, hash_shift)
@@ -488,6 +501,8 @@ def extend_marked(  # type: ignore[no-untyped-def]  # compiled
         if least >= most:
             skip = 0
             continue
+        if n_own == 0 and mode == GROUP and skip == 0:
+            work[SUM_OF_MINIMA] += marked_width
         if n_own == 0 and not fill and n_excluded == 0:
             if ones:
                 out[q] += most - least
@@ -512,6 +527,8 @@ def extend_marked(  # type: ignore[no-untyped-def]  # compiled
         if proposer >= 0 and width == 0:
             skip = 0
             continue
+        if proposer >= 0 and mode == GROUP and skip == 0:
+            work[SUM_OF_MINIMA] += min(width, marked_width)
         if (
             not fill and n_own == 1 and proposer >= 0 and last[proposer] != 0 and ones and hash_shift == 0
             and n_excluded == 0 and width <= SCAN_FACTOR * (most - least)
@@ -771,19 +788,23 @@ def extend(  # type: ignore[no-untyped-def]  # compiled
                 continue
             grouped = forced == GROUP + SCAN
             if not grouped and group_end - p > 1:
-                # The sum of smallest counts, from a sample of the group.
-                stride_of_sample = max(1, (group_end - p) // SAMPLE)
-                for q in range(p, group_end, stride_of_sample):
-                    smallest = shared_width
-                    for a in range(n_atoms):
-                        if not member[a]:
-                            load_ranges(table, positions, stride, q, first[a], first[a + 1], low, high)
-                            smallest = min(smallest, width_of(first[a], first[a + 1], low, high))
-                    minima += smallest * stride_of_sample
+                # The sum of smallest counts, from a sample of the group; where that asks for marks, from as many
+                # prefixes as it takes to be sure.
+                step = max(1, (group_end - p) // SAMPLE)
+                for q in range(p, group_end, step):
+                    minima += step * smallest_count(
+                        table, n_atoms, first, member, positions, stride, q, shared_width, low, high
+                    )
+                if step > 1 and shared_width <= 2 * minima:
+                    minima = 0
+                    q = p
+                    while q < group_end and shared_width > 2 * minima:
+                        minima += smallest_count(
+                            table, n_atoms, first, member, positions, stride, q, shared_width, low, high
+                        )
+                        q += 1
                 grouped = shared_width <= 2 * minima
         if grouped:
-            if forced == FRESH:
-                work[SUM_OF_MINIMA] += minima
             if len(common) < shared_width:
                 common = np.empty(2 * shared_width, np.int64)
                 common_weight = np.empty(2 * shared_width, np.int64)
@@ -791,7 +812,7 @@ def extend(  # type: ignore[no-untyped-def]  # compiled
                 bits, hash_shift = marks_for(bits, hash_shift, span, shared_width, end - resume[0])
             full = extend_marked(
                 n_slots, n_atoms, table, first, last, member, positions, stride, p, group_end, bounded, lower, upper,
-                n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, GROUP, out, capacity,
+                n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, GROUP, shared_width, minima, out, capacity,
                 low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs, hub_node,
                 hub_debt, work,
             )  # fmt: skip
@@ -834,7 +855,7 @@ def extend(  # type: ignore[no-untyped-def]  # compiled
                         bits, hash_shift = marks_for(bits, hash_shift, span, width, end - resume[0])
                     full = extend_marked(
                         n_slots, n_atoms, table, first, last, one, positions, stride, q, q + 1, bounded, lower, upper,
-                        n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, 0, out, capacity,
+                        n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, 0, width, 0, out, capacity,
                         low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs, hub_node,
                         hub_debt, work,
                     )  # fmt: skip

@@ -29,7 +29,7 @@ def check(case: Case, compiled: bool, capacities=(1, 2, 7, HUGE)) -> None:
         question = Question(case, backend)
         found = question.filled(capacity)
         assert found == [(p, value, wrap(weight * own[p]), places) for p, value, weight, places in expected]
-        assert question.work[SURVIVORS] == len(expected) or not compiled
+        assert question.work[SURVIVORS] == len(expected)
     assert Question(case, backend).filled(capacities[-1], weighted=False) == [
         (p, value, 1, places) for p, value, _, places in expected
     ]
@@ -40,7 +40,7 @@ def check(case: Case, compiled: bool, capacities=(1, 2, 7, HUGE)) -> None:
     counts = question.count()
     assert counts.dtype == np.int64
     assert counts.tolist() == [wrap(sums[p]) for p in range(len(case.prefixes))]
-    assert question.work[SURVIVORS] == len(expected)
+    assert question.work[SURVIVORS] >= len(expected)  # a value in two batches may be counted in each
 
 
 @given(st.integers(0, 2**32), st.sampled_from(KINDS))
@@ -257,6 +257,18 @@ def test_work_is_bounded_by_the_smallest_counts(seed, compiled):
         assert question.work[SUM_OF_MINIMA] <= bound
         assert question.work[PROPOSALS] + question.work[MARKS] <= 18 * bound
         assert question.work[PROBES] <= slots * (question.work[PROPOSALS] + question.work[MARKS]) + 2 * len(case.prefixes)
+
+
+@pytest.mark.parametrize("step", [1, 7, 10, 25, 50, 100])
+def test_a_few_wide_prefixes_do_not_speak_for_a_group(step):
+    """A long shared range is not marked for prefixes of which nearly all are narrow, whichever are looked at first."""
+    own = {(x, value): 1 for x in range(800) for value in range(0 if x % step == 0 and x < 8 * step else 500, 502)}
+    shared = {(0, value): 1 for value in range(200, 20_000)}
+    atoms = [Atom((shared,), (0,), True), Atom((own,), (1,), True)]
+    case = Case(atoms, [0, 0], [(0, x) for x in range(800)], [True, False])
+    question = Question(case, cpu_backend(True))
+    assert question.count().tolist() == [302 if x % step == 0 and x < 8 * step else 2 for x in range(800)]
+    assert question.work[PROPOSALS] + question.work[MARKS] <= 3 * case.sum_of_minima()
 
 
 @pytest.mark.parametrize("compiled", KINDS)
