@@ -138,6 +138,8 @@ class Program:
     ) -> None:
         from gpu_wcoj.dictionary import Dictionary
 
+        if not isinstance(text, (str, Rules)):
+            raise UsageError(f"a program is text or Rules, and this is of type '{type(text).__name__}': {text!r:.80}.")
         self.rules = parse(text) if isinstance(text, str) else text
         self.bag = bag
         self.inputs = self.rules.inputs
@@ -411,7 +413,8 @@ class Program:
         types = self._types.copy()
         nullable = {}
         for name, rows in incoming.items():
-            names = [f"{i} ('{one}')" for i, one in enumerate(rows.names)] if rows.names else None
+            shown = self.declared.get(name, rows.names)
+            names = [f"{i} ('{one}')" for i, one in enumerate(shown)] if rows.names else None
             if rows.names:
                 types.bind(name, [column.type for column in rows.columns], names)
             nullable[name] = tuple(column.valid is not None for column in rows.columns)
