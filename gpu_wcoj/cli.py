@@ -14,9 +14,8 @@ from gpu_wcoj import __version__
 from gpu_wcoj.errors import GpuWcojError, UnknownRelationError, UsageError
 
 if TYPE_CHECKING:
-    from gpu_wcoj.program import Program
-
     from gpu_wcoj.files.spec import InputSpec
+    from gpu_wcoj.program import Program
 
 ERROR_STATUS: Final = 2
 INTERRUPTED_STATUS: Final = 130
