@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -237,3 +238,62 @@ def test_ticks_go_on_after_a_failure_as_if_it_had_not_been(kernels):
         counting.fails_at = None
         assert take(program, "step", tick) == expected
     assert program.relation("h") == twin.relation("h")
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at the line with the number `at`, from 0, that the package executes."""
+
+    def __init__(self, at):
+        self.at, self.lines, self.where = at, 0, ("", 0)
+
+    def __enter__(self):
+        sys.settrace(self.trace)
+        return self
+
+    def __exit__(self, *raised):
+        sys.settrace(None)
+
+    def trace(self, frame, event, argument):
+        if "/gpu_wcoj/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            self.lines += 1
+            if self.lines == self.at + 1:
+                self.where = (frame.f_code.co_name, frame.f_lineno)
+                raise KeyboardInterrupt
+        return self.trace
+
+
+@pytest.mark.parametrize(("name", "keep"), [("triangle", []), ("projection of a join", ["h"])])
+def test_an_interrupt_at_any_line_leaves_the_state_before_or_after_and_never_between(name, keep):
+    """Behind the commit, only the few lines that return are left."""
+    *first, last = [edges(1, 40, 1), edges(2, 12), edges(3, 12)]
+
+    def fresh():
+        program = gw.Program(PATTERNS[name], threads=1, keep=keep)
+        for tick in first:
+            program.step({"e": tick})
+        return program, everything(program)
+
+    twin, _ = fresh()
+    with Interrupt(-1) as uninterrupted:
+        twin.step({"e": last})
+    committed = everything(twin)["relations"]
+    program, before = fresh()
+    completed = []
+    n = uninterrupted.lines
+    for at in [*range(0, n - 200, 17), *range(n - 200, n)]:
+        interrupt = Interrupt(at)
+        try:
+            with interrupt:
+                program.step({"e": last})
+        except KeyboardInterrupt:
+            completed.append(interrupt.where)
+        now = everything(program)
+        if now == before:
+            completed.pop()
+        else:
+            assert now["relations"] == committed, interrupt.where
+            program, before = fresh()
+    assert n > 1000
+    assert len(completed) < 10, completed
