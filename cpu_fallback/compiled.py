@@ -46,7 +46,7 @@ class CompiledKernels:
         values = np.empty(n, np.int64)
         offsets = np.empty(n + 1, np.int64)
         fits = int(second.min()) >= -(1 << 31) and int(second.max()) < 1 << 31
-        children = np.empty(n, np.int32 if fits else np.int64)
+        children: CodeArray = np.empty(n, np.int32) if fits else np.empty(n, np.int64)
         count = trie_levels_two(first, second, values, offsets, children)
         return [tries.narrow(values[:count].copy()), children], [offsets[: count + 1].copy()]
 
@@ -94,7 +94,8 @@ class CompiledKernels:
             x, y = left_values[level], right_values[level]
             inner = level < depth - 1
             size = len(x) + len(y)
-            target = np.empty(size, np.int32 if x.itemsize == y.itemsize == 4 else np.int64)
+            narrow = x.itemsize == y.itemsize == 4
+            target: CodeArray = np.empty(size, np.int32) if narrow else np.empty(size, np.int64)
             sources = np.empty((2, size if inner else 0), np.int64)
             weights = np.empty(size, np.int64) if not inner and not unit else _NOTHING
             bounds = np.empty(len(ranges[0]) + 1, np.int64)
@@ -118,9 +119,7 @@ class CompiledKernels:
         return values, offsets, None if unit or bool((weights == 1).all()) else weights
 
     @staticmethod
-    def locate(
-        records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]], columns: Int64Array
-    ) -> Int64Array:
+    def locate(records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]], columns: Int64Array) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.locate`."""
         positions = np.empty((len(records), columns.shape[1]), np.int64)
         described: list[int] = []
@@ -148,9 +147,7 @@ class CompiledKernels:
         """See `gpu_wcoj.kernels.protocol.Kernels.count_common`."""
         counts = np.zeros((1, end), np.int64)
         resume = np.array((begin, 0, 0), np.int64)
-        extend_arrays(
-            extension, positions, end, lower, upper, excluded, False, _NOTHING, False, resume, counts, work
-        )
+        extend_arrays(extension, positions, end, lower, upper, excluded, False, _NOTHING, False, resume, counts, work)
         return counts[0, begin:]
 
     @staticmethod

@@ -17,6 +17,7 @@ from cpu_fallback.slots import (
     BUCKETS,
     MAXIMUM,
     MINIMUM,
+    N_FIELDS,
     OUT_ROW,
     PARENT,
     ROW,
@@ -24,7 +25,6 @@ from cpu_fallback.slots import (
     VALUES,
     WEIGHTS,
     WIDTH,
-    N_FIELDS,
     clip_ranges,
     find,
     gallop,
@@ -70,7 +70,7 @@ BLOCK = 512
 
 
 @njit(nogil=True, cache=True)
-def probe(table, begin, end, is_last, cursor, high, value, found, work):  # type: ignore[no-untyped-def]  # compiled
+def probe(table, begin, end, is_last, cursor, high, value, found, work):
     """Seek `value` in slots begin to end of one atom: (whether it holds it, its weight if this is its last level)."""
     hit = False
     weight = 0
@@ -83,7 +83,10 @@ def probe(table, begin, end, is_last, cursor, high, value, found, work):  # type
             else:
                 position = gallop(table, k, cursor[k], high[k], value)
                 cursor[k] = position
-                if position >= high[k] or load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], position) != value:
+                if (
+                    position >= high[k]
+                    or load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], position) != value
+                ):
                     position = -1
             if position >= 0:
                 found[k] = position
@@ -96,7 +99,7 @@ def probe(table, begin, end, is_last, cursor, high, value, found, work):  # type
 
 
 @njit(nogil=True, cache=True)
-def propose(table, begin, k, end, is_last, position, cursor, high, value, found, work):  # type: ignore[no-untyped-def]  # compiled
+def propose(table, begin, k, end, is_last, position, cursor, high, value, found, work):
     """Whether slot k of an atom (begin to end) is the first to hold its value, and the atom's weight there."""
     for j in range(begin, k):
         found[j] = -1
@@ -117,7 +120,7 @@ def propose(table, begin, k, end, is_last, position, cursor, high, value, found,
 
 
 @njit(nogil=True, cache=True)
-def width_of(begin, end, low, high):  # type: ignore[no-untyped-def]  # compiled
+def width_of(begin, end, low, high):
     """Sum of the ranges' widths of one atom."""
     total = 0
     for k in range(begin, end):
@@ -126,7 +129,7 @@ def width_of(begin, end, low, high):  # type: ignore[no-untyped-def]  # compiled
 
 
 @njit(nogil=True, cache=True)
-def smallest_count(table, n_atoms, first, member, positions, stride, q, shared_width, low, high):  # type: ignore[no-untyped-def]  # compiled
+def smallest_count(table, n_atoms, first, member, positions, stride, q, shared_width, low, high):
     """Smallest count of prefix `q`, that of the `member` atoms being known."""
     smallest = shared_width
     for a in range(n_atoms):
@@ -137,7 +140,7 @@ def smallest_count(table, n_atoms, first, member, positions, stride, q, shared_w
 
 
 @njit(nogil=True, cache=True)
-def is_excluded(excluded, n_excluded, stride, p, value):  # type: ignore[no-untyped-def]  # compiled
+def is_excluded(excluded, n_excluded, stride, p, value):
     """Whether a ``!=`` forbids the value for prefix `p`."""
     for e in range(n_excluded):
         if excluded[e * stride + p] == value:
@@ -146,7 +149,7 @@ def is_excluded(excluded, n_excluded, stride, p, value):  # type: ignore[no-unty
 
 
 @njit(nogil=True, cache=True)
-def emit(table, n_slots, p, value, weight, found, prefix_weight, weighted, fill, out, capacity, work):  # type: ignore[no-untyped-def]  # compiled
+def emit(table, n_slots, p, value, weight, found, prefix_weight, weighted, fill, out, capacity, work):
     """Write one survivor (rows of `out`: parent, value, weight if weighted, positions), or count it in ``out[p]``."""
     if fill:
         row = work[SURVIVORS]
@@ -166,7 +169,7 @@ def emit(table, n_slots, p, value, weight, found, prefix_weight, weighted, fill,
 
 
 @njit(nogil=True, cache=True)
-def gather(table, begin, end, is_last, low, high, values, weights):  # type: ignore[no-untyped-def]  # compiled
+def gather(table, begin, end, is_last, low, high, values, weights):
     """The values of slots begin to end of one atom, ascending and each once, with their summed weights.
 
     Values whose weights cancel at the atom's last level are left out. Returns their number and whether all weights
@@ -215,9 +218,7 @@ def gather(table, begin, end, is_last, low, high, values, weights):  # type: ign
 
 
 @njit(nogil=True, cache=True)
-def intersect_shared(
-    table, n_slots, n_atoms, first, last, member, low, high, cursor, found, values, weights, work
-):  # type: ignore[no-untyped-def]  # compiled
+def intersect_shared(table, n_slots, n_atoms, first, last, member, low, high, cursor, found, values, weights, work):
     """Values common to the atoms of `member`, ascending, with the product of the weights of those that end here.
 
     Returns their number and whether all weights are 1. `values` and `weights` are as long as the smallest range.
@@ -257,7 +258,7 @@ def intersect_shared(
 
 
 @njit(nogil=True, cache=True)
-def merge_tail(values, weights, middle, end):  # type: ignore[no-untyped-def]  # compiled
+def merge_tail(values, weights, middle, end):
     """Merge the ascending runs [0, middle) and [middle, end) in place, with their weights."""
     tail_values = values[middle:end].copy()
     tail_weights = weights[middle:end].copy()
@@ -277,7 +278,7 @@ def merge_tail(values, weights, middle, end):  # type: ignore[no-untyped-def]  #
 
 
 @njit(nogil=True, cache=True)
-def bound(values, begin, end, value, inclusive):  # type: ignore[no-untyped-def]  # compiled
+def bound(values, begin, end, value, inclusive):
     """First position in [begin, end) whose value is not below `value` (above it, if `inclusive`)."""
     while begin < end:
         middle = (begin + end) >> 1
@@ -289,7 +290,7 @@ def bound(values, begin, end, value, inclusive):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def count_marked(table, k, low, high, bits, base):  # type: ignore[no-untyped-def]  # compiled
+def count_marked(table, k, low, high, bits, base):
     """How many values of [low, high) in slot k are marked, with exact marks."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     total = 0
@@ -300,7 +301,7 @@ def count_marked(table, k, low, high, bits, base):  # type: ignore[no-untyped-de
 
 
 @njit(nogil=True, cache=True)
-def marked_positions(table, k, low, high, bits, base, hash_shift, out):  # type: ignore[no-untyped-def]  # compiled
+def marked_positions(table, k, low, high, bits, base, hash_shift, out):
     """Write the positions in [low, high) of slot k whose values are marked; returns how many."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     n = 0
@@ -317,7 +318,7 @@ def marked_positions(table, k, low, high, bits, base, hash_shift, out):  # type:
 
 
 @njit(nogil=True, cache=True)
-def prefetch_range(table, positions, stride, q, k):  # type: ignore[no-untyped-def]  # compiled
+def prefetch_range(table, positions, stride, q, k):
     """Ask for the first lines of prefix q's range in slot k, the largest batch of its atom."""
     if table[k * N_FIELDS + PARENT] == 0:
         return
@@ -330,7 +331,7 @@ def prefetch_range(table, positions, stride, q, k):  # type: ignore[no-untyped-d
 
 
 @njit(nogil=True, cache=True)
-def count_marked_within(table, k, low, high, bits, base, least, most):  # type: ignore[no-untyped-def]  # compiled
+def count_marked_within(table, k, low, high, bits, base, least, most):
     """As `count_marked`, of the values from `least` to `most` only."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     total = 0
@@ -343,7 +344,7 @@ def count_marked_within(table, k, low, high, bits, base, least, most):  # type: 
 
 
 @njit(nogil=True, cache=True)
-def extend_alone(  # type: ignore[no-untyped-def]  # compiled
+def extend_alone(
     n_slots, n_atoms, table, first, last, positions, stride, q, bounded, lower, upper, n_excluded, excluded,
     weighted, prefix_weight, fill, resume, skip, out, capacity, low, high, cursor, found, work,
 ):  # fmt: skip
@@ -378,9 +379,7 @@ def extend_alone(  # type: ignore[no-untyped-def]  # compiled
                 continue
             for a in range(n_atoms):
                 if a != proposer:
-                    good, factor = probe(
-                        table, first[a], first[a + 1], last[a] != 0, cursor, high, value, found, work
-                    )
+                    good, factor = probe(table, first[a], first[a + 1], last[a] != 0, cursor, high, value, found, work)
                     if not good:
                         break
                     weight *= factor
@@ -394,7 +393,7 @@ def extend_alone(  # type: ignore[no-untyped-def]  # compiled
 
 
 @njit(nogil=True, cache=True)
-def weigh_marked(table, k, low, high, bits, base, least, most, compares):  # type: ignore[no-untyped-def]  # compiled
+def weigh_marked(table, k, low, high, bits, base, least, most, compares):
     """The sum of the weights of the marked values of [low, high) in slot k, and how many they are.
 
     Only values from `least` to `most` count if `compares`.
@@ -415,9 +414,7 @@ def weigh_marked(table, k, low, high, bits, base, least, most, compares):  # typ
 
 
 @njit(nogil=True, cache=True)
-def hub_marks(  # type: ignore[no-untyped-def]  # compiled
-    table, positions, stride, q, begin, end, low, high, width, asked, base, hubs, hub_node, hub_debt, work
-):
+def hub_marks(table, positions, stride, q, begin, end, low, high, width, asked, base, hubs, hub_node, hub_debt, work):
     """Which row of `hubs` marks the long range of prefix `q` in slots begin to end; -1 if it is not marked.
 
     A range that stands alone in one slot of unit weights, and is long enough that its marks take no more room than
@@ -461,7 +458,7 @@ def hub_marks(  # type: ignore[no-untyped-def]  # compiled
 
 
 @njit(nogil=True, cache=True)
-def extend_marked(  # type: ignore[no-untyped-def]  # compiled
+def extend_marked(
     n_slots, n_atoms, table, first, last, member, positions, stride, p, group_end, bounded, lower, upper,
     n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, mode, marked_width, minima, out, capacity,
     low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs, hub_node, hub_debt, work,
@@ -470,9 +467,9 @@ def extend_marked(  # type: ignore[no-untyped-def]  # compiled
 
     Marks span the values below bound variables; top levels are only sought in, never scanned.
 
-    `skip` candidates of the first prefix are done. `mode` is added to what `resume` gets. `marked_width` is the smallest
-    count of the member atoms, `minima` what is known of the sum of smallest counts. Returns whether the output is full;
-    marks are cleared either way.
+    `skip` candidates of the first prefix are done. `mode` is added to what `resume` gets. `marked_width` is the
+    smallest count of the member atoms, `minima` what is known of the sum of smallest counts. Returns whether the output
+    is full; marks are cleared either way.
     """
     n_own = 0
     probed = False
@@ -616,7 +613,9 @@ def extend_marked(  # type: ignore[no-untyped-def]  # compiled
                                     weight *= factor
                             if not good:
                                 continue
-                        emit(table, n_slots, q, value, weight, found, prefix_weight, weighted, fill, out, capacity, work)
+                        emit(
+                            table, n_slots, q, value, weight, found, prefix_weight, weighted, fill, out, capacity, work
+                        )
                         if fill and work[SURVIVORS] == capacity:
                             work[PROPOSALS] -= block_end - i - 1
                             work[PROBES] -= block_end - i - 1
@@ -684,7 +683,7 @@ def extend_marked(  # type: ignore[no-untyped-def]  # compiled
 
 
 @njit(nogil=True, cache=True)
-def extend(  # type: ignore[no-untyped-def]  # compiled
+def extend(
     n_slots, n_atoms, table_address, first_address, last_address, shared_address, positions_address, stride, end,
     bounded, lower_address, upper_address, n_excluded, excluded_address, weighted, weight_address,
     fill, resume_address, out_address, capacity, scratch_address, work_address,
@@ -812,9 +811,9 @@ def extend(  # type: ignore[no-untyped-def]  # compiled
                 bits, hash_shift = marks_for(bits, hash_shift, span, shared_width, end - resume[0])
             full = extend_marked(
                 n_slots, n_atoms, table, first, last, member, positions, stride, p, group_end, bounded, lower, upper,
-                n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, GROUP, shared_width, minima, out, capacity,
-                low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs, hub_node,
-                hub_debt, work,
+                n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, GROUP, shared_width, minima, out,
+                capacity, low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs,
+                hub_node, hub_debt, work,
             )  # fmt: skip
             if full:
                 return
@@ -856,8 +855,8 @@ def extend(  # type: ignore[no-untyped-def]  # compiled
                     full = extend_marked(
                         n_slots, n_atoms, table, first, last, one, positions, stride, q, q + 1, bounded, lower, upper,
                         n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, 0, width, 0, out, capacity,
-                        low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs, hub_node,
-                        hub_debt, work,
+                        low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs,
+                        hub_node, hub_debt, work,
                     )  # fmt: skip
                 else:
                     if bounded:
@@ -877,9 +876,7 @@ def extend(  # type: ignore[no-untyped-def]  # compiled
 
 
 @njit(nogil=True, cache=True)
-def extend_arrays(  # type: ignore[no-untyped-def]  # compiled
-    extension, positions, end, lower, upper, excluded, weighted, prefix_weight, fill, resume, out, work
-):
+def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, prefix_weight, fill, resume, out, work):
     """Call `extend` for arrays and what `cpu_fallback.compiled.CompiledKernels.prepare` made."""
     n_slots, n_atoms = extension[0], extension[1]
     first = 2

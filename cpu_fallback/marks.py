@@ -13,7 +13,7 @@ HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 @njit(nogil=True, inline="always")
-def bit_of(value, base, hash_shift):  # type: ignore[no-untyped-def]  # compiled
+def bit_of(value, base, hash_shift):
     """Bit number of a value; `hash_shift` 0 means exact."""
     distance = np.uint64(value) - np.uint64(base)
     if hash_shift == 0:
@@ -22,7 +22,7 @@ def bit_of(value, base, hash_shift):  # type: ignore[no-untyped-def]  # compiled
 
 
 @njit(nogil=True, cache=True)
-def set_marks(bits, values, count, base, hash_shift):  # type: ignore[no-untyped-def]  # compiled
+def set_marks(bits, values, count, base, hash_shift):
     """Set the bits of the first `count` values."""
     for i in range(count):
         bit = bit_of(values[i], base, hash_shift)
@@ -30,14 +30,14 @@ def set_marks(bits, values, count, base, hash_shift):  # type: ignore[no-untyped
 
 
 @njit(nogil=True, cache=True)
-def clear_marks(bits, values, count, base, hash_shift):  # type: ignore[no-untyped-def]  # compiled
+def clear_marks(bits, values, count, base, hash_shift):
     """Clear the words of the first `count` values."""
     for i in range(count):
         bits[bit_of(values[i], base, hash_shift) >> 5] = np.uint32(0)
 
 
 @njit(nogil=True, cache=True)
-def is_marked(bits, value, base, hash_shift):  # type: ignore[no-untyped-def]  # compiled
+def is_marked(bits, value, base, hash_shift):
     """Whether the value's bit is set."""
     bit = bit_of(value, base, hash_shift)
     return (bits[bit >> 5] >> np.uint32(bit & 31)) & np.uint32(1) != 0
@@ -48,7 +48,7 @@ EXACT_SPAN = 1 << 26
 
 
 @njit(nogil=True, cache=True)
-def marks_for(bits, hash_shift, span, count, n_prefixes):  # type: ignore[no-untyped-def]  # compiled
+def marks_for(bits, hash_shift, span, count, n_prefixes):
     """Room for marking `count` values that span `span`: (bits, hash_shift), all clear.
 
     Exact unless the span is large, or much larger than the work at hand, since the room has to be cleared once.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
 from cpu_fallback.pointers import load, pointer32, pointer64, store
@@ -12,7 +11,7 @@ BLOCK_FACTOR = 8
 
 
 @njit(nogil=True, cache=True)
-def copy_block(source, source_width, begin, count, target, target_width, at):  # type: ignore[no-untyped-def]  # compiled
+def copy_block(source, source_width, begin, count, target, target_width, at):
     """Copy `count` values to position `at` of the target."""
     if source_width == 4 and target_width == 4:
         source32, target32 = pointer32(source), pointer32(target)
@@ -32,7 +31,7 @@ def copy_block(source, source_width, begin, count, target, target_width, at):  #
 
 
 @njit(nogil=True, cache=True)
-def first_not_below(address, width, low, high, value):  # type: ignore[no-untyped-def]  # compiled
+def first_not_below(address, width, low, high, value):
     """First position in [low, high) whose value is not below `value`."""
     while low < high:
         middle = (low + high) >> 1
@@ -44,7 +43,9 @@ def first_not_below(address, width, low, high, value):  # type: ignore[no-untype
 
 
 @njit(nogil=True, cache=True)
-def copy_run(values, width, weights, begin, end, from_left, inner, target, target_width, out_left, out_right, out_weight, at):  # type: ignore[no-untyped-def]  # compiled
+def copy_run(
+    values, width, weights, begin, end, from_left, inner, target, target_width, out_left, out_right, out_weight, at
+):
     """Copy positions begin to end of one trie's level, with what goes with them, to position `at`."""
     copy_block(values, width, begin, end - begin, target, target_width, at)
     if inner:
@@ -63,7 +64,7 @@ def copy_run(values, width, weights, begin, end, from_left, inner, target, targe
 
 
 @njit(nogil=True, cache=True)
-def merge_level(  # type: ignore[no-untyped-def]  # compiled
+def merge_level(
     left_values, left_width, left_weights, left_begin, left_end,
     right_values, right_width, right_weights, right_begin, right_end,
     inner, target, target_width, out_left, out_right, out_weight, out_offsets,
@@ -145,7 +146,7 @@ def merge_level(  # type: ignore[no-untyped-def]  # compiled
 
 
 @njit(nogil=True, cache=True)
-def children_of(sources, offsets, begin, end):  # type: ignore[no-untyped-def]  # compiled
+def children_of(sources, offsets, begin, end):
     """Ranges of the children of the nodes at `sources`; empty where that is -1."""
     for i in range(len(sources)):
         node = sources[i]

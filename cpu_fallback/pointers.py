@@ -13,33 +13,33 @@ from numba.extending import intrinsic
 
 
 @intrinsic
-def pointer32(typingctx, address):  # type: ignore[no-untyped-def]  # numba's own signature convention
+def pointer32(typingctx, address):
     """Take an integer address for a pointer to int32."""
     signature = types.CPointer(types.int32)(types.int64)
 
-    def generate(context, builder, sig, args):  # type: ignore[no-untyped-def]  # numba's own signature convention
+    def generate(context, builder, sig, args):
         return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
 
     return signature, generate
 
 
 @intrinsic
-def pointer64(typingctx, address):  # type: ignore[no-untyped-def]  # numba's own signature convention
+def pointer64(typingctx, address):
     """Take an integer address for a pointer to int64."""
     signature = types.CPointer(types.int64)(types.int64)
 
-    def generate(context, builder, sig, args):  # type: ignore[no-untyped-def]  # numba's own signature convention
+    def generate(context, builder, sig, args):
         return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
 
     return signature, generate
 
 
 @intrinsic
-def prefetch(typingctx, address):  # type: ignore[no-untyped-def]  # numba's own signature convention
+def prefetch(typingctx, address):
     """Ask for the cache line at an address, to be read soon; never faults."""
     signature = types.void(types.int64)
 
-    def generate(context, builder, sig, args):  # type: ignore[no-untyped-def]  # numba's own signature convention
+    def generate(context, builder, sig, args):
         pointer = cgutils.voidptr_t
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
@@ -51,7 +51,7 @@ def prefetch(typingctx, address):  # type: ignore[no-untyped-def]  # numba's own
 
 
 @njit(nogil=True, inline="always")
-def load(address, width, index):  # type: ignore[no-untyped-def]  # compiled
+def load(address, width, index):
     """Read the int32 or int64 at `index`; `width` is 4 or 8 bytes."""
     if width == 4:
         return types.int64(pointer32(address)[index])
@@ -59,7 +59,7 @@ def load(address, width, index):  # type: ignore[no-untyped-def]  # compiled
 
 
 @njit(nogil=True, inline="always")
-def store(address, width, index, value):  # type: ignore[no-untyped-def]  # compiled
+def store(address, width, index, value):
     """Write the int32 or int64 at `index`; `width` is 4 or 8 bytes."""
     if width == 4:
         pointer32(address)[index] = types.int32(value)

@@ -7,7 +7,7 @@ from numba import njit
 
 
 @njit(nogil=True, cache=True)
-def trie_levels_two(first, second, values, offsets, children):  # type: ignore[no-untyped-def]  # compiled
+def trie_levels_two(first, second, values, offsets, children):
     """Split two sorted columns into the distinct values of the first, their children's offsets, and the second."""
     n = 0
     for i in range(len(first)):
@@ -21,7 +21,7 @@ def trie_levels_two(first, second, values, offsets, children):  # type: ignore[n
 
 
 @njit(nogil=True, cache=True)
-def expand_rows(offsets, parents):  # type: ignore[no-untyped-def]  # compiled
+def expand_rows(offsets, parents):
     """Write the parent of every child: i in [offsets[p], offsets[p + 1]) has parent p."""
     for p in range(len(offsets) - 1):
         for i in range(offsets[p], offsets[p + 1]):

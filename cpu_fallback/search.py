@@ -10,7 +10,7 @@ from cpu_fallback.slots import PARENT, SIZE, find
 
 
 @njit(nogil=True, cache=True)
-def bucket_index(values, shift, starts):  # type: ignore[no-untyped-def]  # compiled
+def bucket_index(values, shift, starts):
     """Fill ``starts[b]`` with the first position whose value is in bucket b or a later one.
 
     Bucket of a value: its distance from ``values[0]``, shifted right by `shift`.
@@ -24,7 +24,7 @@ def bucket_index(values, shift, starts):  # type: ignore[no-untyped-def]  # comp
 
 
 @njit(nogil=True, cache=True)
-def locate(described, columns, positions):  # type: ignore[no-untyped-def]  # compiled
+def locate(described, columns, positions):
     """Write where row i stands in trie t to ``positions[t, i]``, -1 for nowhere.
 
     `described` holds per trie its number of levels, then per level the address of its slot fields and the row of

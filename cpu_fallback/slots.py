@@ -2,7 +2,8 @@
 
 A slot is one batch of one atom at the level that is being bound. Field f of slot k is ``table[k * N_FIELDS + f]``;
 the fields are the constants below. Tables and scratch travel as bare pointers: numba passes an array to a function
-as seven or more arguments, which costs more than what these functions do. Slots of one atom stand together: atom a owns rows ``first[a]`` to ``first[a + 1]``.
+as seven or more arguments, which costs more than what these functions do. Slots of one atom stand together: atom a
+owns rows ``first[a]`` to ``first[a + 1]``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ holds the parents' positions; OUT_ROW where `fill_common` writes the positions o
 
 
 @njit(nogil=True, cache=True)
-def lower_bound(table, k, low, high, value):  # type: ignore[no-untyped-def]  # compiled
+def lower_bound(table, k, low, high, value):
     """First position in [low, high) of slot k whose value is not below `value`; `high` if there is none."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     while low < high:
@@ -33,7 +34,7 @@ def lower_bound(table, k, low, high, value):  # type: ignore[no-untyped-def]  # 
 
 
 @njit(nogil=True, cache=True)
-def gallop(table, k, low, high, value):  # type: ignore[no-untyped-def]  # compiled
+def gallop(table, k, low, high, value):
     """As `lower_bound`, in time logarithmic in the distance from `low`."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     if low >= high or load(address, width, low) >= value:
@@ -54,12 +55,14 @@ def gallop(table, k, low, high, value):  # type: ignore[no-untyped-def]  # compi
 
 
 @njit(nogil=True, cache=True)
-def find(table, k, low, high, value):  # type: ignore[no-untyped-def]  # compiled
+def find(table, k, low, high, value):
     """Position of `value` in [low, high) of slot k, or -1; a top level is entered through its bucket index."""
     if low >= high or value < table[k * N_FIELDS + MINIMUM] or value > table[k * N_FIELDS + MAXIMUM]:
         return -1
     if table[k * N_FIELDS + BUCKETS] != 0:
-        bucket = np.int64((np.uint64(value) - np.uint64(table[k * N_FIELDS + MINIMUM])) >> np.uint64(table[k * N_FIELDS + SHIFT]))
+        bucket = np.int64(
+            (np.uint64(value) - np.uint64(table[k * N_FIELDS + MINIMUM])) >> np.uint64(table[k * N_FIELDS + SHIFT])
+        )
         starts = pointer64(table[k * N_FIELDS + BUCKETS])
         low = max(low, starts[bucket])
         high = min(high, starts[bucket + 1])
@@ -70,7 +73,7 @@ def find(table, k, low, high, value):  # type: ignore[no-untyped-def]  # compile
 
 
 @njit(nogil=True, cache=True)
-def weight_at(table, k, position):  # type: ignore[no-untyped-def]  # compiled
+def weight_at(table, k, position):
     """Weight of the row at a last-level position of slot k."""
     if table[k * N_FIELDS + WEIGHTS] == 0:
         return 1
@@ -78,7 +81,7 @@ def weight_at(table, k, position):  # type: ignore[no-untyped-def]  # compiled
 
 
 @njit(nogil=True, cache=True)
-def load_ranges(table, positions, stride, p, begin, end, low, high):  # type: ignore[no-untyped-def]  # compiled
+def load_ranges(table, positions, stride, p, begin, end, low, high):
     """Write the children's range of prefix `p` for slots begin to end into `low` and `high`."""
     for k in range(begin, end):
         if table[k * N_FIELDS + PARENT] == 0:
@@ -96,7 +99,7 @@ def load_ranges(table, positions, stride, p, begin, end, low, high):  # type: ig
 
 
 @njit(nogil=True, cache=True)
-def clip_ranges(table, begin, end, low, high, least, most):  # type: ignore[no-untyped-def]  # compiled
+def clip_ranges(table, begin, end, low, high, least, most):
     """Narrow the ranges of slots begin to end to values from `least` to `most`, both inclusive."""
     for k in range(begin, end):
         if low[k] < high[k]:
@@ -114,7 +117,7 @@ def clip_ranges(table, begin, end, low, high, least, most):  # type: ignore[no-u
 
 
 @njit(nogil=True, cache=True)
-def describe_level(values, parents, weights, starts, shift, fields):  # type: ignore[no-untyped-def]  # compiled
+def describe_level(values, parents, weights, starts, shift, fields):
     """Fill the fields of a level's slots; empty arrays stand for what it does not have."""
     fields[VALUES] = values.ctypes.data
     fields[WIDTH] = values.itemsize

@@ -104,7 +104,9 @@ class Walk:
         Where to begin: the prefix, and how many of its candidates are done.
     """
 
-    def __init__(self, extension: Extension, question: Question, prefix: int, skip: int, end: int, work: Int64Array) -> None:
+    def __init__(
+        self, extension: Extension, question: Question, prefix: int, skip: int, end: int, work: Int64Array
+    ) -> None:
         self.extension = extension
         self.question = question
         self.prefix = prefix

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,7 +62,7 @@ class VectorisedKernels:
         rows: Sequence[int], out_rows: Sequence[int],
     ) -> Extension:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
-        atoms = tuple(range(begin, end) for begin, end in zip(first[:-1], first[1:], strict=True))
+        atoms = tuple(range(begin, end) for begin, end in pairwise(first))
         slots = (
             Slot(levels[k].values, levels[k].parent_offsets, levels[k].weights, rows[k], out_rows[k])
             for k in range(len(levels))

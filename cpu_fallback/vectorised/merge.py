@@ -8,8 +8,10 @@ that parent, else where such a run would stand.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray, prune
@@ -18,49 +20,65 @@ from cpu_fallback.vectorised.search import lower_bound
 Trie = tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None]
 
 
-def bounds(sizes: Int64Array) -> Int64Array:
+@dataclass(frozen=True, eq=False, slots=True)
+class MergedLevel:
+    """One level of the merged trie: its values, where each source's values went, and where the runs begin."""
+
+    values: CodeArray
+    from_large: npt.NDArray[np.intp]
+    from_small: Int64Array
+    bounds: Int64Array
+
+
+def bounds(sizes: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Int64Array:
     """Where each of consecutive lists of these sizes begins, and where the last one ends."""
     starts = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=starts[1:])
     return starts
 
 
+def merge_level(large: CodeArray, large_sizes: Int64Array, small: CodeArray, small_sizes: Int64Array) -> MergedLevel:
+    """Merge the runs of two sources parent by parent; sizes are those of the parents' runs."""
+    starts = bounds(large_sizes)
+    parent = np.repeat(np.arange(len(small_sizes)), small_sizes)
+    place = lower_bound(large, starts[parent], starts[parent + 1], small)
+    met = place < starts[parent + 1]
+    met[met] = large[place[met]] == small[met]
+    fresh = np.flatnonzero(~met)
+    # The k-th value without counterpart stands behind `place` values of the larger source and k of its own kind.
+    from_small = np.empty(len(small), np.int64)
+    from_small[fresh] = place[fresh] + np.arange(len(fresh))
+    is_large = np.ones(len(large) + len(fresh), np.bool_)
+    is_large[from_small[fresh]] = False
+    from_large = np.flatnonzero(is_large)
+    from_small[met] = from_large[place[met]]
+    n = len(is_large)
+    narrow = large.itemsize == small.itemsize == 4
+    values: CodeArray = np.empty(n, np.int32) if narrow else np.empty(n, np.int64)
+    values[from_large] = large
+    values[from_small[fresh]] = small[fresh]
+    both = np.bincount(parent[met], minlength=len(large_sizes))
+    return MergedLevel(values, from_large, from_small, bounds(large_sizes + small_sizes - both))
+
+
 def merge_tries(left: Trie, right: Trie) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
     """See `gpu_wcoj.kernels.protocol.Kernels.merge_tries`."""
-    if len(left[0][-1]) < len(right[0][-1]):
-        left, right = right, left
-    values: list[CodeArray] = []
+    large, small = (left, right) if len(left[0][-1]) >= len(right[0][-1]) else (right, left)
+    level = merge_level(large[0][0], np.array([len(large[0][0])]), small[0][0], np.array([len(small[0][0])]))
+    values = [level.values]
     offsets: list[Int64Array] = []
-    sizes = np.array([len(left[0][0])]), np.array([len(right[0][0])])
-    for level, (large, small) in enumerate(zip(left[0], right[0], strict=True)):
-        starts = bounds(sizes[0])
-        parent = np.repeat(np.arange(len(sizes[1])), sizes[1])
-        place = lower_bound(large, starts[parent], starts[parent + 1], small)
-        met = place < starts[parent + 1]
-        met[met] = large[place[met]] == small[met]
-        fresh = np.flatnonzero(~met)
-        # The k-th value without counterpart stands behind `place` values of the larger trie and k of its own kind.
-        to_small = np.empty(len(small), np.int64)
-        to_small[fresh] = place[fresh] + np.arange(len(fresh))
-        from_large = np.ones(len(large) + len(fresh), np.bool_)
-        from_large[to_small[fresh]] = False
-        to_large = np.flatnonzero(from_large)
-        to_small[met] = to_large[place[met]]
-        merged = np.empty(len(from_large), np.promote_types(large.dtype, small.dtype))
-        merged[to_large] = large
-        merged[to_small[fresh]] = small[fresh]
-        values.append(merged)
-        if level:
-            offsets.append(bounds(sizes[0] + sizes[1] - np.bincount(parent[met], minlength=len(sizes[0]))))
-        if level < len(left[1]):
-            sizes = np.zeros(len(merged), np.int64), np.zeros(len(merged), np.int64)
-            sizes[0][to_large] = np.diff(left[1][level])
-            sizes[1][to_small] = np.diff(right[1][level])
-    if left[2] is None and right[2] is None and not met.any():
+    for depth in range(1, len(large[0])):
+        large_sizes, small_sizes = np.zeros((2, len(level.values)), np.int64)
+        large_sizes[level.from_large] = np.diff(large[1][depth - 1])
+        small_sizes[level.from_small] = np.diff(small[1][depth - 1])
+        level = merge_level(large[0][depth], large_sizes, small[0][depth], small_sizes)
+        values.append(level.values)
+        offsets.append(level.bounds)
+    if large[2] is None and small[2] is None and len(level.values) == len(large[0][-1]) + len(small[0][-1]):
         return values, offsets, None
-    weights = np.zeros(len(values[-1]), np.int64)
-    weights[to_large] = 1 if left[2] is None else left[2]
-    weights[to_small] += 1 if right[2] is None else right[2]
+    weights = np.zeros(len(level.values), np.int64)
+    weights[level.from_large] = 1 if large[2] is None else large[2]
+    weights[level.from_small] += 1 if small[2] is None else small[2]
     kept = weights != 0
     if not kept.all():
         values[-1], weights = values[-1][kept], weights[kept]

@@ -23,7 +23,7 @@ def ragged(sizes: Int64Array) -> tuple[npt.NDArray[np.intp], Int64Array]:
     return owner, np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner]
 
 
-def lower_bound(values: CodeArray, low: Int64Array, high: Int64Array, wanted: Int64Array) -> Int64Array:
+def lower_bound(values: CodeArray, low: Int64Array, high: Int64Array, wanted: CodeArray) -> Int64Array:
     """Per i, the first position in ``[low[i], high[i])`` whose value is not below ``wanted[i]``; else ``high[i]``."""
     return _bound(values, low, high, wanted, np.less)
 
@@ -33,7 +33,7 @@ def upper_bound(values: CodeArray, low: Int64Array, high: Int64Array, wanted: In
     return _bound(values, low, high, wanted, np.less_equal)
 
 
-def _bound(values: CodeArray, low: Int64Array, high: Int64Array, wanted: Int64Array, before: np.ufunc) -> Int64Array:
+def _bound(values: CodeArray, low: Int64Array, high: Int64Array, wanted: CodeArray, before: np.ufunc) -> Int64Array:
     if len(values) == 0 or len(wanted) == 0:
         return low
     for _ in range(max(0, int((high - low).max())).bit_length()):

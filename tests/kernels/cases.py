@@ -157,9 +157,8 @@ class Question:
             weights = [1] * len(parent) if weight is None else weight.tolist()
             assert weight is None or weight.dtype == np.int64
             parents.extend(parent.tolist())
-            survivors.extend(zip(parent.tolist(), value.tolist(), weights, zip(*positions.tolist(), strict=True), strict=True)
-                             if self.n_out_rows else
-                             ((p, v, w, ()) for p, v, w in zip(parent.tolist(), value.tolist(), weights, strict=True)))  # fmt: skip
+            places = zip(*positions.tolist(), strict=True) if self.n_out_rows else [()] * len(parent)
+            survivors.extend(zip(parent.tolist(), value.tolist(), weights, places, strict=True))
         assert parents == sorted(parents)
         return sorted(survivors)
 
@@ -177,7 +176,9 @@ def random_case(seed: object) -> Case:
         weights = WEIGHTS[rng.choice(list(WEIGHTS))]
         domains = [*[keys] * len(bound), domain, *[DOMAINS["few"]] * deeper]
         size = rng.choice([*SIZES, 100, 300]) if rng.random() < 0.9 else rng.choice(LARGE_SIZES)
-        batches = [random_batch(rng, rng.choice([size, size, 3, 0]), domains, weights) for _ in range(rng.choice([1, 1, 2, 3]))]
+        batches = [
+            random_batch(rng, rng.choice([size, size, 3, 0]), domains, weights) for _ in range(rng.choice([1, 1, 2, 3]))
+        ]
         atoms.append(Atom(tuple(batches), bound, deeper == 0))
         rest.append(deeper)
     prefixes = random_rows(rng, rng.choice([1, 2, 31, 33, 80]), [keys] * n_columns)

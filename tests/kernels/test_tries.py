@@ -72,7 +72,9 @@ def drawn_pair(rng: random.Random) -> tuple[Batch, Batch, int]:
     size = rng.choice(SIZES) if rng.random() < 0.9 else rng.choice(LARGE_SIZES[1:2])
     left = random_batch(rng, size, domains, WEIGHTS[rng.choice(list(WEIGHTS))])
     if rng.random() < 0.4:
-        kept = {row: reference.wrap(-weight) for row, weight in left.items() if rng.random() < rng.choice([0.1, 0.9, 1])}
+        kept = {
+            row: reference.wrap(-weight) for row, weight in left.items() if rng.random() < rng.choice([0.1, 0.9, 1])
+        }
         return left, kept, arity
     right = random_batch(rng, rng.choice([size, 1, 2, 40]), domains, WEIGHTS[rng.choice(list(WEIGHTS))])
     return (left, right, arity) if rng.random() < 0.5 else (right, left, arity)
@@ -139,7 +141,9 @@ def test_locate(seed, compiled):
         depth = rng.randint(1, 3)
         order = [rng.randrange(n_columns) for _ in range(depth)]
         deeper = rng.randint(0, 1)
-        batch = random_batch(rng, rng.choice([*SIZES, 200]), [*(domains[i] for i in order), *[DOMAINS["few"]] * deeper], [1])
+        batch = random_batch(
+            rng, rng.choice([*SIZES, 200]), [*(domains[i] for i in order), *[DOMAINS["few"]] * deeper], [1]
+        )
         index = trie(batch, depth + deeper, backend)
         alive.append(index)
         records.append([level.record for level in index.levels[:depth]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 Row = tuple[int, ...]
 Batch = Mapping[Row, int]
@@ -45,7 +46,7 @@ def levels(rows: Sequence[Row] | Batch, depth: int) -> tuple[list[list[int]], li
     nodes = [prefixes(rows, level + 1) for level in range(depth)]
     values = [[node[-1] for node in level] for level in nodes]
     offsets = []
-    for upper, lower in zip(nodes, nodes[1:], strict=False):
+    for upper, lower in pairwise(nodes):
         sizes = [sum(child[:-1] == node for child in lower) for node in upper]
         offsets.append([sum(sizes[:i]) for i in range(len(sizes) + 1)])
     return values, offsets
@@ -53,7 +54,7 @@ def levels(rows: Sequence[Row] | Batch, depth: int) -> tuple[list[list[int]], li
 
 def item_size(values: Sequence[int]) -> int:
     """Bytes that a level takes for each of these values."""
-    return 4 if values and -(2**31) <= min(values) and max(values) < 2**31 else 8
+    return 4 if values and min(values) >= -(2**31) and max(values) < 2**31 else 8
 
 
 def merged(left: Batch, right: Batch) -> dict[Row, int]:
@@ -109,7 +110,9 @@ class Extender:
         return any(place >= 0 for place in places), 1, places
 
 
-def extend(extenders: Sequence[Extender], prefix: Row, least: int, most: int, excluded: Sequence[int]) -> list[Survivor]:
+def extend(
+    extenders: Sequence[Extender], prefix: Row, least: int, most: int, excluded: Sequence[int]
+) -> list[Survivor]:
     """The values that all atoms hold, ascending."""
     values = {value for batch in extenders[0].below(prefix) for value in batch}
     survivors = []

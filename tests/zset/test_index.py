@@ -44,7 +44,9 @@ class Words:
         return {tuple(map(self.dictionary.encode_one, row)): weight for row, weight in rows.items()}
 
     def words(self, rows):
-        return {tuple(self.dictionary.decode(np.array(row, np.int64)).to_pylist()): weight for row, weight in rows.items()}
+        return {
+            tuple(self.dictionary.decode(np.array(row, np.int64)).to_pylist()): weight for row, weight in rows.items()
+        }
 
 
 def test_countries_and_cities(backend):
@@ -81,7 +83,9 @@ def test_cities_extended_by_their_first_letter(backend):
 
 def test_leaves_without_children_fall_away_and_several_add_up(backend):
     index = index_of({(1, 5): 2, (1, 6): 1, (2, 5): 1}, backend)
-    owner, children, weights = (np.array(column) for column in ([2, 0, 0, 0, 1, 1], [9, 8, 7, 7, 4, 4], [1, 1, 2, 1, 3, -3]))
+    owner, children, weights = (
+        np.array(column) for column in ([2, 0, 0, 0, 1, 1], [9, 8, 7, 7, 4, 4], [1, 1, 2, 1, 3, -3])
+    )
     extended = index.extend_leaves(owner, children, weights)
     assert rows_of(extended.columns(), extended.weight_column()) == {(1, 5, 7): 6, (1, 5, 8): 2, (2, 5, 9): 1}
     none = index.extend_leaves(owner[:0], children[:0], weights[:0])
