@@ -58,9 +58,7 @@ def read_change(
             raise ArityError(_wrong_number(relation, arity, data.names))
         order = _by_declaration(relation, data.names, declared)
         columns = data.encoded_for(string, binary)
-        return Incoming(
-            tuple(data.names[i] for i in order), tuple(columns[i] for i in order), data.weights, False
-        )
+        return Incoming(tuple(data.names[i] for i in order), tuple(columns[i] for i in order), data.weights, False)
     from gpu_wcoj.arrow import as_table
 
     names, found = as_table(data, f"relation '{relation}'", null_types=types, string=string, binary=binary)

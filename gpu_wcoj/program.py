@@ -378,7 +378,8 @@ class Program:
         for name in changes:
             if name in self.heads:
                 raise SchemaError(
-                    f"relation '{name}' is defined by rules and takes no rows.\n  The inputs are: {', '.join(self.inputs)}."
+                    f"relation '{name}' is defined by rules and takes no rows.\n"
+                    f"  The inputs are: {', '.join(self.inputs)}."
                 )
             if name not in self.inputs:
                 raise UnknownRelationError(name, self.inputs, "inputs")
@@ -518,17 +519,17 @@ class Program:
         for one in self.rules.declarations:
             kinds = [None if kind is None else DataType(kind) for kind in one.types]
             self._types.bind(one.relation, kinds, [f"{i} ('{name}')" for i, name in enumerate(one.columns)])
-        for name, kinds in schema.items():
+        for name, given in schema.items():
             if name not in self.inputs:
                 raise UnknownRelationError(name, self.inputs, "inputs")
-            if isinstance(kinds, Mapping):
-                self.declared[name] = self._names[name] = tuple(kinds)
-                kinds = list(kinds.values())
-            if len(kinds) != self._arity[name]:
+            if isinstance(given, Mapping):
+                self.declared[name] = self._names[name] = tuple(given)
+                given = list(given.values())
+            if len(given) != self._arity[name]:
                 raise SchemaError(
-                    f"the schema gives relation '{name}' {len(kinds)} columns; the program uses {self._arity[name]}."
+                    f"the schema gives relation '{name}' {len(given)} columns; the program uses {self._arity[name]}."
                 )
-            self._types.bind(name, [DataType(str(kind)) for kind in kinds])
+            self._types.bind(name, [DataType(str(kind)) for kind in given])
 
     def _known_heads(self, names: Sequence[str], option: str) -> tuple[str, ...]:
         if isinstance(names, str):
@@ -571,9 +572,7 @@ class Program:
         filled = [phase for phase in phases if len(phase)] or list(phases[:1])
         n_stored = len(filled[0].columns)
         stored = [np.concatenate([phase.columns[i] for phase in filled]) for i in range(n_stored)]
-        weights = np.concatenate(
-            [np.full(len(one), one.weights, np.int64) if isinstance(one.weights, int) else one.weights for one in filled]
-        )
+        weights = np.concatenate([one.weight_column() for one in filled])
         view = self._evaluated or self._lowered
         shape = view.shapes[name] if view is not None else Shape(name, (False,) * arity)
         columns = []
@@ -585,7 +584,7 @@ class Program:
         return ZSet.from_columns(self._names_of(name), columns, weights)
 
 
-def _positive(option: str, value: int | None, default: int) -> int:
+def _positive(option: str, value: object, default: int) -> int:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:

@@ -140,8 +140,7 @@ class Circuit:
         _, phases = afresh(head).evaluate(collect=True)
         assert phases is not None
         rows = phases[-1]
-        weights = rows.weights if not isinstance(rows.weights, int) else np.full(len(rows), rows.weights, np.int64)
-        return list(rows.columns), weights
+        return list(rows.columns), rows.weight_column()
 
     def total(self, name: str) -> int:
         """Sum of the weights of a relation's rows; a head that is not kept is counted without enumerating it."""

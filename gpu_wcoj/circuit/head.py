@@ -182,7 +182,7 @@ class Head:
         return self._tick_bound() >= 1 << 63
 
     def _bound_whole(self) -> None:
-        """Raise if a row of an answer that is not stored leaves int64; it is joined afresh only if a bound allows it."""
+        """Raise if a row of an answer that is not stored leaves int64; joined afresh only where a bound fails."""
         if self.relation is not None:
             return
         self.pending_bound = self.weight_bound + self._tick_bound()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpu_wcoj.column import BoolArray
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -28,7 +29,7 @@ def set_change(
     """
     kernels = relation.backend.kernels
     given = len(columns[0])
-    inserts: Int64Array | None = None
+    inserts: BoolArray | None = None
     if weights is not None and not bool((weights > 0).all()):
         if not bool(weights.all()):
             kept = np.flatnonzero(weights)
@@ -79,7 +80,7 @@ def bag_change(
 def refuse_overflow(
     name: str, columns: Sequence[Int64Array], weights: Int64Array, relation: RelationIndex | None
 ) -> None:
-    """Raise if adding these rows takes a row of the change, or of the relation, out of int64. O(1) where a bound holds."""
+    """Raise if these rows take a row of the change, or of the relation, out of int64. O(1) where a bound holds."""
     if len(weights) == 0:
         return
     largest = max(int(weights.max()), -int(weights.min())) * len(weights)

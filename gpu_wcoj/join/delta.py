@@ -148,7 +148,10 @@ class IncrementalGenericJoin:
     def _held(self) -> list[tuple[list[Arrangement], list[tuple[AtomUse, Arrangement]]]]:
         """Per path, the arrangements of its seeds and those of the other atoms."""
         return [
-            ([self.arrangements[use.key] for use in path.seeds], [(use, self.arrangements[use.key]) for use in path.others])
+            (
+                [self.arrangements[use.key] for use in path.seeds],
+                [(use, self.arrangements[use.key]) for use in path.others],
+            )
             for path in self.query.paths
         ]
 

@@ -18,7 +18,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.conditions import bounds_of, passes
 from gpu_wcoj.join.path import AtomUse, Condition, Step
 from gpu_wcoj.join.prefixes import Layout, Prefixes
-from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array, Level
+from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array
 from gpu_wcoj.zset.index import IndexedZSet
 
 CHUNK_ROWS = 1 << 17
@@ -85,7 +85,13 @@ class GenericJoin:
     def fresh(self) -> GenericJoin:
         """The same join with counters of its own, for another thread."""
         return GenericJoin(
-            self.uses, self.batches, self.weighted, self.needed, self.backend, self.chunk_rows, self.ranks,
+            self.uses,
+            self.batches,
+            self.weighted,
+            self.needed,
+            self.backend,
+            self.chunk_rows,
+            self.ranks,
             self.shapes,
         )
 

@@ -37,7 +37,7 @@ class Prefixes:
     positions: Int64Array
 
     def __len__(self) -> int:
-        return self.positions.shape[1]
+        return int(self.positions.shape[1])
 
     def take(self, rows: IndexArray | slice, order: tuple[str, ...] | None = None) -> Prefixes:
         """The prefixes at these positions."""

@@ -21,7 +21,9 @@ SAMPLE = 1024
 
 
 def seed_prefixes(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin) -> Prefixes:
-    """Rows of the change (`deltas`: in each of the path's seed orders) that satisfy the path's first conditions and occur in every atom that they bind.
+    """Rows of a change that satisfy the path's first conditions and occur in every atom that they reach.
+
+    `deltas` holds the change in each of the path's seed orders.
 
     Atoms that the rows bind completely multiply the weight; the others leave their positions. The rows are sorted so
     that those stand together for which later steps read the same long range. O(n log n) for n rows, or O(n) where
@@ -110,7 +112,7 @@ def _bind_one(
     found = located[:, 0].tolist()
     layout: list[tuple[int, int]] = []
     at = 0
-    for number, depth, columns in path.binding:
+    for number, depth, _ in path.binding:
         if depth == len(join.uses[number].variables):
             return None
         layout.append((number, depth))

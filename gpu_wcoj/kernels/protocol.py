@@ -69,9 +69,7 @@ class Kernels(Protocol):
         """The distinct rows, sorted. O(n log n); O(n) where they are sorted and distinct already."""
         ...
 
-    def consolidate(
-        self, columns: Sequence[Int64Array], weights: Int64Array
-    ) -> tuple[list[Int64Array], Int64Array]:
+    def consolidate(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[list[Int64Array], Int64Array]:
         """Sort rows, add the weights of equal ones modulo 2^64, drop rows of weight 0. O(n log n)."""
         ...
 
@@ -89,11 +87,11 @@ class Kernels(Protocol):
         """What this backend wants to know of a level, found once a batch: (record, arrays to keep alive). O(n)."""
         ...
 
-    def merge_tries(
-        self, left: Trie, right: Trie
-    ) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
-        """The trie of all rows of both, weights of equal rows added modulo 2^64, rows of weight 0 and childless
-        nodes dropped. A merge of sorted runs, never a sort: O(n + m), runs without counterpart copied as blocks.
+    def merge_tries(self, left: Trie, right: Trie) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
+        """The trie of all rows of both: weights of equal rows add modulo 2^64; rows of weight 0 are dropped.
+
+        Nodes without children are dropped too. A merge of sorted runs, never a sort: O(n + m), runs without a
+        counterpart copied as blocks.
         """
         ...
 

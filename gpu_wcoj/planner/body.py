@@ -19,6 +19,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gpu_wcoj.join.path import Condition
 from gpu_wcoj.query.terms import MIRRORED, Atom, Comparison, Constant, Rule, Term, Variable
@@ -110,7 +111,9 @@ def normalise(rule: Rule, shapes: Mapping[str, Shape], aliases: Mapping[str, Ali
     if value is None:
         return Body(rule, (), (), (), never=True)
     uses = _occurrences(rule, value)
-    atoms, flags, homes = [], {}, {}
+    atoms: list[BodyAtom] = []
+    flags: dict[str, str] = {}
+    homes: dict[str, tuple[str, int]] = {}
     for number, atom in enumerate(rule.atoms):
         atoms.append(_body_atom(number, atom, shapes, value, uses, flags, homes, encode))
     conditions = []
@@ -277,7 +280,7 @@ def alias_of(rule: Rule) -> Alias | None:
     return Alias(rule.atoms[0].relation, tuple(terms.index(term) for term in rule.head.terms))
 
 
-_OPERATORS: dict[str, Callable[[object, object], bool]] = {
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,

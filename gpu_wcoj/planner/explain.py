@@ -35,8 +35,7 @@ def _query(query: DeltaQuery, name_of: ColumnName) -> list[str]:
     lines = [query.rule]
     for number, path in enumerate(query.paths, 1):
         lines.append(f"  delta path {number}: change of {_use(path.seed)}")
-        for line in _path(path, name_of):
-            lines.append("    " + line)
+        lines.extend("    " + line for line in _path(path, name_of))
     return lines
 
 
@@ -46,9 +45,7 @@ def _path(path: DeltaPath, name_of: ColumnName) -> list[str]:
         lines.append("where " + ", ".join(map(str, path.seed_conditions)))
     bound = set(path.seed.variables)
     by_number = {use.atom: use for use in path.others}
-    for use in path.others:
-        if set(use.variables) <= bound:
-            lines.append(f"check {_extender(use, path, name_of)}")
+    lines.extend(f"check {_extender(use, path, name_of)}" for use in path.others if set(use.variables) <= bound)
     for step in path.steps:
         extenders = [by_number[number] for number in step.atoms]
         verb = "look up" if len(extenders) == 1 else "intersect"

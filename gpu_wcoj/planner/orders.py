@@ -56,9 +56,7 @@ def _path(body: Body, seed: int, sizes: Mapping[str, int]) -> DeltaPath:
         )
         for name in order[n_seed:]
     )
-    first = tuple(
-        condition for condition in body.conditions if all(place[name] < n_seed for name in _names(condition))
-    )
+    first = tuple(condition for condition in body.conditions if all(place[name] < n_seed for name in _names(condition)))
     seed_use = _use(seed, body.atoms[seed], place)
     return DeltaPath((seed_use,), uses, first, steps, _sort_first(seed_use.variables, uses, steps))
 
@@ -85,9 +83,7 @@ def _facing(condition: Condition, name: str) -> Condition:
     return replace(condition, variable=name, op=mirrored, other=condition.variable)
 
 
-def _sort_first(
-    seed: tuple[str, ...], uses: tuple[AtomUse, ...], steps: tuple[Step, ...]
-) -> tuple[str, ...]:
+def _sort_first(seed: tuple[str, ...], uses: tuple[AtomUse, ...], steps: tuple[Step, ...]) -> tuple[str, ...]:
     """The seed's variables by which later steps share ranges; deeper steps, which run more often, count more."""
     if len(seed) < 2:
         return ()

@@ -69,6 +69,10 @@ class PhaseRows:
     def __len__(self) -> int:
         return len(self.columns[0])
 
+    def weight_column(self) -> Int64Array:
+        """The weight of every row."""
+        return np.full(len(self), self.weights, np.int64) if isinstance(self.weights, int) else self.weights
+
 
 class Arrangement:
     """Committed batches in a `Spine`, and this tick's batches, one a phase.

@@ -77,9 +77,7 @@ class IndexedZSet:
     def empty(cls, depth: int, backend: Backend | None = None) -> IndexedZSet:
         """The empty trie of that many levels."""
         nothing = np.empty(0, np.int64)
-        return cls(
-            [nothing] * depth, [np.zeros(1, np.int64)] * (depth - 1), None, backend or select_backend("cpu")
-        )
+        return cls([nothing] * depth, [np.zeros(1, np.int64)] * (depth - 1), None, backend or select_backend("cpu"))
 
     def __len__(self) -> int:
         return len(self.values[-1])
@@ -165,7 +163,8 @@ class IndexedZSet:
         """Position of each prefix in level ``len(columns) - 1``; -1 where it is absent."""
         records = [self.records[: len(columns)]]
         found = self.backend.kernels.locate(records, [range(len(columns))], np.ascontiguousarray(columns))
-        return found[0]
+        position: Int64Array = found[0]
+        return position
 
     def get_by_prefix(self, prefixes: Sequence[Int64Array]) -> tuple[Int64Array, list[Int64Array], Int64Array]:
         """Rows that start with each of n prefixes.
