@@ -234,6 +234,21 @@ class Program:
         counts = self._tick(changes, frozenset(self.outputs), hand_out, rest)
         return {name: counts.get(name, self._no_change()) for name in self.outputs}
 
+    def load(self, changes: Mapping[str, Any]) -> None:
+        """As `step`, but do no more than the state needs: the answers' changes are not even counted.
+
+        To start from a snapshot and follow what changes from there. Answers are complete all the same: `relation`
+        joins them from the state.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, 2), (2, 3)]})
+        >>> program.step({"edge": [(3, 4)]})["path"].rows(), program.count("path")
+        ([((2, 3, 4), 1)], 2)
+        """
+        self._tick(changes, None, None)
+
     def relation(self, name: str) -> ZSet:
         """All rows of a relation. A head that is neither kept nor read by a rule is joined afresh from the state.
 
@@ -302,7 +317,7 @@ class Program:
     def _tick(
         self,
         changes: Mapping[str, Any],
-        collect: frozenset[str],
+        collect: frozenset[str] | None,
         sink: Callable[[str, Piece], None] | None,
         rest: Callable[[Mapping[str, list[PhaseRows]]], None] | None = None,
     ) -> dict[str, ChangeCount]:

@@ -61,7 +61,7 @@ class Circuit:
     def evaluate(
         self,
         changes: Mapping[str, InputChange],
-        collect: frozenset[str],
+        collect: frozenset[str] | None,
         sink: Callable[[str, Piece], None] | None = None,
     ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]:
         """Find this tick's changes; the state does not move.
@@ -71,7 +71,7 @@ class Circuit:
         changes
             Per input relation.
         collect
-            The heads whose rows are wanted.
+            The heads whose rows are wanted; None to evaluate no more than the state needs.
         sink
             Where rows of those heads go piece by piece instead, where nothing else needs them.
 
@@ -93,9 +93,11 @@ class Circuit:
         counts, rows = {}, {}
         for name, head in self.heads.items():
             head.begin()
+            if collect is None and not head.state and not self.execution.weighted:
+                continue
             to = None if sink is None else (lambda piece, name=name: sink(name, piece))
-            counts[name], found = head.evaluate(name in collect, to)
-            if found is not None and name in collect:
+            counts[name], found = head.evaluate(collect is not None and name in collect, to)
+            if found is not None and collect is not None and name in collect:
                 rows[name] = found
         return counts, rows, ignored
 
