@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import TypeMismatchError
+from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError
 from gpu_wcoj.query.datalog import parse
 
 COPY = "h(x) :- v(x)."
@@ -262,6 +262,149 @@ class TestTypes:
     def test_declared_types_hold_from_the_start(self):
         program = gw.Program(".decl e(src: int32, dst: timestamp[ms])\nh(x, y) :- e(x, y).")
         assert program.relation("h").to_arrow().schema.types[:2] == [pa.int32(), pa.timestamp("ms")]
+
+    def test_types_may_be_declared_for_some_columns_only(self):
+        program = gw.Program(".decl e(src: string, dst)\nh(x, y) :- e(x, y).")
+        with pytest.raises(TypeMismatchError, match="'src'.*int64.*string|'src'.*string.*int64"):
+            program.step({"e": [(1, 2)]})
+        assert changes_of(program, e=[("a", 2)]) == {"h": {("a", 2): 1}}
+
+    def test_narrower_declared_types_hold(self):
+        program = gw.Program(".decl e(src: int64)\nh(x) :- e(x).")
+        program.step({"e": pa.table({"src": pa.array([1], pa.int8())})})
+        assert program.relation("h").to_arrow().schema.types[0] == pa.int64()
+
+    def test_declared_columns_are_found_by_name(self):
+        program = gw.Program(".decl e(src: int64, dst: int64)\nh(x, y) :- e(x, y).")
+        assert changes_of(program, e=pa.table({"dst": [2], "src": [1]})) == {"h": {(1, 2): 1}}
+        with pytest.raises(ColumnError, match="has no column 'source'"):
+            program.step({"e": pa.table({"source": [1], "dst": [2]})})
+
+
+class TestTypesThatWiden:
+    """Types that widen after rows have come: state, answers and kept heads move along."""
+
+    WHEN = dt.datetime(2024, 2, 29, 12, 30, 1)
+    MILLI = dt.timedelta(milliseconds=1)
+
+    @pytest.mark.parametrize("keep", [(), ("h",)])
+    @pytest.mark.parametrize("bag", [False, True])
+    def test_time_units(self, keep, bag):
+        program = gw.Program("h(t, x) :- r(t, x). k(t) :- r(t, _), s(t).", keep=keep, bag=bag)
+        early = pa.table({"t": pa.array([self.WHEN, None], pa.timestamp("s")), "x": [1, 2]})
+        program.step({"r": early})
+        late = [self.WHEN + self.MILLI, self.WHEN, None]
+        changes = changes_of(program, s=pa.table({"t": pa.array(late, pa.timestamp("ms"))}))
+        assert changes == {"h": {}, "k": {(self.WHEN,): 1}}
+        assert answer_of(program) == {(self.WHEN, 1): 1, (None, 2): 1}
+        later = pa.table({"t": pa.array([self.WHEN + self.MILLI], pa.timestamp("us")), "x": [3]})
+        assert changes_of(program, r=later)["k"] == {(self.WHEN + self.MILLI,): 1}
+        gone = pa.table({"t": pa.array([self.WHEN], pa.timestamp("s")), "x": [1], "weight": [-1]})
+        assert changes_of(program, r=gone) == {"h": {(self.WHEN, 1): -1}, "k": {(self.WHEN,): -1}}
+        assert answer_of(program) == {(self.WHEN + self.MILLI, 3): 1, (None, 2): 1}
+
+    def test_decimal_scales(self):
+        program = gw.Program("h(x) :- r(x), s(x).")
+        program.step({"r": pa.table({"x": pa.array([Decimal("1.5"), Decimal("2.5")], pa.decimal128(3, 1))})})
+        fine = pa.table({"x": pa.array([Decimal("1.500"), Decimal("2.501")], pa.decimal128(5, 3))})
+        assert changes_of(program, s=fine) == {"h": {(Decimal("1.500"),): 1}}
+        assert answer_of(program, "r") == {(Decimal("1.5"),): 1, (Decimal("2.5"),): 1}
+
+    def test_integers(self):
+        program = gw.Program("h(x) :- r(x), s(x).")
+        program.step({"r": pa.table({"x": pa.array([-1, 100], pa.int8())})})
+        assert changes_of(program, s=pa.table({"x": pa.array([100, 2**40])})) == {"h": {(100,): 1}}
+        assert changes_of(program, r=pa.table({"x": pa.array([2**40])})) == {"h": {(2**40,): 1}}
+
+    def test_nulls_that_come_later(self):
+        program = gw.Program("h(x, y) :- r(x, y). k(x) :- r(x, y), s(y).", keep=["h"])
+        program.step({"r": [(1, 2)], "s": [(2,)]})
+        assert changes_of(program, r=[(3, None), (None, 2)]) == {
+            "h": {(3, None): 1, (None, 2): 1},
+            "k": {(None,): 1},
+        }
+        assert changes_of(program, r=[((1, 2), -1)]) == {"h": {(1, 2): -1}, "k": {(1,): -1}}
+        assert answer_of(program) == {(3, None): 1, (None, 2): 1}
+
+    def test_a_unit_that_does_not_fit_the_finer_one_is_refused(self):
+        program = gw.Program("h(t) :- r(t), s(t).")
+        far = pa.table({"t": pa.array([2**62], pa.int64()).cast(pa.timestamp("s"))})
+        program.step({"r": far})
+        before = program.relation("r").to_arrow()
+        with pytest.raises(SchemaError, match="4611686018427387904 does not fit the finer unit"):
+            program.step({"s": pa.table({"t": pa.array([1], pa.timestamp("ns"))})})
+        assert program.relation("r").to_arrow() == before
+        assert len(program.relation("s")) == 0
+
+
+class TestConstantsInHeads:
+    @pytest.mark.parametrize(
+        ("text", "value", "kind"),
+        [("-5", -5, pa.int64()), ('"a"', "a", pa.string()), ("1.5", 1.5, pa.float64()), ("true", True, pa.bool_())],
+    )
+    def test_constants_come_out_as_what_they_are(self, text, value, kind):
+        for rule in (f"h(x, {text}) :- v(x).", f"h(x, y) :- v(x), y = {text}."):
+            program = gw.Program(rule)
+            assert changes_of(program, v=[(1,)]) == {"h": {(1, value): 1}}
+            assert program.relation("h").to_arrow().schema.types[1] == kind
+
+    def test_a_column_of_constants_only(self):
+        program = gw.Program('h("a") :- v(_). h("b") :- w(_).')
+        assert changes_of(program, v=[(1,)], w=[(2,)]) == {"h": {("a",): 1, ("b",): 1}}
+
+    def test_constants_join_what_the_head_is_read_with(self):
+        program = gw.Program('g(x, "a") :- v(x). h(x, y) :- g(x, y), w(y).')
+        assert changes_of(program, v=[(1,)], w=[("a",), ("b",)]) == {"h": {(1, "a"): 1}}
+        with pytest.raises(TypeMismatchError, match="'a'"):
+            gw.Program('g("a") :- v(_). h(y) :- g(y), w(y).').step({"v": [(1,)], "w": [(1,)]})
+
+
+class TestConstantsOfATypesKind:
+    def kept(self, condition, values):
+        program = gw.Program(f"h(x) :- v(x), {condition}.")
+        program.step({"v": pa.table({"x": values})})
+        return [row[0] for row in answer_of(program)]
+
+    def test_integers_beside_floats(self):
+        assert self.kept("x < 2", pa.array([1.5, 2.0, -7.25])) == [-7.25, 1.5]
+        assert self.kept("x = 2", pa.array([1.5, 2.0])) == [2.0]
+
+    def test_integers_beyond_a_narrow_type(self):
+        assert self.kept("x < 1000", pa.array([1, 127], pa.int8())) == [1, 127]
+        assert self.kept("x = 257", pa.array([1], pa.uint8())) == []
+
+    @pytest.mark.parametrize(
+        ("condition", "expected"),
+        [
+            ("x = 1.23", ["1.23"]),
+            ("x != 1.24", ["1.23", "2.00"]),
+            ("x < 1.24", ["1.23"]),
+            ("x <= 1.24", ["1.23", "1.24"]),
+            ("1.24 <= x", ["1.24", "2.00"]),
+            ("x >= 2", ["2.00"]),
+            ("x > -1.5", ["1.23", "1.24", "2.00"]),
+        ],
+    )
+    def test_numbers_beside_decimals(self, condition, expected):
+        values = pa.array([Decimal("1.23"), Decimal("1.24"), Decimal("2.00")], pa.decimal128(5, 2))
+        assert self.kept(condition, values) == [Decimal(one) for one in expected]
+
+    @pytest.mark.parametrize("condition", ["x < 1.234", "x = 1.234", "x < 12345"])
+    def test_numbers_with_too_many_digits_beside_decimals(self, condition):
+        with pytest.raises(TypeMismatchError, match=r"is no value of type 'decimal128\(5, 2\)'"):
+            self.kept(condition, pa.array([Decimal("1.23")], pa.decimal128(5, 2)))
+
+    def test_texts_beside_dates(self):
+        days = pa.array([dt.date(2024, 2, 29), dt.date(2024, 3, 1)])
+        assert self.kept('x > "2024-02-29"', days) == [dt.date(2024, 3, 1)]
+
+    def test_texts_beside_timestamps(self):
+        when = dt.datetime(2024, 2, 29, 12)
+        assert self.kept('x = "2024-02-29 12:00:00"', pa.array([when], pa.timestamp("us"))) == [when]
+
+    def test_texts_that_are_no_dates(self):
+        with pytest.raises(TypeMismatchError, match="soon"):
+            self.kept('x > "soon"', pa.array([dt.date(2024, 2, 29)]))
 
 
 class TestNulls:

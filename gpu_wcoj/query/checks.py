@@ -36,7 +36,8 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     UnsafeRuleError
         If a variable of a head or a comparison is bound neither by a relation nor by equality with what is bound.
     TypeMismatchError
-        If two constants of different types are compared.
+        If two constants of different types are compared, or a variable is compared with, or a column of a head is,
+        a number and a text, or another two that no type holds both of.
     """
 
     def at(what: str, span: Span) -> str:
@@ -49,6 +50,7 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     for rule in rules.rules:
         _check_safe(rule)
         _check_constants(rule, at)
+    _check_head_constants(rules, at)
     _check_recursion(rules, at)
 
 
@@ -177,6 +179,33 @@ def _check_constants(rule: Rule, at: _At) -> None:
         if isinstance(left, Constant) and isinstance(right, Constant) and type(left.value) is not type(right.value):
             what = f"'{_short(comparison)}' compares {_kind(left)} with {_kind(right)}; they do not compare"
             raise TypeMismatchError(at(what, comparison.span))
+
+    compared: dict[Variable, Constant] = {}
+    for comparison in rule.comparisons:
+        for variable, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
+            if isinstance(variable, Variable) and isinstance(other, Constant):
+                known = compared.setdefault(variable, other)
+                if _group(known) != _group(other):
+                    what = (
+                        f"'{variable}' is compared with {_kind(known)}, {_short(known)}, and here with {_kind(other)}"
+                    )
+                    raise TypeMismatchError(at(what, comparison.span))
+
+
+def _check_head_constants(rules: Rules, at: _At) -> None:
+    first: dict[tuple[str, int], Constant] = {}
+    for head in (rule.head for rule in rules.rules):
+        for column, term in enumerate(head.terms):
+            if isinstance(term, Constant):
+                known = first.setdefault((head.relation, column), term)
+                if _group(known) != _group(term):
+                    place = f"column {column} of '{head.relation}'"
+                    what = f"{place} is {_kind(known)}, {_short(known)}, in another rule, and here {_kind(term)}"
+                    raise TypeMismatchError(at(what, head.span))
+
+
+def _group(constant: Constant) -> str:
+    return "a number" if type(constant.value) in (int, float) else _kind(constant)
 
 
 def _kind(constant: Constant) -> str:

@@ -80,6 +80,8 @@ TERMS = {
     "equal": "h(x, y, u, v) :- e(x, y), e(u, v), y = u.",
     "equal to itself": "h(x, y) :- e(x, y), x = x.",
     "less than itself": "h(x, y) :- e(x, y), x < x.",
+    "less than itself, bound late": "h(x, y) :- v(x), w(y), y < y.",
+    "not less than itself, bound late": "h(x, y) :- v(x), w(y), x >= x, y <= y.",
     "compared with constants": "h(x, y) :- e(x, y), x > 0, y <= 3, 2 != x.",
     "equal to a constant": "h(x, y) :- e(x, y), y = 2.",
     "equality binds a constant": "h(x, y) :- v(x), y = 5.",

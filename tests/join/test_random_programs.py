@@ -12,7 +12,18 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
 from tests.join.patterns import ARITIES, GRAPHS, PATTERNS
-from tests.join.twin import VALUES, Reference, Rows, Script, arities, check_script, check_scripts, fed, random_script
+from tests.join.twin import (
+    VALUES,
+    Reference,
+    Rows,
+    Script,
+    arities,
+    check_script,
+    check_scripts,
+    fed,
+    random_script,
+    random_text,
+)
 from tests.reference.changes import ZSet, plus
 
 TRIANGLE_SEEDS = 300
@@ -33,6 +44,15 @@ def test_triangles(name, block, bag, backend):
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns(name, bag, backend):
     check_scripts(PATTERNS[name], range(OTHER_SEEDS), bag=bag, backend=backend.name)
+
+
+@BAGS
+@pytest.mark.parametrize("block", range(4))
+def test_programs_that_chance_writes(block, bag, backend):
+    for seed in range(block, 200, 4):
+        text = random_text(random.Random(seed))
+        values = {0: None} if seed % 5 == 0 else None
+        check_scripts(text, [seed], bag=bag, backend=backend.name, values=values, keep=parse(text).heads[: seed % 3])
 
 
 @BAGS

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.terms import COMPARISONS
 from tests.reference.changes import Row, ZSet, apply_bag, apply_rows, apply_zset, minus, plus
 from tests.reference.datalog import evaluate
 
@@ -173,6 +174,32 @@ def _smaller(script: Script) -> Iterator[Script]:
             for j in range(len(rows)):
                 fewer = {**tick, name: (kind, rows[:j] + rows[j + 1 :])}
                 yield [*script[:i], fewer, *script[i + 1 :]]
+
+
+def random_text(random: random.Random) -> str:
+    """A program of one to three rules over few relations: any atoms, constants, ``_``, comparisons, unions, heads."""
+    inputs = {"u": 1, "e": 2, "f": 2, "t": 3}
+    heads: dict[str, int] = {}
+    rules = []
+    for number in range(random.randint(1, 3)):
+        name = random.choice([f"h{number}", *list(heads)[-1:]])
+        readable = inputs if name in heads else {**inputs, **heads}  # a second rule for a head reads no head: no cycle
+        names = "abcd"[: random.randint(1, 4)]
+        body, bound = [], set()
+        for relation in random.choices(list(readable), k=random.randint(1, 4)):
+            terms = [_random_term(random, names) for _ in range(readable[relation])]
+            bound.update(term for term in terms if term in names)
+            body.append(f"{relation}({', '.join(terms)})")
+        head = random.choices([*sorted(bound) * 3, "5"], k=heads.setdefault(name, random.randint(1, 3)))
+        for _ in range(random.choice((0, 0, 1, 2)) if bound else 0):
+            other = random.choice([*sorted(bound), "0", "1", "-9"])
+            body.append(f"{random.choice(sorted(bound))} {random.choice(COMPARISONS)} {other}")
+        rules.append(f"{name}({', '.join(head)}) :- {', '.join(body)}.")
+    return " ".join(rules)
+
+
+def _random_term(random: random.Random, names: str) -> str:
+    return random.choice([*names * 4, "_", random.choice(("0", "1", "2"))])
 
 
 def random_script(random: random.Random, inputs: Mapping[str, int]) -> Script:
