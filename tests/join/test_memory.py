@@ -1,0 +1,117 @@
+"""Peak memory is the state, the change and one piece, however much passes through in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MOST = 2 << 30
+"""Bytes over the state that a tick may take."""
+
+CLIQUES = """
+import json, resource
+import gpu_wcoj as gw
+from gpu_wcoj.datasets import rmat, undirected
+from tests.join.patterns import PATTERNS
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+chunk_rows = 100_000
+edges = undirected(rmat())
+program = gw.Program(PATTERNS["4-clique"], chunk_rows=chunk_rows)
+program.step({"e": [(-2, -1)]})
+before = peak()
+count = program.step_counts({"e": {"a": edges[:, 0], "b": edges[:, 1]}})["h"]
+paths = program.last_tick.work["h"][0].values()
+survivors = max(int(counted[-1]) for path in paths for name, counted in path.items() if name == "a")
+print(json.dumps({
+    "count": count.inserted, "over": peak() - before - program.nbytes, "pieces": survivors // chunk_rows,
+}))
+"""
+
+PRODUCT = """
+import json, resource, sys
+import gpu_wcoj as gw
+
+n, ways = int(sys.argv[1]), sys.argv[2]
+program = gw.Program("h(a, b, c) :- v(b), r(a, b), s(b, c).", threads=1)
+program.step({"r": {"a": range(n), "b": [0] * n}, "s": {"b": [0] * n, "c": range(n)}})
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+if ways == "step_counts":
+    count = program.step_counts({"v": [(0,)]})["h"]
+else:
+    count = program.step_pieces({"v": [(0,)]}, lambda name, piece: None)["h"]
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+print(json.dumps({"count": count.inserted, "over": after - before}))
+"""
+
+
+def run(*arguments):
+    """The last line that a process of its own prints, as JSON."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("way", ["step_counts", "step_pieces"])
+def test_one_prefix_with_ten_million_rows_takes_one_piece(way):
+    """240 MB of rows pass through, below a single prefix."""
+    found = run("-c", PRODUCT, 3200, way)
+    assert found["count"] == 3200**2
+    assert found["over"] < 64 << 20
+
+
+@pytest.mark.slow
+def test_898_792_862_cliques_are_counted_in_pieces():
+    found = run("-c", CLIQUES)
+    assert found["count"] == 898_792_862
+    assert found["pieces"] > 100
+    assert found["over"] < MOST
+
+
+@pytest.mark.slow
+def test_50_million_rows_are_streamed_to_parquet(tmp_path):
+    n, m = 8000, 6300
+    tables = {
+        "r": pa.table({"a": np.arange(n), "b": np.zeros(n, np.int64)}),
+        "s": pa.table({"b": np.zeros(m, np.int64), "c": np.arange(m)}),
+        "v": pa.table({"b": np.zeros(1, np.int64)}),
+    }
+    for name, table in tables.items():
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    inputs = [word for name in ("r", "s") for word in ("--input", f"{name}={tmp_path / name}.parquet")]
+    program = "h(a, b, c) :- v(b), r(a, b), s(b, c)."
+    total = run(
+        *("-m", "gpu_wcoj.cli", "run", "-e", program, *inputs),
+        *("--changes", f"v={tmp_path / 'v.parquet'}", "--output", tmp_path / "out", "--json"),
+    )
+    assert total["total"] == {"h": n * m}
+    assert total["peak_rss_bytes"] < MOST
+    found = np.zeros(n * m, np.bool_)
+    n_rows = 0
+    for file in sorted((tmp_path / "out" / "h").iterdir()):
+        for batch in pq.ParquetFile(file).iter_batches(1 << 20, columns=["a", "b", "c", "weight"]):
+            a, b, c, weight = (batch.column(i).to_numpy() for i in range(4))
+            assert not b.any()
+            assert (weight == 1).all()
+            found[a * m + c] = True
+            n_rows += len(a)
+    assert n_rows == n * m > 50_000_000
+    assert found.all()
