@@ -36,7 +36,7 @@ def as_weights(values: Column | npt.NDArray[np.generic] | Iterable[object], what
         if values.dtype.kind not in "iu":
             raise WeightError(_message(what, f"an array of type '{values.dtype}'"))
         if values.dtype == np.uint64 and bool((values > np.uint64(2**63 - 1)).any()):
-            raise WeightError(_message(what, f"{values.max()}"))
+            raise WeightError(_message(what, f"{values.astype(np.uint64).max()}"))
         return values.astype(np.int64, copy=False)
     values = list(values)
     for row, value in enumerate(values):

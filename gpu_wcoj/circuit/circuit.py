@@ -6,7 +6,7 @@ the new state beside the old one and `installed` swaps them, so an error at any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -106,7 +106,7 @@ class Circuit:
         return [(index, index.committed()) for index in self.indices()]
 
     @contextmanager
-    def installed(self, prepared: Prepared) -> Iterator[None]:
+    def installed(self, prepared: Prepared) -> Generator[None]:
         """End the tick; if anything is raised, an interrupt too, before the block is done, the state is as before."""
         before = [(index, index.spines()) for index, _ in prepared]
         bounds = [(head, head.weight_bound) for head in self.heads.values()]
