@@ -209,7 +209,7 @@ def test_mixed_zones_are_refused():
 
 
 @pytest.mark.parametrize(
-    "value", [dt.timedelta(1), [1], {"a": 1}, 1j, object(), pd.Timestamp("2020"), pd.NaT, np.timedelta64(1)]
+    "value", [dt.timedelta(1), [1], {"a": 1}, 1j, object(), pd.Timestamp("2020"), pd.NaT, np.timedelta64(1, "s")]
 )
 def test_python_values_without_a_place_are_refused(value):
     with pytest.raises(UnsupportedTypeError, match=r"\(row 0\) is of type"):

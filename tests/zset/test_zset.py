@@ -181,7 +181,7 @@ def test_empty_zsets():
 
 
 @pytest.mark.parametrize(
-    "weight", [1.0, True, None, "1", 2**63, -(2**63) - 1, np.float64(1), np.timedelta64(1), np.bool_(1)]
+    "weight", [1.0, True, None, "1", 2**63, -(2**63) - 1, np.float64(1), np.timedelta64(1, "s"), np.bool_(1)]
 )
 def test_weights_are_integers(weight):
     with pytest.raises(WeightError, match=r"must be integers .* and one is .*\(row 1\)"):
