@@ -9,7 +9,7 @@ import numpy as np
 
 from cpu_fallback import sort, tries
 from cpu_fallback.extend import N_WORK, SURVIVORS, extend_arrays
-from cpu_fallback.merge import children_of, merge_level
+from cpu_fallback.merge import children_of, merge_level, merge_pairs
 from cpu_fallback.reduce import expand_rows, trie_levels_two
 from cpu_fallback.search import bucket_index, locate
 from cpu_fallback.slots import N_FIELDS, describe_level
@@ -83,6 +83,12 @@ class CompiledKernels:
         """See `gpu_wcoj.kernels.protocol.Kernels.merge_tries`."""
         (left_values, left_offsets, left_weights), (right_values, right_offsets, right_weights) = left, right
         depth = len(left_values)
+        if depth == 2:
+            merged = _merge_pairs(left, right)
+            if merged is None:
+                merged = _merge_pairs((left_values, left_offsets, np.ones(len(left_values[1]), np.int64)), right)
+            assert merged is not None
+            return merged
         ranges = [np.array([bound], np.int64) for bound in (0, len(left_values[0]), 0, len(right_values[0]))]
         unit = left_weights is None and right_weights is None
         left_address = 0 if left_weights is None else _address(left_weights)
@@ -169,3 +175,43 @@ class CompiledKernels:
         work += own
         n = int(own[SURVIVORS])
         return out[0, :n], out[1, :n], out[2, :n] if weighted else None, out[fixed:, :n].copy()
+
+
+def _merge_pairs(
+    left: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+    right: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None] | None:
+    """Merge tries of two levels; None if both have unit weights and a common row."""
+    ((x_top, x), (x_offsets,), x_weights), ((y_top, y), (y_offsets,), y_weights) = left, right
+    unit = x_weights is None and y_weights is None
+    top = _room(x_top, y_top)
+    values = _room(x, y)
+    offsets = np.empty(len(top) + 1, np.int64)
+    weights = _NOTHING if unit else np.empty(len(values), np.int64)
+    sizes = np.empty(2, np.int64)
+    merge_pairs(
+        _address(x_top), x_top.itemsize, x_offsets, _address(x), x.itemsize, _address_or_none(x_weights),
+        _address(y_top), y_top.itemsize, y_offsets, _address(y), y.itemsize, _address_or_none(y_weights),
+        _address(top), top.itemsize, offsets, _address(values), values.itemsize, weights, sizes,
+    )  # fmt: skip
+    n_top, n = sizes.tolist()
+    if n < 0:
+        return None
+    kept = None if unit else _trimmed(weights, n)
+    if kept is not None and bool((kept == 1).all()):
+        kept = None
+    return [_trimmed(top, n_top), _trimmed(values, n)], [_trimmed(offsets, n_top + 1)], kept
+
+
+def _room(x: CodeArray, y: CodeArray) -> CodeArray:
+    size = len(x) + len(y)
+    return np.empty(size, np.int32) if x.itemsize == y.itemsize == 4 else np.empty(size, np.int64)
+
+
+def _address_or_none(weights: Int64Array | None) -> int:
+    return 0 if weights is None else _address(weights)
+
+
+def _trimmed(array: Any, n: int) -> Any:
+    """The first n; copied if much room would stay behind."""
+    return array[:n] if 8 * n >= 7 * len(array) else array[:n].copy()

@@ -12,6 +12,7 @@ from cpu_fallback.sort import run_starts
 Int64Array = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
+_ONE_CHILD = np.array([0, 1], np.int64)
 _LEAST32, _MOST32 = -(1 << 31), (1 << 31) - 1
 
 
@@ -21,6 +22,8 @@ def narrow(values: CodeArray) -> CodeArray:
         return values
     if int(values[0]) < _LEAST32 or int(values[-1]) > _MOST32:
         return values
+    if len(values) == 1:
+        return values.astype(np.int32) if int(values[0]) <= _MOST32 else values
     if int(values.min()) < _LEAST32 or int(values.max()) > _MOST32:
         return values
     return values.astype(np.int32)
@@ -29,6 +32,8 @@ def narrow(values: CodeArray) -> CodeArray:
 def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
     """See `gpu_wcoj.kernels.protocol.Kernels.build_levels`."""
     n = len(columns[0])
+    if n == 1:
+        return [narrow(column) for column in columns], [_ONE_CHILD] * (len(columns) - 1)
     values: list[CodeArray] = []
     offsets: list[Int64Array] = []
     starts = None

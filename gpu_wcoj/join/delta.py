@@ -223,8 +223,8 @@ class IncrementalGenericJoin:
 
 def exact_dot(counts: Int64Array, weights: Int64Array | None) -> int:
     """Sum of counts times weights as an exact integer, from values that are themselves exact."""
-    if len(counts) == 0:
-        return 0
+    if len(counts) < 2:
+        return sum(counts.tolist()) if weights is None else sum(counts.tolist()) * sum(weights.tolist())
     most = largest(counts) * (1 if weights is None else largest(weights))
     if counts.dtype != object and most * len(counts) < 1 << 63:
         return int(counts.sum() if weights is None else counts @ weights)

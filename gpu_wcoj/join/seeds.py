@@ -38,7 +38,8 @@ def seed_prefixes(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJ
             for other, its_delta in zip(path.seeds, deltas, strict=True):
                 if other.variables[0] == first:
                     use, delta = other, its_delta
-    values = dict(zip(use.variables, delta.columns(), strict=True))
+    matrix = delta.matrix
+    values = dict(zip(use.variables, matrix, strict=True))
     weights = delta.weight_column() if join.weighted else None
     if use.variables[0] != order[0]:
         columns = [values[name] for name in order]
@@ -55,24 +56,29 @@ def seed_prefixes(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJ
         if len(kept) < len(delta):
             values = {name: column[kept] for name, column in values.items()}
             weights = None if weights is None else weights[kept]
-    return bind(path, order, values, weights, join)
+    if values[path.seed.variables[0]].base is not matrix or use is not path.seed:
+        matrix = np.array([values[name] for name in path.seed.variables])
+    return bind(path, order, values, matrix, weights, join)
 
 
 def bind(
     path: DeltaPath,
     order: tuple[str, ...],
     values: dict[str, Int64Array],
+    matrix: Int64Array,
     weights: Int64Array | None,
     join: GenericJoin,
 ) -> Prefixes:
-    """Find rows of the seed's variables in every atom that they reach; drop those that some atom does not hold."""
+    """Find rows of the seed's variables in every atom that they reach; drop those that some atom does not hold.
+
+    `matrix` holds the values again, a row per variable of the path's first seed.
+    """
     records: list[tuple[object, ...]] = []
     columns_of: list[tuple[int, ...]] = []
     for number, depth, columns in path.binding:
         for batch in join.batches[number]:
             records.append(batch.records[:depth])
             columns_of.append(columns)
-    matrix = np.array([values[name] for name in path.seed.variables])
     located = join.backend.kernels.locate(records, columns_of, matrix)
     needed = {name: column for name, column in values.items() if name in join.needed}
     if matrix.shape[1] == 1 and weights is None:

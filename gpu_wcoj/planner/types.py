@@ -53,6 +53,15 @@ class Types:
             for place, term in literal:
                 assert isinstance(term, Constant)
                 self._constants.setdefault(place, []).append((str(rule), term.value))
+        self._type_constant_columns(set(rules.inputs))
+
+    def _type_constant_columns(self, inputs: set[str]) -> None:
+        """Columns of heads that no input reaches have the type of the constants that stand in them."""
+        reached = {self._root(place) for place in self._parent if place[0] in inputs}
+        for place, constants in self._constants.items():
+            if self._root(place) not in reached:
+                for _, value in constants:
+                    self.bind(place[0], [None] * place[1] + [type_of_constant(value)])
 
     def copy(self) -> Types:
         """The same knowledge, to be added to apart."""
@@ -135,6 +144,21 @@ def _join_words(place: Place, other: Place) -> str:
 
 def _last_line(error: Exception) -> str:
     return str(error).splitlines()[-1].strip()
+
+
+def type_of_constant(value: object) -> DataType:
+    """The type that a constant has where nothing else says it.
+
+    Examples
+    --------
+    >>> type_of_constant(True).name, type_of_constant("x").name
+    ('bool', 'string')
+    """
+    if isinstance(value, bool):
+        return DataType("bool")
+    if isinstance(value, str):
+        return DataType("string")
+    return DataType("double") if isinstance(value, float) else DataType("int64")
 
 
 def fits(value: object, kind: DataType) -> bool:

@@ -144,6 +144,11 @@ class IndexedZSet:
         """All rows, sorted, one int64 column a level. O(n)."""
         return self.backend.kernels.expand_columns(self.values, self.offsets)
 
+    @cached_property
+    def matrix(self) -> Int64Array:
+        """All rows, sorted: int64 of shape (depth, n)."""
+        return np.array(self.columns(), np.int64).reshape(self.depth, len(self))
+
     def weight_column(self) -> Int64Array:
         """The weight of every row."""
         return np.ones(len(self), np.int64) if self.weights is None else self.weights
