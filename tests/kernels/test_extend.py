@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections import defaultdict
 from dataclasses import replace
 
@@ -293,6 +294,34 @@ def test_smallest_atom_is_chosen_per_prefix(compiled):
     question = Question(case, cpu_backend(compiled))
     assert question.count().tolist() == [2] * 20
     assert question.work.tolist() == [40, 40, 40, 0, 40]
+
+
+@given(st.integers(0, 2**32), st.sampled_from(KINDS))
+@settings(max_examples=40)
+def test_a_prefix_that_is_cut_counts_once(seed, compiled):
+    case = random_case(seed)
+    question = Question(case, cpu_backend(compiled))
+    question.filled(3)
+    assert question.work[SUM_OF_MINIMA] <= case.sum_of_minima()
+    if not compiled and case.bounds is None:
+        assert question.work[SUM_OF_MINIMA] == case.sum_of_minima()
+
+
+def test_numpy_kernels_look_at_one_block_at_a_time():
+    """Four million candidates, in the memory of some of them."""
+    n = 20_000
+    batch = {(0, value): 1 for value in range(n)}
+    case = Case([Atom((batch,), (0,), True)], [0], [(0,)] * 200, [True])
+    question = Question(case, cpu_backend(False))
+    tracemalloc.start()
+    try:
+        assert question.count().tolist() == [n] * 200
+        piece = next(question.fill(1000))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(piece[0]) == 1000
+    assert peak < 32 << 20
 
 
 def test_numpy_kernels_count_what_they_look_at():
