@@ -18,6 +18,9 @@ from tests.join.patterns import PATTERNS
 MARK_FACTOR = 2
 """A group of prefixes marks a range up to this many times as long as what it would propose without marks."""
 
+WORST = SCAN_FACTOR + MARK_FACTOR + 1
+"""A prefix scans SCAN_FACTOR times its smallest count, or proposes that and pays as much towards the marks of a hub."""
+
 NAMES = ("triangle", "3-cycle", "4-clique", "4-cycle", "4-cycle once", "diamond once", "kite", "house", "2-path")
 
 
@@ -165,7 +168,7 @@ class TestSumOfMinima:
     @pytest.mark.parametrize("name", NAMES)
     def test_skewed_graphs(self, name, power, way):
         edges = random_edges(np.random.default_rng(power), 900, 80, power)
-        self.check(PATTERNS[name], edges, 100, SCAN_FACTOR + MARK_FACTOR, way)
+        self.check(PATTERNS[name], edges, 100, WORST, way)
 
     @pytest.mark.parametrize("name", ["triangle", "4-clique", "4-cycle"])
     def test_hubs_that_arrive(self, name):
@@ -173,14 +176,14 @@ class TestSumOfMinima:
         edges = random_edges(random, 1500, 300, power=2)
         hubs = np.isin(edges, (0, 1)).any(axis=1)
         edges = np.concatenate([edges[hubs], edges[~hubs]])
-        self.check(PATTERNS[name], edges, int(hubs.sum()), SCAN_FACTOR + MARK_FACTOR, "step")
+        self.check(PATTERNS[name], edges, int(hubs.sum()), WORST, "step")
 
     @pytest.mark.parametrize("chunk_rows", [100, 1000])
     def test_pieces(self, chunk_rows):
         """A piece that ends inside a group of prefixes marks again, once for at least as many rows that come out."""
         edges = random_edges(np.random.default_rng(4), 900, 80, power=2)
         for name in ("triangle", "4-clique", "4-cycle"):
-            self.check(PATTERNS[name], edges, 100, SCAN_FACTOR + MARK_FACTOR, "step", chunk_rows=chunk_rows)
+            self.check(PATTERNS[name], edges, 100, WORST, "step", chunk_rows=chunk_rows)
 
     def test_several_batches_cost_their_number_at_most(self):
         edges = random_edges(np.random.default_rng(6), 4000, 200, power=2)
@@ -206,7 +209,58 @@ class TestSumOfMinima:
         assert program.step_counts({"g": [(0, b) for b in range(n)]})["h"].inserted == n * common
         counted = work_of(program)[0]["c"]
         assert counted[SURVIVORS] == n * common
-        assert looked_at(counted) <= (SCAN_FACTOR + MARK_FACTOR) * n * common
+        assert looked_at(counted) <= WORST * n * common
+
+
+PAIRS = "h(a, b, c) :- g(a, b), r(a, c), s(b, c)."
+
+
+class TestMarks:
+    """A change of g intersects, for each of its rows, one range of r and one of s of known widths."""
+
+    def check(self, g, r_widths, s_widths, way):
+        r, s = (
+            np.stack([np.repeat(np.arange(len(widths)), widths), ragged_arange(widths)], axis=1)
+            for widths in (r_widths, s_widths)
+        )
+        program = gw.Program(PAIRS, threads=1)
+        program.step({"r": table(r), "s": table(s)})
+        g = np.unique(g, axis=0)
+        found = getattr(program, way)({"g": table(g)})["h"]
+        smallest = int(np.minimum(r_widths[g[:, 0]], s_widths[g[:, 1]]).sum())
+        assert (len(found) if way == "step" else found.inserted) == smallest
+        counted = work_of(program)[0]["c"]
+        assert looked_at(counted) <= WORST * smallest, counted.tolist()
+        assert counted[PROBES] <= 2 * looked_at(counted) + 2 * len(g), counted.tolist()
+
+    @pytest.mark.parametrize("way", ["step", "step_counts"])
+    @pytest.mark.parametrize("n_hubs", [1, 30, 700])
+    def test_thousands_of_prefixes_seek_in_hubs(self, n_hubs, way):
+        random = np.random.default_rng(n_hubs)
+        n = 10_000
+        g = np.stack([np.arange(n), random.integers(0, n_hubs, n)], axis=1)
+        self.check(g, random.integers(1, 9, n), random.integers(1, 300_000 // n_hubs, n_hubs), way)
+
+    @pytest.mark.parametrize("way", ["step", "step_counts"])
+    @pytest.mark.parametrize("seed", range(4))
+    def test_widths_of_every_size(self, seed, way):
+        random = np.random.default_rng(seed)
+        widths = [(2 ** random.uniform(0, 14, n)).astype(np.int64) for n in (60, 60)]
+        self.check(random.integers(0, 60, (2000, 2)), *widths, way)
+
+    @pytest.mark.parametrize("way", ["step", "step_counts"])
+    def test_a_group_of_which_few_prefixes_are_wide(self, way):
+        """The wide ones stand where a regular sample would find them."""
+        n, wide = 2000, 50
+        s_widths = np.ones(n, np.int64)
+        s_widths[:: n // 8] = wide
+        g = np.stack([np.zeros(n, np.int64), np.arange(n)], axis=1)
+        self.check(g, np.array([200_000]), s_widths, way)
+
+
+def ragged_arange(widths):
+    """0 to width - 1 for each width."""
+    return np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
 
 
 HUB = "h(a, b, c) :- arc(a, b), arc(b, c), arc(c, a)."
