@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.seeds import sum_of_weights
+from gpu_wcoj.join.seeds import bind, sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -25,7 +25,7 @@ def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ..
             continue
         generic = replace(generic, needed=frozenset(path.order), work={}, _extensions={})
         change = join.arrangements[path.seed.key].pending[phase]
-        for piece in generic.pieces(join.seeds_of(number, phase, generic), path.steps):
+        for piece in generic.pieces(bind(path, join.seeds_of(number, phase, generic), generic), path.steps):
             weight = _weights((change,), path.seed.variables, piece.values)
             for atom, use in generic.uses.items():
                 weight = weight * _weights(generic.batches[atom], use.variables, piece.values)

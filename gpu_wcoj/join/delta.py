@@ -22,7 +22,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.generic import CHUNK_ROWS, GenericJoin, Ranks, Shapes, largest, times
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.seeds import seed_prefixes
+from gpu_wcoj.join.seeds import Seeds, bind, seed_rows
 from gpu_wcoj.kernels.protocol import SURVIVORS, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 
@@ -155,10 +155,10 @@ class IncrementalGenericJoin:
             for path in self.query.paths
         ]
 
-    def seeds_of(self, number: int, phase: int, join: GenericJoin) -> Prefixes:
-        """The first prefixes of a path whose terms are not empty."""
+    def seeds_of(self, number: int, phase: int, join: GenericJoin) -> Seeds:
+        """The rows that start a path whose terms are not empty."""
         deltas = [arrangement.pending[phase] for arrangement in self._held[number][0]]
-        return seed_prefixes(self.query.paths[number], deltas, join)
+        return seed_rows(self.query.paths[number], deltas, join)
 
     def _over_blocks(
         self, number: int, phase: int, run: Callable[[GenericJoin, Prefixes], Iterable[_T]]
@@ -167,19 +167,22 @@ class IncrementalGenericJoin:
         join = self.generic_join(number, phase)
         if join is None:
             return
-        prefixes = self.seeds_of(number, phase, join)
-        self.seeds += len(prefixes)
+        path = self.query.paths[number]
+        seeds = self.seeds_of(number, phase, join)
+        self.seeds += len(seeds)
         threads = self.execution.threads
-        if threads == 1 or len(prefixes) < SPLIT_FROM:
+        if threads == 1 or len(seeds) < SPLIT_FROM:
+            prefixes = bind(path, seeds, join)
             yield from run(join, prefixes) if len(prefixes) else ()
             self._record(number, join)
             return
-        n_blocks = max(threads * BLOCKS_PER_THREAD, len(prefixes) // MOST_SEEDS)
-        edges = np.linspace(0, len(prefixes), n_blocks + 1).astype(int).tolist()
+        n_blocks = max(threads * BLOCKS_PER_THREAD, len(seeds) // MOST_SEEDS)
+        edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
         joins = [join.fresh() for _ in range(n_blocks)]
 
         def block(at: int) -> list[_T]:
-            return list(run(joins[at], prefixes.take(slice(edges[at], edges[at + 1]))))
+            prefixes = bind(path, seeds.part(edges[at], edges[at + 1]), joins[at])
+            return list(run(joins[at], prefixes)) if len(prefixes) else []
 
         with ThreadPoolExecutor(threads) as pool:
             waiting = deque(pool.submit(block, at) for at in range(min(2 * threads, n_blocks)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -18,6 +19,10 @@ from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.index import IndexedZSet
 
 L_contra = TypeVar("L_contra", contravariant=True)
+_T = TypeVar("_T")
+
+THREADED_ROWS = 1 << 14
+"""Smaller changes are indexed and merged on one thread."""
 
 
 class IncrementalIndex(Protocol[L_contra]):
@@ -101,9 +106,16 @@ class RelationIndex:
     """
 
     def __init__(
-        self, name: str, width: int, keys: Iterable[ArrangementKey], backend: Backend, policy: MergePolicy | None = None
+        self,
+        name: str,
+        width: int,
+        keys: Iterable[ArrangementKey],
+        backend: Backend,
+        policy: MergePolicy | None = None,
+        threads: int = 1,
     ) -> None:
         self.name = name
+        self.threads = threads
         self.width = width
         self.backend = backend
         wanted = list(dict.fromkeys(keys))
@@ -116,8 +128,7 @@ class RelationIndex:
 
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
         """Pass this tick's change to every child."""
-        for arrangement in self.arrangements.values():
-            arrangement.receive_delta(phases)
+        self._on_each(lambda arrangement: arrangement.receive_delta(phases), sum(map(len, phases)))
 
     def delta(self, phase: int) -> IndexedZSet | None:
         """This tick's change of one phase, in the canonical order."""
@@ -137,7 +148,16 @@ class RelationIndex:
 
     def committed(self) -> Mapping[ArrangementKey, Spine]:
         """What `commit` would install, child by child; moves nothing."""
-        return {key: arrangement.committed() for key, arrangement in self.arrangements.items()}
+        pending = sum(map(len, self.arrangements[self.canonical].pending))
+        return dict(zip(self.arrangements, self._on_each(Arrangement.committed, pending), strict=True))
+
+    def _on_each(self, function: Callable[[Arrangement], _T], n_rows: int) -> list[_T]:
+        """Apply to every child, side by side if a change of `n_rows` is worth threads."""
+        children = list(self.arrangements.values())
+        if self.threads == 1 or len(children) == 1 or n_rows < THREADED_ROWS:
+            return [function(child) for child in children]
+        with ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(function, children))
 
     def commit(self, spines: Mapping[ArrangementKey, Spine] | None = None) -> None:
         """Commit every child."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,14 +21,38 @@ SAMPLE = 1024
 """Seeds looked at to choose between two orders."""
 
 
-def seed_prefixes(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin) -> Prefixes:
-    """Rows of a change that satisfy the path's first conditions and occur in every atom that they reach.
+@dataclass(frozen=True, eq=False)
+class Seeds:
+    """Rows of one atom's change.
 
-    `deltas` holds the change in each of the path's seed orders.
+    Attributes
+    ----------
+    order
+        The variables, most significant first: rows that agree on the first ones stand together.
+    matrix
+        int64, a row per variable of the path's first seed, a column per row of the change.
+    weights
+        int64; None without weights.
+    """
 
-    Atoms that the rows bind completely multiply the weight; the others leave their positions. The rows are sorted so
-    that those stand together for which later steps read the same long range. O(n log n) for n rows, or O(n) where
-    the change stands in that order already.
+    order: tuple[str, ...]
+    matrix: Int64Array
+    weights: Int64Array | None
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def part(self, begin: int, end: int) -> Seeds:
+        """Rows begin to end."""
+        weights = None if self.weights is None else self.weights[begin:end]
+        return Seeds(self.order, np.ascontiguousarray(self.matrix[:, begin:end]), weights)
+
+
+def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin) -> Seeds:
+    """The rows of a change that satisfy the path's first conditions, in the order that serves the path best.
+
+    They are sorted so that those stand together for which later steps read the same long range. `deltas` holds the
+    change in each of the path's seed orders. O(n log n) for n rows, or O(n) where one of these is the best.
     """
     use, delta = path.seed, deltas[0]
     order = use.variables
@@ -39,39 +64,32 @@ def seed_prefixes(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJ
                 if other.variables[0] == first:
                     use, delta = other, its_delta
     matrix = delta.matrix
-    values = dict(zip(use.variables, matrix, strict=True))
     weights = delta.weight_column() if join.weighted else None
-    if use.variables[0] != order[0]:
-        columns = [values[name] for name in order]
+    if use is not path.seed:
+        matrix = matrix[[use.variables.index(name) for name in path.seed.variables]]
+        order = use.variables
+    elif order != use.variables:
+        place = [use.variables.index(name) for name in order]
+        columns = [matrix[row] for row in place]
         if weights is None:
             columns = join.backend.kernels.distinct_rows(columns)
         else:
             rows = join.backend.kernels.lexsort(columns)
             columns, weights = [column[rows] for column in columns], weights[rows]
-        values = dict(zip(order, columns, strict=True))
-    else:
-        order = use.variables
+        matrix = np.array(columns)[np.argsort(place)]
     if path.seed_conditions:
+        values = dict(zip(path.seed.variables, matrix, strict=True))
         kept = np.flatnonzero(passes(path.seed_conditions, values, join.ranks))
         if len(kept) < len(delta):
-            values = {name: column[kept] for name, column in values.items()}
+            matrix = np.ascontiguousarray(matrix[:, kept])
             weights = None if weights is None else weights[kept]
-    if values[path.seed.variables[0]].base is not matrix or use is not path.seed:
-        matrix = np.array([values[name] for name in path.seed.variables])
-    return bind(path, order, values, matrix, weights, join)
+    return Seeds(order, matrix, weights)
 
 
-def bind(
-    path: DeltaPath,
-    order: tuple[str, ...],
-    values: dict[str, Int64Array],
-    matrix: Int64Array,
-    weights: Int64Array | None,
-    join: GenericJoin,
-) -> Prefixes:
-    """Find rows of the seed's variables in every atom that they reach; drop those that some atom does not hold.
+def bind(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
+    """Find the rows in every atom that they reach, and drop those that some atom does not hold.
 
-    `matrix` holds the values again, a row per variable of the path's first seed.
+    Atoms that the rows bind completely multiply the weight; the others leave their positions.
     """
     records: list[tuple[object, ...]] = []
     columns_of: list[tuple[int, ...]] = []
@@ -79,9 +97,10 @@ def bind(
         for batch in join.batches[number]:
             records.append(batch.records[:depth])
             columns_of.append(columns)
+    order, matrix, weights = seeds.order, seeds.matrix, seeds.weights
     located = join.backend.kernels.locate(records, columns_of, matrix)
-    needed = {name: column for name, column in values.items() if name in join.needed}
-    if matrix.shape[1] == 1 and weights is None:
+    needed = {name: column for name, column in zip(path.seed.variables, matrix, strict=True) if name in join.needed}
+    if len(seeds) == 1 and weights is None:
         alone = _bind_one(path, order, needed, located, join)
         if alone is not None:
             return alone

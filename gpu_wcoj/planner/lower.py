@@ -93,7 +93,7 @@ def lower(
                 keys.setdefault(key.relation, []).append(key)
     backend = execution.backend
     relations = {
-        name: RelationIndex(name, planned.shapes[name].width, wanted, backend, policy)
+        name: RelationIndex(name, planned.shapes[name].width, wanted, backend, policy, execution.threads)
         for name, wanted in {**keys, **{name: keys.get(name, []) for name in keep}}.items()
     }
     heads = {}
@@ -103,6 +103,6 @@ def lower(
             held = {key: relations[key.relation].arrangements[key] for key in query.keys}
             joins.append(IncrementalGenericJoin(query, held, execution))
         width = planned.shapes[name].width
-        counts = RelationIndex(name, width, (), backend, policy) if name in planned.counted else None
+        counts = RelationIndex(name, width, (), backend, policy, execution.threads) if name in planned.counted else None
         heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
     return Circuit({name: relations[name] for name in inputs}, heads, execution)
