@@ -90,7 +90,8 @@ def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
     kinds = set(map(type, values)) - {type(None)}
     if any(issubclass(kind, np.generic) for kind in kinds):
         if all(issubclass(kind, np.datetime64) for kind in kinds):
-            return np.array([np.datetime64("NaT") if value is None else value for value in values])
+            missing = np.array("NaT", next(value.dtype for value in values if value is not None))[()]
+            return np.array([missing if value is None else value for value in values])
         # numpy calls timedelta64 an integer, and gives some of its values as int
         plain = {kind for kind in kinds - {np.timedelta64} if issubclass(kind, _NUMPY)}
         values = [value.item() if type(value) in plain else value for value in values]
