@@ -9,9 +9,7 @@ the empty state only that of the last atom is left.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -19,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.blocks import in_order
 from gpu_wcoj.join.generic import CHUNK_ROWS, GenericJoin, Ranks, Shapes, largest, times
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
@@ -31,7 +30,7 @@ _T = TypeVar("_T")
 SPLIT_FROM = 2048
 """Paths with fewer seeds run on one thread."""
 
-BLOCKS_PER_THREAD = 16
+BLOCKS_PER_THREAD = 4
 
 MOST_SEEDS = 1 << 16
 """Seeds of one block at most; two blocks a thread are held at a time."""
@@ -180,17 +179,12 @@ class IncrementalGenericJoin:
         edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
         joins = [join.fresh() for _ in range(n_blocks)]
 
-        def block(at: int) -> list[_T]:
+        def block(at: int) -> Iterator[_T]:
             prefixes = bind(path, seeds.part(edges[at], edges[at + 1]), joins[at])
-            return list(run(joins[at], prefixes)) if len(prefixes) else []
+            if len(prefixes):
+                yield from run(joins[at], prefixes)
 
-        with ThreadPoolExecutor(threads) as pool:
-            waiting = deque(pool.submit(block, at) for at in range(min(2 * threads, n_blocks)))
-            for at in range(n_blocks):
-                found = waiting.popleft().result()
-                if at + 2 * threads < n_blocks:
-                    waiting.append(pool.submit(block, at + 2 * threads))
-                yield from found
+        yield from in_order(block, n_blocks, threads)
         for one in joins:
             self._record(number, one)
 

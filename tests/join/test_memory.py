@@ -78,6 +78,29 @@ def test_one_prefix_with_ten_million_rows_takes_one_piece(way):
     assert found["over"] < 64 << 20
 
 
+THREADS = """
+import json, resource
+import numpy as np
+import gpu_wcoj as gw
+
+n, width = 4096, 80
+program = gw.Program("h(a, b, c) :- v(b), r(a, b), s(b, c).", threads=2)
+b, x = np.repeat(np.arange(n), width), np.tile(np.arange(width), n)
+program.step({"r": {"a": x, "b": b}, "s": {"b": b, "c": x}})
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+count = program.step_pieces({"v": {"b": np.arange(n)}}, lambda name, piece: None)["h"]
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+print(json.dumps({"count": count.inserted, "over": after - before}))
+"""
+
+
+def test_threads_wait_for_their_pieces_to_be_taken():
+    """630 MB of rows pass through two threads."""
+    found = run("-c", THREADS)
+    assert found["count"] == 4096 * 80**2
+    assert found["over"] < 96 << 20
+
+
 @pytest.mark.slow
 def test_898_792_862_cliques_are_counted_in_pieces():
     found = run("-c", CLIQUES)
