@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from typing import TypeVar
 
 import numpy as np
@@ -72,6 +73,16 @@ class Execution:
 
 
 @dataclass(eq=False)
+class _Way:
+    """A path, or a variant of one, with what it reads: the arrangements of its seeds and of the other atoms."""
+
+    path: DeltaPath
+    seeds: list[Arrangement]
+    others: list[tuple[AtomUse, Arrangement]]
+    shapes: Shapes = field(default_factory=dict)
+
+
+@dataclass(eq=False)
 class IncrementalGenericJoin:
     """Keeps no state of its own: reads arrangements and their pending changes, and gives the change of the join.
 
@@ -91,6 +102,7 @@ class IncrementalGenericJoin:
     work: dict[int, dict[str, Int64Array]] = field(default_factory=dict)
     weight_bound: int = 0
     seeds: int = 0
+    _lock: Lock = field(default_factory=Lock)
 
     def join(self, phase: int) -> Iterator[Piece]:
         """The change of one phase, in pieces whose rows may repeat across pieces where the head projects."""
@@ -102,7 +114,7 @@ class IncrementalGenericJoin:
             projects = depth < len(steps)
 
             def enumerate_block(
-                join: GenericJoin, prefixes: Prefixes, path: DeltaPath = path, depth: int = depth
+                join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int = depth
             ) -> Iterator[tuple[Prefixes, Int64Array | None]]:
                 for piece in join.pieces(prefixes, path.steps[:depth]):
                     yield piece, join.count(piece, path.steps[depth:]) if depth < len(path.steps) else None
@@ -120,11 +132,11 @@ class IncrementalGenericJoin:
     def count(self, phase: int) -> int:
         """Sum of the weights of the change of one phase; the last level is never enumerated."""
         total = 0
-        for number, path in enumerate(self.query.paths):
 
-            def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath = path) -> Iterable[int]:
-                return (exact_dot(join.count(prefixes, path.steps), prefixes.weights),)
+        def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[int]:
+            return (exact_dot(join.count(prefixes, path.steps), prefixes.weights),)
 
+        for number in range(len(self.query.paths)):
             total += sum(self._over_blocks(number, phase, count_block))
         return total if self.execution.weighted else total * self.execution.phases[phase]
 
@@ -140,66 +152,74 @@ class IncrementalGenericJoin:
         ]
 
     @cached_property
-    def _shapes(self) -> list[Shapes]:
-        return [{} for _ in self.query.paths]
+    def _ways(self) -> list[list[_Way]]:
+        """Per path, itself and its variants."""
+        return [[self._way(one) for one in (path, *path.variants)] for path in self.query.paths]
 
-    @cached_property
-    def _held(self) -> list[tuple[list[Arrangement], list[tuple[AtomUse, Arrangement]]]]:
-        """Per path, the arrangements of its seeds and those of the other atoms."""
-        return [
-            (
-                [self.arrangements[use.key] for use in path.seeds],
-                [(use, self.arrangements[use.key]) for use in path.others],
-            )
-            for path in self.query.paths
-        ]
+    def _way(self, path: DeltaPath) -> _Way:
+        seeds = [self.arrangements[use.key] for use in path.seeds]
+        return _Way(path, seeds, [(use, self.arrangements[use.key]) for use in path.others])
 
     def seeds_of(self, number: int, phase: int, join: GenericJoin) -> Seeds:
         """The rows that start a path whose terms are not empty."""
-        deltas = [arrangement.pending[phase] for arrangement in self._held[number][0]]
+        deltas = [arrangement.pending[phase] for arrangement in self._ways[number][0].seeds]
         return seed_rows(self.query.paths[number], deltas, join)
 
     def _over_blocks(
-        self, number: int, phase: int, run: Callable[[GenericJoin, Prefixes], Iterable[_T]]
+        self, number: int, phase: int, run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]
     ) -> Iterator[_T]:
         """Run over the path's seeds, in blocks on several threads where there are many; in the seeds' order."""
         join = self.generic_join(number, phase)
         if join is None:
             return
-        path = self.query.paths[number]
         seeds = self.seeds_of(number, phase, join)
         self.seeds += len(seeds)
         threads = self.execution.threads
         if threads == 1 or len(seeds) < SPLIT_FROM:
-            prefixes = bind(path, seeds, join)
-            yield from run(join, prefixes) if len(prefixes) else ()
-            self._record(number, join)
+            yield from self._over_ways(number, phase, seeds, run)
             return
         n_blocks = max(threads * BLOCKS_PER_THREAD, len(seeds) // MOST_SEEDS)
         edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
-        joins = [join.fresh() for _ in range(n_blocks)]
 
         def block(at: int) -> Iterator[_T]:
-            prefixes = bind(path, seeds.part(edges[at], edges[at + 1]), joins[at])
-            if len(prefixes):
-                yield from run(joins[at], prefixes)
+            yield from self._over_ways(number, phase, seeds.part(edges[at], edges[at + 1]), run)
 
         yield from in_order(block, n_blocks, threads)
-        for one in joins:
-            self._record(number, one)
 
-    def generic_join(self, number: int, phase: int) -> GenericJoin | None:
+    def _over_ways(
+        self,
+        number: int,
+        phase: int,
+        seeds: Seeds,
+        run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]],
+    ) -> Iterator[_T]:
+        """Run each seed down the variant of the path that gives it the fewest values to begin with."""
+        ways = self._ways[number]
+        joins = [join for join in (self.generic_join(number, phase, at) for at in range(len(ways))) if join is not None]
+        bound = [bind(way.path, seeds, join) for way, join in zip(ways, joins, strict=True)]
+        chosen = None
+        if len(ways) > 1 and len(bound[0]):
+            widths = [
+                join.widths(prefixes, way.path.steps[0]) for way, join, prefixes in zip(ways, joins, bound, strict=True)
+            ]
+            chosen = np.argmin(np.array(widths), axis=0)
+        for at, (way, join, prefixes) in enumerate(zip(ways, joins, bound, strict=True)):
+            mine = prefixes if chosen is None else prefixes.take(np.flatnonzero(chosen == at))
+            if len(mine):
+                yield from run(join, mine, way.path)
+            self._record(number, join)
+
+    def generic_join(self, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
         """The join over a path's other atoms; None if some factor of the term is empty."""
-        path = self.query.paths[number]
-        seeds, others = self._held[number]
-        delta = seeds[0].delta(phase)
+        way = self._ways[number][variant]
+        delta = way.seeds[0].delta(phase)
         if delta is None:
             return None
         execution = self.execution
         batches = {}
         bound = delta.largest_weight if execution.weighted else 1
-        for use, arrangement in others:
-            seen = arrangement.after(phase) if use.atom < path.seed.atom else arrangement.before(phase)
+        for use, arrangement in way.others:
+            seen = arrangement.after(phase) if use.atom < way.path.seed.atom else arrangement.before(phase)
             if not seen:
                 return None
             batches[use.atom] = seen
@@ -207,15 +227,16 @@ class IncrementalGenericJoin:
                 bound *= sum(batch.largest_weight for batch in seen)
         self.weight_bound = max(self.weight_bound, bound)
         return GenericJoin(
-            {use.atom: use for use, _ in others}, batches, execution.weighted,
-            self.query.head_variables | path.compared, execution.backend, execution.chunk_rows, execution.ranks,
-            self._shapes[number],
+            {use.atom: use for use, _ in way.others}, batches, execution.weighted,
+            self.query.head_variables | way.path.compared, execution.backend, execution.chunk_rows, execution.ranks,
+            way.shapes,
         )  # fmt: skip
 
     def _record(self, number: int, join: GenericJoin) -> None:
-        own = self.work.setdefault(number, {})
-        for variable, counted in join.work.items():
-            own[variable] = own[variable] + counted if variable in own else counted.copy()
+        with self._lock:
+            own = self.work.setdefault(number, {})
+            for variable, counted in join.work.items():
+                own[variable] = own[variable] + counted if variable in own else counted.copy()
 
 
 def exact_dot(counts: Int64Array, weights: Int64Array | None) -> int:

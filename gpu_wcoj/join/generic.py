@@ -82,19 +82,6 @@ class GenericJoin:
     work: dict[str, Int64Array] = field(default_factory=dict)
     _extensions: dict[tuple[Layout, str, str], Extension] = field(default_factory=dict)
 
-    def fresh(self) -> GenericJoin:
-        """The same join with counters of its own, for another thread."""
-        return GenericJoin(
-            self.uses,
-            self.batches,
-            self.weighted,
-            self.needed,
-            self.backend,
-            self.chunk_rows,
-            self.ranks,
-            self.shapes,
-        )
-
     def extension(self, layout: Layout, step: Step, newest: str) -> Extension:
         """Prepare a step for prefixes of this layout whose variable bound last is `newest`; cached."""
         cached = self._extensions.get((layout, step.variable, newest))
@@ -141,6 +128,21 @@ class GenericJoin:
                 new_layout.append((atom, bound))
                 kept_rows.extend(range(first_row[atom], first_row[atom] + len(self.batches[atom])))
         return ExtensionShape((first, last, shared, rows, out_rows), tuple(new_layout), n_new_rows, tuple(kept_rows))
+
+    def widths(self, prefixes: Prefixes, step: Step) -> Int64Array:
+        """Per prefix, the smallest count over the step's atoms: a bound on the values that it would bind."""
+        smallest = np.full(len(prefixes), np.iinfo(np.int64).max)
+        at = 0
+        for atom, bound in prefixes.layout:
+            batches = self.batches[atom]
+            if atom in step.atoms:
+                own = np.zeros(len(prefixes), np.int64)
+                for batch, position in zip(batches, prefixes.positions[at : at + len(batches)], strict=True):
+                    offsets = batch.offsets[bound - 1]
+                    own += np.where(position >= 0, offsets[position + 1] - offsets[position], 0)
+                smallest = np.minimum(smallest, own)
+            at += len(batches)
+        return smallest
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
         """Bind one variable; yield pieces, each with the parent of every row."""

@@ -75,6 +75,9 @@ class DeltaPath:
         One per further variable.
     sort_first
         The seed's variables whose ranges several steps share, most useful first; empty if there is no preference.
+    variants
+        Paths of the same seed that bind another variable first and need no further arrangement. Each row of the
+        change goes down the one that gives it the fewest values to begin with.
     """
 
     seeds: tuple[AtomUse, ...]
@@ -82,6 +85,7 @@ class DeltaPath:
     seed_conditions: tuple[Condition, ...]
     steps: tuple[Step, ...]
     sort_first: tuple[str, ...] = ()
+    variants: tuple[DeltaPath, ...] = ()
 
     @property
     def seed(self) -> AtomUse:

@@ -26,13 +26,38 @@ def delta_query(body: Body, sizes: Mapping[str, int] | None = None) -> DeltaQuer
     """
     rows = sizes or {}
     paths = [_path(body, number, rows) for number in range(len(body.atoms))]
-    return DeltaQuery(str(body.rule), body.head, _share_seeds(body, paths))
+    shared = _share_seeds(body, paths)
+    held = {use.key for path in shared for use in (*path.seeds, *path.others)}
+    return DeltaQuery(str(body.rule), body.head, tuple(_with_variants(body, path, rows, held) for path in shared))
 
 
-def _path(body: Body, seed: int, sizes: Mapping[str, int]) -> DeltaPath:
+def _with_variants(body: Body, path: DeltaPath, sizes: Mapping[str, int], held: set[ArrangementKey]) -> DeltaPath:
+    """The path with its variants: other first variables that as many atoms reach, over arrangements that are there."""
+    if len(path.steps) < 2 or any(step.variable not in body.head for step in path.steps):
+        return path
+    bound = set(path.seed.variables)
+
+    def reached(name: str) -> int:
+        holding = [use for use in path.others if name in use.variables]
+        return sum(bool(bound & set(use.variables)) for use in holding)
+
+    first = path.steps[0].variable
+    variants = []
+    for step in path.steps[1:]:
+        if reached(step.variable) == reached(first) > 0:
+            other = _path(body, path.seed.atom, sizes, step.variable)
+            if all(use.key in held for use in other.others):
+                variants.append(replace(other, seeds=path.seeds, sort_first=path.sort_first))
+    return replace(path, variants=tuple(variants))
+
+
+def _path(body: Body, seed: int, sizes: Mapping[str, int], begin_with: str | None = None) -> DeltaPath:
     order = list(body.atoms[seed].variables)
     rest = [name for name in body.variables if name not in order]
     others = [(number, atom) for number, atom in enumerate(body.atoms) if number != seed]
+    if begin_with is not None:
+        rest.remove(begin_with)
+        order.append(begin_with)
     while rest:
         bound = set(order)
 
