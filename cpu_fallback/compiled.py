@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cpu_fallback import sort, tries
-from cpu_fallback.extend import N_WORK, SURVIVORS, extend_arrays
+from cpu_fallback.extend import extend_arrays
 from cpu_fallback.merge import children_of, merge_level, merge_pairs
+from cpu_fallback.progress import N_WORK, SURVIVORS
 from cpu_fallback.reduce import expand_rows, trie_levels_two
 from cpu_fallback.search import bucket_index, locate
+from cpu_fallback.seeded import count_seeds
 from cpu_fallback.slots import N_FIELDS, describe_level
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
@@ -135,6 +137,23 @@ class CompiledKernels:
                 described += (level, column)
         locate(np.array(described, np.int64), columns, positions)
         return positions
+
+    @staticmethod
+    def count_seeds(
+        levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], first: Sequence[int],
+        columns: Int64Array, work: Int64Array,
+    ) -> Int64Array:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.count_seeds`."""
+        slots = [len(levels), len(first) - 1, *first]
+        descents: list[int] = []
+        for descent, wanted in zip(levels, column_of, strict=True):
+            descents.append(len(wanted))
+            for level, column in zip(descent, wanted, strict=False):
+                descents += (level.record, column)
+            slots.append(descent[-1].record)
+        counts = np.zeros((1, columns.shape[1]), np.int64)
+        count_seeds(np.array(slots, np.int64), np.array(descents, np.int64), columns, counts, work)
+        return counts[0]
 
     @staticmethod
     def prepare(

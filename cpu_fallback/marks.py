@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from cpu_fallback.cache import cached_njit
+
 HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -21,7 +23,7 @@ def bit_of(value, base, hash_shift):
     return np.int64((distance * HASH_MULTIPLIER) >> np.uint64(hash_shift))
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def set_marks(bits, values, count, base, hash_shift):
     """Set the bits of the first `count` values."""
     for i in range(count):
@@ -29,14 +31,14 @@ def set_marks(bits, values, count, base, hash_shift):
         bits[bit >> 5] |= np.uint32(1) << np.uint32(bit & 31)
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def clear_marks(bits, values, count, base, hash_shift):
     """Clear the words of the first `count` values."""
     for i in range(count):
         bits[bit_of(values[i], base, hash_shift) >> 5] = np.uint32(0)
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def is_marked(bits, value, base, hash_shift):
     """Whether the value's bit is set."""
     bit = bit_of(value, base, hash_shift)
@@ -47,7 +49,7 @@ EXACT_SPAN = 1 << 26
 """Values that span more than this are marked by hash."""
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def marks_for(bits, hash_shift, span, count, n_prefixes):
     """Room for marking `count` values that span `span`: (bits, hash_shift), all clear.
 

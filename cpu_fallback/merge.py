@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer32, pointer64, store
 
 BLOCK_FACTOR = 8
 """A run this many times longer than the other is copied in blocks around the other's values."""
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def copy_block(source, source_width, begin, count, target, target_width, at):
     """Copy `count` values to position `at` of the target."""
     if source_width == 4 and target_width == 4:
@@ -30,7 +29,7 @@ def copy_block(source, source_width, begin, count, target, target_width, at):
             store(target, target_width, at + i, load(source, source_width, begin + i))
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def first_not_below(address, width, low, high, value):
     """First position in [low, high) whose value is not below `value`."""
     while low < high:
@@ -42,7 +41,7 @@ def first_not_below(address, width, low, high, value):
     return low
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def copy_run(
     values, width, weights, begin, end, from_left, inner, target, target_width, out_left, out_right, out_weight, at
 ):
@@ -63,7 +62,7 @@ def copy_run(
     return at + end - begin
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def merge_run(
     left_values, left_width, left_weights, i, i_end, right_values, right_width, right_weights, j, j_end,
     inner, target, target_width, out_left, out_right, out_weight, at,
@@ -133,7 +132,7 @@ def merge_run(
     return at
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def merge_level(
     left_values, left_width, left_weights, left_begin, left_end,
     right_values, right_width, right_weights, right_begin, right_end,
@@ -160,7 +159,7 @@ def merge_level(
     return at
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def children_of(sources, offsets, begin, end):
     """Ranges of the children of the nodes at `sources`; empty where that is -1."""
     for i in range(len(sources)):
@@ -173,7 +172,7 @@ def children_of(sources, offsets, begin, end):
             end[i] = 0
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def first_from(address, width, low, high, value):
     """As `first_not_below`, in time logarithmic in the distance from `low`."""
     step = 1
@@ -183,7 +182,7 @@ def first_from(address, width, low, high, value):
     return first_not_below(address, width, low, min(high, low + step + 1), value)
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def merge_pairs(
     left_top, left_top_width, left_offsets, left_values, left_width, left_weights,
     right_top, right_top_width, right_offsets, right_values, right_width, right_weights,

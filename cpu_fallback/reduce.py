@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from cpu_fallback.cache import cached_njit
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def trie_levels_two(first, second, values, offsets, children):
     """Split two sorted columns into the distinct values of the first, their children's offsets, and the second."""
     n = 0
@@ -20,7 +21,7 @@ def trie_levels_two(first, second, values, offsets, children):
     return n
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def expand_rows(offsets, parents):
     """Write the parent of every child: i in [offsets[p], offsets[p + 1]) has parent p."""
     for p in range(len(offsets) - 1):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import pointer64
 from cpu_fallback.slots import PARENT, SIZE, find
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def bucket_index(values, shift, starts):
     """Fill ``starts[b]`` with the first position whose value is in bucket b or a later one.
 
@@ -23,7 +23,7 @@ def bucket_index(values, shift, starts):
         starts[b] = at
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def locate(described, columns, positions):
     """Write where row i stands in trie t to ``positions[t, i]``, -1 for nowhere.
 

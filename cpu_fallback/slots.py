@@ -9,8 +9,8 @@ owns rows ``first[a]`` to ``first[a + 1]``.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64
 
 VALUES, WIDTH, PARENT, SIZE, WEIGHTS, BUCKETS, MINIMUM, SHIFT, MAXIMUM, ROW, OUT_ROW, N_FIELDS = range(12)
@@ -20,7 +20,7 @@ of the bucket index of a top level, 0 without; MINIMUM and MAXIMUM of the values
 holds the parents' positions; OUT_ROW where `fill_common` writes the positions of the values found, -1 for nowhere."""
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def lower_bound(table, k, low, high, value):
     """First position in [low, high) of slot k whose value is not below `value`; `high` if there is none."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
@@ -33,7 +33,7 @@ def lower_bound(table, k, low, high, value):
     return low
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def gallop(table, k, low, high, value):
     """As `lower_bound`, in time logarithmic in the distance from `low`."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
@@ -54,7 +54,7 @@ def gallop(table, k, low, high, value):
     return low
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def find(table, k, low, high, value):
     """Position of `value` in [low, high) of slot k, or -1; a top level is entered through its bucket index."""
     if low >= high or value < table[k * N_FIELDS + MINIMUM] or value > table[k * N_FIELDS + MAXIMUM]:
@@ -72,7 +72,7 @@ def find(table, k, low, high, value):
     return -1
 
 
-@njit(nogil=True, cache=True)
+@cached_njit
 def weight_at(table, k, position):
     """Weight of the row at a last-level position of slot k."""
     if table[k * N_FIELDS + WEIGHTS] == 0:
@@ -80,43 +80,7 @@ def weight_at(table, k, position):
     return pointer64(table[k * N_FIELDS + WEIGHTS])[position]
 
 
-@njit(nogil=True, cache=True)
-def load_ranges(table, positions, stride, p, begin, end, low, high):
-    """Write the children's range of prefix `p` for slots begin to end into `low` and `high`."""
-    for k in range(begin, end):
-        if table[k * N_FIELDS + PARENT] == 0:
-            low[k] = 0
-            high[k] = table[k * N_FIELDS + SIZE]
-        else:
-            parent = positions[table[k * N_FIELDS + ROW] * stride + p]
-            if parent < 0:
-                low[k] = 0
-                high[k] = 0
-            else:
-                offsets = pointer64(table[k * N_FIELDS + PARENT])
-                low[k] = offsets[parent]
-                high[k] = offsets[parent + 1]
-
-
-@njit(nogil=True, cache=True)
-def clip_ranges(table, begin, end, low, high, least, most):
-    """Narrow the ranges of slots begin to end to values from `least` to `most`, both inclusive."""
-    for k in range(begin, end):
-        if low[k] < high[k]:
-            if table[k * N_FIELDS + MINIMUM] < least:
-                low[k] = lower_bound(table, k, low[k], high[k], least)
-            if table[k * N_FIELDS + MAXIMUM] > most:
-                start, stop = low[k], high[k]
-                while start < stop:
-                    middle = (start + stop) >> 1
-                    if load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], middle) <= most:
-                        start = middle + 1
-                    else:
-                        stop = middle
-                high[k] = start
-
-
-@njit(nogil=True, cache=True)
+@cached_njit
 def describe_level(values, parents, weights, starts, shift, fields):
     """Fill the fields of a level's slots; empty arrays stand for what it does not have."""
     fields[VALUES] = values.ctypes.data

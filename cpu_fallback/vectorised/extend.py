@@ -11,12 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from cpu_fallback.progress import PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS  # nothing is ever marked here
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
 from cpu_fallback.vectorised.search import find, find_in_all, lower_bound, ragged, upper_bound
-
-SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS, N_WORK = range(6)
-"""As in `cpu_fallback.extend`; nothing is ever marked here."""
 
 BLOCK = 1 << 16
 """Candidates looked at together, at most."""

@@ -57,6 +57,26 @@ class VectorisedKernels:
         return positions
 
     @staticmethod
+    def count_seeds(
+        levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], first: Sequence[int],
+        columns: Int64Array, work: Int64Array,
+    ) -> Int64Array:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.count_seeds`."""
+        kernels = VectorisedKernels
+        n_slots, n_atoms, n = len(levels), len(first) - 1, columns.shape[1]
+        records = [
+            [level.record for level in descent[: len(wanted)]]
+            for descent, wanted in zip(levels, column_of, strict=True)
+        ]
+        extension = kernels.prepare(
+            [descent[-1] for descent in levels], first, [True] * n_atoms, [False] * n_atoms,
+            range(n_slots), [-1] * n_slots,
+        )  # fmt: skip
+        nothing = np.empty(0, np.int64)
+        positions = kernels.locate(records, column_of, columns)
+        return kernels.count_common(extension, positions, 0, n, nothing, nothing, np.empty((0, n), np.int64), work)
+
+    @staticmethod
     def prepare(
         levels: Sequence[Any], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
         rows: Sequence[int], out_rows: Sequence[int],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
-from cpu_fallback.extend import SCAN_FACTOR
+from cpu_fallback.scanning import SCAN_FACTOR
 from gpu_wcoj.kernels.protocol import MARKS, N_WORK, PROBES, PROPOSALS, SURVIVORS
 from gpu_wcoj.trace.spine import MOST_BATCHES, RATIO
 from tests.join.patterns import PATTERNS

@@ -1,0 +1,59 @@
+"""Extending one prefix by itself: its smallest range proposes, the others are sought."""
+
+from __future__ import annotations
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.pointers import load
+from cpu_fallback.probing import emit, is_excluded, probe, propose
+from cpu_fallback.progress import ALONE, PROPOSALS, SURVIVORS
+from cpu_fallback.ranges import width_of
+from cpu_fallback.slots import N_FIELDS, VALUES, WIDTH
+
+
+@cached_njit
+def extend_alone(
+    n_slots, n_atoms, table, first, last, positions, stride, q, bounded, lower, upper, n_excluded, excluded,
+    weighted, prefix_weight, fill, resume, skip, out, capacity, low, high, cursor, found, work,
+):  # fmt: skip
+    """Extend one prefix, whose ranges are loaded and clipped: the smallest proposes, the others are sought.
+
+    Returns whether the output is full.
+    """
+    proposer = 0
+    width = width_of(first[0], first[1], low, high)
+    for a in range(1, n_atoms):
+        own = width_of(first[a], first[a + 1], low, high)
+        if own < width:
+            proposer, width = a, own
+    done = 0
+    for k in range(first[proposer], first[proposer + 1]):
+        start = low[k] + min(max(skip - done, 0), high[k] - low[k])
+        done += start - low[k]
+        if start >= high[k]:
+            continue
+        for j in range(n_slots):
+            cursor[j] = low[j]
+        for i in range(start, high[k]):
+            done += 1
+            value = load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], i)
+            work[PROPOSALS] += 1
+            if is_excluded(excluded, n_excluded, stride, q, value):
+                continue
+            good, weight = propose(
+                table, first[proposer], k, first[proposer + 1], last[proposer] != 0, i, cursor, high, value, found, work
+            )
+            if not good:
+                continue
+            for a in range(n_atoms):
+                if a != proposer:
+                    good, factor = probe(table, first[a], first[a + 1], last[a] != 0, cursor, high, value, found, work)
+                    if not good:
+                        break
+                    weight *= factor
+            if not good:
+                continue
+            emit(table, n_slots, q, value, weight, found, prefix_weight, weighted, fill, out, capacity, work)
+            if fill and work[SURVIVORS] == capacity:
+                resume[0], resume[1], resume[2] = q, ALONE, done
+                return True
+    return False

@@ -1,0 +1,153 @@
+"""Machine code kept on disk, so that only the first run ever compiles.
+
+numba's own cache stands beside the sources, so it is lost when the package moves and impossible where its folder is
+read-only; and it looks at one file only, so an edited function lives on in the functions of other files that call it.
+Here all compiled functions share one folder, whose name says what the code was compiled from and by:
+
+    $NUMBA_CACHE_DIR/cpu_fallback-<version of numba>-<hash of every source of this package>
+
+or the same below the user's own cache folder. A copy of the package in another place finds that folder again, an
+edited one gets another. Inside, numba tells apart versions of Python, processors and argument types. The files are
+pickles, so the folder is never one that other users can write to, unless NUMBA_CACHE_DIR says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+import pickle
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+
+_LOGGER = logging.getLogger("gpu_wcoj")
+
+KEPT = 8
+"""Folders of this kind that stay when one more is made; the oldest go."""
+
+
+def sources_hash(package: Path) -> str:
+    """Hash of the names and contents of all Python files of a package."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+def cache_folder() -> Path:
+    """Where the machine code of these sources belongs; it need not exist."""
+    if numba.config.CACHE_DIR:
+        parent = Path(numba.config.CACHE_DIR)
+    elif sys.platform == "darwin":
+        parent = Path("~/Library/Caches/gpu_wcoj").expanduser()
+    else:
+        own = os.environ.get("XDG_CACHE_HOME", "")
+        parent = Path(own if os.path.isabs(own) else "~/.cache").expanduser() / "gpu_wcoj"
+    return parent / f"cpu_fallback-{numba.__version__}-{sources_hash(Path(__file__).parent)}"
+
+
+try:
+    FOLDER: Path | None = cache_folder()
+except RuntimeError as error:  # a user without a home
+    FOLDER = None
+    _LOGGER.warning("Compiled kernels are not kept (%s): set NUMBA_CACHE_DIR to a folder.", error)
+
+
+class Locator:
+    """Tells numba where the code of one function is kept: all in `FOLDER`, told apart by module and name."""
+
+    def __init__(self, function: Any, file: str, folder: Path) -> None:
+        self._py_file = file  # numba names it in its warnings
+        self._folder = folder
+        self._module = str(function.__module__)
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> Locator:
+        """The locator of a function."""
+        assert FOLDER is not None  # without a folder `cached_njit` leaves numba without a cache
+        return cls(function, file, FOLDER)
+
+    def get_cache_path(self) -> str:
+        """Path of the folder."""
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        """What the code was compiled from: the folder's name."""
+        return self._folder.name
+
+    def get_disambiguator(self) -> str:
+        """What tells two functions of the same name apart."""
+        return self._module
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder; where it is new, remove the oldest of its kind."""
+        if self._folder.is_dir():
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # another process may be at it too
+            found = self._folder.parent.glob("cpu_fallback-*")
+            for old in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+class KernelCacheImpl(CompileResultCacheImpl):
+    """What is kept of a compiled function is numba's affair; where, is `Locator`'s."""
+
+    _locator_classes = (Locator,)
+
+
+class KernelCache(FunctionCache):
+    """numba's cache of one function in `FOLDER`, safe for processes that start side by side.
+
+    It never fails a call: code that cannot be read or kept is compiled, and one line in the log says so.
+    """
+
+    _impl_class = KernelCacheImpl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The kept code for a signature, or None."""
+        try:
+            return super().load_overload(sig, target_context)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            self._report(error)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the code for a signature. One process at a time: each reads the index, adds to it and writes it."""
+        try:
+            self._impl.locator.ensure_cache_path()
+            with (Path(self.cache_path) / "lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                super().save_overload(sig, data)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        if self.cache_path not in _REPORTED:
+            _REPORTED.add(self.cache_path)
+            _LOGGER.warning(
+                "Compiled kernels cannot be kept in %s (%s), so every start compiles them. "
+                "Set NUMBA_CACHE_DIR to a folder that can be written to.", self.cache_path, error
+            )  # fmt: skip
+
+
+_REPORTED: set[str] = set()
+"""Folders that were complained about."""
+
+
+def cached_njit(function: Callable[..., Any]) -> Any:
+    """Compile a function for each kind of arguments it is called with, without the GIL, and keep the code on disk."""
+    dispatcher = numba.njit(nogil=True)(function)
+    if FOLDER is not None:
+        dispatcher._cache = KernelCache(function)  # what `cache=True` does, with numba's own cache
+    return dispatcher

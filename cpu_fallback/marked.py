@@ -1,0 +1,251 @@
+"""Extending a group of prefixes through the values that their shared atoms have in common, found and marked once.
+
+Each prefix tests the candidates of its own atoms against the marks where their range is short, and seeks the marked
+values in it where it is long.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.hubs import hub_marks
+from cpu_fallback.marks import clear_marks, is_marked, set_marks
+from cpu_fallback.pointers import load
+from cpu_fallback.probing import emit, is_excluded, probe, propose
+from cpu_fallback.progress import GROUP, PROBES, PROPOSALS, SCAN, SUM_OF_MINIMA, SURVIVORS
+from cpu_fallback.ranges import clip_ranges, load_ranges, prefetch_range, width_of
+from cpu_fallback.scanning import SCAN_FACTOR, count_marked, count_marked_within, marked_positions, weigh_marked
+from cpu_fallback.shared import bound, intersect_shared
+from cpu_fallback.slots import N_FIELDS, PARENT, VALUES, WEIGHTS, WIDTH
+
+CLIP_FROM = 512
+"""Longer ranges are narrowed to the bounds by binary search before they are scanned; shorter ones are compared."""
+
+AHEAD = 4
+"""How many prefixes ahead a range is asked for from memory."""
+
+
+@cached_njit
+def extend_marked(
+    n_slots, n_atoms, table, first, last, member, positions, stride, p, group_end, bounded, lower, upper,
+    n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, mode, marked_width, minima, out, capacity,
+    low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs, hub_node, hub_debt, work,
+):  # fmt: skip
+    """Extend prefixes that agree on the ranges of the `member` atoms: what these have in common is found and marked.
+
+    Marks span the values below bound variables; top levels are only sought in, never scanned.
+
+    `skip` candidates of the first prefix are done. `mode` is added to what `resume` gets. `marked_width` is the
+    smallest count of the member atoms, `minima` what is known of the sum of smallest counts. Returns whether the output
+    is full; marks are cleared either way.
+    """
+    n_own = 0
+    probed = False
+    for a in range(n_atoms):
+        if not member[a]:
+            n_own += 1
+        probed = probed or (fill and member[a] and last[a] == 0)
+    probed = probed or n_own > 1
+    load_ranges(table, positions, stride, p, 0, n_slots, low, high)
+    n_common, ones = intersect_shared(
+        table, n_slots, n_atoms, first, last, member, low, high, cursor, found, common, common_weight, work
+    )
+    if n_common == 0:
+        work[SUM_OF_MINIMA] += minima
+        return False
+    if n_own > 0:
+        set_marks(bits, common, n_common, base, hash_shift)
+    full = False
+    for q in range(p, group_end):
+        least = 0
+        most = n_common
+        if bounded:
+            least = bound(common, 0, n_common, lower[q], False)
+            most = bound(common, least, n_common, upper[q], True)
+            work[PROBES] += 2
+        if least >= most:
+            skip = 0
+            continue
+        if n_own == 0 and mode == GROUP and skip == 0:
+            work[SUM_OF_MINIMA] += marked_width
+        if n_own == 0 and not fill and n_excluded == 0:
+            if ones:
+                out[q] += most - least
+            else:
+                for i in range(least, most):
+                    out[q] += common_weight[i]
+                work[PROPOSALS] += most - least
+            work[SURVIVORS] += most - least
+            continue
+        proposer = -1
+        width = 0
+        if q + AHEAD < group_end:
+            for a in range(n_atoms):
+                if not member[a]:
+                    prefetch_range(table, positions, stride, q + AHEAD, first[a])
+        for a in range(n_atoms):
+            if not member[a]:
+                load_ranges(table, positions, stride, q, first[a], first[a + 1], low, high)
+                own = width_of(first[a], first[a + 1], low, high)
+                if table[first[a] * N_FIELDS + PARENT] != 0 and (proposer < 0 or own < width):
+                    proposer, width = a, own
+        if proposer >= 0 and width == 0:
+            skip = 0
+            continue
+        if proposer >= 0 and mode == GROUP and skip == 0:
+            work[SUM_OF_MINIMA] += min(width, marked_width)
+        if (
+            not fill and n_own == 1 and proposer >= 0 and last[proposer] != 0 and ones and hash_shift == 0
+            and n_excluded == 0 and width <= SCAN_FACTOR * (most - least)
+        ):  # fmt: skip
+            # An atom's weight is a sum over its batches, so they can be counted one by one.
+            for k in range(first[proposer], first[proposer + 1]):
+                if low[k] < high[k]:
+                    compares = bounded
+                    if bounded and high[k] - low[k] > CLIP_FROM:
+                        clip_ranges(table, k, k + 1, low, high, lower[q], upper[q])
+                        compares = False
+                    if table[k * N_FIELDS + WEIGHTS] != 0:
+                        weight, hits = weigh_marked(
+                            table, k, low[k], high[k], bits, base, lower[q] if compares else 0,
+                            upper[q] if compares else 0, compares,
+                        )  # fmt: skip
+                    elif compares:
+                        hits = count_marked_within(table, k, low[k], high[k], bits, base, lower[q], upper[q])
+                        weight = hits
+                    else:
+                        hits = count_marked(table, k, low[k], high[k], bits, base)
+                        weight = hits
+                    out[q] += weight
+                    work[SURVIVORS] += hits
+                    work[PROPOSALS] += high[k] - low[k]
+                    work[PROBES] += high[k] - low[k]
+            continue
+        if bounded:
+            width = -1
+            for a in range(n_atoms):
+                if not member[a]:
+                    clip_ranges(table, first[a], first[a + 1], low, high, lower[q], upper[q])
+                    own = width_of(first[a], first[a + 1], low, high)
+                    if table[first[a] * N_FIELDS + PARENT] != 0 and (width < 0 or own < width):
+                        proposer, width = a, own
+        done = 0
+        if proposer >= 0 and width <= SCAN_FACTOR * (most - least):
+            for k in range(first[proposer], first[proposer + 1]):
+                if low[k] >= high[k]:
+                    continue
+                start = low[k] + min(max(skip - done, 0), high[k] - low[k])
+                done += start - low[k]
+                for j in range(n_slots):
+                    cursor[j] = low[j]
+                at = least
+                unit = width == high[k] - low[k] and (last[proposer] == 0 or table[k * N_FIELDS + WEIGHTS] == 0)
+                block = start
+                while block < high[k]:
+                    block_end = min(block + len(hits_at), high[k])
+                    n_hits = marked_positions(table, k, block, block_end, bits, base, hash_shift, hits_at)
+                    work[PROPOSALS] += block_end - block
+                    work[PROBES] += block_end - block
+                    for h in range(n_hits):
+                        i = hits_at[h]
+                        value = load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], i)
+                        if is_excluded(excluded, n_excluded, stride, q, value):
+                            continue
+                        weight = 1
+                        if hash_shift != 0 or not ones:
+                            at = bound(common, at, most, value, False)
+                            if at >= most or common[at] != value:
+                                continue
+                            weight = common_weight[at]
+                        if unit:
+                            for j in range(first[proposer], first[proposer + 1]):
+                                found[j] = -1
+                            found[k] = i
+                        else:
+                            good, factor = propose(
+                                table, first[proposer], k, first[proposer + 1], last[proposer] != 0, i,
+                                cursor, high, value, found, work,
+                            )  # fmt: skip
+                            if not good:
+                                continue
+                            weight *= factor
+                        if probed:
+                            good = True
+                            for a in range(n_atoms):
+                                if a != proposer and (not member[a] or (fill and last[a] == 0)):
+                                    good, factor = probe(
+                                        table, first[a], first[a + 1], last[a] != 0, cursor, high, value, found, work
+                                    )
+                                    if not good:
+                                        break
+                                    weight *= factor
+                            if not good:
+                                continue
+                        emit(
+                            table, n_slots, q, value, weight, found, prefix_weight, weighted, fill, out, capacity, work
+                        )
+                        if fill and work[SURVIVORS] == capacity:
+                            work[PROPOSALS] -= block_end - i - 1
+                            work[PROBES] -= block_end - i - 1
+                            resume[0], resume[1], resume[2] = q, mode + SCAN, done + i + 1 - start
+                            full = True
+                            break
+                    if full:
+                        break
+                    block = block_end
+                if full:
+                    break
+                done += high[k] - start
+        else:
+            for j in range(n_slots):
+                cursor[j] = low[j]
+            hub = -1
+            if proposer >= 0 and hash_shift == 0 and len(hub_node) > 0:
+                hub = hub_marks(
+                    table, positions, stride, q, first[proposer], first[proposer + 1], low, high, width, most - least,
+                    base, hubs, hub_node, hub_debt, work,
+                )  # fmt: skip
+            if hub >= 0 and not fill and n_own == 1 and ones and n_excluded == 0 and last[proposer] != 0:
+                words = hubs[hub]
+                hits = 0
+                for i in range(least, most):
+                    distance = common[i] - base
+                    hits += np.int64((words[distance >> 5] >> np.uint32(distance & 31)) & np.uint32(1))
+                out[q] += hits
+                work[SURVIVORS] += hits
+                work[PROPOSALS] += most - least
+                work[PROBES] += most - least
+                continue
+            for i in range(least + skip, most):
+                done = i + 1 - least
+                value = common[i]
+                weight = common_weight[i]
+                work[PROPOSALS] += 1
+                if hub >= 0:
+                    work[PROBES] += 1
+                    if not is_marked(hubs[hub], value, base, 0):
+                        continue
+                if is_excluded(excluded, n_excluded, stride, q, value):
+                    continue
+                good = True
+                for a in range(n_atoms):
+                    if member[a] and (last[a] != 0 or not fill):
+                        continue
+                    good, factor = probe(table, first[a], first[a + 1], last[a] != 0, cursor, high, value, found, work)
+                    if not good:
+                        break
+                    weight *= factor
+                if not good:
+                    continue
+                emit(table, n_slots, q, value, weight, found, prefix_weight, weighted, fill, out, capacity, work)
+                if fill and work[SURVIVORS] == capacity:
+                    resume[0], resume[1], resume[2] = q, mode + SCAN, done
+                    full = True
+                    break
+        if full:
+            break
+        skip = 0
+    if n_own > 0:
+        clear_marks(bits, common, n_common, base, hash_shift)
+    return full

@@ -1,0 +1,79 @@
+"""Where a prefix's candidates stand: one range of positions per slot, loaded, narrowed and measured."""
+
+from __future__ import annotations
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.pointers import load, pointer64, prefetch
+from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, ROW, SIZE, VALUES, WIDTH, lower_bound
+
+LINES = 4
+"""How many cache lines of a range are asked for ahead of time."""
+
+
+@cached_njit
+def load_ranges(table, positions, stride, p, begin, end, low, high):
+    """Write the children's range of prefix `p` for slots begin to end into `low` and `high`."""
+    for k in range(begin, end):
+        if table[k * N_FIELDS + PARENT] == 0:
+            low[k] = 0
+            high[k] = table[k * N_FIELDS + SIZE]
+        else:
+            parent = positions[table[k * N_FIELDS + ROW] * stride + p]
+            if parent < 0:
+                low[k] = 0
+                high[k] = 0
+            else:
+                offsets = pointer64(table[k * N_FIELDS + PARENT])
+                low[k] = offsets[parent]
+                high[k] = offsets[parent + 1]
+
+
+@cached_njit
+def clip_ranges(table, begin, end, low, high, least, most):
+    """Narrow the ranges of slots begin to end to values from `least` to `most`, both inclusive."""
+    for k in range(begin, end):
+        if low[k] < high[k]:
+            if table[k * N_FIELDS + MINIMUM] < least:
+                low[k] = lower_bound(table, k, low[k], high[k], least)
+            if table[k * N_FIELDS + MAXIMUM] > most:
+                start, stop = low[k], high[k]
+                while start < stop:
+                    middle = (start + stop) >> 1
+                    if load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], middle) <= most:
+                        start = middle + 1
+                    else:
+                        stop = middle
+                high[k] = start
+
+
+@cached_njit
+def width_of(begin, end, low, high):
+    """Sum of the ranges' widths of one atom."""
+    total = 0
+    for k in range(begin, end):
+        total += high[k] - low[k]
+    return total
+
+
+@cached_njit
+def smallest_count(table, n_atoms, first, member, positions, stride, q, shared_width, low, high):
+    """Smallest count of prefix `q`, that of the `member` atoms being known."""
+    smallest = shared_width
+    for a in range(n_atoms):
+        if not member[a]:
+            load_ranges(table, positions, stride, q, first[a], first[a + 1], low, high)
+            smallest = min(smallest, width_of(first[a], first[a + 1], low, high))
+    return smallest
+
+
+@cached_njit
+def prefetch_range(table, positions, stride, q, k):
+    """Ask for the first lines of prefix q's range in slot k, the largest batch of its atom."""
+    if table[k * N_FIELDS + PARENT] == 0:
+        return
+    parent = positions[table[k * N_FIELDS + ROW] * stride + q]
+    if parent >= 0:
+        width = table[k * N_FIELDS + WIDTH]
+        start = table[k * N_FIELDS + VALUES] + width * pointer64(table[k * N_FIELDS + PARENT])[parent]
+        for line in range(LINES):
+            prefetch(start + 64 * line)

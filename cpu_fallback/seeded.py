@@ -1,0 +1,42 @@
+"""Descend and count in one call: the whole of a path that binds one more variable, for a few seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.extend import extend
+from cpu_fallback.pointers import pointer64
+from cpu_fallback.search import locate
+from cpu_fallback.slots import N_FIELDS, OUT_ROW, ROW
+
+
+@cached_njit
+def count_seeds(slots, descents, columns, counts, work):
+    """Count what all atoms hold below the rows of `columns`, into ``counts[0]``.
+
+    `slots` is (number of slots, number of atoms, first slot of each atom and the end, then per slot the address of
+    the fields of its last level); `descents` is what `locate` takes for the levels above.
+    """
+    n_slots, n_atoms = slots[0], slots[1]
+    n = columns.shape[1]
+    positions = np.empty((n_slots, n), np.int64)
+    locate(descents, columns, positions)
+    table = np.empty(n_slots * N_FIELDS, np.int64)
+    for k in range(n_slots):
+        fields = pointer64(slots[3 + n_atoms + k])
+        for f in range(N_FIELDS):
+            table[k * N_FIELDS + f] = fields[f]
+        table[k * N_FIELDS + ROW] = k
+        table[k * N_FIELDS + OUT_ROW] = -1
+    last = np.ones(n_atoms, np.int64)
+    shared = np.zeros(n_atoms, np.int64)
+    scratch = np.empty(4 * n_slots, np.int64)
+    resume = np.zeros(3, np.int64)
+    extend(
+        n_slots, n_atoms, table.ctypes.data, slots.ctypes.data + 16, last.ctypes.data, shared.ctypes.data,
+        positions.ctypes.data, n, n, False, 0, 0, 0, 0, False, 0,
+        False, resume.ctypes.data, counts.ctypes.data, n, scratch.ctypes.data, work.ctypes.data,
+    )  # fmt: skip
+    # The arrays made here must outlive the call, which sees only their addresses.
+    return table[0] + last[0] + shared[0] + scratch[0] + resume[0] + positions[0, 0]

@@ -1,0 +1,162 @@
+"""Machine code is kept on disk: it follows the sources, not their place, and never stands in the way of a call."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+import cpu_fallback
+from cpu_fallback.cache import KEPT, KernelCache, Locator, cache_folder, sources_hash
+
+PACKAGE = Path(cpu_fallback.__file__).parent
+
+SEARCH = """
+import logging
+import sys
+from numba.core import event
+
+logging.basicConfig(format="%(message)s", stream=sys.stderr)
+with event.install_recorder("numba:compile") as recorder:
+    import numpy as np
+    from cpu_fallback.compiled import CompiledKernels
+    kernels = CompiledKernels()
+    record, support = kernels.describe(np.arange(5) * 10, None, None)
+    print(kernels.locate([[record]], [[0]], np.array([[30, 35]])).tolist())
+print("compiled" if recorder.buffer else "loaded")
+"""
+"""Calls two compiled functions, one of which calls others in another file."""
+
+
+def copy_package(folder: Path) -> Path:
+    shutil.copytree(PACKAGE, folder / "cpu_fallback", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def search(folder: Path, **variables: object) -> tuple[list[str], str]:
+    """What `SEARCH` prints for the copy of the package in a folder, and what is logged."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
+    environment |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment |= {name: str(value) for name, value in variables.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", SEARCH], capture_output=True, text=True, check=False, cwd=folder, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), done.stderr
+
+
+def test_another_copy_of_the_package_compiles_nothing(tmp_path):
+    one, other = copy_package(tmp_path / "one"), copy_package(tmp_path / "other")
+    cache = tmp_path / "cache"
+    assert search(one, NUMBA_CACHE_DIR=cache) == (["[[3, -1]]", "compiled"], "")
+    kept = sorted(cache.rglob("*"))
+    shutil.rmtree(one)
+    assert search(other, NUMBA_CACHE_DIR=cache) == (["[[3, -1]]", "loaded"], "")
+    assert sorted(cache.rglob("*")) == kept
+
+
+def test_an_edited_function_is_compiled_into_its_callers_in_other_files(tmp_path):
+    place, cache = copy_package(tmp_path / "place"), tmp_path / "cache"
+    assert search(place, NUMBA_CACHE_DIR=cache)[0] == ["[[3, -1]]", "compiled"]
+    slots = place / "cpu_fallback" / "slots.py"
+    before = slots.read_text()
+    assert before.count("return -1\n") == 2
+    slots.write_text(before.replace("return -1\n", "return -7\n"))
+    assert search(place, NUMBA_CACHE_DIR=cache)[0] == ["[[3, -7]]", "compiled"]
+    slots.write_text(before)
+    assert search(place, NUMBA_CACHE_DIR=cache)[0] == ["[[3, -1]]", "loaded"]
+
+
+def test_a_package_that_cannot_be_written_to_uses_the_folder_of_the_user(tmp_path):
+    place, home = copy_package(tmp_path / "place"), tmp_path / "home"
+    home.mkdir()
+    files = sorted(place.rglob("*"))
+    for path in [*files, place]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        assert search(place, HOME=home) == (["[[3, -1]]", "compiled"], "")
+        assert search(place, HOME=home) == (["[[3, -1]]", "loaded"], "")
+    finally:
+        for path in [place, *files]:
+            path.chmod(0o755)
+    assert sorted(place.rglob("*")) == files
+    below = {path.relative_to(home).parts[:-2] for path in home.rglob("*.nbc")}
+    assert below == {("Library", "Caches", "gpu_wcoj") if sys.platform == "darwin" else (".cache", "gpu_wcoj")}
+
+
+def test_where_nothing_can_be_kept_the_log_says_so_once_and_calls_work(tmp_path):
+    place, file = copy_package(tmp_path / "place"), tmp_path / "file"
+    file.touch()
+    for _ in range(2):
+        lines, logged = search(place, NUMBA_CACHE_DIR=file / "cache")
+        assert lines == ["[[3, -1]]", "compiled"]
+        assert len(logged.splitlines()) == 1
+        assert logged.startswith(f"Compiled kernels cannot be kept in {file / 'cache' / 'cpu_fallback-'}")
+
+
+def test_a_damaged_file_is_reported_and_compiled_anew(tmp_path):
+    place, cache = copy_package(tmp_path / "place"), tmp_path / "cache"
+    search(place, NUMBA_CACHE_DIR=cache)
+    for path in cache.rglob("search.locate-*.nbc"):
+        path.write_bytes(b"")
+    lines, logged = search(place, NUMBA_CACHE_DIR=cache)
+    assert lines == ["[[3, -1]]", "compiled"]
+    assert len(logged.splitlines()) == 1
+    assert search(place, NUMBA_CACHE_DIR=cache) == (["[[3, -1]]", "loaded"], "")
+
+
+def test_every_compiled_function_is_kept():
+    """Functions that are inlined where they are called have no code of their own."""
+    from cpu_fallback import compiled  # noqa: F401  # loads them all
+
+    functions = {
+        function
+        for name, module in sys.modules.items() if name.startswith("cpu_fallback.")
+        for function in vars(module).values() if hasattr(function, "py_func")
+    }  # fmt: skip
+    kept = {function for function in functions if isinstance(function._cache, KernelCache)}
+    assert {function.__name__ for function in functions - kept} == {"load", "store", "bit_of"}
+    assert len(kept) > 20
+
+
+def test_the_folder_is_named_after_numba_and_the_sources(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    assert cache_folder() == tmp_path / f"cpu_fallback-{numba.__version__}-{sources_hash(PACKAGE)}"
+
+
+def test_the_hash_sees_names_contents_and_files_in_folders(tmp_path):
+    copy = copy_package(tmp_path) / "cpu_fallback"
+    hashes = [sources_hash(PACKAGE), sources_hash(copy)]
+    assert hashes[0] == hashes[1]
+    (copy / "search.py").rename(copy / "seek.py")
+    hashes.append(sources_hash(copy))
+    inner = copy / "vectorised" / "search.py"
+    inner.write_text(inner.read_text() + "\n")
+    hashes.append(sources_hash(copy))
+    assert len(set(hashes)) == 3
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has one place for caches")
+def test_the_folder_follows_the_desktop_standard(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+    assert cache_folder().parent == tmp_path / "own" / "gpu_wcoj"
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    assert cache_folder().parent == tmp_path / ".cache" / "gpu_wcoj"
+
+
+def test_the_oldest_folders_go_when_one_is_made(tmp_path):
+    for age in range(KEPT + 2):
+        folder = tmp_path / f"cpu_fallback-{age}"
+        folder.mkdir()
+        os.utime(folder, (10**9 - age, 10**9 - age))
+    (tmp_path / "of another kind").mkdir()
+    Locator(copy_package, __file__, tmp_path / "cpu_fallback-new").ensure_cache_path()
+    names = {f"cpu_fallback-{age}" for age in range(KEPT - 1)}
+    assert {path.name for path in tmp_path.iterdir()} == names | {"cpu_fallback-new", "of another kind"}
