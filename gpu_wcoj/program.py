@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,6 +80,11 @@ class _Lowered:
     shapes: Mapping[str, Shape]
     plan: Plan
     circuit: Circuit
+
+    @cached_property
+    def kinds(self) -> Mapping[tuple[str, int], DataType | None]:
+        """The type of every column."""
+        return self.types.snapshot()
 
 
 class Program:
@@ -403,7 +409,8 @@ class Program:
         if isinstance(data, Incoming):
             return data
         arity = self._arity[name]
-        types = [self._types.of(name, column) for column in range(arity)]
+        known = self._lowered.kinds if self._lowered else self._types.snapshot()
+        types = [known[name, column] for column in range(arity)]
         return read_change(name, data, arity, self.declared.get(name), types, self.dictionaries)
 
     def _stored(self, name: str, rows: Incoming, lowered: _Lowered) -> InputChange:
@@ -412,7 +419,7 @@ class Program:
         codes: list[Int64Array] = []
         flags: list[Int64Array] = []
         for column, given in enumerate(rows.columns):
-            kind = lowered.types.of(name, column)
+            kind = lowered.kinds[name, column]
             factor = 1 if kind is None or given.type == kind else given.type.factor_to(kind)
             codes.append(np.ascontiguousarray(_scaled(given.codes, factor, name, column)))
             if shape.nullable[column]:
@@ -454,7 +461,7 @@ class Program:
         for column, given in enumerate(rows.columns):
             if given.valid is not None and not shape.nullable[column]:
                 return False
-            if rows.names and given.type != present.types.of(name, column):
+            if rows.names and given.type != present.kinds[name, column]:
                 return False
         return True
 

@@ -23,13 +23,16 @@ from gpu_wcoj.join.generic import CHUNK_ROWS, GenericJoin, Ranks, Shapes, larges
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.seeds import Seeds, bind, seed_rows
-from gpu_wcoj.kernels.protocol import SURVIVORS, Int64Array
+from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array, Level
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 
 _T = TypeVar("_T")
 
 SPLIT_FROM = 2048
 """Paths with fewer seeds run on one thread."""
+
+FEW_SEEDS = 16
+"""Paths of one step with no more seeds than this are counted by one call."""
 
 BLOCKS_PER_THREAD = 4
 
@@ -136,9 +139,44 @@ class IncrementalGenericJoin:
         def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[int]:
             return (exact_dot(join.count(prefixes, path.steps), prefixes.weights),)
 
-        for number in range(len(self.query.paths)):
+        for number, path in enumerate(self.query.paths):
+            if path.is_single and not self.execution.weighted:
+                few = self._count_few(number, phase)
+                if few is not None:
+                    total += few
+                    continue
             total += sum(self._over_blocks(number, phase, count_block))
         return total if self.execution.weighted else total * self.execution.phases[phase]
+
+    def _count_few(self, number: int, phase: int) -> int | None:
+        """As `count`, of one path that `is_single`, in one call of a kernel; None if it has too many seeds for that.
+
+        A tick of one row would otherwise spend its time in arranging what the kernels take.
+        """
+        way = self._ways[number][0]
+        delta = way.seeds[0].delta(phase)
+        if delta is None:
+            return 0
+        if delta.n_rows > FEW_SEEDS:
+            return None
+        levels: list[tuple[Level, ...]] = []
+        columns: list[tuple[int, ...]] = []
+        first = [0]
+        for (use, arrangement), (_, _, bound) in zip(way.others, way.path.binding, strict=True):
+            seen = arrangement.after(phase) if use.atom < way.path.seed.atom else arrangement.before(phase)
+            if not seen:
+                return 0
+            for batch in seen:
+                levels.append(batch.levels)
+                columns.append(bound)
+            first.append(len(levels))
+        work = np.zeros(N_WORK, np.int64)
+        counts = self.execution.backend.kernels.count_seeds(levels, columns, first, delta.matrix, work)
+        self.seeds += delta.n_rows
+        own = self.work.setdefault(number, {})
+        variable = way.path.steps[0].variable
+        own[variable] = own[variable] + work if variable in own else work
+        return int(counts.sum())
 
     @property
     def survivors(self) -> int:
@@ -176,7 +214,7 @@ class IncrementalGenericJoin:
         self.seeds += len(seeds)
         threads = self.execution.threads
         if threads == 1 or len(seeds) < SPLIT_FROM:
-            yield from self._over_ways(number, phase, seeds, run)
+            yield from self._over_ways(number, phase, seeds, run, join)
             return
         n_blocks = max(threads * BLOCKS_PER_THREAD, len(seeds) // MOST_SEEDS)
         edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
@@ -192,9 +230,16 @@ class IncrementalGenericJoin:
         phase: int,
         seeds: Seeds,
         run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]],
+        first: GenericJoin | None = None,
     ) -> Iterator[_T]:
         """Run each seed down the variant of the path that gives it the fewest values to begin with."""
         ways = self._ways[number]
+        if first is not None and len(ways) == 1:
+            prefixes = bind(ways[0].path, seeds, first)
+            if len(prefixes):
+                yield from run(first, prefixes, ways[0].path)
+            self._record(number, first)
+            return
         joins = [join for join in (self.generic_join(number, phase, at) for at in range(len(ways))) if join is not None]
         bound = [bind(way.path, seeds, join) for way, join in zip(ways, joins, strict=True)]
         chosen = None

@@ -104,6 +104,15 @@ class DeltaPath:
         return tuple(bound)
 
     @cached_property
+    def is_single(self) -> bool:
+        """Whether one step binds the last variable of every other atom, without conditions."""
+        if len(self.steps) != 1 or self.steps[0].conditions or self.seed_conditions:
+            return False
+        return all(use.variables[-1] == self.steps[0].variable for use in self.others) and len(self.binding) == len(
+            self.others
+        )
+
+    @cached_property
     def compared(self) -> frozenset[str]:
         """The variables that conditions of the steps speak of."""
         spoken = [name for step in self.steps for one in step.conditions for name in (one.variable, one.other)]

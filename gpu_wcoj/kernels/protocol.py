@@ -116,6 +116,29 @@ class Kernels(Protocol):
         """
         ...
 
+    def count_seeds(
+        self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], first: Sequence[int],
+        columns: Int64Array, work: Int64Array,
+    ) -> Int64Array:  # fmt: skip
+        """`locate` and `count_common` in one: for a few rows, what all atoms hold in the one level left of each.
+
+        Parameters
+        ----------
+        levels
+            Per slot, all levels of its batch.
+        column_of
+            Per slot, the row of `columns` for each level but the last.
+        first
+            Atom a has slots ``first[a]`` to ``first[a + 1]``.
+        columns
+            int64, shape (c, n), n at least 1.
+
+        Returns
+        -------
+        int64, shape (n,): as `count_common` returns it, 0 for rows that some atom does not hold.
+        """
+        ...
+
     def prepare(
         self, levels: Sequence[Level], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
         rows: Sequence[int], out_rows: Sequence[int],

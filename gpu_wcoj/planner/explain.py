@@ -52,6 +52,9 @@ def _path(path: DeltaPath, name_of: ColumnName) -> list[str]:
         shown = " with ".join(_extender(use, path, name_of) for use in extenders)
         where = f" where {', '.join(map(str, step.conditions))}" if step.conditions else ""
         lines.append(f"{step.variable}: {verb} {shown}{where}")
+    for variant in path.variants:
+        names = ", ".join(step.variable for step in variant.steps)
+        lines.append(f"or in the order {names}, where that begins with fewer values")
     return lines
 
 

@@ -127,7 +127,7 @@ class Arrangement:
 
     def delta(self, phase: int) -> IndexedZSet | None:
         """This tick's batch of one phase; None if nothing changes."""
-        if phase < len(self.pending) and len(self.pending[phase]):
+        if phase < len(self.pending) and self.pending[phase].n_rows:
             return self.pending[phase]
         return None
 
@@ -135,7 +135,7 @@ class Arrangement:
         """Batches of the state before this phase."""
         batches = self.spine.batches
         for batch in self.pending[:phase]:
-            if len(batch):
+            if batch.n_rows:
                 batches = (*batches, batch)
         return batches
 
@@ -149,7 +149,7 @@ class Arrangement:
 
     def committed(self) -> Spine:
         """The spine that `commit` would install. Moves nothing, so that a failure here leaves the state."""
-        batches = [batch for batch in self.pending if len(batch)]
+        batches = [batch for batch in self.pending if batch.n_rows]
         if not batches:
             return self.spine
         change = batches[0]

@@ -39,7 +39,7 @@ class IndexedZSet:
     ([array([1, 2])], array([1, 1]))
     """
 
-    __slots__ = ("__dict__", "backend", "offsets", "values", "weights")
+    __slots__ = ("__dict__", "backend", "n_rows", "offsets", "values", "weights")
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class IndexedZSet:
         self.offsets = tuple(offsets)
         self.weights = weights
         self.backend = backend
+        self.n_rows = len(self.values[-1])
 
     @classmethod
     def from_sorted(
@@ -80,7 +81,7 @@ class IndexedZSet:
         return cls([nothing] * depth, [np.zeros(1, np.int64)] * (depth - 1), None, backend or select_backend("cpu"))
 
     def __len__(self) -> int:
-        return len(self.values[-1])
+        return self.n_rows
 
     def __repr__(self) -> str:
         return f"IndexedZSet({len(self)} rows, {self.depth} levels)"
@@ -155,9 +156,9 @@ class IndexedZSet:
 
     def merge(self, other: IndexedZSet) -> IndexedZSet:
         """The sum of two tries of one attribute order: a merge of sorted runs. O(n + m)."""
-        if len(self) == 0:
+        if self.n_rows == 0:
             return other
-        if len(other) == 0:
+        if other.n_rows == 0:
             return self
         merged = self.backend.kernels.merge_tries(
             (self.values, self.offsets, self.weights), (other.values, other.offsets, other.weights)

@@ -70,25 +70,40 @@ def sums_of_minima(paths, relation, before, after):
         variable_of = dict(zip(path.seed.key.order, path.seed.variables, strict=True))
         prefixes = [{variable_of[column]: value for column, value in enumerate(row)} for row in change]
         prefixes = [prefix for prefix in prefixes if all(holds(one, prefix) for one in path.seed_conditions)]
-        atoms = {use.atom: use for use in path.others}
         seen = {use.atom: stored if use.atom < path.seed.atom else before for use in path.others}
         alive = {use.atom: after if use.atom < path.seed.atom else before for use in path.others}
         for use in path.others:
             if set(use.variables) <= set(path.seed.variables):
                 prefixes = [one for one in prefixes if values_of(use, alive[use.atom], use.variables[-1], one)]
-        found[number] = {}
-        for step in path.steps:
-            name, total, extended = step.variable, 0, []
-            for prefix in prefixes:
-                sets = [values_of(atoms[atom], seen[atom], name, prefix) for atom in step.atoms]
-                total += min(map(len, sets))
-                ending = [atom for atom in step.atoms if atoms[atom].variables[-1] == name]
-                sets += [values_of(atoms[atom], alive[atom], name, prefix) for atom in ending]
-                longer = [{**prefix, name: value} for value in set.intersection(*sets)]
-                extended += [one for one in longer if all(holds(condition, one) for condition in step.conditions)]
-            found[number][name] = total
-            prefixes = extended
+        found[number] = defaultdict(int)
+        ways = (path, *path.variants)
+        taken = [[] for _ in ways]
+        for prefix in prefixes:
+            first = [smallest_count(way, way.steps[0], seen, prefix) for way in ways if way.steps] or [0]
+            taken[first.index(min(first))].append(prefix)
+        for way, mine in zip(ways, taken, strict=True):
+            walk(way, mine, seen, alive, found[number])
     return found
+
+
+def smallest_count(path, step, seen, prefix):
+    atoms = {use.atom: use for use in path.others}
+    return min(len(values_of(atoms[atom], seen[atom], step.variable, prefix)) for atom in step.atoms)
+
+
+def walk(path, prefixes, seen, alive, totals):
+    """Add to `totals`, per variable, the smallest counts of what a path meets below these prefixes."""
+    atoms = {use.atom: use for use in path.others}
+    for step in path.steps:
+        name, extended = step.variable, []
+        for prefix in prefixes:
+            sets = [values_of(atoms[atom], seen[atom], name, prefix) for atom in step.atoms]
+            totals[name] += min(map(len, sets))
+            ending = [atom for atom in step.atoms if atoms[atom].variables[-1] == name]
+            sets += [values_of(atoms[atom], alive[atom], name, prefix) for atom in ending]
+            longer = [{**prefix, name: value} for value in set.intersection(*sets)]
+            extended += [one for one in longer if all(holds(condition, one) for condition in step.conditions)]
+        prefixes = extended
 
 
 def values_of(use, levels, variable, prefix):
