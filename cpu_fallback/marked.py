@@ -6,11 +6,9 @@ values in it where it is long.
 
 from __future__ import annotations
 
-import numpy as np
-
 from cpu_fallback.cache import cached_njit
-from cpu_fallback.hubs import hub_marks
-from cpu_fallback.marks import clear_marks, is_marked, set_marks
+from cpu_fallback.hubs import count_in_hub, hub_marks, seek_all
+from cpu_fallback.marks import clear_marks, set_marks
 from cpu_fallback.pointers import load
 from cpu_fallback.probing import emit, is_excluded, probe, propose
 from cpu_fallback.progress import GROUP, PROBES, PROPOSALS, SCAN, SUM_OF_MINIMA, SURVIVORS
@@ -21,6 +19,9 @@ from cpu_fallback.slots import N_FIELDS, PARENT, VALUES, WEIGHTS, WIDTH
 
 CLIP_FROM = 512
 """Longer ranges are narrowed to the bounds by binary search before they are scanned; shorter ones are compared."""
+
+HUB_GAIN = 2
+"""A range more than this many times longer than the list is looked for among the marked hubs before it is scanned."""
 
 AHEAD = 4
 """How many prefixes ahead a range is asked for from memory."""
@@ -97,15 +98,32 @@ def extend_marked(
             work[SUM_OF_MINIMA] += min(width, marked_width)
         if (
             not fill and n_own == 1 and proposer >= 0 and last[proposer] != 0 and ones and hash_shift == 0
-            and n_excluded == 0 and width <= SCAN_FACTOR * (most - least)
+            and n_excluded == 0
         ):  # fmt: skip
-            # An atom's weight is a sum over its batches, so they can be counted one by one.
+            # An atom's weight is a sum over its batches, so they can be counted one by one, each in its own way.
+            asked = most - least
+            budget = SCAN_FACTOR * asked
             for k in range(first[proposer], first[proposer + 1]):
-                if low[k] < high[k]:
+                if low[k] >= high[k]:
+                    continue
+                width = high[k] - low[k]
+                hub = -1
+                if len(hub_node) > 0 and HUB_GAIN * asked < width:
+                    hub = hub_marks(table, positions, stride, q, k, asked, base, hubs, hub_node, hub_debt, work)
+                if hub >= 0:
+                    hits = count_in_hub(hubs[hub], common, least, most, base)
+                    weight = hits
+                    width = asked
+                elif width > budget:
+                    weight, hits = seek_all(table, k, low[k], high[k], common, least, most)
+                    width = asked
+                else:
                     compares = bounded
-                    if bounded and high[k] - low[k] > CLIP_FROM:
+                    if bounded and width > CLIP_FROM:
                         clip_ranges(table, k, k + 1, low, high, lower[q], upper[q])
+                        width = high[k] - low[k]
                         compares = False
+                    budget -= width
                     if table[k * N_FIELDS + WEIGHTS] != 0:
                         weight, hits = weigh_marked(
                             table, k, low[k], high[k], bits, base, lower[q] if compares else 0,
@@ -117,10 +135,10 @@ def extend_marked(
                     else:
                         hits = count_marked(table, k, low[k], high[k], bits, base)
                         weight = hits
-                    out[q] += weight
-                    work[SURVIVORS] += hits
-                    work[PROPOSALS] += high[k] - low[k]
-                    work[PROBES] += high[k] - low[k]
+                out[q] += weight
+                work[SURVIVORS] += hits
+                work[PROPOSALS] += width
+                work[PROBES] += width
             continue
         if bounded:
             width = -1
@@ -200,32 +218,11 @@ def extend_marked(
         else:
             for j in range(n_slots):
                 cursor[j] = low[j]
-            hub = -1
-            if proposer >= 0 and hash_shift == 0 and len(hub_node) > 0:
-                hub = hub_marks(
-                    table, positions, stride, q, first[proposer], first[proposer + 1], low, high, width, most - least,
-                    base, hubs, hub_node, hub_debt, work,
-                )  # fmt: skip
-            if hub >= 0 and not fill and n_own == 1 and ones and n_excluded == 0 and last[proposer] != 0:
-                words = hubs[hub]
-                hits = 0
-                for i in range(least, most):
-                    distance = common[i] - base
-                    hits += np.int64((words[distance >> 5] >> np.uint32(distance & 31)) & np.uint32(1))
-                out[q] += hits
-                work[SURVIVORS] += hits
-                work[PROPOSALS] += most - least
-                work[PROBES] += most - least
-                continue
             for i in range(least + skip, most):
                 done = i + 1 - least
                 value = common[i]
                 weight = common_weight[i]
                 work[PROPOSALS] += 1
-                if hub >= 0:
-                    work[PROBES] += 1
-                    if not is_marked(hubs[hub], value, base, 0):
-                        continue
                 if is_excluded(excluded, n_excluded, stride, q, value):
                     continue
                 good = True
