@@ -105,7 +105,7 @@ class TestChanges:
             np.array([1.5, 1.0]),
             [1, 2**63],
         ],
-        ids=repr,
+        ids=lambda weights: f"{type(weights).__name__} {list(weights)}",
     )
     def test_weights_that_are_no_integers(self, weights):
         table = {"a": [1, 5], "b": [2, 6], "weight": weights}
