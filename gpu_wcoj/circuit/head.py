@@ -204,7 +204,7 @@ class Head:
     def begin(self) -> None:
         """Forget what was counted in the tick before."""
         for join in self.joins:
-            join.work = {}
+            join.finished = []
             join.seeds = 0
             join.weight_bound = 0
         self.pending_bound = self.weight_bound

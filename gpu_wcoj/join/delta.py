@@ -10,9 +10,10 @@ the empty state only that of the last atom is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -36,8 +37,9 @@ FEW_SEEDS = 16
 
 BLOCKS_PER_THREAD = 4
 
+FEWEST_SEEDS = 256
 MOST_SEEDS = 1 << 16
-"""Seeds of one block at most; two blocks a thread are held at a time."""
+"""Seeds of one block, at least and at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,57 +97,54 @@ class IncrementalGenericJoin:
         The plan.
     arrangements
         What the plan's keys stand for.
-    work
-        Of the last tick, per path and variable, what the kernels counted.
+    finished
+        Of the last tick, what the kernels counted, by path and variable, one entry a block. Blocks of several threads
+        append to it, and nothing has to be locked for that.
     """
 
     query: DeltaQuery
     arrangements: Mapping[ArrangementKey, Arrangement]
     execution: Execution
-    work: dict[int, dict[str, Int64Array]] = field(default_factory=dict)
+    finished: list[tuple[int, dict[str, Int64Array]]] = field(default_factory=list)
     weight_bound: int = 0
     seeds: int = 0
-    _lock: Lock = field(default_factory=Lock)
 
     def join(self, phase: int) -> Iterator[Piece]:
         """The change of one phase, in pieces whose rows may repeat across pieces where the head projects."""
         sign = self.execution.phases[phase]
-        for number, path in enumerate(self.query.paths):
-            steps = path.steps
-            kept = [i for i, step in enumerate(steps) if step.variable in self.query.head_variables]
+
+        def enumerate_block(
+            join: GenericJoin, prefixes: Prefixes, path: DeltaPath
+        ) -> Iterator[tuple[Prefixes, Int64Array | None]]:
+            kept = [i for i, step in enumerate(path.steps) if step.variable in self.query.head_variables]
             depth = kept[-1] + 1 if kept else 0
-            projects = depth < len(steps)
+            for piece in join.pieces(prefixes, path.steps[:depth]):
+                yield piece, join.count(piece, path.steps[depth:]) if depth < len(path.steps) else None
 
-            def enumerate_block(
-                join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int = depth
-            ) -> Iterator[tuple[Prefixes, Int64Array | None]]:
-                for piece in join.pieces(prefixes, path.steps[:depth]):
-                    yield piece, join.count(piece, path.steps[depth:]) if depth < len(path.steps) else None
-
-            for piece, counts in self._over_blocks(number, phase, enumerate_block):
-                weights: Int64Array | int = sign
-                if self.execution.weighted:
-                    weights = piece.weights if piece.weights is not None else np.ones(len(piece), np.int64)
-                if projects:
-                    assert counts is not None
-                    weights = times(counts, np.full(len(counts), weights) if isinstance(weights, int) else weights)
-                if len(piece):
-                    yield Piece(self._head(piece), weights)
+        for piece, counts in self._over_paths(range(len(self.query.paths)), phase, enumerate_block):
+            weights: Int64Array | int = sign
+            if self.execution.weighted:
+                weights = piece.weights if piece.weights is not None else np.ones(len(piece), np.int64)
+            if counts is not None:
+                weights = times(counts, np.full(len(counts), weights) if isinstance(weights, int) else weights)
+            if len(piece):
+                yield Piece(self._head(piece), weights)
 
     def count(self, phase: int) -> int:
         """Sum of the weights of the change of one phase; the last level is never enumerated."""
         total = 0
+        rest = []
+        for number, path in enumerate(self.query.paths):
+            few = self._count_few(number, phase) if path.is_single and not self.execution.weighted else None
+            if few is None:
+                rest.append(number)
+            else:
+                total += few
 
         def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[int]:
             return (exact_dot(join.count(prefixes, path.steps), prefixes.weights),)
 
-        for number, path in enumerate(self.query.paths):
-            if path.is_single and not self.execution.weighted:
-                few = self._count_few(number, phase)
-                if few is not None:
-                    total += few
-                    continue
-            total += sum(self._over_blocks(number, phase, count_block))
+        total += sum(self._over_paths(rest, phase, count_block))
         return total if self.execution.weighted else total * self.execution.phases[phase]
 
     def _count_few(self, number: int, phase: int) -> int | None:
@@ -173,10 +172,18 @@ class IncrementalGenericJoin:
         work = np.zeros(N_WORK, np.int64)
         counts = self.execution.backend.kernels.count_seeds(levels, columns, first, delta.matrix, work)
         self.seeds += delta.n_rows
-        own = self.work.setdefault(number, {})
-        variable = way.path.steps[0].variable
-        own[variable] = own[variable] + work if variable in own else work
+        self.finished.append((number, {way.path.steps[0].variable: work}))
         return int(counts.sum())
+
+    @property
+    def work(self) -> dict[int, dict[str, Int64Array]]:
+        """Of the last tick, per path and variable, what the kernels counted."""
+        total: dict[int, dict[str, Int64Array]] = {}
+        for number, counted in self.finished:
+            own = total.setdefault(number, {})
+            for variable, more in counted.items():
+                own[variable] = own[variable] + more if variable in own else more
+        return total
 
     @property
     def survivors(self) -> int:
@@ -203,26 +210,35 @@ class IncrementalGenericJoin:
         deltas = [arrangement.pending[phase] for arrangement in self._ways[number][0].seeds]
         return seed_rows(self.query.paths[number], deltas, join)
 
-    def _over_blocks(
-        self, number: int, phase: int, run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]
+    def _over_paths(
+        self, numbers: Iterable[int], phase: int, run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]
     ) -> Iterator[_T]:
-        """Run over the path's seeds, in blocks on several threads where there are many; in the seeds' order."""
-        join = self.generic_join(number, phase)
-        if join is None:
-            return
-        seeds = self.seeds_of(number, phase, join)
-        self.seeds += len(seeds)
+        """Run over the seeds of these paths, in blocks on several threads where there are many; in the seeds' order."""
+        live = [(number, join) for number in numbers if (join := self.generic_join(number, phase)) is not None]
         threads = self.execution.threads
-        if threads == 1 or len(seeds) < SPLIT_FROM:
-            yield from self._over_ways(number, phase, seeds, run, join)
+        if threads == 1 or not any(self._n_seeds(number, phase) >= SPLIT_FROM for number, _ in live):
+            for number, join in live:
+                seeds = self.seeds_of(number, phase, join)
+                self.seeds += len(seeds)
+                yield from self._over_ways(number, phase, seeds, run, join)
             return
-        n_blocks = max(threads * BLOCKS_PER_THREAD, len(seeds) // MOST_SEEDS)
-        edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
+        with ThreadPoolExecutor(threads) as pool:
+            seeded = list(pool.map(lambda one: (one[0], self.seeds_of(one[0], phase, one[1])), live))
+        blocks: list[tuple[int, Seeds, int, int]] = []
+        for number, seeds in seeded:
+            self.seeds += len(seeds)
+            most = max(1, min(threads * BLOCKS_PER_THREAD, len(seeds) // FEWEST_SEEDS), len(seeds) // MOST_SEEDS)
+            edges = np.linspace(0, len(seeds), most + 1).astype(int).tolist()
+            blocks.extend((number, seeds, begin, end) for begin, end in pairwise(edges))
 
         def block(at: int) -> Iterator[_T]:
-            yield from self._over_ways(number, phase, seeds.part(edges[at], edges[at + 1]), run)
+            number, seeds, begin, end = blocks[at]
+            yield from self._over_ways(number, phase, seeds.part(begin, end), run)
 
-        yield from in_order(block, n_blocks, threads)
+        yield from in_order(block, len(blocks), threads)
+
+    def _n_seeds(self, number: int, phase: int) -> int:
+        return self._ways[number][0].seeds[0].pending[phase].n_rows
 
     def _over_ways(
         self,
@@ -238,7 +254,7 @@ class IncrementalGenericJoin:
             prefixes = bind(ways[0].path, seeds, first)
             if len(prefixes):
                 yield from run(first, prefixes, ways[0].path)
-            self._record(number, first)
+            self.finished.append((number, first.work))
             return
         joins = [join for join in (self.generic_join(number, phase, at) for at in range(len(ways))) if join is not None]
         bound = [bind(way.path, seeds, join) for way, join in zip(ways, joins, strict=True)]
@@ -252,7 +268,7 @@ class IncrementalGenericJoin:
             mine = prefixes if chosen is None else prefixes.take(np.flatnonzero(chosen == at))
             if len(mine):
                 yield from run(join, mine, way.path)
-            self._record(number, join)
+            self.finished.append((number, join.work))
 
     def generic_join(self, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
         """The join over a path's other atoms; None if some factor of the term is empty."""
@@ -276,12 +292,6 @@ class IncrementalGenericJoin:
             self.query.head_variables | way.path.compared, execution.backend, execution.chunk_rows, execution.ranks,
             way.shapes,
         )  # fmt: skip
-
-    def _record(self, number: int, join: GenericJoin) -> None:
-        with self._lock:
-            own = self.work.setdefault(number, {})
-            for variable, counted in join.work.items():
-                own[variable] = own[variable] + counted if variable in own else counted.copy()
 
 
 def exact_dot(counts: Int64Array, weights: Int64Array | None) -> int:
