@@ -9,11 +9,12 @@ import numpy as np
 
 from cpu_fallback import sort, tries
 from cpu_fallback.extend import extend_arrays
+from cpu_fallback.memory import address_of as _address
 from cpu_fallback.merge import children_of, merge_level, merge_pairs
 from cpu_fallback.progress import N_WORK, SURVIVORS
 from cpu_fallback.reduce import expand_rows, trie_levels_two
 from cpu_fallback.search import bucket_index, locate
-from cpu_fallback.seeded import count_seeds
+from cpu_fallback.seeded import extend_seeds
 from cpu_fallback.slots import N_FIELDS, describe_level
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
@@ -23,10 +24,6 @@ BUCKETED = 8
 """Top levels with more values get a bucket index."""
 LARGEST_PIECE = 1 << 22
 """Rows that one call of `fill_common` returns at most, whatever its capacity: room for them is taken beforehand."""
-
-
-def _address(array: CodeArray) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 class CompiledKernels:
@@ -65,8 +62,8 @@ class CompiledKernels:
             bucket_index(values, shift, starts)
         fields = np.empty(N_FIELDS, np.int64)
         parents = _NOTHING if parent_offsets is None else parent_offsets
-        describe_level(values, parents, _NOTHING if weights is None else weights, starts, shift, fields)
-        return _address(fields), (fields, starts)
+        address = describe_level(values, parents, _NOTHING if weights is None else weights, starts, shift, fields)
+        return address, (fields, starts)
 
     @staticmethod
     def expand_columns(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
@@ -139,11 +136,11 @@ class CompiledKernels:
         return positions
 
     @staticmethod
-    def count_seeds(
+    def extend_seeds(
         levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], first: Sequence[int],
-        columns: Int64Array, work: Int64Array,
-    ) -> Int64Array:  # fmt: skip
-        """See `gpu_wcoj.kernels.protocol.Kernels.count_seeds`."""
+        columns: Int64Array, fill: bool, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.extend_seeds`."""
         slots = [len(levels), len(first) - 1, *first]
         descents: list[int] = []
         for descent, wanted in zip(levels, column_of, strict=True):
@@ -151,9 +148,15 @@ class CompiledKernels:
             for level, column in zip(descent, wanted, strict=False):
                 descents += (level.record, column)
             slots.append(descent[-1].record)
+        described = np.array(slots, np.int64), np.array(descents, np.int64)
         counts = np.zeros((1, columns.shape[1]), np.int64)
-        count_seeds(np.array(slots, np.int64), np.array(descents, np.int64), columns, counts, work)
-        return counts[0]
+        extend_seeds(*described, columns, False, counts, work)
+        total = int(counts.sum()) if fill else 0
+        if total == 0:
+            return counts[0], np.empty((2, 0), np.int64)
+        found = np.empty((2, total), np.int64)
+        extend_seeds(*described, columns, True, found, np.zeros(N_WORK, np.int64))
+        return counts[0], found
 
     @staticmethod
     def prepare(

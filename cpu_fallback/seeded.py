@@ -12,8 +12,8 @@ from cpu_fallback.slots import N_FIELDS, OUT_ROW, ROW
 
 
 @cached_njit
-def count_seeds(slots, descents, columns, counts, work):
-    """Count what all atoms hold below the rows of `columns`, into ``counts[0]``.
+def extend_seeds(slots, descents, columns, fill, out, work):
+    """Count what all atoms hold below the rows of `columns`, into ``out[0]``; or fill `out` with (row, value).
 
     `slots` is (number of slots, number of atoms, first slot of each atom and the end, then per slot the address of
     the fields of its last level); `descents` is what `locate` takes for the levels above.
@@ -36,7 +36,7 @@ def count_seeds(slots, descents, columns, counts, work):
     extend(
         n_slots, n_atoms, table.ctypes.data, slots.ctypes.data + 16, last.ctypes.data, shared.ctypes.data,
         positions.ctypes.data, n, n, False, 0, 0, 0, 0, False, 0,
-        False, resume.ctypes.data, counts.ctypes.data, n, scratch.ctypes.data, work.ctypes.data,
+        fill, resume.ctypes.data, out.ctypes.data, out.shape[1], scratch.ctypes.data, work.ctypes.data,
     )  # fmt: skip
     # The arrays made here must outlive the call, which sees only their addresses.
     return table[0] + last[0] + shared[0] + scratch[0] + resume[0] + positions[0, 0]

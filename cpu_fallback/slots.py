@@ -82,7 +82,7 @@ def weight_at(table, k, position):
 
 @cached_njit
 def describe_level(values, parents, weights, starts, shift, fields):
-    """Fill the fields of a level's slots; empty arrays stand for what it does not have."""
+    """Fill the fields of a level's slots, and return their address; empty arrays stand for what it does not have."""
     fields[VALUES] = values.ctypes.data
     fields[WIDTH] = values.itemsize
     fields[PARENT] = parents.ctypes.data if len(parents) > 0 else 0
@@ -106,3 +106,4 @@ def describe_level(values, parents, weights, starts, shift, fields):
             fields[MAXIMUM] = most
     fields[ROW] = -1
     fields[OUT_ROW] = -1
+    return fields.ctypes.data

@@ -227,7 +227,7 @@ class Program:
         """
 
         def hand_out(name: str, piece: Piece) -> None:
-            sink(name, self._as_zset(name, [PhaseRows(piece.columns, piece.weights)]))
+            sink(name, self._as_zset(name, [PhaseRows(piece.columns, piece.weights)], are_sorted=False))
 
         def rest(found: Mapping[str, list[PhaseRows]]) -> None:
             for name, phases in found.items():
@@ -450,7 +450,7 @@ class Program:
             self.backend, self.bag, self.chunk_rows, self.threads,
             lambda family: self.dictionaries[0 if family == "string" else 1].rank(),
         )  # fmt: skip
-        circuit = lower(planned, self.inputs, self.keep, execution, self._merge_policy)
+        circuit = lower(planned, self.inputs, self.keep, self.outputs, execution, self._merge_policy)
         lowered = _Lowered(types, shapes, planned, circuit)
         if present is not None:
             self._move_state(present, lowered)
@@ -588,8 +588,8 @@ class Program:
         nothing = [np.empty(0, np.int64) for _ in range(self._arity[name])]
         return self._as_zset(name, [PhaseRows(nothing, 1)])
 
-    def _as_zset(self, name: str, phases: Sequence[PhaseRows]) -> ZSet:
-        """Stored columns of distinct rows as a Z-set."""
+    def _as_zset(self, name: str, phases: Sequence[PhaseRows], are_sorted: bool = True) -> ZSet:
+        """Stored columns of distinct rows, sorted within each phase, as a Z-set."""
         arity = self._arity[name]
         filled = [phase for phase in phases if len(phase)] or list(phases[:1])
         n_stored = len(filled[0].columns)
@@ -603,6 +603,8 @@ class Program:
             flag = shape.flag(column) if n_stored > arity else None
             valid = None if flag is None or not stored[flag].any() else stored[flag] == 0
             columns.append(Column(kind, stored[column], valid, self._dictionary_of(kind)))
+        if are_sorted and len(filled) == 1 and n_stored == arity:
+            return ZSet(self._names_of(name), tuple(columns), weights)
         return ZSet.from_columns(self._names_of(name), columns, weights)
 
 

@@ -57,11 +57,11 @@ class VectorisedKernels:
         return positions
 
     @staticmethod
-    def count_seeds(
+    def extend_seeds(
         levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], first: Sequence[int],
-        columns: Int64Array, work: Int64Array,
-    ) -> Int64Array:  # fmt: skip
-        """See `gpu_wcoj.kernels.protocol.Kernels.count_seeds`."""
+        columns: Int64Array, fill: bool, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.extend_seeds`."""
         kernels = VectorisedKernels
         n_slots, n_atoms, n = len(levels), len(first) - 1, columns.shape[1]
         records = [
@@ -74,7 +74,16 @@ class VectorisedKernels:
         )  # fmt: skip
         nothing = np.empty(0, np.int64)
         positions = kernels.locate(records, column_of, columns)
-        return kernels.count_common(extension, positions, 0, n, nothing, nothing, np.empty((0, n), np.int64), work)
+        given = (nothing, nothing, np.empty((0, n), np.int64))
+        counts = kernels.count_common(extension, positions, 0, n, *given, work)
+        total = int(counts.sum()) if fill else 0
+        if total == 0:
+            return counts, np.empty((2, 0), np.int64)
+        resume = np.zeros(3, np.int64)
+        parent, value, _, _ = kernels.fill_common(
+            extension, positions, resume, n, *given, None, False, total, 0, np.zeros_like(work)
+        )
+        return counts, np.array([parent, value])
 
     @staticmethod
     def prepare(

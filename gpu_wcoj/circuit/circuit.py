@@ -43,11 +43,14 @@ class Circuit:
         The input relations, by name.
     heads
         The derived relations, each behind those that its rules read.
+    outputs
+        The heads whose changes may be asked for; others are evaluated only where they have state.
     """
 
     sources: dict[str, RelationIndex]
     heads: dict[str, Head]
     execution: Execution
+    outputs: frozenset[str]
 
     @property
     def backend(self) -> Backend:
@@ -93,7 +96,7 @@ class Circuit:
         counts, rows = {}, {}
         for name, head in self.heads.items():
             head.begin()
-            if collect is None and not head.state and not self.execution.weighted:
+            if not head.state and (name not in self.outputs or (collect is None and not self.execution.weighted)):
                 continue
             to = None if sink is None else (lambda piece, name=name: sink(name, piece))
             counts[name], found = head.evaluate(collect is not None and name in collect, to)

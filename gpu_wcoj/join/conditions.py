@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from gpu_wcoj.join.path import Condition, Step
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import COMPARE
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _NO_BOUND = np.empty(0, np.int64)
@@ -61,7 +62,7 @@ def passes(
             assert ranks is not None
             rank = ranks(condition.family)
             left, right = rank[left], rank[right]
-        mask &= _COMPARE[condition.op](left, right)
+        mask &= COMPARE[condition.op](left, right)
     return mask
 
 
@@ -69,13 +70,3 @@ def _column(condition: Condition, values: dict[str, Int64Array], n: int) -> Int6
     if isinstance(condition.other, str):
         return values[condition.other]
     return np.full(n, condition.other, np.int64)
-
-
-_COMPARE: dict[str, Callable[[Int64Array, Int64Array], npt.NDArray[np.bool_]]] = {
-    "=": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}

@@ -42,6 +42,9 @@ MOST_SEEDS = 1 << 16
 """Seeds of one block, at least and at most."""
 
 
+_NO_SEEDS = (np.empty((0, 0), np.int64), np.empty(0, np.int64), np.empty((2, 0), np.int64))
+
+
 @dataclass(frozen=True, eq=False)
 class Piece:
     """Some rows of an answer's change: a column per column of the head, and weights or one sign for all rows."""
@@ -121,7 +124,14 @@ class IncrementalGenericJoin:
             for piece in join.pieces(prefixes, path.steps[:depth]):
                 yield piece, join.count(piece, path.steps[depth:]) if depth < len(path.steps) else None
 
-        for piece, counts in self._over_paths(range(len(self.query.paths)), phase, enumerate_block):
+        rest = []
+        for number, path in enumerate(self.query.paths):
+            few = self._few(number, phase, True) if path.order[-1] in self.query.head_variables else None
+            if few is None:
+                rest.append(number)
+            elif few[2].shape[1]:
+                yield Piece(self._few_rows(number, few[0], few[2]), sign)
+        for piece, counts in self._over_paths(rest, phase, enumerate_block):
             weights: Int64Array | int = sign
             if self.execution.weighted:
                 weights = piece.weights if piece.weights is not None else np.ones(len(piece), np.int64)
@@ -134,12 +144,12 @@ class IncrementalGenericJoin:
         """Sum of the weights of the change of one phase; the last level is never enumerated."""
         total = 0
         rest = []
-        for number, path in enumerate(self.query.paths):
-            few = self._count_few(number, phase) if path.is_single and not self.execution.weighted else None
+        for number in range(len(self.query.paths)):
+            few = self._few(number, phase, False)
             if few is None:
                 rest.append(number)
             else:
-                total += few
+                total += int(few[1].sum())
 
         def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[int]:
             return (exact_dot(join.count(prefixes, path.steps), prefixes.weights),)
@@ -147,15 +157,18 @@ class IncrementalGenericJoin:
         total += sum(self._over_paths(rest, phase, count_block))
         return total if self.execution.weighted else total * self.execution.phases[phase]
 
-    def _count_few(self, number: int, phase: int) -> int | None:
-        """As `count`, of one path that `is_single`, in one call of a kernel; None if it has too many seeds for that.
+    def _few(self, number: int, phase: int, fill: bool) -> tuple[Int64Array, Int64Array, Int64Array] | None:
+        """The whole of one path of a set's tick in one call of a kernel: its seeds, their counts, and (seed, value).
 
-        A tick of one row would otherwise spend its time in arranging what the kernels take.
+        None if the path is not so simple, or has too many seeds for that. A tick of one row would otherwise spend its
+        time in arranging what the kernels take.
         """
         way = self._ways[number][0]
+        if not way.path.is_single or self.execution.weighted:
+            return None
         delta = way.seeds[0].delta(phase)
         if delta is None:
-            return 0
+            return _NO_SEEDS
         if delta.n_rows > FEW_SEEDS:
             return None
         levels: list[tuple[Level, ...]] = []
@@ -164,16 +177,25 @@ class IncrementalGenericJoin:
         for (use, arrangement), (_, _, bound) in zip(way.others, way.path.binding, strict=True):
             seen = arrangement.after(phase) if use.atom < way.path.seed.atom else arrangement.before(phase)
             if not seen:
-                return 0
+                return _NO_SEEDS
             for batch in seen:
                 levels.append(batch.levels)
                 columns.append(bound)
             first.append(len(levels))
         work = np.zeros(N_WORK, np.int64)
-        counts = self.execution.backend.kernels.count_seeds(levels, columns, first, delta.matrix, work)
+        kernels = self.execution.backend.kernels
+        counts, found = kernels.extend_seeds(levels, columns, first, delta.matrix, fill, work)
         self.seeds += delta.n_rows
         self.finished.append((number, {way.path.steps[0].variable: work}))
-        return int(counts.sum())
+        return delta.matrix, counts, found
+
+    def _few_rows(self, number: int, seeds: Int64Array, found: Int64Array) -> list[Int64Array]:
+        """The head's columns of what `_few` found."""
+        path = self.query.paths[number]
+        values = {name: column[found[0]] for name, column in zip(path.seed.variables, seeds, strict=True)}
+        values[path.steps[0].variable] = found[1]
+        n = found.shape[1]
+        return [values[term] if isinstance(term, str) else np.full(n, term, np.int64) for term in self.query.head]
 
     @property
     def work(self) -> dict[int, dict[str, Int64Array]]:

@@ -119,7 +119,7 @@ class RelationIndex:
         self.width = width
         self.backend = backend
         wanted = list(dict.fromkeys(keys))
-        full = [key for key in wanted if len(key.order) == width and not key.constants and not key.equal]
+        full = [key for key in wanted if len(key.order) == width and key.is_whole]
         self.canonical = full[0] if full else ArrangementKey(name, tuple(range(width)))
         self.arrangements = {key: Arrangement(key, backend, policy) for key in dict.fromkeys([*wanted, self.canonical])}
 

@@ -116,11 +116,13 @@ class Kernels(Protocol):
         """
         ...
 
-    def count_seeds(
+    def extend_seeds(
         self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], first: Sequence[int],
-        columns: Int64Array, work: Int64Array,
-    ) -> Int64Array:  # fmt: skip
-        """`locate` and `count_common` in one: for a few rows, what all atoms hold in the one level left of each.
+        columns: Int64Array, fill: bool, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
+        """`locate`, `count_common` and `fill_common` in one: for a few rows, what all atoms hold in the level left.
+
+        For sets, whose atoms end there: every sum of weights is 0 or 1.
 
         Parameters
         ----------
@@ -132,10 +134,13 @@ class Kernels(Protocol):
             Atom a has slots ``first[a]`` to ``first[a + 1]``.
         columns
             int64, shape (c, n), n at least 1.
+        fill
+            Whether the values are wanted, not only their number.
 
         Returns
         -------
-        int64, shape (n,): as `count_common` returns it, 0 for rows that some atom does not hold.
+        counts : int64, shape (n,), 0 for rows that some atom does not hold
+        found : int64, shape (2, m), the row and the value of each survivor; m is 0 without `fill`
         """
         ...
 

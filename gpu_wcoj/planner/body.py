@@ -23,6 +23,7 @@ from typing import Any
 
 from gpu_wcoj.join.path import Condition
 from gpu_wcoj.query.terms import MIRRORED, Atom, Comparison, Constant, Rule, Term, Variable
+from gpu_wcoj.trace.arrangement import ComparedColumns
 
 Encode = Callable[[str, int, object], int]
 """(relation, column, value) to the code of the value in that column's type."""
@@ -60,6 +61,7 @@ class BodyAtom:
     variables: tuple[str, ...]
     constants: tuple[tuple[int, int], ...] = ()
     equal: tuple[tuple[int, int], ...] = ()
+    compared: tuple[ComparedColumns, ...] = ()
 
     def __str__(self) -> str:
         shown = [f"{self.relation}({', '.join(self.variables)})"]
@@ -99,10 +101,19 @@ class Body:
 
 @dataclass(frozen=True)
 class Alias:
-    """A head that only renames another relation: its column i is column ``columns[i]`` of it."""
+    """A head that only renames or selects from another relation.
+
+    Attributes
+    ----------
+    columns
+        Its column i is column ``columns[i]`` of the relation.
+    compared
+        (column, operator, column, or else a constant) over the relation's columns, which its rows satisfy.
+    """
 
     relation: str
     columns: tuple[int, ...]
+    compared: tuple[tuple[int, str, int | None, Constant | None], ...] = ()
 
 
 def normalise(rule: Rule, shapes: Mapping[str, Shape], aliases: Mapping[str, Alias], encode: Encode) -> Body:
@@ -137,7 +148,7 @@ def normalise(rule: Rule, shapes: Mapping[str, Shape], aliases: Mapping[str, Ali
         ordered = op not in ("=", "!=")
         conditions.append(Condition(left.name, op, other, textual=bool(family) and ordered, family=family))
     head = _head(rule, shapes, value, flags, encode)
-    return Body(rule, head, tuple(_through_aliases(atom, aliases, shapes) for atom in atoms), tuple(conditions))
+    return Body(rule, head, tuple(_through_aliases(atom, aliases, shapes, encode) for atom in atoms), tuple(conditions))
 
 
 def _substitution(rule: Rule) -> dict[Variable, Term] | None:
@@ -241,7 +252,9 @@ def _head(
     return (*codes, *marks)
 
 
-def _through_aliases(atom: BodyAtom, aliases: Mapping[str, Alias], shapes: Mapping[str, Shape]) -> BodyAtom:
+def _through_aliases(
+    atom: BodyAtom, aliases: Mapping[str, Alias], shapes: Mapping[str, Shape], encode: Encode
+) -> BodyAtom:
     while atom.relation in aliases:
         alias = aliases[atom.relation]
         above, below = shapes[atom.relation], shapes[alias.relation]
@@ -250,26 +263,40 @@ def _through_aliases(atom: BodyAtom, aliases: Mapping[str, Alias], shapes: Mappi
             flag, source_flag = above.flag(column), below.flag(source)
             if flag is not None and source_flag is not None:
                 place[flag] = source_flag
+        compared: list[ComparedColumns] = [
+            (place[column], op, None if other is None else place[other], code)
+            for column, op, other, code in atom.compared
+        ]
+        non_null: set[tuple[int, int]] = set()
+        for column, op, other, constant in alias.compared:
+            code = None if constant is None else encode(alias.relation, column, constant.value)
+            compared.append((column, op, other, code))
+            flags = [below.flag(one) for one in (column, other) if one is not None]
+            non_null |= {(flag, 0) for flag in flags if flag is not None}
+        constants = {(place[column], code) for column, code in atom.constants}
         atom = BodyAtom(
             alias.relation,
             tuple(place[column] for column in atom.columns),
             atom.variables,
-            tuple(sorted((place[column], code) for column, code in atom.constants)),
+            tuple(sorted(constants | non_null)),
             tuple(sorted((place[left], place[right]) for left, right in atom.equal)),
+            tuple(dict.fromkeys(compared)),
         )
     return atom
 
 
-def alias_of(rule: Rule) -> Alias | None:
-    """The relation that the rule only renames, or None.
+def alias_of(rule: Rule, textual: Callable[[str, int], bool]) -> Alias | None:
+    """The relation that the rule only renames or selects from, or None.
+
+    Comparisons of order on text are no selection, since ranks move: `textual` tells such columns.
 
     Examples
     --------
     >>> from gpu_wcoj.query.datalog import parse
-    >>> alias_of(parse("e(b, a) :- edge(a, b).").rules[0])
-    Alias(relation='edge', columns=(1, 0))
+    >>> alias_of(parse("e(b, a) :- edge(a, b).").rules[0], lambda relation, column: False)
+    Alias(relation='edge', columns=(1, 0), compared=())
     """
-    if len(rule.atoms) != 1 or rule.comparisons:
+    if len(rule.atoms) != 1:
         return None
     terms = rule.atoms[0].terms
     names = [term for term in terms if isinstance(term, Variable)]
@@ -277,7 +304,20 @@ def alias_of(rule: Rule) -> Alias | None:
         return None
     if len(rule.head.terms) != len(terms) or set(rule.head.terms) != set(terms):
         return None
-    return Alias(rule.atoms[0].relation, tuple(terms.index(term) for term in rule.head.terms))
+    relation = rule.atoms[0].relation
+    compared: list[tuple[int, str, int | None, Constant | None]] = []
+    for comparison in rule.comparisons:
+        left, right, op = comparison.left, comparison.right, comparison.op
+        if isinstance(left, Constant):
+            left, right, op = right, left, MIRRORED[op]
+        if op == "=" or isinstance(left, Constant) or left == right:
+            return None
+        column = terms.index(left)
+        if op != "!=" and textual(relation, column):
+            return None
+        other = None if isinstance(right, Constant) else terms.index(right)
+        compared.append((column, op, other, right if isinstance(right, Constant) else None))
+    return Alias(relation, tuple(terms.index(term) for term in rule.head.terms), tuple(compared))
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {

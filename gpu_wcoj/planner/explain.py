@@ -18,7 +18,8 @@ def explain(plan: Plan, name_of: ColumnName, backend: str, semantics: str) -> st
         lines.append("")
         note = "derivations are counted: its rows are distinct" if head in plan.counted else ""
         if head in plan.aliases:
-            note = f"only renames {plan.aliases[head].relation}: rules read that instead"
+            verb = "selects from" if plan.aliases[head].compared else "renames"
+            note = f"only {verb} {plan.aliases[head].relation}: rules read that instead"
         lines.append(f"{head}" + (f"   ({note})" if note else ""))
         for query in plan.queries[head]:
             lines.extend("  " + line for line in _query(query, name_of))
@@ -72,4 +73,7 @@ def _arrangement(key: ArrangementKey, name_of: ColumnName) -> str:
     order = ", ".join(name_of(key.relation, column) for column in key.order)
     where: Sequence[str] = [f"{name_of(key.relation, column)} = code {code}" for column, code in key.constants]
     where = [*where, *(f"{name_of(key.relation, a)} = {name_of(key.relation, b)}" for a, b in key.equal)]
+    for column, op, other, code in key.compared:
+        right = name_of(key.relation, other) if other is not None else f"code {code}"
+        where = [*where, f"{name_of(key.relation, column)} {op} {right}"]
     return f"{key.relation}[{order}" + (f" | {', '.join(where)}]" if where else "]")

@@ -46,8 +46,12 @@ def plan(rules: Rules, shapes: Mapping[str, Shape], encode: Encode, bag: bool, s
     """Plan every rule; see `normalise` and `delta_query`."""
     by_head = {name: [rule for rule in rules.rules if rule.head.relation == name] for name in rules.heads}
     aliases = {}
+
+    def textual(relation: str, column: int) -> bool:
+        return bool(shapes[relation].family(column))
+
     for name, own in by_head.items():
-        alias = alias_of(own[0]) if len(own) == 1 else None
+        alias = alias_of(own[0], textual) if len(own) == 1 else None
         if alias is not None:
             aliases[name] = alias
     queries: dict[str, tuple[DeltaQuery, ...]] = {}
@@ -83,7 +87,12 @@ def _sorted_heads(by_head: Mapping[str, Sequence[object]]) -> tuple[str, ...]:
 
 
 def lower(
-    planned: Plan, inputs: Sequence[str], keep: Sequence[str], execution: Execution, policy: MergePolicy | None
+    planned: Plan,
+    inputs: Sequence[str],
+    keep: Sequence[str],
+    outputs: Sequence[str],
+    execution: Execution,
+    policy: MergePolicy | None,
 ) -> Circuit:
     """The circuit of a plan, its state empty."""
     keys: dict[str, list[ArrangementKey]] = {name: [] for name in inputs}
@@ -105,4 +114,4 @@ def lower(
         width = planned.shapes[name].width
         counts = RelationIndex(name, width, (), backend, policy, execution.threads) if name in planned.counted else None
         heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
-    return Circuit({name: relations[name] for name in inputs}, heads, execution)
+    return Circuit({name: relations[name] for name in inputs}, heads, execution, frozenset(outputs))

@@ -88,7 +88,9 @@ def _path(body: Body, seed: int, sizes: Mapping[str, int], begin_with: str | Non
 
 def _use(number: int, atom: BodyAtom, place: Mapping[str, int]) -> AtomUse:
     levels = sorted(range(len(atom.variables)), key=lambda i: place[atom.variables[i]])
-    key = ArrangementKey(atom.relation, tuple(atom.columns[i] for i in levels), atom.constants, atom.equal)
+    key = ArrangementKey(
+        atom.relation, tuple(atom.columns[i] for i in levels), atom.constants, atom.equal, atom.compared
+    )
     return AtomUse(number, key, tuple(atom.variables[i] for i in levels))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,18 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.index import IndexedZSet
+
+ComparedColumns = tuple[int, str, int | None, int | None]
+"""A column, an operator, and another column or else a code."""
+
+COMPARE: dict[str, Callable[..., Any]] = {
+    "=": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
 
 
 @dataclass(frozen=True)
@@ -27,27 +40,38 @@ class ArrangementKey:
         (column, code) pairs that rows must have.
     equal
         (column, column) pairs that must agree.
+    compared
+        (column, operator, column, None) or (column, operator, None, code) comparisons that must hold.
     """
 
     relation: str
     order: tuple[int, ...]
     constants: tuple[tuple[int, int], ...] = ()
     equal: tuple[tuple[int, int], ...] = ()
+    compared: tuple[ComparedColumns, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows of the relation are here."""
+        return not (self.constants or self.equal or self.compared)
 
     @property
     def selection(self) -> tuple[object, ...]:
         """What two keys share that hold the same rows."""
-        return self.relation, self.constants, self.equal, frozenset(self.order)
+        return self.relation, self.constants, self.equal, self.compared, frozenset(self.order)
 
     def select(self, columns: Sequence[Int64Array]) -> Int64Array | None:
         """Positions of the rows that belong here; None for all of them."""
-        if not self.constants and not self.equal:
+        if self.is_whole:
             return None
         mask = np.ones(len(columns[0]), np.bool_)
         for column, code in self.constants:
             mask &= columns[column] == code
-        for left, right in self.equal:
-            mask &= columns[left] == columns[right]
+        for left, other in self.equal:
+            mask &= columns[left] == columns[other]
+        for left, op, right_column, right_code in self.compared:
+            right = columns[right_column] if right_column is not None else np.int64(right_code or 0)
+            mask &= COMPARE[op](columns[left], right)
         return np.flatnonzero(mask)
 
 
