@@ -141,13 +141,15 @@ class CompiledKernels:
         columns: Int64Array, fill: bool, work: Int64Array,
     ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.extend_seeds`."""
-        slots = [len(levels), len(first) - 1, *first]
+        slots = [len(levels), len(first) - 1, *first, *[descent[-1].record for descent in levels]]
         descents: list[int] = []
         for descent, wanted in zip(levels, column_of, strict=True):
+            if len(wanted) == 1:
+                descents += (1, descent[0].record, wanted[0])
+                continue
             descents.append(len(wanted))
             for level, column in zip(descent, wanted, strict=False):
                 descents += (level.record, column)
-            slots.append(descent[-1].record)
         described = np.array(slots, np.int64), np.array(descents, np.int64)
         counts = np.zeros((1, columns.shape[1]), np.int64)
         extend_seeds(*described, columns, False, counts, work)

@@ -308,7 +308,7 @@ class Program:
         if self._lowered is None:
             return {}
         return {
-            f"{key.relation}{list(key.order)}": [len(batch) for batch in arrangement.accumulated()]
+            str(key): [len(batch) for batch in arrangement.accumulated()]
             for index in self._lowered.circuit.indices()
             for key, arrangement in index.arrangements.items()
         }

@@ -151,6 +151,15 @@ def _bind_one(
 
 def sum_of_weights(batches: tuple[IndexedZSet, ...], positions: Int64Array) -> Int64Array:
     """Weight of each row, from its position in each batch (-1: absent), added modulo 2^64."""
+    if positions.shape[1] == 1:
+        exact = sum(
+            [
+                1 if batch.weights is None else int(batch.weights[position])
+                for batch, position in zip(batches, positions[:, 0].tolist(), strict=True)
+                if position >= 0
+            ]
+        )
+        return np.array([(exact + (1 << 63)) % (1 << 64) - (1 << 63)], np.int64)
     total = np.zeros(positions.shape[1], np.int64)
     for batch, position in zip(batches, positions, strict=True):
         held = position >= 0

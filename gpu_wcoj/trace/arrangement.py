@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +18,12 @@ ComparedColumns = tuple[int, str, int | None, int | None]
 """A column, an operator, and another column or else a code."""
 
 COMPARE: dict[str, Callable[..., Any]] = {
-    "=": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
@@ -50,6 +51,13 @@ class ArrangementKey:
     equal: tuple[tuple[int, int], ...] = ()
     compared: tuple[ComparedColumns, ...] = ()
 
+    def __str__(self) -> str:
+        where = [f"{column} = {code}" for column, code in self.constants]
+        where += [f"{left} = {right}" for left, right in self.equal]
+        where += [f"{left} {op} {code if right is None else f'#{right}'}" for left, op, right, code in self.compared]
+        order = ", ".join(map(str, self.order))
+        return f"{self.relation}[{order}" + (f" | {', '.join(where)}]" if where else "]")
+
     @property
     def is_whole(self) -> bool:
         """Whether all rows of the relation are here."""
@@ -64,6 +72,8 @@ class ArrangementKey:
         """Positions of the rows that belong here; None for all of them."""
         if self.is_whole:
             return None
+        if len(columns[0]) == 1:
+            return None if self._holds([int(column[0]) for column in columns]) else np.empty(0, np.int64)
         mask = np.ones(len(columns[0]), np.bool_)
         for column, code in self.constants:
             mask &= columns[column] == code
@@ -73,6 +83,17 @@ class ArrangementKey:
             right = columns[right_column] if right_column is not None else np.int64(right_code or 0)
             mask &= COMPARE[op](columns[left], right)
         return np.flatnonzero(mask)
+
+    def _holds(self, row: Sequence[int]) -> bool:
+        """Whether one row belongs here."""
+        return (
+            all(row[column] == code for column, code in self.constants)
+            and all(row[left] == row[other] for left, other in self.equal)
+            and all(
+                COMPARE[op](row[left], row[right] if right is not None else code)
+                for left, op, right, code in self.compared
+            )
+        )
 
 
 @dataclass(frozen=True, eq=False)

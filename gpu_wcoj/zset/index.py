@@ -39,7 +39,7 @@ class IndexedZSet:
     ([array([1, 2])], array([1, 1]))
     """
 
-    __slots__ = ("__dict__", "backend", "n_rows", "offsets", "values", "weights")
+    __slots__ = ("__dict__", "_levels", "backend", "n_rows", "offsets", "values", "weights")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class IndexedZSet:
         self.weights = weights
         self.backend = backend
         self.n_rows = len(self.values[-1])
+        self._levels: tuple[Level, ...] | None = None
 
     @classmethod
     def from_sorted(
@@ -97,21 +98,23 @@ class IndexedZSet:
         arrays = [*self.values, *self.offsets, *([] if self.weights is None else [self.weights])]
         return sum(array.nbytes for array in arrays)
 
-    @cached_property
+    @property
     def levels(self) -> tuple[Level, ...]:
-        """The levels as kernels take them."""
-        described = []
-        for depth, values in enumerate(self.values):
-            parents = self.offsets[depth - 1] if depth else None
-            weights = self.weights if depth == self.depth - 1 else None
-            record, support = self.backend.kernels.describe(values, parents, weights)
-            described.append(Level(values, parents, weights, record, support))
-        return tuple(described)
+        """The levels as kernels take them; described once. (A cached_property would take a lock for that.)"""
+        if self._levels is None:
+            described = []
+            for depth, values in enumerate(self.values):
+                parents = self.offsets[depth - 1] if depth else None
+                weights = self.weights if depth == self.depth - 1 else None
+                record, support = self.backend.kernels.describe(values, parents, weights)
+                described.append(Level(values, parents, weights, record, support))
+            self._levels = tuple(described)
+        return self._levels
 
-    @cached_property
+    @property
     def records(self) -> tuple[Any, ...]:
         """The kernels' own descriptions of the levels."""
-        return tuple(level.record for level in self.levels)
+        return tuple([level.record for level in self.levels])
 
     @cached_property
     def largest_weight(self) -> int:
