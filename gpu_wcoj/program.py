@@ -6,13 +6,11 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
-from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.column import Column
 from gpu_wcoj.errors import (
@@ -27,9 +25,10 @@ from gpu_wcoj.incoming import Incoming, read_change
 from gpu_wcoj.join.delta import Execution, Piece
 from gpu_wcoj.join.generic import CHUNK_ROWS
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.lowering import Lowered, Lowering, stored_columns
 from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.planner.explain import explain
-from gpu_wcoj.planner.lower import Plan, lower, plan
+from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.types import Types, names_of
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Rules
@@ -70,21 +69,6 @@ class TickReport:
     ignored: Mapping[str, int] = field(default_factory=dict)
     work: Work = field(default_factory=dict, compare=False)
     merged_rows: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class _Lowered:
-    """A program lowered for the types and nulls that it has seen."""
-
-    types: Types
-    shapes: Mapping[str, Shape]
-    plan: Plan
-    circuit: Circuit
-
-    @cached_property
-    def kinds(self) -> Mapping[tuple[str, int], DataType | None]:
-        """The type of every column."""
-        return self.types.snapshot()
 
 
 class Program:
@@ -159,12 +143,14 @@ class Program:
         self.threads = _positive("threads", threads, len(os.sched_getaffinity(0)))
         self.chunk_rows = _positive("chunk_rows", chunk_rows, CHUNK_ROWS)
         self.last_tick = TickReport()
-        self._merge_policy = merge_policy
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         self._names = dict(names_of(self.rules))
         self.declared = {one.relation: one.columns for one in self.rules.declarations}
-        self._lowered: _Lowered | None = None
-        self._evaluated: _Lowered | None = None
+        self._lowering = Lowering(
+            self.rules, self._arity, self.keep, self.outputs, bag, self.dictionaries, self._execution, merge_policy
+        )
+        self._lowered: Lowered | None = None
+        self._evaluated: Lowered | None = None
         self._types = Types(self.rules)
         self._declare(schema or {})
 
@@ -293,7 +279,7 @@ class Program:
           edge[0, 1]
           edge[1, 0]
         """
-        planned = self._lowered.plan if self._lowered else self._plan(self._types, self._shapes(None, {}), {})
+        planned = self._lowered.plan if self._lowered else self._planned()
         return explain(planned, self._column_name, self.backend.name, "bag" if self.bag else "set")
 
     def compact(self) -> None:
@@ -341,12 +327,12 @@ class Program:
                 if not incoming:
                     self.last_tick = TickReport(self.last_tick.tick + 1, time.perf_counter() - start)
                     return {}
-            lowered = self._lowered_for(incoming)
+            lowered = self._lowering.lowered_for(incoming, self._lowered, self._types, self.declared)
             self._evaluated = lowered
             circuit = lowered.circuit
             circuit.execution.threads = self.threads
             merged_before = _merged_rows((index, index.spines()) for index in circuit.indices())
-            stored = {name: self._stored(name, rows, lowered) for name, rows in incoming.items()}
+            stored = {name: stored_columns(name, rows, lowered) for name, rows in incoming.items()}
             counts, found, ignored = circuit.evaluate(stored, collect, sink)
             if rest is not None:
                 rest(found)
@@ -413,129 +399,15 @@ class Program:
         types = [known[name, column] for column in range(arity)]
         return read_change(name, data, arity, self.declared.get(name), types, self.dictionaries)
 
-    def _stored(self, name: str, rows: Incoming, lowered: _Lowered) -> InputChange:
-        """The rows as stored columns: codes in the common type, then flags of nulls."""
-        shape = lowered.shapes[name]
-        codes: list[Int64Array] = []
-        flags: list[Int64Array] = []
-        for column, given in enumerate(rows.columns):
-            kind = lowered.kinds[name, column]
-            factor = 1 if kind is None or given.type == kind else given.type.factor_to(kind)
-            codes.append(np.ascontiguousarray(_scaled(given.codes, factor, name, column)))
-            if shape.nullable[column]:
-                flags.append(_flags(given))
-        return InputChange([*codes, *flags], rows.weights, rows.is_ordered)
+    def _planned(self) -> Plan:
+        """The plan before any row has been seen."""
+        return self._lowering.plan(self._types, self._lowering.shapes(None, {}, self._types), {})
 
-    # Types, and lowering for them.
+    def _execution(self) -> Execution:
+        def ranks(family: str) -> Int64Array:
+            return self.dictionaries[0 if family == "string" else 1].rank()
 
-    def _lowered_for(self, incoming: Mapping[str, Incoming]) -> _Lowered:
-        """The program lowered for these rows' types and nulls: the present one if it serves, else one beside it."""
-        present = self._lowered
-        if present is not None and all(self._is_covered(name, rows, present) for name, rows in incoming.items()):
-            return present
-        types = self._types.copy()
-        nullable = {}
-        for name, rows in incoming.items():
-            shown = self.declared.get(name, rows.names)
-            names = [f"{i} ('{one}')" for i, one in enumerate(shown)] if rows.names else None
-            if rows.names:
-                types.bind(name, [column.type for column in rows.columns], names)
-            nullable[name] = tuple(column.valid is not None for column in rows.columns)
-        shapes = self._shapes(present, nullable, types)
-        if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
-            return _Lowered(types, present.shapes, present.plan, present.circuit)
-        sizes = {name: len(rows) for name, rows in incoming.items()}
-        planned = self._plan(types, shapes, sizes)
-        execution = Execution(
-            self.backend, self.bag, self.chunk_rows, self.threads,
-            lambda family: self.dictionaries[0 if family == "string" else 1].rank(),
-        )  # fmt: skip
-        circuit = lower(planned, self.inputs, self.keep, self.outputs, execution, self._merge_policy)
-        lowered = _Lowered(types, shapes, planned, circuit)
-        if present is not None:
-            self._move_state(present, lowered)
-        return lowered
-
-    def _is_covered(self, name: str, rows: Incoming, present: _Lowered) -> bool:
-        shape = present.shapes[name]
-        for column, given in enumerate(rows.columns):
-            if given.valid is not None and not shape.nullable[column]:
-                return False
-            if rows.names and given.type != present.kinds[name, column]:
-                return False
-        return True
-
-    def _shapes(
-        self, present: _Lowered | None, nullable: Mapping[str, tuple[bool, ...]], types: Types | None = None
-    ) -> dict[str, Shape]:
-        """Stored columns of all relations: nullable are inputs that have had a null, and heads that may get one."""
-        known: dict[str, tuple[bool, ...]] = {}
-        for name, arity in self._arity.items():
-            before = present.shapes[name].nullable if present else (False,) * arity
-            now = nullable.get(name, (False,) * arity)
-            known[name] = tuple(a or b for a, b in zip(before, now, strict=True))
-        changed = True
-        while changed:
-            changed = False
-            for rule in self.rules.rules:
-                head = list(known[rule.head.relation])
-                for column, term in enumerate(rule.head.terms):
-                    for atom in rule.atoms:
-                        for at, other in enumerate(atom.terms):
-                            if other == term and known[atom.relation][at] and not head[column]:
-                                head[column] = changed = True
-                known[rule.head.relation] = tuple(head)
-        types = types or self._types
-        shapes = {}
-        for name, flags in known.items():
-            kinds = [types.of(name, column) for column in range(len(flags))]
-            textual = tuple(kind.family if kind is not None and kind.has_dictionary else "" for kind in kinds)
-            shapes[name] = Shape(name, flags, textual)
-        return shapes
-
-    def _plan(self, types: Types, shapes: Mapping[str, Shape], sizes: Mapping[str, int]) -> Plan:
-        def encode(relation: str, column: int, value: object) -> int:
-            return self._encode_constant(types.of(relation, column), value)
-
-        return plan(self.rules, shapes, encode, self.bag, sizes)
-
-    def _encode_constant(self, kind: DataType | None, value: object) -> int:
-        if kind is None or kind.family == "integer":
-            if isinstance(value, int):
-                return int(value)
-            kind = kind or DataType("string" if isinstance(value, str) else "double")
-        if kind.has_dictionary:
-            return self.dictionaries[0].encode_one(str(value))
-        from gpu_wcoj.arrow import encode_constant
-
-        return encode_constant(value, kind)
-
-    def _move_state(self, old: _Lowered, new: _Lowered) -> None:
-        """Load the state of one lowering into another, whose columns may have other units or more flags."""
-        for name, index in new.circuit.sources.items():
-            index.load(*self._moved(name, old.circuit.sources[name].rows(), old, new))
-        for name, head in new.circuit.heads.items():
-            before = old.circuit.heads[name]
-            head.weight_bound = before.weight_bound
-            for target, source in ((head.derivations, before.derivations), (head.relation, before.relation)):
-                if target is not None and source is not None:
-                    target.load(*self._moved(name, source.rows(), old, new))
-
-    def _moved(
-        self, name: str, rows: tuple[list[Int64Array], Int64Array], old: _Lowered, new: _Lowered
-    ) -> tuple[list[Int64Array], Int64Array]:
-        columns, weights = rows
-        before, after = old.shapes[name], new.shapes[name]
-        moved: list[Int64Array] = []
-        flags: list[Int64Array] = []
-        for column in range(len(after.nullable)):
-            was, now = old.types.of(name, column), new.types.of(name, column)
-            factor = 1 if was is None or now is None or was == now else was.factor_to(now)
-            moved.append(_scaled(columns[column], factor, name, column))
-            if after.nullable[column]:
-                flag = before.flag(column)
-                flags.append(np.zeros(len(weights), np.int64) if flag is None else columns[flag])
-        return [*moved, *flags], weights
+        return Execution(self.backend, self.bag, self.chunk_rows, self.threads, ranks)
 
     def _declare(self, schema: Mapping[str, Sequence[str] | Mapping[str, str]]) -> None:
         for one in self.rules.declarations:
@@ -618,21 +490,3 @@ def _positive(option: str, value: object, default: int) -> int:
 
 def _merged_rows(state: Iterable[tuple[object, Mapping[ArrangementKey, Spine]]]) -> int:
     return sum(spine.merged_rows for _, spines in state for spine in spines.values())
-
-
-def _flags(column: Column) -> Int64Array:
-    return np.zeros(len(column), np.int64) if column.valid is None else (~column.valid).astype(np.int64)
-
-
-def _scaled(codes: Int64Array, factor: int, relation: str, column: int) -> Int64Array:
-    """Codes in a finer unit; refused if one leaves int64."""
-    if factor == 1 or len(codes) == 0:
-        return codes
-    limit = ((1 << 63) - 1) // factor
-    if int(codes.max()) > limit or int(codes.min()) < -limit:
-        beyond = int(codes.max()) if int(codes.max()) > limit else int(codes.min())
-        raise SchemaError(
-            f"relation '{relation}', column {column}: the value {beyond} does not fit the finer unit it joins with "
-            f"(times {factor}).\n  Cast both columns to the coarser unit first."
-        )
-    return codes * np.int64(factor)

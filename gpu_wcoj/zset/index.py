@@ -100,7 +100,11 @@ class IndexedZSet:
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The levels as kernels take them; described once. (A cached_property would take a lock for that.)"""
+        """The levels as kernels take them, described once.
+
+        Kernels go by addresses in these descriptions, so all threads must hold the same ones: `setdefault` gives the
+        first that was kept, and no lock is left held by an interrupt.
+        """
         if self._levels is None:
             described = []
             for depth, values in enumerate(self.values):
@@ -108,7 +112,7 @@ class IndexedZSet:
                 weights = self.weights if depth == self.depth - 1 else None
                 record, support = self.backend.kernels.describe(values, parents, weights)
                 described.append(Level(values, parents, weights, record, support))
-            self._levels = tuple(described)
+            self._levels = self.__dict__.setdefault("first levels", tuple(described))
         return self._levels
 
     @property

@@ -1,0 +1,216 @@
+"""Lowering for what has been seen: a program is planned anew, and its state moved, when types or nulls turn up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_wcoj.circuit.circuit import Circuit, InputChange
+from gpu_wcoj.column import Column
+from gpu_wcoj.errors import SchemaError
+from gpu_wcoj.incoming import Incoming
+from gpu_wcoj.join.delta import Execution
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.planner.body import Shape
+from gpu_wcoj.planner.lower import Plan, lower, plan
+from gpu_wcoj.planner.types import Types
+from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.schema import DataType
+from gpu_wcoj.trace.spine import MergePolicy
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A program lowered for the types and nulls that it has seen.
+
+    Attributes
+    ----------
+    types
+        What is known of the columns' types.
+    shapes
+        Per relation, its stored columns.
+    """
+
+    types: Types
+    shapes: Mapping[str, Shape]
+    plan: Plan
+    circuit: Circuit
+
+    @cached_property
+    def kinds(self) -> Mapping[tuple[str, int], DataType | None]:
+        """The type of every column."""
+        return self.types.snapshot()
+
+
+@dataclass(frozen=True, eq=False)
+class Lowering:
+    """How a program is lowered, whatever it has seen.
+
+    Attributes
+    ----------
+    arity
+        Columns of each relation.
+    dictionaries
+        Of text and of bytes.
+    execution
+        Makes the settings of a circuit's joins.
+    """
+
+    rules: Rules
+    arity: Mapping[str, int]
+    keep: Sequence[str]
+    outputs: Sequence[str]
+    bag: bool
+    dictionaries: tuple[Dictionary, Dictionary]
+    execution: Callable[[], Execution]
+    merge_policy: MergePolicy | None
+
+    def lowered_for(
+        self,
+        incoming: Mapping[str, Incoming],
+        present: Lowered | None,
+        known: Types,
+        declared: Mapping[str, tuple[str, ...]],
+    ) -> Lowered:
+        """The program lowered for these rows' types and nulls: the present one if it serves, else one beside it."""
+        if present is not None and all(self._is_covered(name, rows, present) for name, rows in incoming.items()):
+            return present
+        types = known.copy()
+        nullable = {}
+        for name, rows in incoming.items():
+            shown = declared.get(name, rows.names)
+            names = [f"{i} ('{one}')" for i, one in enumerate(shown)] if rows.names else None
+            if rows.names:
+                types.bind(name, [column.type for column in rows.columns], names)
+            nullable[name] = tuple(column.valid is not None for column in rows.columns)
+        shapes = self.shapes(present, nullable, types)
+        if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
+            return Lowered(types, present.shapes, present.plan, present.circuit)
+        sizes = {name: len(rows) for name, rows in incoming.items()}
+        planned = self.plan(types, shapes, sizes)
+        circuit = lower(planned, self.rules.inputs, self.keep, self.outputs, self.execution(), self.merge_policy)
+        lowered = Lowered(types, shapes, planned, circuit)
+        if present is not None:
+            self._move_state(present, lowered)
+        return lowered
+
+    def _is_covered(self, name: str, rows: Incoming, present: Lowered) -> bool:
+        shape = present.shapes[name]
+        for column, given in enumerate(rows.columns):
+            if given.valid is not None and not shape.nullable[column]:
+                return False
+            if rows.names and given.type != present.kinds[name, column]:
+                return False
+        return True
+
+    def shapes(
+        self, present: Lowered | None, nullable: Mapping[str, tuple[bool, ...]], types: Types
+    ) -> dict[str, Shape]:
+        """Stored columns of all relations: nullable are inputs that have had a null, and heads that may get one."""
+        known: dict[str, tuple[bool, ...]] = {}
+        for name, arity in self.arity.items():
+            before = present.shapes[name].nullable if present else (False,) * arity
+            now = nullable.get(name, (False,) * arity)
+            known[name] = tuple(a or b for a, b in zip(before, now, strict=True))
+        changed = True
+        while changed:
+            changed = False
+            for rule in self.rules.rules:
+                head = list(known[rule.head.relation])
+                for column, term in enumerate(rule.head.terms):
+                    for atom in rule.atoms:
+                        for at, other in enumerate(atom.terms):
+                            if other == term and known[atom.relation][at] and not head[column]:
+                                head[column] = changed = True
+                known[rule.head.relation] = tuple(head)
+        shapes = {}
+        for name, flags in known.items():
+            kinds = [types.of(name, column) for column in range(len(flags))]
+            textual = tuple(kind.family if kind is not None and kind.has_dictionary else "" for kind in kinds)
+            shapes[name] = Shape(name, flags, textual)
+        return shapes
+
+    def plan(self, types: Types, shapes: Mapping[str, Shape], sizes: Mapping[str, int]) -> Plan:
+        """Plan all rules on stored columns; `sizes` are rows of relations, where known."""
+
+        def encode(relation: str, column: int, value: object) -> int:
+            return self._encode_constant(types.of(relation, column), value)
+
+        return plan(self.rules, shapes, encode, self.bag, sizes)
+
+    def _encode_constant(self, kind: DataType | None, value: object) -> int:
+        if kind is None or kind.family == "integer":
+            if isinstance(value, int):
+                return int(value)
+            kind = kind or DataType("string" if isinstance(value, str) else "double")
+        if kind.has_dictionary:
+            return self.dictionaries[0].encode_one(str(value))
+        from gpu_wcoj.arrow import encode_constant
+
+        return encode_constant(value, kind)
+
+    def _move_state(self, old: Lowered, new: Lowered) -> None:
+        """Load the state of one lowering into another, whose columns may have other units or more flags."""
+        for name, index in new.circuit.sources.items():
+            index.load(*self._moved(name, old.circuit.sources[name].rows(), old, new))
+        for name, head in new.circuit.heads.items():
+            before = old.circuit.heads[name]
+            head.weight_bound = before.weight_bound
+            for target, source in ((head.derivations, before.derivations), (head.relation, before.relation)):
+                if target is not None and source is not None:
+                    target.load(*self._moved(name, source.rows(), old, new))
+
+    def _moved(
+        self, name: str, rows: tuple[list[Int64Array], Int64Array], old: Lowered, new: Lowered
+    ) -> tuple[list[Int64Array], Int64Array]:
+        columns, weights = rows
+        before, after = old.shapes[name], new.shapes[name]
+        moved: list[Int64Array] = []
+        flags: list[Int64Array] = []
+        for column in range(len(after.nullable)):
+            was, now = old.types.of(name, column), new.types.of(name, column)
+            factor = 1 if was is None or now is None or was == now else was.factor_to(now)
+            moved.append(_scaled(columns[column], factor, name, column))
+            if after.nullable[column]:
+                flag = before.flag(column)
+                flags.append(np.zeros(len(weights), np.int64) if flag is None else columns[flag])
+        return [*moved, *flags], weights
+
+
+def stored_columns(name: str, rows: Incoming, lowered: Lowered) -> InputChange:
+    """The rows as stored columns: codes in the common type, then flags of nulls."""
+    shape = lowered.shapes[name]
+    codes: list[Int64Array] = []
+    flags: list[Int64Array] = []
+    for column, given in enumerate(rows.columns):
+        kind = lowered.kinds[name, column]
+        factor = 1 if kind is None or given.type == kind else given.type.factor_to(kind)
+        codes.append(np.ascontiguousarray(_scaled(given.codes, factor, name, column)))
+        if shape.nullable[column]:
+            flags.append(_flags(given))
+    return InputChange([*codes, *flags], rows.weights, rows.is_ordered)
+
+
+def _flags(column: Column) -> Int64Array:
+    return np.zeros(len(column), np.int64) if column.valid is None else (~column.valid).astype(np.int64)
+
+
+def _scaled(codes: Int64Array, factor: int, relation: str, column: int) -> Int64Array:
+    """Codes in a finer unit; refused if one leaves int64."""
+    if factor == 1 or len(codes) == 0:
+        return codes
+    limit = ((1 << 63) - 1) // factor
+    if int(codes.max()) > limit or int(codes.min()) < -limit:
+        beyond = int(codes.max()) if int(codes.max()) > limit else int(codes.min())
+        raise SchemaError(
+            f"relation '{relation}', column {column}: the value {beyond} does not fit the finer unit it joins with "
+            f"(times {factor}).\n  Cast both columns to the coarser unit first."
+        )
+    return codes * np.int64(factor)
