@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -196,3 +199,18 @@ def test_merging_is_consolidating_both(parts, compiled):
     assert (merged.weights is None) == (both.weights is None)
     whole = merged.columns()
     assert merged.locate(whole).tolist() == list(range(len(merged)))
+
+
+def test_threads_that_ask_at_once_get_one_description(monkeypatch):
+    """Kernels hold addresses of it, so a second one that takes its place would pull the memory from under them."""
+    index = IndexedZSet.from_columns([np.array([1, 1, 2]), np.array([5, 7, 5])])
+    describe = type(index.backend.kernels).describe
+
+    def slowly(*arguments):
+        time.sleep(0.02)
+        return describe(*arguments)
+
+    monkeypatch.setattr(index.backend.kernels, "describe", slowly, raising=False)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: index.levels, range(4)))
+    assert all(levels is found[0] for levels in found)
