@@ -105,15 +105,17 @@ class IndexedZSet:
         Kernels go by addresses in these descriptions, so all threads must hold the same ones: `setdefault` gives the
         first that was kept, and no lock is left held by an interrupt.
         """
-        if self._levels is None:
-            described = []
+        levels = self._levels
+        if levels is None:
+            described: list[Level] = []
             for depth, values in enumerate(self.values):
                 parents = self.offsets[depth - 1] if depth else None
                 weights = self.weights if depth == self.depth - 1 else None
                 record, support = self.backend.kernels.describe(values, parents, weights)
                 described.append(Level(values, parents, weights, record, support))
-            self._levels = self.__dict__.setdefault("first levels", tuple(described))
-        return self._levels
+            levels = self.__dict__.setdefault("first levels", tuple(described))
+            self._levels = levels
+        return levels
 
     @property
     def records(self) -> tuple[Any, ...]:
