@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -140,7 +141,7 @@ class Program:
         default = self.rules.outputs or tuple(name for name in self.heads if name not in read)
         self.outputs = default if outputs is None else self._known_heads(outputs, "outputs")
         self.backend = select_backend(backend)
-        self.threads = _positive("threads", threads, len(os.sched_getaffinity(0)))
+        self.threads = _positive("threads", threads, _processors())
         self.chunk_rows = _positive("chunk_rows", chunk_rows, CHUNK_ROWS)
         self.last_tick = TickReport()
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
@@ -478,6 +479,13 @@ class Program:
         if are_sorted and len(filled) == 1 and n_stored == arity:
             return ZSet(self._names_of(name), tuple(columns), weights)
         return ZSet.from_columns(self._names_of(name), columns, weights)
+
+
+def _processors() -> int:
+    """Processors that this process may use, where the system tells; else all of them."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _positive(option: str, value: object, default: int) -> int:

@@ -67,11 +67,6 @@ class DataType:
         """Whether codes are positions in a program's dictionary (text and bytes)."""
         return self.family in ("string", "binary")
 
-    @property
-    def is_ordered_by_code(self) -> bool:
-        """Whether comparing codes compares values; False for text and bytes."""
-        return not self.has_dictionary
-
     def factor_to(self, other: DataType) -> int:
         """By how much a code of this type is multiplied to become a code of `other`, a finer type; else 1."""
         if self.family in ("timestamp", "zoned"):
@@ -172,4 +167,3 @@ def _scale(kind: DataType) -> int:
 
 
 INT64 = DataType("int64")
-STRING = DataType("string")
