@@ -7,9 +7,13 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 
 if TYPE_CHECKING:
+    from gpu_wcoj.kernels.cuda.device import Device
     from gpu_wcoj.kernels.protocol import Kernels
 
 BackendName = Literal["auto", "cpu", "cuda"]
@@ -19,21 +23,36 @@ _LOGGER = logging.getLogger("gpu_wcoj")
 
 @dataclass(frozen=True, eq=False)
 class Backend:
-    """A place to compute: its name, its array module and its kernels."""
+    """A place to compute: its name, its array module and its kernels.
+
+    Attributes
+    ----------
+    device
+        The device of `kernels`; None on the CPU.
+    """
 
     name: str
     xp: Any
     kernels: Kernels
+    device: Device | None = None
 
     def __repr__(self) -> str:
         return f"Backend({self.name!r}, {self.kernels.name})"
+
+    def asarray(self, array: Any) -> Any:
+        """The array where this backend computes; copied only if it lives elsewhere."""
+        if self.device is not None:
+            return self.device.asarray(array)
+        return array if isinstance(array, np.ndarray) else array.get()
+
+    def to_host(self, array: Any) -> npt.NDArray[Any]:
+        """The array as NumPy's; waits for the device if it lives on one."""
+        return array if isinstance(array, np.ndarray) else array.get()
 
 
 @functools.cache
 def cpu_backend(compiled: bool | None = None) -> Backend:
     """The CPU's backend: numba where it is installed, NumPy alone elsewhere or if `compiled` is False."""
-    import numpy as np
-
     from cpu_fallback import load_kernels
 
     return Backend("cpu", np, load_kernels(compiled))

@@ -1,0 +1,43 @@
+"""The CUDA C++ sources, each as one text without includes of ours.
+
+A compiled source is cached by its text, so what it includes has to be part of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from importlib.resources import files
+
+_INCLUDE = re.compile(r'^[ \t]*#include "([\w]+\.cuh)"[^\n]*$', re.MULTILINE)
+
+SOURCES = ("rows", "tries", "merge", "extend")
+"""The files with kernels, without their suffix."""
+
+
+@functools.cache
+def source_text(name: str) -> str:
+    """The file ``name.cu`` with each of our headers put in place once.
+
+    Examples
+    --------
+    >>> '#include "' in source_text("rows")
+    False
+    """
+    folder = files("gpu_wcoj.kernels.cuda")
+    seen: set[str] = set()
+
+    def expand(file_name: str) -> str:
+        text = (folder / file_name).read_text(encoding="utf-8")
+
+        def put(match: re.Match[str]) -> str:
+            header = match[1]
+            if header in seen:
+                return ""
+            seen.add(header)
+            line = text.count("\n", 0, match.start()) + 2
+            return f'#line 1 "{header}"\n{expand(header)}\n#line {line} "{file_name}"'
+
+        return _INCLUDE.sub(put, text)
+
+    return f'#line 1 "{name}.cu"\n{expand(f"{name}.cu")}'
