@@ -18,6 +18,7 @@ import numpy.typing as npt
 Int64Array = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 IndexArray = npt.NDArray[np.intp]
+UInt64Array = npt.NDArray[np.uint64]
 Trie = tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None]
 """(values, offsets, weights); weights None means that all are 1."""
 
@@ -71,6 +72,42 @@ class Kernels(Protocol):
 
     def consolidate(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[list[Int64Array], Int64Array]:
         """Sort rows, add the weights of equal ones modulo 2^64, drop rows of weight 0. O(n log n)."""
+        ...
+
+    def segment_sums(self, values: Int64Array, starts: IndexArray) -> Int64Array:
+        """The exact sums of the runs of `values` that begin at `starts`. O(n).
+
+        Parameters
+        ----------
+        values
+            int64, shape (n,).
+        starts
+            np.intp, shape (s,): ascending without repeats, the first 0; each run ends where the next one begins, the
+            last one at n. Empty where `values` is.
+
+        Returns
+        -------
+        int64, shape (s,).
+
+        Raises
+        ------
+        OverflowError
+            If a sum is outside int64, whatever the order of adding; it names the first such run.
+        """
+        ...
+
+    def exclusive_sum(self, counts: Int64Array) -> Int64Array:
+        """The sums modulo 2^64 of what stands before each element, and of all: int64, shape (n + 1,). O(n)."""
+        ...
+
+    def hash_rows(self, columns: Sequence[Int64Array]) -> UInt64Array:
+        """A hash of each row, the same bits on every backend and in every process: uint64, shape (n,). O(n).
+
+        All of it modulo 2^64: h is 0 at first; for each column's code c, from the first column to the last, h becomes
+        mix((h xor c) + 0x9E3779B97F4A7C15). mix(z) is the finaliser of SplitMix64: z ^= z >> 30,
+        z *= 0xBF58476D1CE4E5B9, z ^= z >> 27, z *= 0x94D049BB133111EB, z ^= z >> 31. It spreads rows over partitions:
+        rows that differ in one column only never have the same hash.
+        """
         ...
 
     def build_levels(self, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:

@@ -1,0 +1,122 @@
+"""The kernels on a CUDA device: what `gpu_wcoj.kernels.protocol` asks for, by launchers that stand in the files beside.
+
+Each launcher has its CUDA C++ source next to it, and takes the device first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from gpu_wcoj.kernels.cuda import rows, tries
+from gpu_wcoj.kernels.cuda.device import Device
+from gpu_wcoj.kernels.protocol import CodeArray, IndexArray, Int64Array, Level, Trie, UInt64Array
+
+
+class CudaKernels:
+    """See `gpu_wcoj.kernels.protocol.Kernels`.
+
+    Parameters
+    ----------
+    device
+        Where the arrays live and the kernels run.
+    """
+
+    name: ClassVar[str] = "cuda"
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def lexsort(self, columns: Sequence[Int64Array]) -> IndexArray:
+        """See `gpu_wcoj.kernels.protocol.Kernels.lexsort`."""
+        return rows.lexsort(self.device, columns)
+
+    def run_starts(self, columns: Sequence[Int64Array]) -> IndexArray:
+        """See `gpu_wcoj.kernels.protocol.Kernels.run_starts`."""
+        return rows.run_starts(self.device, columns)
+
+    def distinct_rows(self, columns: Sequence[Int64Array]) -> list[Int64Array]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.distinct_rows`."""
+        return rows.distinct_rows(self.device, columns)
+
+    def consolidate(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[list[Int64Array], Int64Array]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.consolidate`."""
+        return rows.consolidate(self.device, columns, weights)
+
+    def segment_sums(self, values: Int64Array, starts: IndexArray) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.segment_sums`."""
+        return rows.segment_sums(self.device, values, starts)
+
+    def exclusive_sum(self, counts: Int64Array) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.exclusive_sum`."""
+        return rows.exclusive_sum(self.device, counts)
+
+    def hash_rows(self, columns: Sequence[Int64Array]) -> UInt64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.hash_rows`."""
+        return rows.hash_rows(self.device, columns)
+
+    def build_levels(self, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.build_levels`."""
+        return tries.build_levels(self.device, columns)
+
+    def expand_columns(self, values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.expand_columns`."""
+        return tries.expand_columns(self.device, values, offsets)
+
+    def describe(
+        self, values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None
+    ) -> tuple[Any, Any]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.describe`."""
+        return tries.describe(self.device, values, parent_offsets, weights)
+
+    def merge_tries(self, left: Trie, right: Trie) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.merge_tries`."""
+        from gpu_wcoj.kernels.cuda import merge
+
+        return merge.merge_tries(self.device, left, right)
+
+    def locate(
+        self, records: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.locate`."""
+        return tries.locate(self.device, records, column_of, columns)
+
+    def extend_seeds(
+        self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], first: Sequence[int],
+        columns: Int64Array, fill: bool, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.extend_seeds`."""
+        from gpu_wcoj.kernels.cuda import extend
+
+        return extend.extend_seeds(self.device, levels, column_of, first, columns, fill, work)
+
+    def prepare(
+        self, levels: Sequence[Level], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
+        rows: Sequence[int], out_rows: Sequence[int],
+    ) -> Any:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
+        from gpu_wcoj.kernels.cuda import extend
+
+        return extend.prepare(self.device, levels, first, last, shared, rows, out_rows)
+
+    def count_common(
+        self, extension: Any, positions: Int64Array, begin: int, end: int,
+        lower: Int64Array, upper: Int64Array, excluded: Int64Array, work: Int64Array,
+    ) -> Int64Array:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.count_common`."""
+        from gpu_wcoj.kernels.cuda import extend
+
+        return extend.count_common(self.device, extension, positions, begin, end, lower, upper, excluded, work)
+
+    def fill_common(
+        self, extension: Any, positions: Int64Array, resume: Int64Array, end: int,
+        lower: Int64Array, upper: Int64Array, excluded: Int64Array,
+        weights: Int64Array | None, weighted: bool, capacity: int, n_out_rows: int, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`."""
+        from gpu_wcoj.kernels.cuda import extend
+
+        return extend.fill_common(
+            self.device, extension, positions, resume, end, lower, upper, excluded,
+            weights, weighted, capacity, n_out_rows, work,
+        )  # fmt: skip
