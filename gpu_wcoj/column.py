@@ -1,8 +1,9 @@
-"""One column in the engine's form: int64 codes, and a mask where there are nulls."""
+"""One column in the engine's form: int64 codes, and a mask where there are nulls, on the host or on a device."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,36 +19,129 @@ Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
+_HOLDS_VALUES = ("integer", "bool", "date", "timestamp", "zoned")
+"""Families whose codes are the values, or what counts them."""
+
+
+def on_host(array: Any) -> npt.NDArray[Any]:
+    """The array as NumPy's; one of a device is copied, and waited for."""
+    fetched: npt.NDArray[Any] = array if isinstance(array, np.ndarray) else array.get()
+    return fetched
+
+
+@dataclass(frozen=True, eq=False, init=False)
 class Column:
     """Values of one type as int64 codes.
 
-    Attributes
+    Parameters
     ----------
     type
         The logical type.
     codes
-        int64, shape (n,). Codes of null rows are 0.
+        int64, shape (n,). Codes of null rows are 0. An array of NumPy or of a device, and `valid` of the same.
     valid
         bool, shape (n,), False where the value is null; None if there is no null.
     dictionary
         For text and bytes, what the codes are positions in; else None.
+
+    Attributes
+    ----------
+    stored, stored_valid
+        Codes and validity where they live.
+    codes, valid
+        The same as NumPy's; what lives on a device is fetched when they are first read.
+
+    Notes
+    -----
+    A column without nulls whose codes are its values (integers, truth values, dates, times) is an array to others: it
+    has ``__dlpack__``, and ``__cuda_array_interface__`` where it lives on a device.
     """
 
     type: DataType
-    codes: Int64Array
-    valid: BoolArray | None = None
-    dictionary: Dictionary | None = None
+    stored: Any
+    stored_valid: Any
+    dictionary: Dictionary | None
+
+    def __init__(
+        self,
+        type: DataType,  # noqa: A002  # the attribute is called so
+        codes: Any,
+        valid: Any = None,
+        dictionary: Dictionary | None = None,
+    ) -> None:
+        attributes = vars(self)
+        attributes["type"] = type
+        attributes["stored"] = codes
+        attributes["stored_valid"] = valid
+        attributes["dictionary"] = dictionary
+        if isinstance(codes, np.ndarray):
+            attributes["codes"] = codes
+            attributes["valid"] = valid
+
+    @cached_property
+    def codes(self) -> Int64Array:
+        """The codes as NumPy's."""
+        return on_host(self.stored)
+
+    @cached_property
+    def valid(self) -> BoolArray | None:
+        """The validity as NumPy's."""
+        return None if self.stored_valid is None else on_host(self.stored_valid)
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether the codes are NumPy's."""
+        return isinstance(self.stored, np.ndarray)
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return len(self.stored)
+
+    def __reduce__(self) -> Any:
+        return Column, (self.type, self.codes, self.valid, self.dictionary)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._values().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._values().__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        if isinstance(self.stored, np.ndarray):
+            raise AttributeError("this column lives in the host's memory: it has no __cuda_array_interface__.")
+        try:
+            return self._values().__cuda_array_interface__
+        except BufferError as error:  # of a property, hasattr and getattr expect no other error than this
+            raise AttributeError(str(error)) from None
+
+    def _values(self) -> Any:
+        """The stored codes, for others to read as numbers."""
+        if self.stored_valid is not None:
+            raise BufferError("a column with nulls is no plain array.\n  Use to_arrow() of its Z-set.")
+        if self.type.family not in _HOLDS_VALUES:
+            raise BufferError(
+                f"a column of type '{self.type.name}' is stored as codes, which mean nothing to others.\n"
+                "  Use to_arrow(), to_numpy() or to_cupy() of its Z-set."
+            )
+        return self.stored
 
     def take(self, rows: npt.NDArray[np.intp] | Int64Array | BoolArray | slice) -> Column:
         """The rows at these positions, under this mask, or in this slice."""
+        if isinstance(rows, slice) and not isinstance(self.stored, np.ndarray):
+            valid = None if self.stored_valid is None else self.stored_valid[rows]
+            return Column(self.type, self.stored[rows], valid, self.dictionary)
         valid = None if self.valid is None else self.valid[rows]
         if valid is not None and bool(valid.all()):
             valid = None
         return Column(self.type, self.codes[rows], valid, self.dictionary)
+
+    def stacked(self, other: Column) -> Column:
+        """These rows, then those of `other`, whose type and dictionary are the same; in the host's memory."""
+        valid = None
+        if self.valid is not None or other.valid is not None:
+            masks = [np.ones(len(part), bool) if part.valid is None else part.valid for part in (self, other)]
+            valid = np.concatenate(masks)
+        return Column(self.type, np.concatenate([self.codes, other.codes]), valid, self.dictionary)
 
     def as_type(self, to: DataType) -> Column:
         """The same values in another type of the same family; exact or an error, never rounded or wrapped.
@@ -100,20 +194,35 @@ class Column:
         return Column(INT64, values)
 
 
-def float_codes(values: npt.NDArray[np.floating[Any]]) -> Int64Array:
+def float_codes(values: Any, xp: Any = np) -> Int64Array:
     """int64 codes that order as the floats do: -0.0 equals 0.0, every NaN is one value above infinity.
 
-    Non-negative floats keep their bits; negative ones have all bits but the sign flipped.
+    Non-negative floats keep their bits; negative ones have all bits but the sign flipped. Only bits are compared: a
+    device may take the smallest floats for 0 when it computes with them.
+
+    Parameters
+    ----------
+    values
+        float32 or float64, an array of `xp`.
+    xp
+        NumPy, or a device's array module.
+
+    Examples
+    --------
+    >>> float_codes(np.array([0.0, -0.0, 5e-324, -5e-324]))
+    array([ 0,  0,  1, -2])
     """
-    bits_type = np.dtype(f"i{values.dtype.itemsize}")
-    with np.errstate(invalid="ignore"):  # a signalling NaN warns when it is added
-        plain = np.where(np.isnan(values), np.array(np.nan, values.dtype), values + np.array(0, values.dtype))
-    bits = plain.view(bits_type)
-    return np.where(bits < 0, bits ^ np.iinfo(bits_type).max, bits).astype(np.int64)
+    width = values.dtype.itemsize
+    magnitude = 2 ** (8 * width - 1) - 1
+    infinity, nan = (0x7F800000, 0x7FC00000) if width == 4 else (0x7FF << 52, 0x7FF8 << 48)
+    bits = xp.ascontiguousarray(values).view(f"i{width}").astype(np.int64)
+    ordered = xp.where(bits == -magnitude - 1, 0, xp.where(bits < 0, bits ^ magnitude, bits))
+    codes: Int64Array = xp.where((bits & magnitude) > infinity, nan, ordered)
+    return codes
 
 
-def floats_of(codes: Int64Array, width: int) -> npt.NDArray[np.floating[Any]]:
+def floats_of(codes: Any, width: int, xp: Any = np) -> npt.NDArray[np.floating[Any]]:
     """The floats of `width` bytes (4 or 8) behind their codes; undoes `float_codes`."""
-    bits_type = np.dtype(f"i{width}")
-    bits = codes.astype(bits_type)
-    return np.where(bits < 0, bits ^ np.iinfo(bits_type).max, bits).astype(bits_type).view(f"f{width}")
+    bits = xp.where(codes < 0, codes ^ (2 ** (8 * width - 1) - 1), codes)
+    floats: npt.NDArray[np.floating[Any]] = bits.astype(f"i{width}").view(f"f{width}")
+    return floats

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpu_wcoj.column import Column, Int64Array
+from gpu_wcoj.column import Column
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.weights import as_weights
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Incoming:
-    """Rows for one relation: its columns, their weights (None: all 1), and whether the rows are in order."""
+    """Rows for one relation: its columns, their weights (None: all 1), and whether the rows are in order.
+
+    Columns and weights are where they came from, in the host's memory or on a device.
+    """
 
     names: tuple[str, ...]
     columns: tuple[Column, ...]
-    weights: Int64Array | None
+    weights: Any
     is_ordered: bool
 
     def __len__(self) -> int:
@@ -58,7 +61,9 @@ def read_change(
             raise ArityError(_wrong_number(relation, arity, data.names))
         order = _by_declaration(relation, data.names, declared)
         columns = data.encoded_for(string, binary)
-        return Incoming(tuple(data.names[i] for i in order), tuple(columns[i] for i in order), data.weights, False)
+        return Incoming(
+            tuple(data.names[i] for i in order), tuple(columns[i] for i in order), data.stored_weights, False
+        )
     from gpu_wcoj.arrow import as_table
 
     names, found = as_table(data, f"relation '{relation}'", null_types=types, string=string, binary=binary)

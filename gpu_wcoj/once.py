@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,4 +52,4 @@ def query(
 
 
 def _plain(answer: ZSet) -> ZSet:
-    return replace(answer, weight_name=None) if bool(np.all(answer.weights == 1)) else answer
+    return answer.with_weight_name(None) if bool(np.all(answer.weights == 1)) else answer

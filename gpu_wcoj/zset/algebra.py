@@ -133,7 +133,7 @@ def minus(left: ZSet, right: ZSet) -> ZSet:
     weights = right.weights
     lowest = weights == _LOWEST
     if bool(lowest.any()):  # 2^63 is no int64, but it may be part of a sum that is: it comes in two rows
-        twice = tuple(_stacked(column, column.take(lowest)) for column in right.columns)
+        twice = tuple(column.stacked(column.take(lowest)) for column in right.columns)
         weights = np.concatenate([np.where(lowest, _LOWEST + 1, weights), np.full(int(lowest.sum()), -1)])
         right = type(right)(right.names, twice, weights, right.weight_name)
     return _combined(left, right, [left.weights, -weights])
@@ -151,7 +151,7 @@ def _combined(left: ZSet, right: ZSet, weights: Sequence[Int64Array]) -> ZSet:
                 f" {len(right.columns)} ({', '.join(right.names)}) do not add up."
             )
         aligned = _aligned(left, right)
-        names, columns = left.names, [_stacked(mine, theirs) for mine, theirs in aligned]
+        names, columns = left.names, [mine.stacked(theirs) for mine, theirs in aligned]
     return type(left)(names, *consolidate(columns, np.concatenate(weights)), left.weight_name)
 
 
@@ -170,14 +170,6 @@ def _aligned(left: ZSet, right: ZSet) -> list[tuple[Column, Column]]:
             mine, theirs = mine.recoded(fresh), theirs.recoded(fresh)
         pairs.append((mine, theirs))
     return pairs
-
-
-def _stacked(first: Column, second: Column) -> Column:
-    valid = None
-    if first.valid is not None or second.valid is not None:
-        masks = [np.ones(len(part), bool) if part.valid is None else part.valid for part in (first, second)]
-        valid = np.concatenate(masks)
-    return Column(first.type, np.concatenate([first.codes, second.codes]), valid, first.dictionary)
 
 
 def equal(left: ZSet, right: ZSet) -> bool:
@@ -232,6 +224,7 @@ def scale(zset: ZSet, factor: int | np.integer[Any]) -> ZSet:
     >>> scale(ZSet.from_rows([(1,), ((2,), -2)]), 3).rows()
     [((1,), 3), ((2,), -6)]
     """
+    zset = zset.to_host()
     if isinstance(factor, bool) or not isinstance(factor, (int, np.integer)):
         raise UsageError(f"a Z-set is scaled by an integer, and the factor is {factor!r}.")
     factor = int(factor)
@@ -257,6 +250,7 @@ def distinct(zset: ZSet) -> ZSet:
     >>> distinct(ZSet.from_rows([((1,), 3), ((2,), -2)])).rows()
     [((1,), 1)]
     """
+    zset = zset.to_host()
     kept = zset if bool((zset.weights > 0).all()) else _taken(zset, zset.weights > 0)
     return type(zset)(zset.names, kept.columns, np.ones(len(kept), np.int64), zset.weight_name)
 
@@ -330,6 +324,7 @@ def map_rows(
     >>> map_rows(edges, lambda row: (row[1] + 1, row[0])).rows()
     [((2, 'a'), 1), ((2, 'b'), 1)]
     """
+    zset = zset.to_host()
     if not callable(to):
         if isinstance(to, str):
             raise UsageError(f"map takes a list of columns, and this is the text {to!r}.\n  Write [{to!r}].")

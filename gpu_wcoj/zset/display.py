@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.column import Column, on_host
 
 if TYPE_CHECKING:
     from gpu_wcoj.zset.zset import ZSet
@@ -64,20 +64,29 @@ def _title(zset: ZSet) -> str:
 def _shown_columns(zset: ZSet) -> list[_Shown]:
     half = _MAX_ROWS // 2
     cut = len(zset) > _MAX_ROWS
-    rows = np.r_[0:half, len(zset) - half : len(zset)] if cut else np.arange(len(zset))
+    if cut:
+        zset = _ends(zset, half)
     shown = [
-        _Shown(_clean(name), column.type.name, _cells(column.take(rows)), column.type.family in _NUMBERS)
+        _Shown(_clean(name), column.type.name, _cells(column), column.type.family in _NUMBERS)
         for name, column in zip(zset.names, zset.columns, strict=True)
     ]
     if len(shown) > _MAX_COLUMNS:
-        gap = _Shown(_CUT, "", [_CUT] * len(rows), False)
+        gap = _Shown(_CUT, "", [_CUT] * len(zset), False)
         shown = [*shown[: _MAX_COLUMNS // 2], gap, *shown[-_MAX_COLUMNS // 2 :]]
     if (weight_name := zset.shown_weight_name) is not None:
-        shown.append(_Shown(_clean(weight_name), "int64", list(map(str, zset.weights[rows].tolist())), True))
+        shown.append(_Shown(_clean(weight_name), "int64", list(map(str, zset.weights.tolist())), True))
     if cut:
         for column in shown:
             column.cells.insert(half, _CUT)
     return shown
+
+
+def _ends(zset: ZSet, half: int) -> ZSet:
+    """The first and the last rows; no more of them are fetched from a device."""
+    first, last = slice(0, half), slice(len(zset) - half, len(zset))
+    columns = tuple(column.take(first).stacked(column.take(last)) for column in zset.columns)
+    weights = np.concatenate([on_host(zset.stored_weights[part]) for part in (first, last)])
+    return type(zset)(zset.names, columns, weights, zset.weight_name)
 
 
 def _cells(column: Column) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_wcoj.column import BoolArray, Column, Int64Array
+from gpu_wcoj.backend import select_backend
+from gpu_wcoj.column import BoolArray, Column, Int64Array, on_host
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError
 from gpu_wcoj.rows import Row, columns_of, split_weights
 from gpu_wcoj.schema import INT64, DataType
@@ -17,15 +19,19 @@ from gpu_wcoj.weights import as_weights
 from gpu_wcoj.zset import algebra, display
 
 if TYPE_CHECKING:
+    from gpu_wcoj.backend import Backend, BackendName
     from gpu_wcoj.dictionary import Dictionary
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class ZSet:
     """Rows with non-zero int64 weights: what a relation holds, or what one tick changes about it.
 
-    Make one with `from_rows`, `from_dict`, `from_arrow`, `from_numpy` or `from_columns`; the constructor itself
-    trusts that the rows are consolidated.
+    Make one with `from_rows`, `from_dict`, `from_arrow`, `from_numpy`, `from_device` or `from_columns`; the constructor
+    itself trusts that the rows are consolidated.
+
+    The columns and the weights live in the host's memory or, all of them, on a device. What is read here as NumPy's is
+    fetched when it is first read; every method takes either.
 
     Attributes
     ----------
@@ -33,11 +39,15 @@ class ZSet:
         The columns' names, all different.
     columns
         The columns, in the order of the names. The rows are distinct and sorted by code, nulls first.
+    stored_weights
+        int64, shape (n,), never 0; where they live.
     weights
-        int64, shape (n,), never 0.
+        The same as NumPy's.
     weight_name
         What the weights are called on the way out; None leaves them out. Where a column has that name already,
         underscores are put before it.
+    backend
+        The backend of the device on which the columns and the weights live; None in the host's memory.
 
     Examples
     --------
@@ -54,8 +64,34 @@ class ZSet:
 
     names: tuple[str, ...]
     columns: tuple[Column, ...]
-    weights: Int64Array
-    weight_name: str | None = "weight"
+    stored_weights: Any
+    weight_name: str | None
+    backend: Backend | None
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        columns: tuple[Column, ...],
+        weights: Any,
+        weight_name: str | None = "weight",
+        backend: Backend | None = None,
+    ) -> None:
+        attributes = vars(self)
+        attributes["names"] = names
+        attributes["columns"] = columns
+        attributes["stored_weights"] = weights
+        attributes["weight_name"] = weight_name
+        attributes["backend"] = backend
+        if isinstance(weights, np.ndarray):
+            attributes["weights"] = weights
+
+    @cached_property
+    def weights(self) -> Int64Array:
+        """The weights as NumPy's."""
+        return on_host(self.stored_weights)
+
+    def __reduce__(self) -> Any:
+        return ZSet, (self.names, self.columns, self.weights, self.weight_name)
 
     # in
 
@@ -160,10 +196,14 @@ class ZSet:
     def from_columns(
         names: Iterable[str],
         columns: Sequence[Column],
-        weights: Int64Array | None = None,
+        weights: Any = None,
         weight_name: str | None = "weight",
+        backend: Backend | None = None,
     ) -> ZSet:
         """A Z-set of columns in the engine's form; weights are 1 if None.
+
+        Columns and weights of a device are brought into order there, by the kernels of `backend`; without one they are
+        fetched.
 
         Raises
         ------
@@ -183,11 +223,71 @@ class ZSet:
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise SchemaError(f"two columns are named '{twice}'.\n  Rename one of them: names of columns differ.")
-        weights = np.ones(len(columns[0]) if columns else 0, np.int64) if weights is None else as_weights(weights)
+        on_device = backend is not None and backend.device is not None and bool(columns)
+        if weights is not None and not on_device:
+            weights = as_weights(on_host(weights) if hasattr(weights, "__cuda_array_interface__") else weights)
+        elif weights is None and not on_device:
+            weights = np.ones(len(columns[0]) if columns else 0, np.int64)
+        count = len(columns[0] if weights is None else weights)
         for name, column in zip(names, columns, strict=True):
-            if len(column) != len(weights):
-                raise ArityError(f"column '{name}' has {len(column)} values, and there are {len(weights)} weights.")
+            if len(column) != count:
+                counted = "rows" if weights is None else "weights"
+                raise ArityError(f"column '{name}' has {len(column)} values, and there are {count} {counted}.")
+        if backend is not None and on_device:
+            from gpu_wcoj.zset import device
+
+            return ZSet(names, *device.consolidate(columns, weights, backend), weight_name, backend)
         return ZSet(names, *algebra.consolidate(columns, weights), weight_name)
+
+    @staticmethod
+    def from_device(
+        data: Any,
+        weights: Any = None,
+        names: Sequence[str] | None = None,
+        backend: BackendName | Backend = "cuda",
+    ) -> ZSet:
+        """A Z-set on the GPU, of arrays that are there: no value passes through the host.
+
+        Parameters
+        ----------
+        data
+            A dict or list of arrays of one dimension, or an array of two: anything with ``__cuda_array_interface__``
+            or ``__dlpack__``, of integers, bool, float32 or float64. int64 without gaps is read where it lies.
+        weights
+            As `data`, integers; every row counts once if None.
+        names
+            What the columns are called, instead of the dict's keys or c0, c1, ...
+        backend
+            Where the Z-set shall live.
+
+        Raises
+        ------
+        BackendUnavailableError
+            If there is no GPU.
+        TypeMismatchError, UnsupportedTypeError, WeightError, SchemaError
+            If something is no such array.
+        """
+        from gpu_wcoj.zset import device
+
+        chosen = select_backend(backend)
+        labels, columns = device.columns_of_arrays(data, names, chosen)
+        signed = None if weights is None else device.weights_of(weights, chosen)
+        zset = ZSet.from_columns(labels, columns, signed, backend=chosen)
+        if zset.backend is None:
+            return _owned(zset)
+        given = [column.stored for column in columns] + ([] if signed is None else [signed])
+        owned, own_weights = device.without_shared_memory(zset.columns, zset.stored_weights, given)
+        return ZSet(zset.names, tuple(owned), own_weights, zset.weight_name, chosen)
+
+    @staticmethod
+    def from_dlpack(
+        data: Any,
+        weights: Any = None,
+        names: Sequence[str] | None = None,
+        backend: BackendName | Backend = "cuda",
+    ) -> ZSet:
+        """As `from_device`."""
+        return ZSet.from_device(data, weights, names, backend)
 
     @staticmethod
     def empty(names: Sequence[str] = (), types: Sequence[DataType | str] | None = None) -> ZSet:
@@ -254,6 +354,36 @@ class ZSet:
             arrays[name] = self.weights
         return arrays
 
+    def to_cupy(self, backend: BackendName | Backend = "cuda") -> dict[str, Any]:
+        """One CuPy array per column, weights last; those of a Z-set on the GPU stay there.
+
+        Dates and times come as the int64 that counts them.
+
+        Raises
+        ------
+        UnsupportedTypeError
+            If a column has nulls, or holds text, bytes or decimals.
+        """
+        from gpu_wcoj.zset import device
+
+        chosen = select_backend(backend) if self.backend is None else self.backend
+        named = zip(self.names, self.columns, strict=True)
+        arrays = {name: device.natural(column, chosen, f"column '{name}'") for name, column in named}
+        if (name := self.shown_weight_name) is not None:
+            arrays[name] = chosen.asarray(self.stored_weights)
+        return arrays
+
+    def to_host(self) -> ZSet:
+        """The Z-set in the host's memory; itself if it is there."""
+        if self.backend is None:
+            return self
+        columns = tuple(Column(c.type, c.codes, c.valid, c.dictionary) for c in self.columns)
+        return ZSet(self.names, columns, self.weights, self.weight_name)
+
+    def with_weight_name(self, name: str | None) -> ZSet:
+        """The Z-set with its weights called `name` on the way out, or left out if that is None."""
+        return ZSet(self.names, self.columns, self.stored_weights, name, self.backend)
+
     def rows(self) -> list[tuple[Row, int]]:
         """The rows in their order, as pairs ``(tuple, weight)``.
 
@@ -275,7 +405,13 @@ class ZSet:
 
         The rows stay in their order, so they may no longer be sorted by code.
         """
-        return tuple(column.recoded(string if column.type.family == "string" else binary) for column in self.columns)
+        targets = [string if column.type.family == "string" else binary for column in self.columns]
+        pairs = zip(self.columns, targets, strict=True)
+        if self.backend is not None:
+            from gpu_wcoj.zset import device
+
+            return tuple(device.recoded(column, target, self.backend) for column, target in pairs)
+        return tuple(column.recoded(target) for column, target in pairs)
 
     @property
     def shown_weight_name(self) -> str | None:
@@ -288,7 +424,7 @@ class ZSet:
         return name
 
     def __len__(self) -> int:
-        return len(self.weights)
+        return len(self.stored_weights)
 
     def __iter__(self) -> Iterator[tuple[Row, int]]:
         return iter(self.rows())
