@@ -1,0 +1,91 @@
+"""The reader by hand and lark's parser make the same of every program text of the tests."""
+
+from __future__ import annotations
+
+import ast
+import random
+from pathlib import Path
+
+import pytest
+
+from gpu_wcoj.errors import GpuWcojError
+from gpu_wcoj.query import datalog
+from tests.gpu import rules
+from tests.join.patterns import PATTERNS
+from tests.join.twin import random_text
+
+TESTS = Path(__file__).parents[1]
+FOLDERS = ("join", "trace", "circuit", "zset", "planner", "query", "routing", "cuda", "gpu")
+FILES = [*TESTS.glob("test_program_*.py"), *(path for name in FOLDERS for path in sorted(TESTS.glob(f"{name}/*.py")))]
+
+
+def texts_of(path: Path) -> list[str]:
+    """Every string of a file that looks like a program."""
+    found = {
+        node.value
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and ":-" in node.value
+    }
+    return sorted(found)
+
+
+def spans_of(read):
+    """Where the pieces stand, which equality of rules leaves out."""
+    pieces = [piece for rule in read.rules for piece in (rule.head, *rule.atoms, *rule.comparisons)]
+    return [piece.span for piece in (*pieces, *read.declarations)]
+
+
+def check(text: str) -> bool:
+    """Whether the text is a program; if so, both readers agree on it."""
+    try:
+        expected = datalog.parse(text)
+    except GpuWcojError:
+        # A mistake that is not in the syntax is an error here too; one in the syntax skips the test.
+        with pytest.raises((GpuWcojError, pytest.skip.Exception)):
+            rules.parse(text)
+        return False
+    read = rules.parse(text)
+    assert read == expected
+    assert read.text == expected.text
+    assert (read.inputs, read.heads, read.outputs) == (expected.inputs, expected.heads, expected.outputs)
+    assert spans_of(read) == spans_of(expected)
+    return True
+
+
+@pytest.fixture(autouse=True, scope="module")
+def lark():
+    return pytest.importorskip("lark")
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns(name):
+    assert check(PATTERNS[name])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
+def test_texts_in_the_files(path):
+    for text in texts_of(path):
+        check(text)
+
+
+def test_the_files_hold_programs():
+    assert sum(check(text) for path in FILES for text in texts_of(path)) > 200
+
+
+def test_texts_that_chance_writes():
+    for seed in range(500):
+        assert check(random_text(random.Random(seed)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'h(x, "a\\"b\\\\c\\n\\t\\r\\u00e9\\U0001F600") :- r(x).',
+        "h(x) :- r(x, y), y > -1.5e3, x != -0, y = 2e-2. // comment\n% another\n/* and\none */ k(x) :- h(x).",
+        ".decl r(a: decimal128(10, 2), b: timestamp[us, tz=UTC], c)\n.input r\nh(a) :- r(a, _, _).\n.output h",
+        "h(x) :- r(x, true), s(x, false), falsehood(x).",
+        "\ufeffgrößer(größe) :- r(größe, _).",
+    ],
+)
+def test_constants_comments_and_declarations(text):
+    assert check(text)
