@@ -1,5 +1,4 @@
 // 64-bit hashes of codes and rows.
-#pragma once
 
 // The finaliser of SplitMix64: a bijection in which every bit of the input moves half the bits of the output.
 __device__ inline unsigned long long mix(unsigned long long z) {

@@ -1,5 +1,4 @@
 // Sums over a warp and over a block of up to 1024 threads, modulo 2^64. Every thread of the block has to take part.
-#pragma once
 
 #define FULL_WARP 0xffffffffu
 

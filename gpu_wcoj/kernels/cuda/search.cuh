@@ -1,5 +1,4 @@
 // Binary searches in ascending runs.
-#pragma once
 
 // First position in [low, high) whose value is not below `value`; `high` if there is none.
 template <class T>

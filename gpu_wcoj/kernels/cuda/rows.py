@@ -1,0 +1,294 @@
+"""Rows on a device: sort them, find their runs, add their weights, hash them.
+
+Rows are sorted as keys: each column's codes less their least one take as many bits as its range needs, and the columns
+of a row, one behind the other, make one integer that orders as rows do. A sort of integers is a stable radix sort,
+whose passes go by the width of the key: 32 bits where the columns fit, else 64. Rows that need more are sorted by
+their last columns first, as many as fit a key, then, stably, by the ones before. Up to `FEW` rows are sorted by one
+block, since below some ten thousand rows launches are what takes the time.
+
+What is said of launches leaves out those inside the array module's own sort, and up to `N_DIRECT` columns are meant:
+the addresses of further ones are uploaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.kernels.cuda.columns import BLOCK, FEW, column_arguments, looping_blocks, tiles
+from gpu_wcoj.kernels.cuda.device import Device
+from gpu_wcoj.kernels.protocol import IndexArray, Int64Array, UInt64Array
+
+_SOURCE = "rows"
+_ASCENDING, _REPEATING, _UNSORTED = range(3)
+_KEY_BITS = 64
+_SCAN_BLOCK = 1024
+
+
+def lexsort(device: Device, columns: Sequence[Int64Array]) -> IndexArray:
+    """See `gpu_wcoj.kernels.protocol.Kernels.lexsort`.
+
+    Up to `FEW` rows: 1 launch, no read. Else 1 read and, where one key holds a row, 3 launches and a sort.
+    """
+    n = len(columns[0])
+    if n < 2:
+        return device.xp.arange(n, dtype=np.int64)
+    if n <= FEW:
+        order = device.xp.empty(n, np.int64)
+        _sort_few(device, columns, None, order, None)
+        return order
+    table = _Table(device, columns)
+    return device.xp.arange(n, dtype=np.int64) if table.state != _UNSORTED else _sorted_order(table)
+
+
+def run_starts(device: Device, columns: Sequence[Int64Array]) -> IndexArray:
+    """See `gpu_wcoj.kernels.protocol.Kernels.run_starts`. 3 launches, 1 for one tile; 1 read."""
+    n = len(columns[0])
+    starts = device.xp.empty(n if tiles(n) <= 1 else 0, np.int64)
+    if n == 0:
+        return starts
+    arguments = column_arguments(device, columns)
+    total = device.xp.empty(1, np.int64)
+    sums = None
+    if tiles(n) > 1:
+        sums = device.xp.empty(tiles(n), np.int64)
+        device.launch(_SOURCE, "count_runs", tiles(n), BLOCK, [*arguments, None, n, sums])
+        scan_sums(device, sums, tiles(n), total)
+        starts = device.xp.empty(_number(device, total), np.int64)
+    device.launch(_SOURCE, "place_runs", tiles(n), BLOCK, [*arguments, None, n, sums, total, starts, None])
+    return starts if sums is not None else starts[: _number(device, total)]
+
+
+def distinct_rows(device: Device, columns: Sequence[Int64Array]) -> list[Int64Array]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.distinct_rows`.
+
+    Up to `FEW` rows: 1 launch, 1 read. Else 1 read where the rows are sorted and distinct already, 2 where not.
+    """
+    n = len(columns[0])
+    if n < 2:
+        return list(columns)
+    if n <= FEW:
+        return _few_rows(device, columns, None)[0]
+    table = _Table(device, columns)
+    if table.state == _ASCENDING:
+        return list(columns)
+    if table.state == _REPEATING:
+        return table.rows(run_starts(device, columns))
+    if len(table.groups) == 1:
+        ((first, end, narrow),) = table.groups
+        key = device.xp.sort(table.pack(first, end, narrow, None))
+        key = key.astype(np.int64) if narrow else key.view(np.int64)
+        return table.unpack(key, run_starts(device, [key]))
+    order = _sorted_order(table)
+    rows = gather(device, columns, order)
+    return gather(device, rows, run_starts(device, rows))
+
+
+def consolidate(
+    device: Device, columns: Sequence[Int64Array], weights: Int64Array
+) -> tuple[list[Int64Array], Int64Array]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.consolidate`.
+
+    Up to `FEW` rows: 1 launch, 1 read. Else 2 reads and, where one key holds a row, 12 launches and a sort; runs of
+    equal rows are found and added up without the number of either being known to the host before the end.
+    """
+    n = len(weights)
+    if n == 0:
+        return list(columns), weights
+    if n <= FEW:
+        return _few_rows(device, columns, weights)
+    xp = device.xp
+    table = _Table(device, columns)
+    rows, sums, key = columns, weights, None
+    if table.state == _UNSORTED and len(table.groups) == 1:
+        ((first, end, narrow),) = table.groups
+        packed = table.pack(first, end, narrow, None)
+        order = xp.argsort(packed)
+        arranged = xp.empty((2, n), np.int64)
+        arguments = [packed, int(narrow), xp.ascontiguousarray(weights), order, n, arranged]
+        device.launch(_SOURCE, "gather_keys", looping_blocks(device, n), BLOCK, arguments)
+        key, sums = arranged
+        rows = [key]
+    elif table.state == _UNSORTED:
+        *rows, sums = gather(device, [*columns, weights], _sorted_order(table))
+    starts, before, n_runs = _runs_with_sums(device, rows, sums)
+    kept = xp.empty(1, np.int64)
+    tile_sums = xp.empty(tiles(n), np.int64)
+    device.launch(_SOURCE, "count_kept", tiles(n), BLOCK, [before, n_runs, tile_sums])
+    scan_sums(device, tile_sums, tiles(n), kept)
+    m = _number(device, kept)
+    if m == n and table.state == _ASCENDING:
+        return list(columns), weights
+    picks, found = xp.empty(m, np.int64), xp.empty(m, np.int64)
+    device.launch(_SOURCE, "place_kept", tiles(n), BLOCK, [before, starts, n_runs, tile_sums, picks, found])
+    return table.unpack(key, picks) if key is not None else gather(device, rows, picks), found
+
+
+def segment_sums(device: Device, values: Int64Array, starts: IndexArray) -> Int64Array:
+    """See `gpu_wcoj.kernels.protocol.Kernels.segment_sums`. 4 launches, 2 for one tile; 1 read.
+
+    Exact for runs of fewer than 2^31 values: lower and upper halves are added apart.
+    """
+    xp = device.xp
+    n, m = len(values), len(starts)
+    out = xp.empty(m, np.int64)
+    if m == 0:
+        return out
+    values, starts = xp.ascontiguousarray(values), xp.ascontiguousarray(starts)
+    before, failed, sums = xp.empty((2, m + 1), np.int64), xp.empty(1, np.int64), None
+    if tiles(n) > 1:
+        sums = xp.empty((2, tiles(n)), np.int64)
+        device.launch(_SOURCE, "sum_tiles", tiles(n), BLOCK, [values, n, 1, sums])
+        scan_sums(device, sums, tiles(n), xp.empty(2, np.int64))
+    device.launch(_SOURCE, "sums_before_runs", tiles(n), BLOCK, [values, n, starts, m, sums, before, failed])
+    device.launch(_SOURCE, "join_sums", looping_blocks(device, m), BLOCK, [before, m, out, failed])
+    first = _number(device, failed)
+    if first < m:
+        raise OverflowError(f"the sum of run {first} of {m} is outside int64")
+    return out
+
+
+def exclusive_sum(device: Device, counts: Int64Array) -> Int64Array:
+    """See `gpu_wcoj.kernels.protocol.Kernels.exclusive_sum`. 3 launches, 1 for one tile; no read."""
+    xp = device.xp
+    n = len(counts)
+    if n == 0:
+        return xp.zeros(1, np.int64)
+    counts = xp.ascontiguousarray(counts)
+    out, sums = xp.empty(n + 1, np.int64), None
+    if tiles(n) > 1:
+        sums = xp.empty(tiles(n), np.int64)
+        device.launch(_SOURCE, "sum_tiles", tiles(n), BLOCK, [counts, n, 0, sums])
+        scan_sums(device, sums, tiles(n), xp.empty(1, np.int64))
+    device.launch(_SOURCE, "place_sums", tiles(n), BLOCK, [counts, n, sums, out])
+    return out
+
+
+def hash_rows(device: Device, columns: Sequence[Int64Array]) -> UInt64Array:
+    """See `gpu_wcoj.kernels.protocol.Kernels.hash_rows`. 1 launch, no read."""
+    n = len(columns[0])
+    out = device.xp.empty(n, np.uint64)
+    arguments = [*column_arguments(device, columns), n, out]
+    device.launch(_SOURCE, "hash_table", looping_blocks(device, n), BLOCK, arguments)
+    return out
+
+
+def gather(device: Device, columns: Sequence[Int64Array], picks: IndexArray) -> list[Int64Array]:
+    """The columns of the rows at `picks`. 1 launch, no read."""
+    m = len(picks)
+    out = device.xp.empty((len(columns), m), np.int64)
+    arguments = [*column_arguments(device, columns), picks, m, out]
+    device.launch(_SOURCE, "gather", looping_blocks(device, m), BLOCK, arguments)
+    return list(out)
+
+
+def scan_sums(device: Device, sums: Any, length: int, totals: Any) -> None:
+    """Turn each row of `length` sums into the sums before them, in place; `totals` gets the sum of each row.
+
+    1 launch, a block a row.
+    """
+    device.launch(_SOURCE, "scan_sums", len(totals), _SCAN_BLOCK, [sums, length, totals])
+
+
+class _Table:
+    """Columns of two rows or more with what one pass and one read tell of them.
+
+    Attributes
+    ----------
+    state
+        How each row stands to the one before it: `_ASCENDING`, `_REPEATING` or `_UNSORTED`.
+    groups
+        (first column, end, whether 32 bits do) of each key, from the first columns to the last.
+    """
+
+    def __init__(self, device: Device, columns: Sequence[Int64Array]) -> None:
+        xp = device.xp
+        n = len(columns[0])
+        self.device, self.columns, self.n = device, columns, n
+        self.arguments = column_arguments(device, columns)
+        blocks = looping_blocks(device, n)
+        self.ranges = xp.full(2 * len(columns) + 1, np.iinfo(np.int64).min, np.int64)
+        device.launch(_SOURCE, "find_ranges", blocks, BLOCK, [*self.arguments, n, self.ranges])
+        *found, self.state = device.to_host(self.ranges).tolist()
+        bits = [(high - ~low).bit_length() for low, high in zip(found[::2], found[1::2], strict=True)]
+        self.groups: list[tuple[int, int, bool]] = []
+        end = len(columns)
+        while end > 0:
+            first, taken = end, 0
+            while first > 0 and taken + bits[first - 1] <= _KEY_BITS:
+                first -= 1
+                taken += bits[first]
+            self.groups.insert(0, (first, end, taken <= _KEY_BITS // 2))
+            end = first
+
+    def pack(self, first: int, end: int, narrow: bool, order: IndexArray | None) -> Any:
+        """The keys of columns `first` to `end`, of the rows in `order` if it is given."""
+        keys = self.device.xp.empty(self.n, np.uint32 if narrow else np.uint64)
+        arguments = [*self.arguments, self.n, self.ranges, first, end, order, int(narrow), keys]
+        self.device.launch(_SOURCE, "pack", looping_blocks(self.device, self.n), BLOCK, arguments)
+        return keys
+
+    def unpack(self, keys: Int64Array, picks: IndexArray) -> list[Int64Array]:
+        """The columns of the keys at `picks`, which hold all columns."""
+        m, k = len(picks), len(self.columns)
+        out = self.device.xp.empty((k, m), np.int64)
+        arguments = [keys, picks, m, self.ranges, k, out]
+        self.device.launch(_SOURCE, "unpack", looping_blocks(self.device, m), BLOCK, arguments)
+        return list(out)
+
+    def rows(self, picks: IndexArray) -> list[Int64Array]:
+        """The rows at `picks`."""
+        return gather(self.device, self.columns, picks)
+
+
+def _sorted_order(table: _Table) -> IndexArray:
+    """The stable order of the table's rows: a sort a group of columns, from the last group to the first."""
+    xp = table.device.xp
+    order: Any = None
+    for first, end, narrow in reversed(table.groups):
+        found = xp.argsort(table.pack(first, end, narrow, order))
+        order = found if order is None else order[found]
+    return order
+
+
+def _runs_with_sums(device: Device, rows: Sequence[Int64Array], weights: Int64Array) -> tuple[Any, Any, Any]:
+    """Where runs of equal rows start, the sums of the weights before them and of all, and how many runs there are.
+
+    The first two are as long as if no two rows were equal, so that nothing is read. 3 launches.
+    """
+    xp = device.xp
+    n = len(weights)
+    arguments = [*column_arguments(device, rows), xp.ascontiguousarray(weights), n]
+    sums, totals = xp.empty((2, tiles(n)), np.int64), xp.empty(2, np.int64)
+    device.launch(_SOURCE, "count_runs", tiles(n), BLOCK, [*arguments, sums])
+    scan_sums(device, sums, tiles(n), totals)
+    starts, before = xp.empty(n, np.int64), xp.empty(n + 1, np.int64)
+    device.launch(_SOURCE, "place_runs", tiles(n), BLOCK, [*arguments, sums, totals, starts, before])
+    return starts, before, totals
+
+
+def _sort_few(device: Device, columns: Sequence[Int64Array], weights: Any, order: Any, out: Any) -> None:
+    n = len(columns[0])
+    threads = max(32, 1 << (n - 1).bit_length())
+    arguments = [*column_arguments(device, columns), n, weights, order, out]
+    device.launch(_SOURCE, "sort_few", 1, threads, arguments)
+
+
+def _few_rows(
+    device: Device, columns: Sequence[Int64Array], weights: Int64Array | None
+) -> tuple[list[Int64Array], Int64Array]:
+    """Up to `FEW` rows sorted and without repetitions; with weights, those of weight 0 are left out."""
+    xp = device.xp
+    n, k = len(columns[0]), len(columns)
+    out = xp.empty(1 + (k + 1) * n, np.int64)
+    _sort_few(device, columns, None if weights is None else xp.ascontiguousarray(weights), None, out)
+    m = _number(device, out[:1])
+    *found, sums = (out[1 + i * n : 1 + i * n + m] for i in range(k + 1))
+    return found, sums
+
+
+def _number(device: Device, array: Any) -> int:
+    """The one number of an array of the device: a read."""
+    return int(device.to_host(array)[0])
