@@ -38,6 +38,11 @@ def columns_of(rows: Sequence[Row], arity: int) -> list[Int64Array]:
     return [np.array([row[i] for row in rows], np.int64) for i in range(arity)]
 
 
+def moved(columns: Sequence[Int64Array], backend: Backend) -> list[Int64Array]:
+    """The columns where the backend computes."""
+    return [backend.asarray(column) for column in columns]
+
+
 def random_rows(rng: random.Random, size: int, domains: Sequence[Sequence[int]]) -> list[Row]:
     return [tuple(rng.choice(domain) for domain in domains) for _ in range(size)]
 
@@ -51,7 +56,8 @@ def trie(batch: Batch, depth: int, backend: Backend) -> IndexedZSet:
     rows = sorted(batch)
     weights = np.array([batch[row] for row in rows], np.int64)
     unit = all(weight == 1 for weight in batch.values())
-    return IndexedZSet.from_sorted(columns_of(rows, depth), None if unit else weights, backend)
+    columns = moved(columns_of(rows, depth), backend)
+    return IndexedZSet.from_sorted(columns, None if unit else backend.asarray(weights), backend)
 
 
 @dataclass
@@ -89,10 +95,11 @@ class Case:
 
 
 class Question:
-    """A `Case` as arrays of one backend."""
+    """A `Case` as arrays of one backend; what it answers with is NumPy's."""
 
     def __init__(self, case: Case, backend: Backend) -> None:
         self.case = case
+        self.backend = backend
         self.kernels = backend.kernels
         n = len(case.prefixes)
         columns = np.array(columns_of(case.prefixes, len(case.prefixes[0]) if n else 3), np.int64)
@@ -112,21 +119,28 @@ class Question:
                 out_rows.append(-1 if atom.ends else self.n_out_rows)
                 self.n_out_rows += not atom.ends
             first.append(len(levels))
-        self.positions = self.kernels.locate(records, column_of, columns)
+        self.positions = self.kernels.locate(records, column_of, backend.asarray(columns))
         last = [atom.ends for atom in case.atoms]
         self.extension = self.kernels.prepare(levels, first, last, case.shared, rows, out_rows)
         bounds = case.bounds or []
-        self.lower = np.array([least for least, _ in bounds], np.int64)
-        self.upper = np.array([most for _, most in bounds], np.int64)
-        self.excluded = np.array(case.excluded, np.int64).reshape(len(case.excluded), n)
-        self.weights = None if case.weights is None else np.array(case.weights, np.int64)
-        self.work = np.zeros(N_WORK, np.int64)
+        excluded = np.array(case.excluded, np.int64).reshape(len(case.excluded), n)
+        self.lower = backend.asarray(np.array([least for least, _ in bounds], np.int64))
+        self.upper = backend.asarray(np.array([most for _, most in bounds], np.int64))
+        self.excluded = backend.asarray(excluded)
+        self.weights = None if case.weights is None else backend.asarray(np.array(case.weights, np.int64))
+        self.counters = backend.asarray(np.zeros(N_WORK, np.int64))
+
+    @property
+    def work(self) -> Int64Array:
+        """The work done so far."""
+        return self.backend.to_host(self.counters)
 
     def count(self, begin: int = 0, end: int | None = None) -> Int64Array:
         end = len(self.case.prefixes) if end is None else end
-        return self.kernels.count_common(
-            self.extension, self.positions, begin, end, self.lower, self.upper, self.excluded, self.work
+        counts = self.kernels.count_common(
+            self.extension, self.positions, begin, end, self.lower, self.upper, self.excluded, self.counters
         )
+        return self.backend.to_host(counts)
 
     def fill(
         self, capacity: int, weighted: bool = True, begin: int = 0
@@ -138,13 +152,15 @@ class Question:
             before = resume.copy()
             piece = self.kernels.fill_common(
                 self.extension, self.positions, resume, end, self.lower, self.upper, self.excluded,
-                self.weights if weighted else None, weighted, capacity, self.n_out_rows, self.work,
+                self.weights if weighted else None, weighted, capacity, self.n_out_rows, self.counters,
             )  # fmt: skip
             assert len(piece[0]) <= capacity
             assert resume.tolist() != before.tolist()
             if resume[0] < end:
                 assert len(piece[0]) > 0
-            yield piece
+            parent, value, weight, positions = piece
+            host = self.backend.to_host
+            yield host(parent), host(value), None if weight is None else host(weight), host(positions)
 
     def filled(self, capacity: int, weighted: bool = True) -> list[tuple[int, int, int, tuple[int, ...]]]:
         """All survivors, in the order of their prefixes and, for each, of their values."""

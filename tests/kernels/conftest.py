@@ -1,12 +1,25 @@
-"""Both kinds of kernels on the CPU."""
+"""Every kind of kernels that this machine has."""
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 
-from gpu_wcoj.backend import Backend, cpu_backend
+from gpu_wcoj.backend import Backend
+from tests.kinds import KINDS, Kind, lacking
 
 
-@pytest.fixture(params=["compiled", "numpy"])
-def backend(request: pytest.FixtureRequest) -> Backend:
-    return cpu_backend(request.param == "compiled")
+@pytest.fixture(params=KINDS, scope="module")
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each kind in turn; one that this machine lacks is skipped, with what the engine says about it."""
+    reason = lacking(request.param)
+    if reason is not None:
+        pytest.skip(reason)
+    return Kind(request.param)
+
+
+@pytest.fixture
+def backend(kind: Kind, request: pytest.FixtureRequest) -> Backend:
+    """A backend of each kind, on a schedule that the test's name chooses."""
+    return kind.backend(zlib.crc32(request.node.name.encode()))

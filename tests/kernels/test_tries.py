@@ -1,4 +1,4 @@
-"""Building, reading, merging and searching tries, on both kinds of kernels."""
+"""Building, reading, merging and searching tries, on every kind of kernels."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_wcoj.backend import cpu_backend
+from gpu_wcoj.backend import Backend
 from gpu_wcoj.kernels.protocol import Trie
-from tests.kernels.cases import DOMAINS, LARGE_SIZES, SIZES, WEIGHTS, columns_of, random_batch, random_rows, trie
+from tests.kernels.cases import (
+    DOMAINS,
+    LARGE_SIZES,
+    SIZES,
+    WEIGHTS,
+    columns_of,
+    moved,
+    random_batch,
+    random_rows,
+    trie,
+)
 from tests.reference import kernels as reference
 from tests.reference.kernels import Batch
 
-KINDS = [True, False]
 seeds = st.integers(0, 2**32)
 
 
@@ -38,15 +47,16 @@ def check_trie(found: Trie, batch: Batch, depth: int, sizes: list[int]) -> None:
         assert weights.tolist() == [batch[row] for row in sorted(batch)]
 
 
-@given(seeds, st.sampled_from(KINDS))
+@given(seeds)
 @settings(max_examples=150)
-def test_build_and_expand(seed, compiled):
+def test_build_and_expand(kind, seed):
     rng = random.Random(seed)
     arity = rng.randint(1, 4)
     size = rng.choice(SIZES) if rng.random() < 0.9 else rng.choice(LARGE_SIZES[:1])
     rows = sorted(set(random_rows(rng, size, drawn_domains(rng, arity))))
-    kernels = cpu_backend(compiled).kernels
-    values, offsets = kernels.build_levels(columns_of(rows, arity))
+    backend = kind.backend(seed)
+    kernels = backend.kernels
+    values, offsets = kernels.build_levels(moved(columns_of(rows, arity), backend))
     sizes = [reference.item_size(level) for level in reference.levels(rows, arity)[0]]
     check_trie((values, offsets, None), dict.fromkeys(rows, 1), arity, sizes)
     columns = kernels.expand_columns(values, offsets)
@@ -59,10 +69,11 @@ def test_build_from_columns_of_a_matrix(backend, arity):
     """Columns that do not lie next to each other in memory."""
     matrix = np.array([[2**40 + i, 2**41 + i, 2**42 + i] for i in range(20)])
     index = trie(dict.fromkeys(map(tuple, matrix[:, :arity].tolist()), 1), arity, backend)
-    strided = type(index).from_sorted([matrix[:, i] for i in range(arity)], None, backend)
+    columns = [backend.asarray(matrix)[:, i] for i in range(arity)]
+    strided = type(index).from_sorted(columns, None, backend)
     for column in range(arity):
         assert strided.values[column].tolist() == matrix[:, column].tolist()
-    assert strided.locate([matrix[:, i] for i in range(arity)]).tolist() == list(range(20))
+    assert index.locate(columns).tolist() == strided.locate(columns).tolist() == list(range(20))
 
 
 def drawn_pair(rng: random.Random) -> tuple[Batch, Batch, int]:
@@ -80,22 +91,22 @@ def drawn_pair(rng: random.Random) -> tuple[Batch, Batch, int]:
     return (left, right, arity) if rng.random() < 0.5 else (right, left, arity)
 
 
-def parts(batch: Batch, arity: int, compiled: bool) -> Trie:
-    index = trie(batch, arity, cpu_backend(compiled))
+def parts(batch: Batch, arity: int, backend: Backend) -> Trie:
+    index = trie(batch, arity, backend)
     return index.values, index.offsets, index.weights
 
 
-@given(seeds, st.sampled_from(KINDS))
+@given(seeds)
 @settings(max_examples=200)
-def test_merge(seed, compiled):
+def test_merge(kind, seed):
     left, right, arity = drawn_pair(random.Random(seed))
-    tries = [parts(batch, arity, compiled) for batch in (left, right)]
-    before = [[level.copy() for level in [*values, *offsets]] for values, offsets, _ in tries]
-    merged = cpu_backend(compiled).kernels.merge_tries(*tries)
+    backend = kind.backend(seed)
+    tries = [parts(batch, arity, backend) for batch in (left, right)]
+    before = [[level.tolist() for level in [*values, *offsets]] for values, offsets, _ in tries]
+    merged = backend.kernels.merge_tries(*tries)
     sizes = [8 if 8 in (x.itemsize, y.itemsize) else 4 for x, y in zip(tries[0][0], tries[1][0], strict=True)]
     check_trie(merged, reference.merged(left, right), arity, sizes)
-    for (values, offsets, _), copies in zip(tries, before, strict=True):
-        assert all(np.array_equal(x, y) for x, y in zip([*values, *offsets], copies, strict=True))
+    assert [[level.tolist() for level in [*values, *offsets]] for values, offsets, _ in tries] == before
 
 
 def test_merge_of_unit_weights_that_meet(backend):
@@ -128,11 +139,11 @@ def test_merge_of_a_long_run_and_a_few_rows(backend, n):
             check_trie((merged.values, merged.offsets, merged.weights), reference.merged(left, right), 2, [4, 4])
 
 
-@given(seeds, st.sampled_from(KINDS))
+@given(seeds)
 @settings(max_examples=150)
-def test_locate(seed, compiled):
+def test_locate(kind, seed):
     rng = random.Random(seed)
-    backend = cpu_backend(compiled)
+    backend = kind.backend(seed)
     n_columns = rng.randint(1, 3)
     domains = drawn_domains(rng, n_columns)
     wanted = random_rows(rng, rng.choice(SIZES), domains)
@@ -149,7 +160,9 @@ def test_locate(seed, compiled):
         records.append([level.record for level in index.levels[:depth]])
         column_of.append(order)
         expected.append([reference.position(batch, tuple(row[i] for i in order)) for row in wanted])
-    positions = backend.kernels.locate(records, column_of, np.array(columns_of(wanted, n_columns), np.int64))
+    positions = backend.kernels.locate(
+        records, column_of, backend.asarray(np.array(columns_of(wanted, n_columns), np.int64))
+    )
     assert positions.dtype == np.int64
     assert positions.shape == (len(records), len(wanted))
     assert positions.tolist() == expected
@@ -165,4 +178,4 @@ def test_locate_at_the_top(backend, values):
     near = sorted({near for value in [*values, -(2**63), 0, 2**63 - 1] for near in (value - 1, value, value + 1)})
     near = [value for value in near if -(2**63) <= value < 2**63]
     place = {value: i for i, value in enumerate(sorted(values))}
-    assert index.locate([np.array(near)]).tolist() == [place.get(value, -1) for value in near]
+    assert index.locate([backend.asarray(np.array(near))]).tolist() == [place.get(value, -1) for value in near]
