@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from gpu_wcoj.amounts import part_of
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Backend:
 
     def to_host(self, array: Any) -> npt.NDArray[Any]:
         """The array as NumPy's; waits for the device if it lives on one."""
+        if self.device is not None:
+            return self.device.to_host(array)
         return array if isinstance(array, np.ndarray) else array.get()
 
 
@@ -58,28 +61,78 @@ def cpu_backend(compiled: bool | None = None) -> Backend:
     return Backend("cpu", np, load_kernels(compiled))
 
 
-def select_backend(name: BackendName | Backend = "auto") -> Backend:
-    """The backend of that name.
+@functools.cache
+def _found_automatically() -> BackendName:
+    """``"cuda"`` if it works here, else ``"cpu"``; says in one line which, and why."""
+    from gpu_wcoj.kernels.cuda import finding
+
+    if finding.devices_of_driver() == 0:
+        _LOGGER.info("backend auto: the CPU, as there is no NVIDIA GPU")
+        return "cpu"
+    try:
+        backend = _cuda_backend(None)
+    except BackendUnavailableError as error:
+        _LOGGER.warning("backend auto: the CPU, although there is an NVIDIA GPU. %s", " ".join(str(error).split()))
+        return "cpu"
+    _LOGGER.info("backend auto: the GPU, %r", backend.device)
+    return "cuda"
+
+
+_cuda_backends: dict[int, Backend] = {}
+"""The backend of each GPU that has been asked for."""
+
+
+def _cuda_backend(gpu_memory: float | str | None) -> Backend:
+    """The backend of CuPy's current device; one for all programs of the process."""
+    from gpu_wcoj.kernels.cuda.finding import import_cupy
+
+    cupy = import_cupy()
+    from gpu_wcoj.kernels.cuda.cupy_device import CupyDevice
+    from gpu_wcoj.kernels.cuda.kernels import CudaKernels
+    from gpu_wcoj.kernels.cuda.memory import limit_in_bytes, make_pool
+
+    index = int(cupy.cuda.runtime.getDevice())
+    if index not in _cuda_backends:
+        device = CupyDevice(make_pool(cupy, gpu_memory))
+        _cuda_backends[index] = Backend("cuda", device.xp, CudaKernels(device), device)
+    elif gpu_memory is not None:
+        present = _cuda_backends[index].device
+        assert isinstance(present, CupyDevice)
+        present.pool.restrict(limit_in_bytes(cupy, gpu_memory))
+    return _cuda_backends[index]
+
+
+def select_backend(name: BackendName | Backend = "auto", gpu_memory: float | str | None = None) -> Backend:
+    """The backend of that name; ``"auto"`` is the GPU where there is one, else the CPU.
+
+    Parameters
+    ----------
+    name
+        ``"auto"``, ``"cpu"``, ``"cuda"``, or a backend.
+    gpu_memory
+        How much of the GPU's memory the process may use, in bytes (8000000000, ``"8GB"``) or as a share (0.5,
+        ``"50%"``); None for all of it. Without a meaning on the CPU.
 
     Raises
     ------
     BackendUnavailableError
-        For ``"cuda"``: this version has no CUDA kernels.
+        If ``"cuda"`` is asked for and does not work here; the message says what was found.
     UsageError
-        For any other name.
+        For any other name, or an amount of memory that is none.
 
     Examples
     --------
     >>> select_backend("cpu").name
     'cpu'
     """
+    if gpu_memory is not None:
+        part_of(2**62, gpu_memory, "gpu_memory")  # says no to what is no amount, also where there is no GPU
     if isinstance(name, Backend):
         return name
-    if name in ("auto", "cpu"):
+    if name == "auto":
+        name = _found_automatically()
+    if name == "cpu":
         return cpu_backend()
     if name == "cuda":
-        raise BackendUnavailableError(
-            "backend 'cuda' was requested, but this version of gpu_wcoj has CPU kernels only.\n"
-            "  Use backend='cpu' or backend='auto'."
-        )
+        return _cuda_backend(gpu_memory)
     raise UsageError(f"backend {name!r} is not known. Allowed: 'auto', 'cpu', 'cuda'.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpu_wcoj.files.budget import shown_bytes
+from gpu_wcoj.amounts import shown_bytes
 from gpu_wcoj.files.output import ChangeWriter
 from gpu_wcoj.files.reader import Reader, open_input, read_table
 from gpu_wcoj.files.spec import InputSpec

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gpu_wcoj.amounts import parse_bytes
 from gpu_wcoj.errors import (
     GpuWcojError,
     InputFileError,
@@ -21,7 +22,7 @@ from gpu_wcoj.errors import (
     WeightError,
 )
 from gpu_wcoj.files import binary, lines
-from gpu_wcoj.files.budget import memory_budget, parse_bytes
+from gpu_wcoj.files.budget import memory_budget
 from gpu_wcoj.files.output import ChangeWriter, write_columns
 from gpu_wcoj.files.reader import open_input, read_table
 from gpu_wcoj.files.spec import InputSpec, parse_input

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
-from gpu_wcoj.errors import MemoryBudgetError, UsageError
+from gpu_wcoj.amounts import parse_bytes, shown_bytes
+from gpu_wcoj.errors import MemoryBudgetError
 
 VARIABLE = "GPU_WCOJ_MEMORY_BUDGET"
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-_AMOUNT = re.compile(r"(\d{1,15})\s*([kmgt]i?)?b?", re.IGNORECASE)
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-
-
-def parse_bytes(text: str) -> int:
-    """The number of bytes that a text such as ``"2GB"``, ``"512MiB"`` or ``"1000000"`` stands for.
-
-    Examples
-    --------
-    >>> parse_bytes("2GB"), parse_bytes("512 MiB")
-    (2000000000, 536870912)
-    """
-    match = _AMOUNT.fullmatch(text.strip())
-    if match is None or int(match[1]) == 0:
-        raise UsageError(f"'{text}' is not an amount of memory.\n  Give bytes, or a number with KB, MB, GB, MiB, GiB.")
-    return int(match[1]) * _UNITS[(match[2] or "").lower()]
 
 
 def memory_budget(given: str | None = None) -> int:
@@ -52,19 +36,3 @@ def over_budget(what: str, need: int, budget: int) -> MemoryBudgetError:
         f"  If the data is meant to be this large, raise it with --memory or {VARIABLE}; "
         "or feed it in ticks with --changes."
     )
-
-
-def shown_bytes(count: int) -> str:
-    """A number of bytes as a person reads it.
-
-    Examples
-    --------
-    >>> shown_bytes(999), shown_bytes(1_500_000), shown_bytes(24_000_000_000)
-    ('999 B', '1.5 MB', '24.0 GB')
-    """
-    amount = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"

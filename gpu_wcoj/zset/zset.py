@@ -224,10 +224,10 @@ class ZSet:
             twice = next(name for name in names if names.count(name) > 1)
             raise SchemaError(f"two columns are named '{twice}'.\n  Rename one of them: names of columns differ.")
         on_device = backend is not None and backend.device is not None and bool(columns)
-        if weights is not None and not on_device:
+        if weights is None:
+            weights = None if on_device else np.ones(len(columns[0]) if columns else 0, np.int64)
+        elif not on_device:
             weights = as_weights(on_host(weights) if hasattr(weights, "__cuda_array_interface__") else weights)
-        elif weights is None and not on_device:
-            weights = np.ones(len(columns[0]) if columns else 0, np.int64)
         count = len(columns[0] if weights is None else weights)
         for name, column in zip(names, columns, strict=True):
             if len(column) != count:
@@ -237,6 +237,7 @@ class ZSet:
             from gpu_wcoj.zset import device
 
             return ZSet(names, *device.consolidate(columns, weights, backend), weight_name, backend)
+        assert weights is not None
         return ZSet(names, *algebra.consolidate(columns, weights), weight_name)
 
     @staticmethod

@@ -1,0 +1,75 @@
+"""Amounts of memory, as people write and read them."""
+
+from __future__ import annotations
+
+import re
+
+from gpu_wcoj.errors import UsageError
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_AMOUNT = re.compile(r"(\d{1,15})\s*([kmgt]i?)?b?", re.IGNORECASE)
+_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%|(0?\.\d{1,6})|(1\.0{0,6})")
+
+
+def parse_bytes(text: str) -> int:
+    """The number of bytes that a text such as ``"2GB"``, ``"512MiB"`` or ``"1000000"`` stands for.
+
+    Examples
+    --------
+    >>> parse_bytes("2GB"), parse_bytes("512 MiB")
+    (2000000000, 536870912)
+    """
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None or int(match[1]) == 0:
+        raise UsageError(f"'{text}' is not an amount of memory.\n  Give bytes, or a number with KB, MB, GB, MiB, GiB.")
+    return int(match[1]) * _UNITS[(match[2] or "").lower()]
+
+
+def shown_bytes(count: int) -> str:
+    """A number of bytes as a person reads it.
+
+    Examples
+    --------
+    >>> shown_bytes(999), shown_bytes(1_500_000), shown_bytes(24_000_000_000)
+    ('999 B', '1.5 MB', '24.0 GB')
+    """
+    amount = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def part_of(total: int, amount: float | str, option: str) -> int:
+    """How many bytes of `total` an amount or a share of it is: 2000000, ``"2GB"``, 0.5, ``"0.5"`` or ``"50%"``.
+
+    Raises
+    ------
+    UsageError
+        If it is neither, or more than there is.
+
+    Examples
+    --------
+    >>> part_of(10**9, 0.25, "gpu_memory"), part_of(10**9, "64KiB", "gpu_memory")
+    (250000000, 65536)
+    """
+    meant: int | float | None = amount if isinstance(amount, (int, float)) else None
+    if isinstance(amount, str):
+        if match := _SHARE.fullmatch(amount.strip()):
+            meant = float(match[1]) / 100 if match[1] else float(match[2] or match[3])
+        else:
+            try:
+                meant = parse_bytes(amount)
+            except UsageError:
+                meant = None
+    if isinstance(meant, float):
+        meant = int(total * meant) if 0 < meant <= 1 else None
+    if meant is None or isinstance(meant, bool) or meant < 1:
+        raise UsageError(
+            f"{option}={amount!r} is no amount of memory.\n"
+            "  Give bytes (8000000000, '8GB', '8GiB') or a share of the GPU's memory (0.5, '50%')."
+        )
+    if meant > total:
+        raise UsageError(f"{option}={amount!r} is {shown_bytes(meant)}, and there are {shown_bytes(total)}.")
+    return meant

@@ -1,0 +1,167 @@
+"""Where a device's memory comes from: one pool, RMM's where that is installed, so that cuDF shares it, else CuPy's.
+
+An allocator that the user has set is left alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+from typing import Any, Protocol
+
+from gpu_wcoj.amounts import part_of, shown_bytes
+from gpu_wcoj.errors import UsageError
+
+_LOGGER = logging.getLogger("gpu_wcoj")
+_ALIGNMENT = 256
+"""RMM's pools are of a multiple of so many bytes."""
+
+
+class Pool(Protocol):
+    """What the memory comes from."""
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes that may be in use at most; None for what the device has."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Bytes that can still be allocated, what the pool holds unused counted in."""
+        ...
+
+    def release(self) -> None:
+        """Give what the pool holds unused back to the device, as far as it can."""
+        ...
+
+    def restrict(self, limit: int) -> None:
+        """Set the limit, or raise `UsageError` where it cannot be set any more."""
+        ...
+
+
+class CupyPool:
+    """A memory pool of CuPy, its default one or the user's."""
+
+    def __init__(self, cupy: Any, pool: Any) -> None:
+        self._cupy, self._pool = cupy, pool
+
+    @property
+    def limit(self) -> int | None:
+        """The limit in force, which the environment may have set."""
+        return int(self._pool.get_limit()) or None
+
+    def free_bytes(self) -> int:
+        """See `Pool.free_bytes`."""
+        free = _free_on_device(self._cupy) + int(self._pool.free_bytes())
+        limit = self.limit
+        return free if limit is None else max(0, min(free, limit - int(self._pool.used_bytes())))
+
+    def release(self) -> None:
+        """See `Pool.release`."""
+        self._pool.free_all_blocks()
+
+    def restrict(self, limit: int) -> None:
+        """See `Pool.restrict`; any time will do."""
+        self._pool.set_limit(size=limit)
+
+
+class RmmPool:
+    """A pool of RMM that both CuPy and cuDF allocate from.
+
+    A limit is allocated in one piece at once, so the pool never falls into parts. Without one the pool begins with
+    half of the free memory, which is RMM's own choice, and grows.
+    """
+
+    def __init__(self, cupy: Any, rmm: Any, limit: int | None) -> None:
+        self.limit = None if limit is None else limit // _ALIGNMENT * _ALIGNMENT
+        self._cupy = cupy
+        try:
+            self._pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), self.limit, self.limit)
+        except MemoryError:
+            wanted = "the pool" if limit is None else f"gpu_memory of {shown_bytes(limit)}"
+            raise UsageError(
+                f"{wanted} cannot be allocated: {shown_bytes(_free_on_device(cupy))} of the GPU's memory are free.\n"
+                "  Give less, or end what else uses this GPU."
+            ) from None
+        self._counted = rmm.mr.StatisticsResourceAdaptor(self._pool)
+        rmm.mr.set_current_device_resource(self._counted)
+
+    def free_bytes(self) -> int:
+        """See `Pool.free_bytes`."""
+        unused = int(self._pool.pool_size()) - int(self._counted.allocation_counts.current_bytes)
+        return unused if self.limit is not None else unused + _free_on_device(self._cupy)
+
+    def release(self) -> None:
+        """See `Pool.release`: RMM's pools keep what they have."""
+
+    def restrict(self, limit: int) -> None:
+        """See `Pool.restrict`."""
+        if limit // _ALIGNMENT * _ALIGNMENT != self.limit:
+            now = "no limit" if self.limit is None else f"a limit of {shown_bytes(self.limit)}"
+            raise UsageError(
+                f"gpu_memory of {shown_bytes(limit)} comes too late: RMM's pool was made with {now}.\n"
+                "  Give the first program of the process the same gpu_memory, or none to the later ones."
+            )
+
+
+class ForeignPool:
+    """Memory from an allocator that the user has set; how much it holds is not known."""
+
+    limit: int | None = None
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+
+    def free_bytes(self) -> int:
+        """See `Pool.free_bytes`."""
+        return _free_on_device(self._cupy)
+
+    def release(self) -> None:
+        """See `Pool.release`: that is the allocator's own business."""
+
+    def restrict(self, limit: int) -> None:
+        """See `Pool.restrict`."""
+        raise UsageError(
+            f"gpu_memory of {shown_bytes(limit)} cannot be set: the process has an allocator of its own for CuPy.\n"
+            "  Limit that one, or leave it out."
+        )
+
+
+def make_pool(cupy: Any, gpu_memory: float | str | None) -> Pool:
+    """The pool of the current device, with a limit if one is asked for."""
+    limit = None if gpu_memory is None else limit_in_bytes(cupy, gpu_memory)
+    default = cupy.get_default_memory_pool()
+    allocator = cupy.cuda.get_allocator()
+    if allocator != default.malloc:
+        owner = getattr(allocator, "__self__", None)
+        pool: Pool = CupyPool(cupy, owner) if isinstance(owner, cupy.cuda.MemoryPool) else ForeignPool(cupy)
+        _LOGGER.info("backend cuda: CuPy's allocator has been set already, and stays: %r", allocator)
+    elif importlib.util.find_spec("rmm") is None:
+        pool = CupyPool(cupy, default)
+    else:
+        pool = _shared_with_cudf(cupy, limit)
+    if limit is not None:
+        pool.restrict(limit)
+    return pool
+
+
+def limit_in_bytes(cupy: Any, gpu_memory: float | str) -> int:
+    """The option `gpu_memory` as bytes of the current device."""
+    return part_of(int(cupy.cuda.runtime.memGetInfo()[1]), gpu_memory, "gpu_memory")
+
+
+def _shared_with_cudf(cupy: Any, limit: int | None) -> Pool:
+    """RMM's pool as CuPy's allocator; a resource that the user has set stays the one."""
+    rmm = importlib.import_module("rmm")
+    present = rmm.mr.get_current_device_resource()
+    if type(present) is rmm.mr.CudaMemoryResource:
+        pool: Pool = RmmPool(cupy, rmm, limit)
+    else:
+        _LOGGER.info("backend cuda: RMM's memory resource has been set already, and stays: %r", present)
+        pool = ForeignPool(cupy)
+    cupy.cuda.set_allocator(importlib.import_module("rmm.allocators.cupy").rmm_cupy_allocator)
+    return pool
+
+
+def _free_on_device(cupy: Any) -> int:
+    return int(cupy.cuda.runtime.memGetInfo()[0])
