@@ -6,7 +6,7 @@ Each launcher has its CUDA C++ source next to it, and takes the device first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from gpu_wcoj.kernels.cuda import rows, tries
 from gpu_wcoj.kernels.cuda.device import Device
@@ -22,7 +22,7 @@ class CudaKernels:
         Where the arrays live and the kernels run.
     """
 
-    name: ClassVar[str] = "cuda"
+    name = "cuda"
 
     def __init__(self, device: Device) -> None:
         self.device = device
