@@ -67,7 +67,7 @@ class CudaKernels:
         self, values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None
     ) -> tuple[Any, Any]:
         """See `gpu_wcoj.kernels.protocol.Kernels.describe`."""
-        return tries.describe(self.device, values, parent_offsets, weights)
+        return tries.describe(values, parent_offsets, weights)
 
     def merge_tries(self, left: Trie, right: Trie) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
         """See `gpu_wcoj.kernels.protocol.Kernels.merge_tries`."""

@@ -1,0 +1,137 @@
+"""Tries on a device: built from sorted rows, turned back into rows, and descended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.kernels.cuda.columns import BLOCK, column_arguments, looping_blocks, tiles
+from gpu_wcoj.kernels.cuda.device import Device
+from gpu_wcoj.kernels.cuda.rows import scan_sums
+from gpu_wcoj.kernels.protocol import CodeArray, Int64Array
+
+_SOURCE = "tries"
+_ALIGNMENT = 8
+"""Words of 8 bytes to which each array of a trie is rounded up; tries.cu has the same number."""
+
+VALUES, BYTES, PARENTS, WEIGHTS, N_VALUES, N_PARENTS, RECORD_FIELDS = range(7)
+"""The fields of a level's record: the values' address and bytes each, the addresses of the parents' offsets and of the
+weights, 0 where there are none, the number of values, and of their parents, 1 at the top."""
+
+Record = tuple[int, int, int, int, int, int]
+
+
+def describe(values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None) -> tuple[Record, None]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.describe`. Nothing is launched or read.
+
+    The record holds addresses: who uses it has to keep the arrays.
+    """
+    parents, n_parents = (0, 1) if parent_offsets is None else (_address(parent_offsets), len(parent_offsets) - 1)
+    sums = 0 if weights is None else _address(weights)
+    return (_address(values), values.dtype.itemsize, parents, sums, len(values), n_parents), None
+
+
+def build_levels(device: Device, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.build_levels`. 3 launches, 1 for one tile; 1 read.
+
+    All arrays of a trie are parts of one allocation. A block takes a tile of rows, and each of its threads the nodes
+    that start at its rows.
+    """
+    xp = device.xp
+    n, depth = len(columns[0]), len(columns)
+    if n == 0:
+        return [xp.empty(0, np.int64) for _ in columns], [xp.zeros(1, np.int64) for _ in columns[1:]]
+    arguments = [*column_arguments(device, columns), n]
+    totals = xp.empty(2 * depth - 1, np.int64)
+    sums = None
+    if tiles(n) > 1:
+        sums = xp.empty((2 * depth - 1, tiles(n)), np.int64)
+        device.launch(_SOURCE, "count_nodes", tiles(n), BLOCK, [*arguments, sums])
+        scan_sums(device, sums, tiles(n), totals)
+        sizes = _sizes(device, totals, depth, n)
+        memory = xp.empty(_words(sizes), np.int64)
+    else:
+        memory = xp.empty(_words([(n, 8)] * depth), np.int64)
+        sizes = []
+    device.launch(_SOURCE, "place_nodes", tiles(n), BLOCK, [*arguments, sums, totals, memory])
+    return _levels(memory, sizes or _sizes(device, totals, depth, n))
+
+
+def expand_columns(device: Device, values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.expand_columns`. 1 upload, 1 launch, no read.
+
+    A block takes a tile of rows; their nodes are found level by level upwards, each between those of its first and
+    last row.
+    """
+    xp = device.xp
+    n, depth = len(values[-1]), len(values)
+    if n == 0 or depth == 1:
+        return [level[:n].astype(np.int64) for level in values]
+    table = [[_address(level), level.dtype.itemsize, 0, 0] for level in values]
+    for fields, bounds in zip(table[1:], offsets, strict=True):
+        fields[2:] = [_address(bounds), len(bounds) - 1]
+    out = xp.empty((depth, n), np.int64)
+    uploaded = device.asarray(np.array(table, np.int64))
+    device.launch(_SOURCE, "expand_rows", tiles(n), BLOCK, [uploaded, depth, n, out])
+    return list(out)
+
+
+def locate(
+    device: Device, records: Sequence[Sequence[Record]], column_of: Sequence[Sequence[int]], columns: Int64Array
+) -> Int64Array:
+    """See `gpu_wcoj.kernels.protocol.Kernels.locate`. 1 upload, 1 launch, no read.
+
+    A thread takes a row and a trie. The search in a top level starts where an even spread of the values would put the
+    one sought: O(1) where codes are dense.
+    """
+    xp = device.xp
+    n = columns.shape[1]
+    positions = xp.empty((len(records), n), np.int64)
+    if positions.size == 0:
+        return positions
+    starts, entries = [0], []
+    for levels, wanted in zip(records, column_of, strict=True):
+        starts.append(starts[-1] + len(levels))
+        for record, column in zip(levels, wanted, strict=True):
+            entries += [*record, column]
+    table = device.asarray(np.array([*starts, *entries], np.int64))
+    arguments = [table, len(records), xp.ascontiguousarray(columns), n, positions]
+    device.launch(_SOURCE, "locate_rows", looping_blocks(device, positions.size), BLOCK, arguments)
+    return positions
+
+
+def _address(array: Any) -> int:
+    """Where an array starts on the device; 0 for an empty one."""
+    return int(array.data.ptr) if len(array) else 0
+
+
+def _sizes(device: Device, totals: Any, depth: int, n: int) -> list[tuple[int, int]]:
+    """(number of values, bytes each) of every level: a read."""
+    found = device.to_host(totals).tolist()
+    counts, wide = [*found[: depth - 1], n], found[depth - 1 :]
+    return [(count, 8 if flag else 4) for count, flag in zip(counts, wide, strict=True)]
+
+
+def _rounded(n_bytes: int) -> int:
+    """The words of 8 bytes that an array of so many bytes takes."""
+    return -(-n_bytes // (8 * _ALIGNMENT)) * _ALIGNMENT
+
+
+def _words(sizes: Sequence[tuple[int, int]]) -> int:
+    """The words of a trie's levels."""
+    return sum(_rounded(count * size) + _rounded(8 * (count + 1)) for count, size in sizes)
+
+
+def _levels(memory: Any, sizes: Sequence[tuple[int, int]]) -> tuple[list[CodeArray], list[Int64Array]]:
+    """The arrays of levels in `memory`, which `place_nodes` has filled."""
+    values: list[CodeArray] = []
+    offsets: list[Int64Array] = []
+    at = 0
+    for count, size in sizes:
+        end = at + _rounded(count * size)
+        values.append(memory[at : at + count] if size == 8 else memory[at:end].view(np.int32)[:count])
+        offsets.append(memory[end : end + count + 1])
+        at = end + _rounded(8 * (count + 1))
+    return values, offsets[:-1]
