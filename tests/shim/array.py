@@ -125,6 +125,11 @@ class Array:
         raise ShimError("what an array is a view of is not the same on a GPU")
 
     @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        shown = self._host.__array_interface__
+        return {key: shown[key] for key in ("shape", "typestr", "data", "strides")} | {"version": 3}
+
+    @property
     def T(self) -> Array:
         return Array(self._memory, self._host.T)
 

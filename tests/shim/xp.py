@@ -13,6 +13,14 @@ from tests.shim.errors import ShimError
 from tests.shim.memory import Memory
 
 
+class _Shared:
+    """Keeps an array of another library, and shows its memory to NumPy."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.__array_interface__ = {**owner.__cuda_array_interface__, "version": 3}
+
+
 class Module:
     """The array module of one device."""
 
@@ -69,6 +77,9 @@ class Module:
         if isinstance(a, Array):
             host_of(self._memory, a)
             return a if dtype is None else a.astype(dtype, copy=False)
+        if hasattr(a, "__cuda_array_interface__"):  # of another library: its memory is shared
+            shared = Array(self._memory, np.asarray(_Shared(a)))
+            return shared if dtype is None else shared.astype(dtype, copy=False)
         host = np.asarray(a, dtype)
         if host.dtype.kind not in "iubf":
             raise ValueError(f"Unsupported dtype {host.dtype}")
