@@ -50,9 +50,9 @@ def columns_of_arrays(data: Any, names: Sequence[str] | None, backend: Backend) 
 
 def adopted(values: Any, backend: Backend, what: str) -> Any:
     """The values as an array of the backend, sharing their memory if they are on its device."""
-    if isinstance(values, np.ndarray):
-        return backend.asarray(values)
     try:
+        if isinstance(values, np.ndarray):
+            return backend.asarray(values)
         interface = getattr(values, "__cuda_array_interface__", None)
         if interface is not None:
             if interface.get("mask") is not None:
