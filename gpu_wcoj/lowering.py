@@ -80,7 +80,7 @@ class Lowering:
         declared: Mapping[str, tuple[str, ...]],
     ) -> Lowered:
         """The program lowered for these rows' types and nulls: the present one if it serves, else one beside it."""
-        if present is not None and all(self._is_covered(name, rows, present) for name, rows in incoming.items()):
+        if present is not None and self.serves(present, incoming):
             return present
         types = known.copy()
         nullable = {}
@@ -100,6 +100,10 @@ class Lowering:
         if present is not None:
             self._move_state(present, lowered)
         return lowered
+
+    def serves(self, present: Lowered, incoming: Mapping[str, Incoming]) -> bool:
+        """Whether these rows have no types or nulls that the lowering does not know."""
+        return all(self._is_covered(name, rows, present) for name, rows in incoming.items())
 
     def _is_covered(self, name: str, rows: Incoming, present: Lowered) -> bool:
         shape = present.shapes[name]

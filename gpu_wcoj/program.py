@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.circuit.head import ChangeCount
-from gpu_wcoj.column import Column
 from gpu_wcoj.errors import (
     GpuWcojError,
     MemoryBudgetError,
@@ -26,49 +24,21 @@ from gpu_wcoj.join.delta import Execution, Piece
 from gpu_wcoj.join.generic import CHUNK_ROWS
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering, stored_columns
-from gpu_wcoj.planner.body import Shape
+from gpu_wcoj.options import declared, known_heads, positive, processors
+from gpu_wcoj.outgoing import as_zset, no_rows
 from gpu_wcoj.planner.explain import explain
 from gpu_wcoj.planner.lower import Plan
-from gpu_wcoj.planner.types import Types, names_of
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.routing.router import router_of
+from gpu_wcoj.routing.sides import Side, Sides
 from gpu_wcoj.schema import INT64, DataType
-from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
-from gpu_wcoj.trace.spine import MergePolicy, Spine
+from gpu_wcoj.tick import State, TickReport
+from gpu_wcoj.trace.arrangement import PhaseRows
+from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.zset import ZSet
 
-if TYPE_CHECKING:
-    from gpu_wcoj.dictionary import Dictionary
-
 __all__ = ["ChangeCount", "Program", "TickReport"]
-
-Work = dict[str, dict[int, dict[int, dict[str, Int64Array]]]]
-"""Per head, rule, delta path and variable, what the kernels counted; see `gpu_wcoj.kernels.protocol`."""
-
-
-@dataclass(frozen=True)
-class TickReport:
-    """What the last tick did.
-
-    Attributes
-    ----------
-    tick
-        Its number, from 0; -1 before the first.
-    seconds
-        How long it took, reading of the changes included.
-    ignored
-        Per input relation, the given rows that changed nothing.
-    work
-        Per head, rule, delta path and variable, what the kernels counted.
-    merged_rows
-        Rows that merging batches read.
-    """
-
-    tick: int = -1
-    seconds: float = 0.0
-    ignored: Mapping[str, int] = field(default_factory=dict)
-    work: Work = field(default_factory=dict, compare=False)
-    merged_rows: int = 0
 
 
 class Program:
@@ -86,7 +56,15 @@ class Program:
         Heads whose changes `step` returns; by default those that ``.output`` lines name, else those that no other
         rule reads.
     backend
-        ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        ``"auto"`` (the GPU where there is one), ``"cpu"`` or ``"cuda"``.
+    route
+        Where ticks run if the state is on a device: ``"auto"`` for small ones on a twin of the state on the CPU, as
+        measured or assumed; ``"device"`` or ``"cpu"`` for all on one side; or a number of changed rows from which on
+        they run on the device. `explain` says what came of it.
+    twin_memory
+        Bytes that the twin may take; by default a quarter of the host's memory. A larger state has no twin.
+    twin
+        The backend of the twin; by default the CPU's where the state is on a device, and no twin elsewhere.
     threads
         Threads that share large ticks; by default the processors at hand.
     chunk_rows
@@ -121,6 +99,9 @@ class Program:
         keep: Sequence[str] = (),
         outputs: Sequence[str] | None = None,
         backend: BackendName | Backend = "auto",
+        route: Literal["auto", "device", "cpu"] | int = "auto",
+        twin_memory: int | None = None,
+        twin: Backend | None = None,
         threads: int | None = None,
         chunk_rows: int | None = None,
         schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
@@ -135,28 +116,31 @@ class Program:
         self.inputs = self.rules.inputs
         self.heads = self.rules.heads
         self._arity = {atom.relation: len(atom.terms) for rule in self.rules.rules for atom in (rule.head, *rule.atoms)}
-        self.keep = self._known_heads(keep, "keep")
+        self.keep = known_heads(keep, "keep", self.heads)
         read = {atom.relation for rule in self.rules.rules for atom in rule.atoms}
         default = self.rules.outputs or tuple(name for name in self.heads if name not in read)
-        self.outputs = default if outputs is None else self._known_heads(outputs, "outputs")
+        self.outputs = default if outputs is None else known_heads(outputs, "outputs", self.heads)
         self.backend = select_backend(backend)
-        self.threads = _positive("threads", threads, _processors())
-        self.chunk_rows = _positive("chunk_rows", chunk_rows, CHUNK_ROWS)
-        self.last_tick = TickReport()
+        self.threads = positive("threads", threads, processors())
+        self.chunk_rows = positive("chunk_rows", chunk_rows, CHUNK_ROWS)
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
-        self._names = dict(names_of(self.rules))
-        self.declared = {one.relation: one.columns for one in self.rules.declarations}
+        types, names, self.declared = declared(self.rules, self._arity, schema or {})
         self._lowering = Lowering(
             self.rules, self._arity, self.keep, self.outputs, bag, self.dictionaries, self._execution, merge_policy
         )
-        self._lowered: Lowered | None = None
+        self._router = router_of(self._lowering, self.backend, twin, route, twin_memory)
+        self._state = State(types, names)
+        self._installed: State | None = self._state
         self._evaluated: Lowered | None = None
-        self._types = Types(self.rules)
-        self._declare(schema or {})
 
     def __repr__(self) -> str:
         semantics = "bag" if self.bag else "set"
         return f"Program({', '.join(self.outputs)} from {', '.join(self.inputs)}; {semantics}, {self.backend.name})"
+
+    @property
+    def last_tick(self) -> TickReport:
+        """What the last tick did."""
+        return self._state.report
 
     def arity(self, relation: str) -> int:
         """Number of columns of a relation.
@@ -250,15 +234,17 @@ class Program:
             If the program has no such relation.
         """
         self.arity(name)
-        if self._lowered is None:
+        side = self._side_to_read(name)
+        if side is None:
             return self._empty(name)
-        columns, weights = self._lowered.circuit.whole(name)
-        return self._as_zset(name, [PhaseRows(columns, weights)])
+        columns, weights = side.circuit.whole(name)
+        return self._as_zset(name, [PhaseRows(columns, weights)], side.circuit.backend)
 
     def count(self, name: str) -> int:
         """Number of rows of a relation; in bag semantics the sum of their weights. Not enumerated where it can be."""
         self.arity(name)
-        return 0 if self._lowered is None else self._lowered.circuit.total(name)
+        side = self._side_to_read(name)
+        return 0 if side is None else side.circuit.total(name)
 
     def explain(self) -> str:
         """How the program runs: per rule its delta paths, per path each variable with its extenders.
@@ -280,29 +266,36 @@ class Program:
           edge[1, 0]
         """
         planned = self._lowered.plan if self._lowered else self._planned()
-        return explain(planned, self._column_name, self.backend.name, "bag" if self.bag else "set")
+        route = None if self._router is None else str(self._router)
+        return explain(planned, self._column_name, self.backend.name, "bag" if self.bag else "set", route)
 
     def compact(self) -> None:
         """Merge every arrangement into one batch; nothing that has cancelled is left. O(state)."""
-        if self._lowered is not None:
-            for index in self._lowered.circuit.indices():
-                index.compact()
+        sides = self._settled()
+        if sides is not None:
+            self._installed = None
+            sides = sides.up_to_date()
+            for side in sides:
+                for index in side.circuit.indices():
+                    index.compact()
+            self._state = self._installed = replace(self._state, sides=sides.as_installed())
 
     @property
     def state_rows(self) -> dict[str, list[int]]:
         """Per arrangement, for people, the rows of its batches."""
-        if self._lowered is None:
+        sides = self._settled()
+        if sides is None:
             return {}
         return {
             str(key): [len(batch) for batch in arrangement.accumulated()]
-            for index in self._lowered.circuit.indices()
+            for index in sides.ahead.circuit.indices()
             for key, arrangement in index.arrangements.items()
         }
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the state's arrays take; dictionaries not counted."""
-        return sum(index.nbytes for index in self._lowered.circuit.indices()) if self._lowered else 0
+        """Bytes that the state's arrays take, those of a twin and of backlogs too; dictionaries not counted."""
+        return 0 if self._state.sides is None else sum(side.nbytes for side in self._state.sides)
 
     # One tick.
 
@@ -316,45 +309,48 @@ class Program:
         """Take a tick; the rows that did not go to `sink` go to `rest` while the tick can still be undone."""
         start = time.perf_counter()
         self._check_relations(changes)
+        self._settled()
+        before = self._state
+        number = before.report.tick + 1
         sizes = [len(dictionary) for dictionary in self.dictionaries]
-        before = self._lowered, self._types, self._names, self.last_tick
-        lowered = None
         try:
             incoming = {name: self._read(name, data) for name, data in changes.items()}
             if not any(len(rows) for rows in incoming.values()):
-                if self._lowered is not None and all(rows.names == () for rows in incoming.values()):
+                if before.sides is not None and all(rows.names == () for rows in incoming.values()):
                     incoming = {}
                 if not incoming:
-                    self.last_tick = TickReport(self.last_tick.tick + 1, time.perf_counter() - start)
+                    rows = {} if before.sides is None else before.sides.backlog_rows
+                    report = TickReport(number, time.perf_counter() - start, backlog_rows=rows)
+                    self._state = self._installed = replace(before, report=report)
                     return {}
-            lowered = self._lowering.lowered_for(incoming, self._lowered, self._types, self.declared)
+            self._installed = None
+            sides, side = self._routed(incoming)
+            lowered, circuit = side.lowered, side.circuit
             self._evaluated = lowered
-            circuit = lowered.circuit
             circuit.execution.threads = self.threads
-            merged_before = _merged_rows((index, index.spines()) for index in circuit.indices())
             stored = {name: stored_columns(name, rows, lowered) for name, rows in incoming.items()}
             counts, found, ignored = circuit.evaluate(stored, collect, sink)
             if rest is not None:
                 rest(found)
-            prepared = circuit.prepare()
+            held = circuit.prepare()
+            merged_rows = held.merged_rows - side.held.merged_rows
+            sides = sides.after(side, held)
             names = {
                 name: rows.names for name, rows in incoming.items() if rows.names and name not in self.declared
-            } | self._names
-            work = {
-                name: {number: join.work for number, join in enumerate(head.joins)}
-                for name, head in circuit.heads.items()
-            }
-            merged = _merged_rows(prepared) - merged_before
-            report = TickReport(self.last_tick.tick + 1, time.perf_counter() - start, ignored, work, merged)
-            with circuit.installed(prepared):
-                self._lowered, self._types, self._names, self.last_tick = lowered, lowered.types, names, report
+            } | dict(before.names)
+            report = TickReport(
+                number, time.perf_counter() - start, ignored, circuit.work, merged_rows, circuit.backend.name,
+                sides.backlog_rows,
+            )  # fmt: skip
+            after = State(lowered.types, names, report, sides)
+            circuit.install(held)
+            self._state = self._installed = after  # the tick has happened: one assignment, which nothing can split
         except BaseException as error:
             raised: BaseException = self._undone(error)
-            self._lowered, self._types, self._names, self.last_tick = before
-            if lowered is not None:
-                lowered.circuit.discard()
-            for dictionary, size in zip(self.dictionaries, sizes, strict=True):
-                dictionary.truncate(size)
+            if self._state is before:
+                for dictionary, size in zip(self.dictionaries, sizes, strict=True):
+                    dictionary.truncate(size)
+            self._settled()
             if raised is error:
                 raise
             raise raised from error
@@ -362,15 +358,52 @@ class Program:
             self._evaluated = None
         return counts
 
+    def _routed(self, incoming: Mapping[str, Incoming]) -> tuple[Sides, Side]:
+        """The sides, lowered for these rows, and the one that is to take them in; the state does not move."""
+        sides = self._state.sides
+        present = None if sides is None else sides.primary.lowered
+        if sides is None or not self._lowering.serves(sides.primary.lowered, incoming):
+            if sides is not None:
+                sides = sides.with_primary()
+            lowered = self._lowering.lowered_for(incoming, present, self._state.types, self.declared)
+            sides = Sides.of(lowered) if sides is None else sides.lowered_as(lowered)
+        if self._router is None:
+            return sides, sides.primary
+        return self._router.routed(sides, sum(map(len, incoming.values())))
+
+    def _settled(self) -> Sides | None:
+        """The sides, their circuits holding what they shall hold: after a tick that was cut short they may not."""
+        sides = self._state.sides
+        if self._installed is not self._state:
+            for side in sides or ():
+                side.install()
+            self._installed = self._state
+        return sides
+
+    def _side_to_read(self, name: str) -> Side | None:
+        """The side that shows a relation; None before there are rows."""
+        sides = self._settled()
+        if sides is None or self._router is None:
+            return None if sides is None else sides.primary
+        self._installed = None
+        sides, side = self._router.reading(sides, sides.primary.circuit.stores(name))
+        self._state = self._installed = replace(self._state, sides=sides)
+        return side
+
+    @property
+    def _lowered(self) -> Lowered | None:
+        return None if self._state.sides is None else self._state.sides.primary.lowered
+
     def _undone(self, error: BaseException) -> BaseException:
         """The error as the user shall see it."""
         if isinstance(error, WeightOverflowError) and isinstance(error.row, tuple):
             relation = str(error.relation)
             if relation in self._arity and all(isinstance(code, int) for code in error.row):
                 columns = [np.array([code], np.int64) for code in error.row]
-                row = self._as_zset(relation, [PhaseRows(columns, 1)]).rows()[0][0]
+                row = self._as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]
                 return WeightOverflowError(relation, row, error.weight)
-        if isinstance(error, MemoryError) and not isinstance(error, GpuWcojError):
+        full = MemoryError if self.backend.device is None else (MemoryError, self.backend.device.out_of_memory)
+        if isinstance(error, full) and not isinstance(error, GpuWcojError):
             return MemoryBudgetError(
                 f"the tick needs more memory than there is ({error}).\n"
                 "  The tick was undone; the state is as before. Feed fewer rows a tick, or set a smaller chunk_rows."
@@ -395,13 +428,14 @@ class Program:
         if isinstance(data, Incoming):
             return data
         arity = self._arity[name]
-        known = self._lowered.kinds if self._lowered else self._types.snapshot()
+        known = self._lowered.kinds if self._lowered else self._state.types.snapshot()
         types = [known[name, column] for column in range(arity)]
         return read_change(name, data, arity, self.declared.get(name), types, self.dictionaries)
 
     def _planned(self) -> Plan:
         """The plan before any row has been seen."""
-        return self._lowering.plan(self._types, self._lowering.shapes(None, {}, self._types), {})
+        types = self._state.types
+        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), {})
 
     def _execution(self) -> Execution:
         def ranks(family: str) -> Int64Array:
@@ -409,90 +443,33 @@ class Program:
 
         return Execution(self.backend, self.bag, self.chunk_rows, self.threads, ranks)
 
-    def _declare(self, schema: Mapping[str, Sequence[str] | Mapping[str, str]]) -> None:
-        for one in self.rules.declarations:
-            kinds = [None if kind is None else DataType(kind) for kind in one.types]
-            self._types.bind(one.relation, kinds, [f"{i} ('{name}')" for i, name in enumerate(one.columns)])
-        for name, given in schema.items():
-            if name not in self.inputs:
-                raise UnknownRelationError(name, self.inputs, "inputs")
-            if isinstance(given, Mapping):
-                self.declared[name] = self._names[name] = tuple(given)
-                given = list(given.values())
-            if len(given) != self._arity[name]:
-                raise SchemaError(
-                    f"the schema gives relation '{name}' {len(given)} columns; the program uses {self._arity[name]}."
-                )
-            self._types.bind(name, [DataType(str(kind)) for kind in given])
-
-    def _known_heads(self, names: Sequence[str], option: str) -> tuple[str, ...]:
-        if isinstance(names, str):
-            raise UsageError(f"{option}={names!r} is a text; a list of heads is allowed, as {option}=[{names!r}].")
-        for name in names:
-            if name not in self.heads:
-                raise UnknownRelationError(name, self.heads, "heads")
-        return tuple(dict.fromkeys(names))
-
     # Rows on their way out.
 
     def _no_change(self) -> ChangeCount:
         return ChangeCount(None, None, 0) if self.bag else ChangeCount(0, 0, 0)
 
     def _column_name(self, relation: str, column: int) -> str:
-        names = self._names.get(relation)
+        names = self._state.names.get(relation)
         if names is not None and column < len(names) and relation not in self.heads:
             return names[column]
         return str(column) if column < self._arity[relation] else f"null flag {column - self._arity[relation]}"
 
     def _names_of(self, name: str) -> tuple[str, ...]:
-        return self._names.get(name) or tuple(f"c{i}" for i in range(self._arity[name]))
+        return self._state.names.get(name) or tuple(f"c{i}" for i in range(self._arity[name]))
 
-    def _type_of(self, name: str, column: int) -> DataType:
+    def _kinds_of(self, name: str) -> list[DataType]:
         view = self._evaluated or self._lowered
-        return (self._types if view is None else view.types).of(name, column) or INT64
-
-    def _dictionary_of(self, kind: DataType) -> Dictionary | None:
-        if not kind.has_dictionary:
-            return None
-        return self.dictionaries[0 if kind.family == "string" else 1]
+        types = self._state.types if view is None else view.types
+        return [types.of(name, column) or INT64 for column in range(self._arity[name])]
 
     def _empty(self, name: str) -> ZSet:
-        nothing = [np.empty(0, np.int64) for _ in range(self._arity[name])]
-        return self._as_zset(name, [PhaseRows(nothing, 1)])
+        return no_rows(self._names_of(name), self._kinds_of(name), self.dictionaries)
 
-    def _as_zset(self, name: str, phases: Sequence[PhaseRows], are_sorted: bool = True) -> ZSet:
-        """Stored columns of distinct rows, sorted within each phase, as a Z-set."""
-        arity = self._arity[name]
-        filled = [phase for phase in phases if len(phase)] or list(phases[:1])
-        n_stored = len(filled[0].columns)
-        stored = [np.concatenate([phase.columns[i] for phase in filled]) for i in range(n_stored)]
-        weights = np.concatenate([one.weight_column() for one in filled])
+    def _as_zset(
+        self, name: str, phases: Sequence[PhaseRows], backend: Backend | None = None, are_sorted: bool = True
+    ) -> ZSet:
+        """Stored columns of distinct rows, sorted within each phase, as a Z-set; they live where the tick ran."""
         view = self._evaluated or self._lowered
-        shape = view.shapes[name] if view is not None else Shape(name, (False,) * arity)
-        columns = []
-        for column in range(arity):
-            kind = self._type_of(name, column)
-            flag = shape.flag(column) if n_stored > arity else None
-            valid = None if flag is None or not stored[flag].any() else stored[flag] == 0
-            columns.append(Column(kind, stored[column], valid, self._dictionary_of(kind)))
-        if are_sorted and len(filled) == 1 and n_stored == arity:
-            return ZSet(self._names_of(name), tuple(columns), weights)
-        return ZSet.from_columns(self._names_of(name), columns, weights)
-
-
-def _processors() -> int:
-    """Processors that this process may use, where the system tells; else all of them."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
-
-
-def _positive(option: str, value: object, default: int) -> int:
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise UsageError(f"{option}={value!r} is not allowed; it must be a whole number of at least 1, or None.")
-    return int(value)
-
-
-def _merged_rows(state: Iterable[tuple[object, Mapping[ArrangementKey, Spine]]]) -> int:
-    return sum(spine.merged_rows for _, spines in state for spine in spines.values())
+        assert view is not None
+        names, kinds, shape = self._names_of(name), self._kinds_of(name), view.shapes[name]
+        return as_zset(names, kinds, shape, phases, self.dictionaries, backend or view.circuit.backend, are_sorted)

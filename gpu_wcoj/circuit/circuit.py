@@ -1,13 +1,13 @@
 """A circuit: relations and heads in the order in which a tick evaluates them, and the tick itself.
 
-A tick is `evaluate` and then `commit`. All joins see the state before the tick plus what is pending; `prepare` builds
-the new state beside the old one and `installed` swaps them, so an error at any point leaves the state as it was.
+A tick is `evaluate`, `prepare` and `install`. All joins see the state before the tick plus what is pending; `prepare`
+builds the new state beside the old one. What a circuit holds can be installed again at any time, so whoever keeps the
+state before a tick can go back to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,26 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
 
-Prepared = list[tuple[RelationIndex, Mapping[ArrangementKey, Spine]]]
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """All that a circuit holds between two ticks; immutable.
+
+    Attributes
+    ----------
+    spines
+        Per relation, in the order of `Circuit.indices`, the spine of each arrangement.
+    weight_bounds
+        Per head, in the circuit's order; see `Head.weight_bound`.
+    """
+
+    spines: Sequence[Mapping[ArrangementKey, Spine]]
+    weight_bounds: Sequence[int]
+
+    @property
+    def merged_rows(self) -> int:
+        """Rows that merging these spines' batches has read so far."""
+        return sum(spine.merged_rows for spines in self.spines for spine in spines.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,32 +123,39 @@ class Circuit:
                 rows[name] = found
         return counts, rows, ignored
 
-    def prepare(self) -> Prepared:
-        """The state after this tick, built beside the present one."""
-        return [(index, index.committed()) for index in self.indices()]
+    @property
+    def work(self) -> dict[str, dict[int, dict[int, dict[str, Int64Array]]]]:
+        """Of the last tick, per head, rule, delta path and variable, what the kernels counted."""
+        return {name: {i: join.work for i, join in enumerate(head.joins)} for name, head in self.heads.items()}
 
-    @contextmanager
-    def installed(self, prepared: Prepared) -> Generator[None]:
-        """End the tick; if anything is raised, an interrupt too, before the block is done, the state is as before."""
-        before = [(index, index.spines()) for index, _ in prepared]
-        bounds = [(head, head.weight_bound) for head in self.heads.values()]
-        try:
-            for index, spines in prepared:
-                index.commit(spines)
-            for head in self.heads.values():
-                head.weight_bound = head.pending_bound
-            yield
-        except BaseException:
-            for index, spines in before:
-                index.commit(spines)
-            for head, bound in bounds:
-                head.weight_bound = bound
-            raise
+    def held(self) -> Held:
+        """The committed state."""
+        bounds = [head.weight_bound for head in self.heads.values()]
+        return Held([index.spines() for index in self.indices()], bounds)
+
+    def prepare(self) -> Held:
+        """The state after this tick, built beside the present one."""
+        bounds = [head.pending_bound for head in self.heads.values()]
+        return Held([index.committed() for index in self.indices()], bounds)
+
+    def install(self, held: Held) -> None:
+        """Make this the state, and forget what is pending.
+
+        It only sets attributes. Cut short by an interrupt, it can be called again with this state or the one before.
+        """
+        for index, spines in zip(self.indices(), held.spines, strict=True):
+            index.commit(spines)
+        for head, bound in zip(self.heads.values(), held.weight_bounds, strict=True):
+            head.weight_bound = bound
 
     def discard(self) -> None:
         """Forget the tick."""
         for index in self.indices():
             index.discard()
+
+    def stores(self, name: str) -> bool:
+        """Whether a relation's rows are kept, or else are joined afresh when they are asked for."""
+        return name in self.sources or bool(self.heads[name].state)
 
     def whole(self, name: str) -> tuple[list[Int64Array], Int64Array]:
         """All rows of a relation, sorted, with their weights; a head that is not kept is joined afresh."""

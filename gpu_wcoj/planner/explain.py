@@ -11,9 +11,11 @@ from gpu_wcoj.trace.arrangement import ArrangementKey
 ColumnName = Callable[[str, int], str]
 
 
-def explain(plan: Plan, name_of: ColumnName, backend: str, semantics: str) -> str:
-    """The plan for a person to read."""
+def explain(plan: Plan, name_of: ColumnName, backend: str, semantics: str, route: str | None = None) -> str:
+    """The plan for a person to read; `route` says which ticks run where, if there is a choice."""
     lines = [f"backend {backend}, {semantics} semantics"]
+    if route is not None:
+        lines.append(f"route: {route}")
     for head in plan.order:
         lines.append("")
         note = "derivations are counted: its rows are distinct" if head in plan.counted else ""

@@ -1,0 +1,71 @@
+"""Options of a program: what may be given, and what stands in for what is not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError
+from gpu_wcoj.planner.types import Types, names_of
+from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.schema import DataType
+
+Names = dict[str, tuple[str, ...]]
+"""Per relation, what its columns are called."""
+
+
+def declared(
+    rules: Rules, arity: Mapping[str, int], schema: Mapping[str, Sequence[str] | Mapping[str, str]]
+) -> tuple[Types, Names, Names]:
+    """What is known before any row: the columns' types and names, and which of the names were declared.
+
+    Raises
+    ------
+    UnknownRelationError, SchemaError
+        If the schema names another relation, or gives other columns than the rules use.
+    """
+    types = Types(rules)
+    names: Names = dict(names_of(rules))
+    by_declaration = {one.relation: one.columns for one in rules.declarations}
+    for one in rules.declarations:
+        kinds = [None if kind is None else DataType(kind) for kind in one.types]
+        types.bind(one.relation, kinds, [f"{i} ('{name}')" for i, name in enumerate(one.columns)])
+    for name, given in schema.items():
+        if name not in rules.inputs:
+            raise UnknownRelationError(name, rules.inputs, "inputs")
+        if isinstance(given, Mapping):
+            by_declaration[name] = names[name] = tuple(given)
+            given = list(given.values())
+        if len(given) != arity[name]:
+            raise SchemaError(
+                f"the schema gives relation '{name}' {len(given)} columns; the program uses {arity[name]}."
+            )
+        types.bind(name, [DataType(str(kind)) for kind in given])
+    return types, names, by_declaration
+
+
+def known_heads(names: Sequence[str], option: str, heads: Sequence[str]) -> tuple[str, ...]:
+    """The heads that an option lists, each once."""
+    if isinstance(names, str):
+        raise UsageError(f"{option}={names!r} is a text; a list of heads is allowed, as {option}=[{names!r}].")
+    for name in names:
+        if name not in heads:
+            raise UnknownRelationError(name, heads, "heads")
+    return tuple(dict.fromkeys(names))
+
+
+def positive(option: str, value: object, default: int) -> int:
+    """An option that is a whole number of at least 1."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise UsageError(f"{option}={value!r} is not allowed; it must be a whole number of at least 1, or None.")
+    return int(value)
+
+
+def processors() -> int:
+    """Processors that this process may use, where the system tells; else all of them."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1

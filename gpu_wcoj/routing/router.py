@@ -1,0 +1,189 @@
+"""Which side a tick runs on.
+
+A tick of few rows is cheaper on the CPU and one of many on the device; `CostModel` says where the two meet. If the
+cheaper side is not ready, because it has a backlog or is not there yet, ticks run on the other one until what they
+would have saved pays for making it ready. So making ready never costs more than as much again as it would have cost
+to know the future.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend, select_backend
+from gpu_wcoj.errors import UsageError
+from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.routing.backlog import MOST_TICKS
+from gpu_wcoj.routing.costs import ALWAYS, ASSUMED, CostModel
+from gpu_wcoj.routing.sides import Side, Sides
+from gpu_wcoj.routing.store import stored_model
+
+BACKLOG_SHARE = 0.125
+"""Of the twin's memory; a backlog that takes more is taken in before the next tick."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where ticks run.
+
+    Attributes
+    ----------
+    threshold
+        Ticks of fewer given rows run on the twin.
+    is_forced
+        Whether they do whatever it costs to make the twin ready.
+    source
+        Where the threshold comes from, for people.
+    """
+
+    threshold: int
+    is_forced: bool
+    source: str
+
+    @classmethod
+    def of(cls, option: object, model: CostModel) -> Route:
+        """The route that a user asks for.
+
+        Raises
+        ------
+        UsageError
+            For anything but ``"auto"``, ``"device"``, ``"cpu"`` and whole numbers from 0.
+        """
+        if option == "auto":
+            return cls(model.threshold, False, "measured on this machine" if model.is_measured else _ASSUMED)
+        if option == "device":
+            return cls(0, True, "as asked for")
+        if option == "cpu":
+            return cls(ALWAYS, True, "as asked for")
+        if isinstance(option, int) and not isinstance(option, bool) and option >= 0:
+            return cls(min(option, ALWAYS), True, "as asked for")
+        raise UsageError(
+            f"route={option!r} is not allowed.\n  It is 'auto', 'device', 'cpu', or the number of changed rows from"
+            " which on a tick runs on the device."
+        )
+
+    def __str__(self) -> str:
+        if self.threshold == 0:
+            return f"all ticks run on the device ({self.source})"
+        if self.threshold >= ALWAYS:
+            return f"all ticks run on the CPU ({self.source})"
+        return f"ticks of fewer than {self.threshold:,} rows run on the CPU ({self.source})"
+
+
+_ASSUMED = "assumed; not measured on this machine: gpu-wcoj calibrate"
+
+
+def router_of(
+    lowering: Lowering, primary: Backend, twin: Backend | None, route: object, twin_memory: object
+) -> Router | None:
+    """The router of a program whose state is on `primary`; None where it has no twin."""
+    Route.of(route, ASSUMED)
+    if twin_memory is not None and (
+        isinstance(twin_memory, bool) or not isinstance(twin_memory, (int, np.integer)) or twin_memory < 0
+    ):
+        raise UsageError(f"twin_memory={twin_memory!r} is not allowed; it must be a number of bytes, or None.")
+    if twin is None:
+        if primary.device is None:
+            return None
+        twin = select_backend("cpu")
+    memory = _host_memory() // 4 if twin_memory is None else int(twin_memory)
+    model = (stored_model(primary, twin) if route == "auto" else None) or ASSUMED
+    return Router(lowering, twin, Route.of(route, model), model, memory)
+
+
+def _host_memory() -> int:
+    """Bytes of memory that the machine has; a common size where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 16 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class Router:
+    """Chooses the side of every tick, and makes it ready.
+
+    Attributes
+    ----------
+    backend
+        Of the twin.
+    memory
+        Bytes that the twin may take, with what it has still to take in. A state that is larger has no twin.
+    """
+
+    lowering: Lowering
+    backend: Backend
+    route: Route
+    model: CostModel
+    memory: int
+
+    def __str__(self) -> str:
+        return f"{self.route}; a twin takes up to {self.memory:,} bytes"
+
+    def routed(self, sides: Sides, n_rows: int) -> tuple[Sides, Side]:
+        """The sides, and the one on which a tick of that many given rows shall run, which is ready for it."""
+        sides = self._tended(sides)
+        to_twin = self.prefers_twin(n_rows) and self._fits(sides)
+        if self._is_ready(sides, to_twin):
+            return sides, _chosen(sides, to_twin)
+        if not self.route.is_forced:
+            credit = sides.credit + abs(self.model.saving(n_rows))
+            if credit < self._seconds_to_ready(sides, to_twin):
+                return replace(sides, credit=credit), _chosen(sides, not to_twin)
+        if not to_twin:
+            sides = sides.with_primary()
+        elif sides.twin is None:
+            sides = sides.with_twin(self.lowering, self.backend)
+        else:
+            sides = sides.with_twin_up_to_date()
+        return sides, _chosen(sides, to_twin)
+
+    def reading(self, sides: Sides, is_stored: bool) -> tuple[Sides, Side]:
+        """The sides, and the one to read a relation from: one that is up to date.
+
+        A relation that is joined afresh is worth the device, unless no tick is to run there.
+        """
+        if not is_stored and self.route.threshold < ALWAYS:
+            sides = sides.with_primary()
+        return sides, sides.ahead
+
+    def prefers_twin(self, n_rows: int) -> bool:
+        """Whether a tick of that many rows is for the twin, once it is ready."""
+        return n_rows < self.route.threshold
+
+    def _tended(self, sides: Sides) -> Sides:
+        """The sides within the limits: no backlog too large, and no twin either."""
+        if sides.twin is None:
+            return sides
+        if not self._fits(sides):
+            return sides.without_twin()
+        for side in sides:
+            if side.backlog.nbytes > BACKLOG_SHARE * self.memory or len(side.backlog.ticks) > MOST_TICKS:
+                return sides.up_to_date()
+        return sides
+
+    def _fits(self, sides: Sides) -> bool:
+        """Whether the twin, or one that would be built, keeps within its memory."""
+        twin = sides.twin
+        return (sides.primary if twin is None else twin).nbytes <= self.memory
+
+    def _is_ready(self, sides: Sides, to_twin: bool) -> bool:
+        side = sides.twin if to_twin else sides.primary
+        return side is not None and not side.backlog
+
+    def _seconds_to_ready(self, sides: Sides, to_twin: bool) -> float:
+        if not to_twin:
+            return self.model.device.take_in(sides.primary.backlog.n_rows)
+        if sides.twin is None:
+            return self.model.cpu.load_per_row * sides.primary.relation_rows
+        return self.model.cpu.take_in(sides.twin.backlog.n_rows)
+
+
+def _chosen(sides: Sides, to_twin: bool) -> Side:
+    if not to_twin:
+        return sides.primary
+    assert sides.twin is not None
+    return sides.twin

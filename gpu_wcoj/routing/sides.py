@@ -1,0 +1,188 @@
+"""The sides of a state: where the program keeps it, and perhaps a twin of it on the CPU.
+
+A tick runs on one side. The other records what became of it and takes it in before it next runs; so at most one side
+is behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.circuit import Circuit, Held
+from gpu_wcoj.lowering import Lowered, Lowering
+from gpu_wcoj.planner.lower import lower
+from gpu_wcoj.routing.backlog import NO_BACKLOG, Backlog, moved, taken_in
+
+REBUILD_SHARE = 0.5
+"""A twin whose backlog is a larger share of its rows than this is dropped: to build it again reads no more rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One copy of the state.
+
+    Attributes
+    ----------
+    lowered
+        The program, and the circuit that evaluates it here.
+    held
+        What the circuit holds; the circuit itself may be in the middle of a tick.
+    backlog
+        What it has still to take in.
+    """
+
+    lowered: Lowered
+    held: Held
+    backlog: Backlog = NO_BACKLOG
+
+    @property
+    def circuit(self) -> Circuit:
+        """What evaluates ticks here."""
+        return self.lowered.circuit
+
+    @property
+    def rows(self) -> int:
+        """Rows of all arrangements."""
+        return sum(len(spine) for spines in self.held.spines for spine in spines.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the state's arrays take, and what is still to be taken in."""
+        batches = [b for spines in self.held.spines for spine in spines.values() for b in spine.batches]
+        return sum(batch.nbytes for batch in batches) + self.backlog.nbytes
+
+    @property
+    def relation_rows(self) -> int:
+        """Rows of all relations."""
+        indices = zip(self.circuit.indices(), self.held.spines, strict=True)
+        return sum(len(spines[index.canonical]) for index, spines in indices)
+
+    def told(self, circuit: Circuit) -> Side:
+        """This side with one more tick to take in: what is pending in the other side's circuit."""
+        return Side(self.lowered, self.held, self.backlog.with_tick(circuit))
+
+    def install(self) -> None:
+        """Let the circuit hold what it shall hold."""
+        self.circuit.install(self.held)
+
+    def caught_up(self, ahead: Side) -> Side:
+        """This side with its backlog taken in and installed; itself if it has none."""
+        if not self.backlog:
+            return self
+        side = Side(self.lowered, taken_in(self.circuit, self.backlog, ahead.circuit))
+        side.install()
+        return side
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """All copies of the state.
+
+    Attributes
+    ----------
+    primary
+        Where the program keeps it.
+    twin
+        The other one, if there is one.
+    credit
+        Seconds that ticks would have saved on the side that was not ready for them.
+    """
+
+    primary: Side
+    twin: Side | None = None
+    credit: float = 0.0
+
+    @classmethod
+    def of(cls, lowered: Lowered) -> Sides:
+        """The state of a program that has just been lowered."""
+        return cls(Side(lowered, lowered.circuit.held()))
+
+    def __iter__(self) -> Iterator[Side]:
+        yield self.primary
+        if self.twin is not None:
+            yield self.twin
+
+    @property
+    def ahead(self) -> Side:
+        """A side that is up to date; the primary one if both are."""
+        return self.twin if self.twin is not None and self.primary.backlog else self.primary
+
+    @property
+    def backlog_rows(self) -> dict[str, int]:
+        """Per backend, the changed rows that it has still to take in; empty where there is no twin."""
+        if self.twin is None:
+            return {}
+        sides = zip((self.primary, self.twin), self.labels, strict=True)
+        return {label: side.backlog.n_rows for side, label in sides}
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """What the sides are called."""
+        name = self.primary.circuit.backend.name
+        twin = "cpu" if self.twin is None else self.twin.circuit.backend.name
+        return name, twin if twin != name else f"{twin} twin"
+
+    def lowered_as(self, lowered: Lowered) -> Sides:
+        """The same rows under another lowering; what it does not share is left behind, the twin too."""
+        if lowered is self.primary.lowered:
+            return self
+        if lowered.circuit is not self.primary.circuit:
+            return Sides.of(lowered)
+        twin = self.twin
+        if twin is not None:
+            twin = replace(twin, lowered=replace(lowered, circuit=twin.circuit))
+        return replace(self, primary=replace(self.primary, lowered=lowered), twin=twin)
+
+    def with_twin(self, lowering: Lowering, backend: Backend) -> Sides:
+        """With a twin built from the primary side, which is up to date."""
+        circuit = self.primary.circuit
+        execution = replace(circuit.execution, backend=backend)
+        twin = lower(
+            self.primary.lowered.plan, lowering.rules.inputs, lowering.keep, lowering.outputs, execution,
+            lowering.merge_policy,
+        )  # fmt: skip
+        for index, source in zip(twin.indices(), circuit.indices(), strict=True):
+            if len(source):
+                index.load(*moved(*source.rows(), circuit.backend, backend))
+        for head, leader in zip(twin.heads.values(), circuit.heads.values(), strict=True):
+            head.weight_bound = leader.weight_bound
+        return Sides(self.primary, Side(replace(self.primary.lowered, circuit=twin), twin.held()))
+
+    def up_to_date(self) -> Sides:
+        """With no side behind."""
+        return self.with_primary().with_twin_up_to_date()
+
+    def as_installed(self) -> Sides:
+        """The same rows as the circuits hold them now, in other batches perhaps."""
+        held = [replace(side, held=side.circuit.held()) for side in self]
+        return replace(self, primary=held[0], twin=held[1] if len(held) > 1 else None)
+
+    def without_twin(self) -> Sides:
+        """With the primary side only, up to date."""
+        return Sides(self.with_primary().primary)
+
+    def with_primary(self) -> Sides:
+        """With the primary side up to date."""
+        if not self.primary.backlog:
+            return self
+        return Sides(self.primary.caught_up(self.ahead), self.twin)
+
+    def with_twin_up_to_date(self) -> Sides:
+        """With the twin, which is there, up to date."""
+        if self.twin is None or not self.twin.backlog:
+            return self
+        return Sides(self.primary, self.twin.caught_up(self.primary))
+
+    def after(self, side: Side, held: Held) -> Sides:
+        """The sides after a tick that ran on `side`, whose circuit holds `held` then and has the tick still pending."""
+        ticked = Side(side.lowered, held)
+        if self.twin is None:
+            return replace(self, primary=ticked)
+        if side is self.twin:
+            return replace(self, primary=self.primary.told(side.circuit), twin=ticked)
+        twin = self.twin.told(side.circuit)
+        if len(twin.backlog.ticks) and twin.backlog.n_rows > REBUILD_SHARE * twin.relation_rows:
+            return Sides(ticked)
+        return replace(self, primary=ticked, twin=twin)

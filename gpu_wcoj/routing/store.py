@@ -1,0 +1,87 @@
+"""Measured costs in a file of the user's cache: JSON, one entry a machine and version."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.routing.costs import CostModel
+
+FORMAT = 1
+"""Of the file; another one is not read."""
+
+_LOGGER = logging.getLogger("gpu_wcoj")
+
+
+def store_path() -> Path:
+    """The file: ``gpu_wcoj/routing.json`` in the user's cache folder."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
+    return folder / "gpu_wcoj" / "routing.json"
+
+
+def machine_key(primary: Backend, twin: Backend) -> str:
+    """What the costs were measured for: both backends, the device and its driver, the processor, and this version."""
+    version = import_module("gpu_wcoj").__version__  # no import statement: the package's names stand above this module
+    device = primary.device
+    described = getattr(device, "description", type(device).__name__)
+    return " | ".join([version, primary.name, str(described), twin.kernels.name, _processor()])
+
+
+def stored_model(primary: Backend, twin: Backend) -> CostModel | None:
+    """The costs that were measured on this machine; None, with a line in the log, if the file cannot be used."""
+    path = store_path()
+    try:
+        entry = _entries(path).get(machine_key(primary, twin))
+        return None if entry is None else CostModel.from_json(entry)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        _LOGGER.warning("the measured costs in '%s' cannot be used (%s): measure them again.", path, error)
+        return None
+
+
+def store(primary: Backend, twin: Backend, model: CostModel) -> Path:
+    """Keep the costs; the file is replaced whole, so that a reader never sees half of it."""
+    path = store_path()
+    try:
+        entries = _entries(path)
+    except (OSError, ValueError):
+        entries = {}
+    entries[machine_key(primary, twin)] = model.to_json()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".routing-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({"format": FORMAT, "costs": entries}, file, indent=2, sort_keys=True)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return path
+
+
+def _entries(path: Path) -> dict[str, Any]:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("costs"), dict):
+        raise ValueError(f"it is not of format {FORMAT}")
+    entries: dict[str, Any] = data["costs"]
+    return entries
+
+
+def _processor() -> str:
+    """The processor's model, as far as the system tells."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
