@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cpu_fallback import sort, tries
+from cpu_fallback import sort, sums, tries
 from cpu_fallback.extend import extend_arrays
 from cpu_fallback.memory import address_of as _address
 from cpu_fallback.merge import children_of, merge_level, merge_pairs
@@ -34,6 +34,9 @@ class CompiledKernels:
     run_starts = staticmethod(sort.run_starts)
     distinct_rows = staticmethod(sort.distinct_rows)
     consolidate = staticmethod(sort.consolidate)
+    segment_sums = staticmethod(sums.segment_sums)
+    exclusive_sum = staticmethod(sums.exclusive_sum)
+    hash_rows = staticmethod(sums.hash_rows)
 
     @staticmethod
     def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:

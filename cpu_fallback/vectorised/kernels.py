@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cpu_fallback import sort, tries
+from cpu_fallback import sort, sums, tries
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
 from cpu_fallback.vectorised.extend import Extension, Question, Slot, Walk, count, fill
@@ -27,6 +27,9 @@ class VectorisedKernels:
     run_starts = staticmethod(sort.run_starts)
     distinct_rows = staticmethod(sort.distinct_rows)
     consolidate = staticmethod(sort.consolidate)
+    segment_sums = staticmethod(sums.segment_sums)
+    exclusive_sum = staticmethod(sums.exclusive_sum)
+    hash_rows = staticmethod(sums.hash_rows)
     build_levels = staticmethod(tries.build_levels)
     expand_columns = staticmethod(tries.expand_columns)
     merge_tries = staticmethod(merge_tries)

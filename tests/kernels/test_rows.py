@@ -1,4 +1,4 @@
-"""Sorting, run starts, distinct rows and consolidation, on every kind of kernels."""
+"""Sorting, run starts, distinct rows, consolidation, sums and hashes, on every kind of kernels."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.kernels.cases import DOMAINS, LARGE_SIZES, SIZES, WEIGHTS, columns_of
 from tests.reference import kernels as reference
 
 seeds = st.integers(0, 2**32)
+HASHES = [12035550249420947055, 6791897765849424158, 12869054096415743361]
 
 
 def some_rows(rng: random.Random) -> tuple[list[reference.Row], int]:
@@ -101,3 +102,95 @@ def test_inputs_are_left_as_they_are(kind, values):
     kernels.consolidate([column, column], weights)
     assert column.tolist() == values
     assert weights.tolist() == [1] * len(values)
+
+
+def some_starts(rng: random.Random, n: int) -> list[int]:
+    """Where runs of n values begin: a few, or as many as there are values."""
+    return sorted({0, *(rng.randrange(n) for _ in range(rng.choice([0, 3, n, 5 * n])))}) if n else []
+
+
+@given(seeds, st.sampled_from(list(WEIGHTS)))
+@settings(max_examples=60)
+def test_segment_sums(kind, seed, weights_are):
+    rng = random.Random(seed)
+    values = [rng.choice(WEIGHTS[weights_are]) for _ in range(rng.choice([*SIZES, *LARGE_SIZES, 2500]))]
+    starts = some_starts(rng, len(values))
+    backend = kind.backend(seed)
+    given_values, given_starts = moved([np.array(values, np.int64), np.array(starts, np.intp)], backend)
+    try:
+        expected = reference.segment_sums(values, starts)
+    except OverflowError as error:
+        with pytest.raises(OverflowError, match=f"^{error}$"):
+            backend.kernels.segment_sums(given_values, given_starts)
+    else:
+        sums = backend.kernels.segment_sums(given_values, given_starts)
+        assert sums.dtype == np.int64
+        assert sums.tolist() == expected
+
+
+@pytest.mark.parametrize(("values", "starts", "run"), [
+    ([2**62, 2**62], [0], 0), ([-(2**62), -(2**62), -1], [0], 0), ([1, 2**63 - 1, 1, 5, 2**63 - 1, 1], [0, 1, 3], 1),
+    ([-(2**63)] * 3000, [0, 1, 2], 2),
+])  # fmt: skip
+def test_segment_sums_that_leave_int64(backend, values, starts, run):
+    arrays = moved([np.array(values, np.int64), np.array(starts, np.intp)], backend)
+    with pytest.raises(OverflowError, match=rf"the sum of run {run} of {len(starts)} is outside int64"):
+        backend.kernels.segment_sums(*arrays)
+
+
+@pytest.mark.parametrize(
+    "values", [[2**63 - 1], [2**63 - 1, 1, -1, -(2**63), 5], [-(2**62)] * 2, [2**63 - 1, 2**63 - 1, -(2**63)]]
+)
+def test_segment_sums_that_just_fit(backend, values):
+    """What leaves int64 on the way may come back."""
+    arrays = moved([np.array(values, np.int64), np.zeros(1, np.intp)], backend)
+    assert backend.kernels.segment_sums(*arrays).tolist() == [sum(values)]
+
+
+@given(seeds, st.sampled_from(list(WEIGHTS)))
+@settings(max_examples=30)
+def test_exclusive_sum(kind, seed, weights_are):
+    rng = random.Random(seed)
+    counts = [rng.choice(WEIGHTS[weights_are]) for _ in range(rng.choice([*SIZES, *LARGE_SIZES, 2500]))]
+    backend = kind.backend(seed)
+    sums = backend.kernels.exclusive_sum(backend.asarray(np.array(counts, np.int64)))
+    assert sums.dtype == np.int64
+    assert sums.tolist() == reference.exclusive_sum(counts)
+
+
+@given(seeds)
+@settings(max_examples=30)
+def test_hash_rows(kind, seed):
+    rows, arity = some_rows(random.Random(seed))
+    backend = kind.backend(seed)
+    hashes = backend.kernels.hash_rows(moved(columns_of(rows, arity), backend))
+    assert hashes.dtype == np.uint64
+    assert hashes.tolist() == [reference.hash_row(row) for row in rows]
+
+
+def test_hashes_stay_what_they_are(backend):
+    """Partitions are found again by another process, on another machine."""
+    columns = moved([np.array([0, 1, -1]), np.array([0, 0, 2**63 - 1])], backend)
+    assert backend.kernels.hash_rows(columns).tolist() == HASHES
+
+
+@pytest.mark.parametrize("size", [5, 1024, 2000])
+@pytest.mark.parametrize("arity", [7, 8, 9, 17])
+def test_many_columns(backend, arity, size):
+    rng = random.Random(f"{arity} {size}")
+    domains = [DOMAINS[name] for name, _ in zip(["few", "extreme", "few", "negative"] * 5, range(arity), strict=False)]
+    rows = random_rows(rng, size, [DOMAINS["one"], DOMAINS["one"], *domains[2:-2], range(2), range(2)])
+    rows += rng.sample(rows, size // 3)
+    columns = moved(columns_of(rows, arity), backend)
+    weights = [rng.choice([-1, 1, 2]) for _ in rows]
+    kernels = backend.kernels
+    assert kernels.lexsort(columns).tolist() == reference.sort_order(rows)
+    assert kernels.run_starts(columns).tolist() == reference.run_starts(rows)
+    assert tuples(kernels.distinct_rows(columns), backend) == sorted(set(rows))
+    assert kernels.hash_rows(columns).tolist() == [reference.hash_row(row) for row in rows]
+    found, sums = kernels.consolidate(columns, backend.asarray(np.array(weights)))
+    expected = reference.consolidate(rows, weights)
+    assert tuples(found, backend) == list(expected)
+    assert sums.tolist() == list(expected.values())
+    built = kernels.build_levels(moved(columns_of(sorted(set(rows)), arity), backend))
+    assert tuples(kernels.expand_columns(*built), backend) == sorted(set(rows))

@@ -36,6 +36,31 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int]) -> dict[Row, int]:
     return {row: weight for row, weight in total.items() if weight}
 
 
+def segment_sums(values: Sequence[int], starts: Sequence[int]) -> list[int]:
+    """The sum of each run of values; OverflowError names the first one outside int64."""
+    sums = [sum(values[begin:end]) for begin, end in pairwise([*starts, len(values)])]
+    for run, total in enumerate(sums):
+        if total != wrap(total):
+            raise OverflowError(f"the sum of run {run} of {len(sums)} is outside int64")
+    return sums
+
+
+def exclusive_sum(counts: Sequence[int]) -> list[int]:
+    """The sum before each count, and of all."""
+    return [wrap(sum(counts[:i])) for i in range(len(counts) + 1)]
+
+
+def hash_row(row: Row) -> int:
+    """The hash of one row: codes are mixed in one after the other, modulo 2^64."""
+    h = 0
+    for code in row:
+        h = ((h ^ code % 2**64) + 0x9E3779B97F4A7C15) % 2**64
+        h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        h = (h ^ h >> 27) * 0x94D049BB133111EB % 2**64
+        h ^= h >> 31
+    return h
+
+
 def prefixes(rows: Sequence[Row] | Batch, depth: int) -> list[Row]:
     """The distinct prefixes of that many columns, sorted; the place of each is its position in the trie's level."""
     return sorted({row[:depth] for row in rows})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpu_wcoj.kernels.cuda import rows, tries
+from gpu_wcoj.kernels.cuda import extend, merge, rows, tries
 from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.protocol import CodeArray, IndexArray, Int64Array, Level, Trie, UInt64Array
 
@@ -71,8 +71,6 @@ class CudaKernels:
 
     def merge_tries(self, left: Trie, right: Trie) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
         """See `gpu_wcoj.kernels.protocol.Kernels.merge_tries`."""
-        from gpu_wcoj.kernels.cuda import merge
-
         return merge.merge_tries(self.device, left, right)
 
     def locate(
@@ -86,8 +84,6 @@ class CudaKernels:
         columns: Int64Array, fill: bool, work: Int64Array,
     ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.extend_seeds`."""
-        from gpu_wcoj.kernels.cuda import extend
-
         return extend.extend_seeds(self.device, levels, column_of, first, columns, fill, work)
 
     def prepare(
@@ -95,8 +91,6 @@ class CudaKernels:
         rows: Sequence[int], out_rows: Sequence[int],
     ) -> Any:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
-        from gpu_wcoj.kernels.cuda import extend
-
         return extend.prepare(self.device, levels, first, last, shared, rows, out_rows)
 
     def count_common(
@@ -104,8 +98,6 @@ class CudaKernels:
         lower: Int64Array, upper: Int64Array, excluded: Int64Array, work: Int64Array,
     ) -> Int64Array:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.count_common`."""
-        from gpu_wcoj.kernels.cuda import extend
-
         return extend.count_common(self.device, extension, positions, begin, end, lower, upper, excluded, work)
 
     def fill_common(
@@ -114,8 +106,6 @@ class CudaKernels:
         weights: Int64Array | None, weighted: bool, capacity: int, n_out_rows: int, work: Int64Array,
     ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`."""
-        from gpu_wcoj.kernels.cuda import extend
-
         return extend.fill_common(
             self.device, extension, positions, resume, end, lower, upper, excluded,
             weights, weighted, capacity, n_out_rows, work,

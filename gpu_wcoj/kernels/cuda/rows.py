@@ -30,7 +30,8 @@ _SCAN_BLOCK = 1024
 def lexsort(device: Device, columns: Sequence[Int64Array]) -> IndexArray:
     """See `gpu_wcoj.kernels.protocol.Kernels.lexsort`.
 
-    Up to `FEW` rows: 1 launch, no read. Else 1 read and, where one key holds a row, 3 launches and a sort.
+    Up to `FEW` rows: 1 launch, no read. Else 1 read and, where one key holds a row, 2 launches
+    and a sort; 1 launch where the rows are sorted already.
     """
     n = len(columns[0])
     if n < 2:
@@ -91,7 +92,7 @@ def consolidate(
 ) -> tuple[list[Int64Array], Int64Array]:
     """See `gpu_wcoj.kernels.protocol.Kernels.consolidate`.
 
-    Up to `FEW` rows: 1 launch, 1 read. Else 2 reads and, where one key holds a row, 12 launches and a sort; runs of
+    Up to `FEW` rows: 1 launch, 1 read. Else 2 reads and, where one key holds a row, 10 launches and a sort; runs of
     equal rows are found and added up without the number of either being known to the host before the end.
     """
     n = len(weights)
