@@ -1,0 +1,278 @@
+"""Fused count, propose and intersect on a device: bind one more variable of many prefixes.
+
+Nothing but `fill_common` reads from the device, once a window of candidates. A window has as many candidates as may
+give `capacity` survivors; what it gives beyond that waits on the device for the next call, which then neither looks at
+a candidate nor reads. Launches of a call, whatever the number of prefixes (a running sum counted as one):
+
+    count_common   3; 7 if some atom may be marked
+    fill_common    5; 9 if some atom may be marked; 3 where a plan is left by the call before; 1 where survivors are
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.kernels.cuda.device import Device
+from gpu_wcoj.kernels.cuda.plan import (
+    BLOCK,
+    MARK_VALUES,
+    Extension,
+    Plan,
+    Question,
+    looping_blocks,
+    make_plan,
+    prepare,
+)
+from gpu_wcoj.kernels.protocol import Int64Array, Level
+
+__all__ = ["count_common", "extend_seeds", "fill_common", "prepare"]
+
+FEWEST_ITEMS = 1 << 12
+"""Candidates of a window, at least: few survivors may be asked for, of many candidates."""
+
+MOST_ITEMS = 1 << 22
+"""Candidates of a window, at most."""
+
+MOST_SPREAD = 8
+"""Candidates of a window for each survivor asked for, at most."""
+
+COUNTED_PREFIXES = 1 << 22
+"""Prefixes counted at a time; each takes some 32 bytes."""
+
+ROW_BITS = 24
+"""``resume[2]`` is the number of a walk, and in so many low bits the survivors returned of the window it is in."""
+
+_walks = itertools.count(1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Window:
+    """Candidates that have been looked at: what `fill_*` and `finish_fill` wrote, and what was read of it."""
+
+    item_begin: int
+    room: int
+    owners: Any
+    values: Int64Array
+    weights: Int64Array | None
+    places: Int64Array
+    kept: Any
+    unit_sums: Int64Array
+    survivors: int
+    n_items: int
+    next_prefix: int
+    next_item: int
+
+
+@dataclass(eq=False, slots=True)
+class Walk:
+    """Where `fill_common` is.
+
+    Attributes
+    ----------
+    number
+        No other walk has it.
+    prefix, item
+        Where the window that is next or under way begins: the prefix, and how many of its candidates are done.
+    returned
+        Survivors of this window that were returned.
+    plan, window
+        What is known from here on, if anything.
+    item_begin
+        Where the next window of the plan begins.
+    """
+
+    number: int
+    prefix: int
+    item: int
+    returned: int
+    end: int
+    plan: Plan | None = None
+    window: Window | None = None
+    item_begin: int = 0
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """What `resume` holds between two calls."""
+        if self.prefix >= self.end:
+            return self.end, 0, 0
+        return self.prefix, self.item, self.number << ROW_BITS | self.returned
+
+    def leave_window(self) -> None:
+        """Go on behind a window whose survivors have all been returned."""
+        plan, window = self.plan, self.window
+        assert plan is not None
+        assert window is not None
+        self.returned = max(0, self.returned - window.survivors)
+        self.item_begin = window.item_begin + window.n_items
+        self.prefix, self.item = plan.begin + window.next_prefix, window.next_item
+        self.window = None
+        if window.next_prefix == plan.n:
+            self.plan = None
+
+
+def count_common(
+    device: Device, extension: Extension, positions: Int64Array, begin: int, end: int,
+    lower: Int64Array, upper: Int64Array, excluded: Int64Array, work: Int64Array,
+) -> Int64Array:  # fmt: skip
+    """See `gpu_wcoj.kernels.protocol.Kernels.count_common`. Nothing is read from the device."""
+    xp = device.xp
+    counts = xp.empty(max(0, end - begin), np.int64)
+    if end <= begin:
+        return counts
+    question = Question.of(device, positions, lower, upper, excluded, work)
+    for at in range(begin, end, COUNTED_PREFIXES):
+        n = min(end - at, COUNTED_PREFIXES)
+        own = counts[at - begin : at - begin + n]
+        plan = make_plan(device, extension, question, at, n, own, MARK_VALUES)
+        device.launch(
+            "extend", "count_sets" if extension.sets else "count_weights", looping_blocks(device), BLOCK,
+            (extension.table, extension.n_atoms, extension.n_slots, question.positions, question.positions.shape[1],
+             at, n, plan.sums, plan.minima, plan.groups, plan.lengths, plan.arena, plan.budget, plan.orders,
+             plan.clips, question.excluded, question.excluded.shape[0], own, work),
+        )  # fmt: skip
+    return counts
+
+
+def fill_common(
+    device: Device, extension: Extension, positions: Int64Array, resume: Int64Array, end: int,
+    lower: Int64Array, upper: Int64Array, excluded: Int64Array,
+    weights: Int64Array | None, weighted: bool, capacity: int, n_out_rows: int, work: Int64Array,
+) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
+    """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`. One read, unless survivors were left by the last call.
+
+    Windows without survivors are passed over, with a read each. A walk that another one has interrupted begins its
+    window again.
+    """
+    xp = device.xp
+    prefix, item, code = (int(number) for number in resume)
+    walk: Walk | None = extension.left
+    if walk is None or code == 0 or walk.place != (prefix, item, code) or walk.end != end:
+        walk = Walk(next(_walks), prefix, item, code & ((1 << ROW_BITS) - 1), end)
+    extension.left = None
+    question = Question.of(device, positions, lower, upper, excluded, work)
+    piece = None
+    while piece is None and walk.prefix < end:
+        if walk.window is None:
+            _look_at_window(device, extension, question, walk, capacity, n_out_rows)
+        window = walk.window
+        assert window is not None
+        ready = min(window.survivors - walk.returned, capacity)
+        if ready > 0:
+            piece = _copy_survivors(device, walk, question, ready, weights, weighted, n_out_rows)
+            walk.returned += ready
+        if walk.returned >= window.survivors:
+            walk.leave_window()
+    resume[:] = walk.place
+    extension.left = walk if walk.prefix < end else None
+    if piece is None:
+        nothing = xp.empty(0, np.int64)
+        return nothing, nothing, nothing if weighted else None, xp.empty((n_out_rows, 0), np.int64)
+    return piece
+
+
+def _look_at_window(
+    device: Device, extension: Extension, question: Question, walk: Walk, capacity: int, n_out_rows: int
+) -> None:
+    """Probe the next window of candidates. Four numbers are read from the device."""
+    xp = device.xp
+    room = min(max(capacity, FEWEST_ITEMS) * extension.spread, MOST_ITEMS)
+    plan = walk.plan
+    if plan is None:
+        n = min(walk.end - walk.prefix, MOST_SPREAD * room)
+        plan = make_plan(device, extension, question, walk.prefix, n, None, min(MARK_VALUES, MOST_SPREAD * room))
+        walk.plan, walk.item_begin = plan, walk.item
+    # All memory first: a window that has been looked at is never lost.
+    owners = xp.empty(room, np.int32)
+    values = xp.empty(room, np.int64)
+    weights = None if extension.sets else xp.empty(room, np.int64)
+    places = xp.empty(room * n_out_rows, np.int64)
+    kept = xp.empty(-(-room // 32), np.uint32)
+    unit_sums = xp.empty(-(-room // BLOCK) + 1, np.int64)
+    summary = xp.empty(4, np.int64)
+    n_blocks = looping_blocks(device)
+    device.launch(
+        "extend", "fill_sets" if extension.sets else "fill_weights", n_blocks, BLOCK,
+        (extension.table, extension.n_atoms, extension.n_slots, question.positions, question.positions.shape[1],
+         plan.begin, plan.n, plan.sums, plan.groups, plan.lengths, plan.arena, plan.budget, plan.orders, plan.clips,
+         question.excluded, question.excluded.shape[0], walk.item_begin, room, n_blocks, owners, values,
+         *(() if extension.sets else (weights,)), places, kept, unit_sums, question.work),
+    )  # fmt: skip
+    device.launch(
+        "extend", "finish_fill", 1, 1024,
+        (plan.sums, plan.n, plan.minima, walk.item_begin, room, n_blocks, unit_sums, summary, question.work),
+    )  # fmt: skip
+    survivors, total, next_prefix, next_item = device.to_host(summary).tolist()
+    n_items = min(total - walk.item_begin, room)
+    walk.window = Window(
+        walk.item_begin, room, owners, values, weights, places, kept, unit_sums, survivors, n_items, next_prefix,
+        next_item,
+    )  # fmt: skip
+    extension.spread = min(MOST_SPREAD, max(1, n_items // max(1, survivors)))
+
+
+def _copy_survivors(
+    device: Device, walk: Walk, question: Question, m: int, prefix_weights: Int64Array | None, weighted: bool,
+    n_out_rows: int,
+) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
+    """The next m survivors of the walk's window, in arrays of their own."""
+    xp = device.xp
+    plan, window = walk.plan, walk.window
+    assert plan is not None
+    assert window is not None
+    parent = xp.empty(m, np.int64)
+    value = xp.empty(m, np.int64)
+    weight = xp.empty(m, np.int64) if weighted else None
+    positions = xp.empty((n_out_rows, m), np.int64)
+    n_blocks = looping_blocks(device)
+    device.launch(
+        "extend", "copy_survivors", n_blocks, BLOCK,
+        (plan.sums, plan.n, plan.begin, window.item_begin, window.room, n_blocks, window.owners, window.values,
+         window.weights, window.places, window.kept, window.unit_sums, prefix_weights, n_out_rows, walk.returned, m,
+         parent, value, weight, positions, question.work),
+    )  # fmt: skip
+    return parent, value, weight, positions
+
+
+def extend_seeds(
+    device: Device, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], first: Sequence[int],
+    columns: Int64Array, fill: bool, work: Int64Array,
+) -> tuple[Int64Array, Int64Array]:  # fmt: skip
+    """See `gpu_wcoj.kernels.protocol.Kernels.extend_seeds`. Nothing is read without `fill`, otherwise once a window."""
+    from gpu_wcoj.kernels.cuda import tries
+
+    xp = device.xp
+    n = columns.shape[1]
+    deep = [k for k, own in enumerate(levels) if len(own) > 1]
+    rows = [-1] * len(levels)
+    for row, k in enumerate(deep):
+        rows[k] = row
+    if deep:
+        records = [[level.record for level in levels[k][:-1]] for k in deep]
+        positions = tries.locate(device, records, [column_of[k] for k in deep], columns)
+    else:
+        positions = xp.empty((0, n), np.int64)
+    n_atoms = len(first) - 1
+    extension = prepare(
+        device, [own[-1] for own in levels], first, [True] * n_atoms, [False] * n_atoms, rows, [-1] * len(levels)
+    )
+    none = xp.empty(0, np.int64)
+    excluded = xp.empty((0, n), np.int64)
+    if not fill:
+        counts = count_common(device, extension, positions, 0, n, none, none, excluded, work)
+        return counts, xp.empty((2, 0), np.int64)
+    resume = np.zeros(3, np.int64)
+    pieces = []
+    while resume[0] < n:
+        parent, value, _, _ = fill_common(
+            device, extension, positions, resume, n, none, none, excluded, None, False, MOST_ITEMS, 0, work
+        )
+        pieces.append(xp.stack((parent, value)))
+    found = pieces[0] if len(pieces) == 1 else xp.concatenate(pieces, axis=1)
+    # Sums of weights are 0 or 1, so a row's count is the number of its survivors.
+    offsets = xp.searchsorted(found[0], xp.arange(n + 1, dtype=np.int64))
+    return xp.diff(offsets).astype(np.int64), found

@@ -1,0 +1,210 @@
+"""What is known of a stretch of prefixes before their candidates are looked at: ranges, running sums, marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.kernels.cuda.device import Device
+from gpu_wcoj.kernels.protocol import Int64Array, Level
+
+BLOCK = 256
+"""Threads of a block; the sources count on it."""
+
+BLOCKS_EACH = 8
+"""Blocks per multiprocessor of grids that loop over their work."""
+
+SHORTEST_MARKED = 64
+"""Shorter ranges are searched: six steps in a few cache lines cost about what a test of a mark does."""
+
+MARK_VALUES = 1 << 21
+"""Values marked at a time, at most: their tables take 32 MiB, which the cache of a large device holds."""
+
+
+@dataclass(eq=False, slots=True)
+class Extension:
+    """The atoms of one variable; see `gpu_wcoj.kernels.protocol.Kernels.prepare`.
+
+    Attributes
+    ----------
+    table
+        Four words per atom (first slot, end, last, family), eight per slot (the record of its level, then rows of the
+        positions before and after, and its number among the markable slots); on the device.
+    levels
+        Kept so that the table's addresses stay good.
+    n_families, markable
+        Atoms whose ranges may be marked for groups of prefixes; per markable slot (values, whether at the top level).
+    most_batches
+        Of one atom.
+    sets
+        Whether every atom has one batch and no weights count.
+    left
+        What the last call of `fill_common` can leave to the next.
+    spread
+        How many candidates were looked at for each survivor, as far as windows follow it.
+    """
+
+    table: Int64Array
+    levels: Sequence[Level]
+    n_atoms: int
+    n_slots: int
+    n_families: int
+    markable: list[tuple[int, bool]]
+    most_batches: int
+    sets: bool
+    left: Any = None
+    spread: int = 1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Question:
+    """What is asked of an extension; see `Kernels.count_common`. Arrays of the device."""
+
+    positions: Int64Array
+    lower: Int64Array | None
+    upper: Int64Array | None
+    excluded: Int64Array
+    work: Int64Array
+
+    @classmethod
+    def of(
+        cls, device: Device, positions: Int64Array, lower: Int64Array, upper: Int64Array, excluded: Int64Array,
+        work: Int64Array,
+    ) -> Question:  # fmt: skip
+        """Of the arguments that both kernels take."""
+        xp = device.xp
+        bounded = len(lower) > 0
+        return cls(
+            xp.ascontiguousarray(positions),
+            xp.ascontiguousarray(lower) if bounded else None,
+            xp.ascontiguousarray(upper) if bounded else None,
+            xp.ascontiguousarray(excluded),
+            work,
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Plan:
+    """Prefixes begin to begin + n - 1, described for the kernels that look at candidates.
+
+    Attributes
+    ----------
+    sums
+        Running sums, n + 1 a row; see ``slots.cuh``.
+    minima, groups
+        The row of the smallest counts; the first row that speaks of groups.
+    orders
+        Per prefix, its atoms by ascending range.
+    clips
+        What the bounds leave of the ranges that propose; None without bounds.
+    lengths, arena, budget
+        The marks; None, None and 0 without.
+    """
+
+    begin: int
+    n: int
+    sums: Int64Array
+    minima: int
+    groups: int
+    orders: Int64Array
+    clips: Int64Array | None
+    lengths: Int64Array | None
+    arena: Any
+    budget: int
+    view: tuple[Any, ...] = field(default=())
+
+
+def prepare(
+    device: Device, levels: Sequence[Level], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
+    rows: Sequence[int], out_rows: Sequence[int],
+) -> Extension:  # fmt: skip
+    """See `gpu_wcoj.kernels.protocol.Kernels.prepare`. One upload."""
+    n_atoms, n_slots = len(last), len(levels)
+    words = np.full(4 * n_atoms + 8 * n_slots, -1, np.int64)
+    atoms, slots = words[: 4 * n_atoms].reshape(n_atoms, 4), words[4 * n_atoms :].reshape(n_slots, 8)
+    markable: list[tuple[int, bool]] = []
+    n_families = 0
+    for a in range(n_atoms):
+        own = range(first[a], first[a + 1])
+        atoms[a, :3] = first[a], first[a + 1], last[a]
+        for k in own:
+            slots[k, :5] = levels[k].record[:5]
+            slots[k, 5:7] = rows[k], out_rows[k]
+        if not shared[a] or n_atoms == 1:
+            continue
+        long = [k for k in own if len(levels[k].values) >= SHORTEST_MARKED]
+        for k in long:
+            slots[k, 7] = len(markable)
+            markable.append((len(levels[k].values), rows[k] < 0))
+        if long:
+            atoms[a, 3] = n_families
+            n_families += 1
+    most_batches = max((first[a + 1] - first[a] for a in range(n_atoms)), default=0)
+    weightless = all(
+        levels[k].weights is None for a in range(n_atoms) if last[a] for k in range(first[a], first[a + 1])
+    )
+    sets = weightless and all(first[a + 1] - first[a] == 1 for a in range(n_atoms))
+    table = device.asarray(words)
+    return Extension(table, tuple(levels), n_atoms, n_slots, n_families, markable, most_batches, sets)
+
+
+def blocks_for(n: int) -> int:
+    """Blocks with a thread for each of n."""
+    return -(-n // BLOCK)
+
+
+def looping_blocks(device: Device) -> int:
+    """Blocks of a grid that loops over work whose size only the device knows."""
+    return BLOCKS_EACH * device.multiprocessors
+
+
+def make_plan(
+    device: Device, extension: Extension, question: Question, begin: int, n: int, counts: Int64Array | None,
+    most_marked: int,
+) -> Plan:  # fmt: skip
+    """Describe n prefixes, at least 1; `counts` is given to have it set to 0.
+
+    One launch and a running sum, and another four and a running sum where something may be marked; nothing is read.
+    """
+    xp = device.xp
+    bounded = question.lower is not None
+    fill = counts is None
+    n_families = extension.n_families if n > 1 else 0
+    groups = 2 if bounded else 1
+    n_rows = groups + 2 * n_families
+    sums = xp.empty(n_rows * (n + 1), np.int64)
+    orders = xp.empty(n, np.int64)
+    clips = xp.empty(2 * extension.most_batches * n, np.int64) if bounded else None
+    stride = question.positions.shape[1]
+    device.launch(
+        "extend", "widths", blocks_for(max(n, n_rows)), BLOCK,
+        (extension.table, extension.n_atoms, extension.n_slots, question.positions, stride, begin, n, question.lower,
+         question.upper, sums, groups, n_families, orders, clips, counts),
+    )  # fmt: skip
+    xp.cumsum(sums, out=sums)
+    lengths = arena = None
+    budget = 0
+    if n_families:
+        n_marks = len(extension.markable)
+        most = sum((size + 1) * (1 if top else n // 2) for size, top in extension.markable)
+        budget = min(most, most_marked)
+        lengths = xp.empty(n_marks * n + 1, np.int64)
+        group_begins = xp.empty(n_families * n, np.int64)
+        arena = xp.empty(2 * budget, np.uint64)
+        device.launch(
+            "extend", "choose_marks", blocks_for(n_families * n), BLOCK,
+            (extension.table, extension.n_atoms, question.positions, stride, begin, n, sums, groups, n_families,
+             SHORTEST_MARKED, lengths, group_begins),
+        )  # fmt: skip
+        xp.cumsum(lengths, out=lengths)
+        n_blocks = looping_blocks(device)
+        device.launch("extend", "clear_marks", n_blocks, BLOCK, (arena, lengths, n_marks * n, budget))
+        device.launch(
+            "extend", "insert_marks", n_blocks, BLOCK,
+            (extension.table, extension.n_atoms, extension.n_slots, question.positions, stride, begin, n, lengths,
+             group_begins, n_marks, arena, budget, int(fill), question.work),
+        )  # fmt: skip
+    return Plan(begin, n, sums, groups - 1, groups, orders, clips, lengths, arena, budget)
