@@ -13,7 +13,7 @@ N_DIRECT = 8
 """Columns that are parameters of a kernel; columns.cuh has the same number. Further ones take an upload."""
 BLOCK = 256
 TILE = 1024
-"""Rows that a block of `BLOCK` threads sums up; tiles.cuh has the same number."""
+"""Rows that a block of `BLOCK` threads sums up; passes.cuh has the same number."""
 FEW = 1024
 """Rows that one block sorts in shared memory; rows.cu has the same number."""
 WAVES = 8

@@ -2,7 +2,7 @@
 #include "columns.cuh"
 #include "hash.cuh"
 #include "search.cuh"
-#include "tiles.cuh"
+#include "passes.cuh"
 
 const int FEW = 1024;     // columns.py has the same number
 const int ASCENDING = 0;  // what a pass over neighbours finds: each row is above the one before,

@@ -34,20 +34,22 @@ def lexsort(device: Device, columns: Sequence[Int64Array]) -> IndexArray:
     and a sort; 1 launch where the rows are sorted already.
     """
     n = len(columns[0])
-    if n < 2:
-        return device.xp.arange(n, dtype=np.int64)
-    if n <= FEW:
+    order: IndexArray
+    if 2 <= n <= FEW:
         order = device.xp.empty(n, np.int64)
         _sort_few(device, columns, None, order, None)
         return order
-    table = _Table(device, columns)
-    return device.xp.arange(n, dtype=np.int64) if table.state != _UNSORTED else _sorted_order(table)
+    table = _Table(device, columns) if n > 1 else None
+    if table is not None and table.state == _UNSORTED:
+        return _sorted_order(table)
+    order = device.xp.arange(n, dtype=np.int64)
+    return order
 
 
 def run_starts(device: Device, columns: Sequence[Int64Array]) -> IndexArray:
     """See `gpu_wcoj.kernels.protocol.Kernels.run_starts`. 3 launches, 1 for one tile; 1 read."""
     n = len(columns[0])
-    starts = device.xp.empty(n if tiles(n) <= 1 else 0, np.int64)
+    starts: IndexArray = device.xp.empty(n if tiles(n) <= 1 else 0, np.int64)
     if n == 0:
         return starts
     arguments = column_arguments(device, columns)
@@ -134,7 +136,7 @@ def segment_sums(device: Device, values: Int64Array, starts: IndexArray) -> Int6
     """
     xp = device.xp
     n, m = len(values), len(starts)
-    out = xp.empty(m, np.int64)
+    out: Int64Array = xp.empty(m, np.int64)
     if m == 0:
         return out
     values, starts = xp.ascontiguousarray(values), xp.ascontiguousarray(starts)
@@ -155,10 +157,10 @@ def exclusive_sum(device: Device, counts: Int64Array) -> Int64Array:
     """See `gpu_wcoj.kernels.protocol.Kernels.exclusive_sum`. 3 launches, 1 for one tile; no read."""
     xp = device.xp
     n = len(counts)
+    out: Int64Array = xp.empty(n + 1, np.int64) if n else xp.zeros(1, np.int64)
     if n == 0:
-        return xp.zeros(1, np.int64)
-    counts = xp.ascontiguousarray(counts)
-    out, sums = xp.empty(n + 1, np.int64), None
+        return out
+    counts, sums = xp.ascontiguousarray(counts), None
     if tiles(n) > 1:
         sums = xp.empty(tiles(n), np.int64)
         device.launch(_SOURCE, "sum_tiles", tiles(n), BLOCK, [counts, n, 0, sums])
@@ -170,7 +172,7 @@ def exclusive_sum(device: Device, counts: Int64Array) -> Int64Array:
 def hash_rows(device: Device, columns: Sequence[Int64Array]) -> UInt64Array:
     """See `gpu_wcoj.kernels.protocol.Kernels.hash_rows`. 1 launch, no read."""
     n = len(columns[0])
-    out = device.xp.empty(n, np.uint64)
+    out: UInt64Array = device.xp.empty(n, np.uint64)
     arguments = [*column_arguments(device, columns), n, out]
     device.launch(_SOURCE, "hash_table", looping_blocks(device, n), BLOCK, arguments)
     return out
@@ -247,10 +249,10 @@ class _Table:
 def _sorted_order(table: _Table) -> IndexArray:
     """The stable order of the table's rows: a sort a group of columns, from the last group to the first."""
     xp = table.device.xp
-    order: Any = None
-    for first, end, narrow in reversed(table.groups):
-        found = xp.argsort(table.pack(first, end, narrow, order))
-        order = found if order is None else order[found]
+    *upper, (first, end, narrow) = table.groups
+    order: IndexArray = xp.argsort(table.pack(first, end, narrow, None))
+    for first, end, narrow in reversed(upper):
+        order = order[xp.argsort(table.pack(first, end, narrow, order))]
     return order
 
 

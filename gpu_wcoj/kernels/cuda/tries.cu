@@ -1,7 +1,7 @@
 // Tries from sorted rows, their rows again, and descents in them; tries.py says how they go together.
 #include "columns.cuh"
 #include "search.cuh"
-#include "tiles.cuh"
+#include "passes.cuh"
 
 // Fields of a level's record, as `describe` makes it; tries.py has the same order.
 enum { VALUES, BYTES, PARENTS, WEIGHTS, N_VALUES, N_PARENTS, RECORD_FIELDS };

@@ -88,7 +88,7 @@ def locate(
     """
     xp = device.xp
     n = columns.shape[1]
-    positions = xp.empty((len(records), n), np.int64)
+    positions: Int64Array = xp.empty((len(records), n), np.int64)
     if positions.size == 0:
         return positions
     starts, entries = [0], []
