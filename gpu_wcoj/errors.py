@@ -154,3 +154,15 @@ class OutputFileError(GpuWcojError, OSError):
 
 class MemoryBudgetError(GpuWcojError, MemoryError):
     """What was asked for does not fit the memory budget."""
+
+
+class DeviceMemoryError(GpuWcojError, MemoryError):
+    """The device has no memory left for what was being done, however small its pieces."""
+
+    def __init__(self, doing: str, free: int) -> None:
+        super().__init__(
+            f"the device ran out of memory while {doing}; {free:,} bytes are free.\n"
+            "  A tick was undone; the state is as before. Feed fewer rows a tick, allow more with gpu_memory,\n"
+            "  or use backend='cpu'."
+        )
+        self.doing, self.free = doing, free

@@ -21,6 +21,7 @@ from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.trace.spine import MergePolicy
+from gpu_wcoj.zset.arrays import is_host
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
@@ -174,7 +175,8 @@ class Lowering:
     def _moved(
         self, name: str, rows: tuple[list[Int64Array], Int64Array], old: Lowered, new: Lowered
     ) -> tuple[list[Int64Array], Int64Array]:
-        columns, weights = rows
+        backend = new.circuit.backend
+        columns, weights = [backend.asarray(column) for column in rows[0]], backend.asarray(rows[1])
         before, after = old.shapes[name], new.shapes[name]
         moved: list[Int64Array] = []
         flags: list[Int64Array] = []
@@ -184,37 +186,42 @@ class Lowering:
             moved.append(_scaled(columns[column], factor, name, column))
             if after.nullable[column]:
                 flag = before.flag(column)
-                flags.append(np.zeros(len(weights), np.int64) if flag is None else columns[flag])
+                flags.append(backend.xp.zeros(len(weights), np.int64) if flag is None else columns[flag])
         return [*moved, *flags], weights
 
 
 def stored_columns(name: str, rows: Incoming, lowered: Lowered) -> InputChange:
-    """The rows as stored columns: codes in the common type, then flags of nulls."""
+    """The rows as stored columns, where they live: codes in the common type, then flags of nulls."""
     shape = lowered.shapes[name]
     codes: list[Int64Array] = []
     flags: list[Int64Array] = []
     for column, given in enumerate(rows.columns):
         kind = lowered.kinds[name, column]
         factor = 1 if kind is None or given.type == kind else given.type.factor_to(kind)
-        codes.append(np.ascontiguousarray(_scaled(given.codes, factor, name, column)))
+        scaled = _scaled(given.stored, factor, name, column)
+        codes.append(np.ascontiguousarray(scaled) if is_host(scaled) else scaled)
         if shape.nullable[column]:
             flags.append(_flags(given))
     return InputChange([*codes, *flags], rows.weights, rows.is_ordered)
 
 
 def _flags(column: Column) -> Int64Array:
-    return np.zeros(len(column), np.int64) if column.valid is None else (~column.valid).astype(np.int64)
+    if column.stored_valid is None:
+        return np.zeros(len(column), np.int64)
+    flags: Int64Array = (~column.stored_valid).astype(np.int64)
+    return flags
 
 
 def _scaled(codes: Int64Array, factor: int, relation: str, column: int) -> Int64Array:
-    """Codes in a finer unit; refused if one leaves int64."""
+    """Codes in a finer unit, where they live; refused if one leaves int64."""
     if factor == 1 or len(codes) == 0:
         return codes
     limit = ((1 << 63) - 1) // factor
-    if int(codes.max()) > limit or int(codes.min()) < -limit:
-        beyond = int(codes.max()) if int(codes.max()) > limit else int(codes.min())
+    most, least = int(codes.max()), int(codes.min())
+    if most > limit or least < -limit:
+        beyond = most if most > limit else least
         raise SchemaError(
             f"relation '{relation}', column {column}: the value {beyond} does not fit the finer unit it joins with "
             f"(times {factor}).\n  Cast both columns to the coarser unit first."
         )
-    return codes * np.int64(factor)
+    return codes * factor

@@ -15,11 +15,12 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.head import ChangeCount, Head, afresh
 from gpu_wcoj.circuit.source import bag_change, set_change
-from gpu_wcoj.join.delta import Execution, Piece
+from gpu_wcoj.join.delta import Execution, Piece, fetch_work
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
+from gpu_wcoj.zset.arrays import exact_sum, positions, within_memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,10 @@ class Held:
 
 @dataclass(frozen=True, eq=False)
 class InputChange:
-    """What one input relation gets in a tick: stored columns, weights (None: all 1), whether the rows are in order."""
+    """What one input relation gets in a tick: stored columns, weights (None: all 1), whether the rows are in order.
+
+    Arrays of the host or of the device.
+    """
 
     columns: Sequence[Int64Array]
     weights: Int64Array | None
@@ -103,14 +107,26 @@ class Circuit:
         rows : per head of `collect` whose rows did not go to `sink`
         ignored : per input relation, the given rows that change nothing
         """
+        with within_memory(self.backend, "evaluating a tick"):
+            return self._evaluate(changes, collect, sink)
+
+    def _evaluate(
+        self,
+        changes: Mapping[str, InputChange],
+        collect: frozenset[str] | None,
+        sink: Callable[[str, Piece], None] | None,
+    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]:
+        self.execution.begin()
         ignored = {}
-        take = bag_change if self.execution.weighted else None
         for name, change in changes.items():
             relation = self.sources[name]
-            if take is not None:
-                phases, ignored[name] = take(relation, change.columns, change.weights)
+            columns = change.columns
+            if self.backend.device is not None:
+                columns = [self.backend.asarray(column) for column in columns]
+            if self.execution.weighted:
+                phases, ignored[name] = bag_change(relation, columns, change.weights)
             else:
-                phases, ignored[name] = set_change(relation, change.columns, change.weights, change.is_ordered)
+                phases, ignored[name] = set_change(relation, columns, change.weights, change.is_ordered)
             relation.receive_delta(phases)
         counts, rows = {}, {}
         for name, head in self.heads.items():
@@ -125,7 +141,8 @@ class Circuit:
 
     @property
     def work(self) -> dict[str, dict[int, dict[int, dict[str, Int64Array]]]]:
-        """Of the last tick, per head, rule, delta path and variable, what the kernels counted."""
+        """Of the last tick, per head, rule, path and variable, what the kernels counted. Waits once for a device."""
+        fetch_work(self.backend, (join for head in self.heads.values() for join in head.joins))
         return {name: {i: join.work for i, join in enumerate(head.joins)} for name, head in self.heads.items()}
 
     def held(self) -> Held:
@@ -136,7 +153,8 @@ class Circuit:
     def prepare(self) -> Held:
         """The state after this tick, built beside the present one."""
         bounds = [head.pending_bound for head in self.heads.values()]
-        return Held([index.committed() for index in self.indices()], bounds)
+        with within_memory(self.backend, "building the state after a tick"):
+            return Held([index.committed() for index in self.indices()], bounds)
 
     def install(self, held: Held) -> None:
         """Make this the state, and forget what is pending.
@@ -159,6 +177,10 @@ class Circuit:
 
     def whole(self, name: str) -> tuple[list[Int64Array], Int64Array]:
         """All rows of a relation, sorted, with their weights; a head that is not kept is joined afresh."""
+        with within_memory(self.backend, f"reading relation '{name}'"):
+            return self._whole(name)
+
+    def _whole(self, name: str) -> tuple[list[Int64Array], Int64Array]:
         if name in self.sources:
             return self.sources[name].rows()
         head = self.heads[name]
@@ -166,15 +188,24 @@ class Circuit:
             return head.relation.rows()
         if head.derivations is not None:
             columns, weights = head.derivations.rows()
-            kept = np.flatnonzero(weights > 0)
-            return [column[kept] for column in columns], np.ones(len(kept), np.int64)
+            (kept,) = positions(self.backend, weights > 0)
+            return [column[kept] for column in columns], self.backend.xp.ones(len(kept), np.int64)
+        self.execution.begin()
         _, phases = afresh(head).evaluate(collect=True)
         assert phases is not None
         rows = phases[-1]
-        return list(rows.columns), rows.weight_column()
+        return list(rows.columns), rows.weight_column(self.backend.xp)
 
     def total(self, name: str) -> int:
         """Sum of the weights of a relation's rows; a head that is not kept is counted without enumerating it."""
-        if name in self.heads and not self.heads[name].state:
-            return afresh(self.heads[name]).evaluate(collect=False)[0].net
-        return sum(self.whole(name)[1].tolist())
+        with within_memory(self.backend, f"counting relation '{name}'"):
+            if name in self.heads and not self.heads[name].state:
+                self.execution.begin()
+                return afresh(self.heads[name]).evaluate(collect=False)[0].net
+            return exact_sum(self.backend, self._whole(name)[1])
+
+    def compact(self) -> None:
+        """Merge every arrangement into one batch at most; nothing that has cancelled is left."""
+        with within_memory(self.backend, "compacting the state"):
+            for index in self.indices():
+                index.compact()

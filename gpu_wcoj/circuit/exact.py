@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
+from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.generic import as_python
 from gpu_wcoj.join.seeds import bind, sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.zset.arrays import stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 
@@ -16,8 +17,9 @@ def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ..
     """Head rows and their exact weights, not consolidated to int64.
 
     Every row is bound to the last variable, and each atom's weight is looked up again: sums over an atom's batches
-    are weights of the state, which fit int64, so adding them modulo 2^64 is exact.
+    are weights of the state, which fit int64, so adding them modulo 2^64 is exact. The products are on the host.
     """
+    backend = join.execution.backend
     total: dict[tuple[int, ...], int] = {}
     for number, path in enumerate(join.query.paths):
         generic = join.generic_join(number, phase)
@@ -26,11 +28,11 @@ def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ..
         generic = replace(generic, needed=frozenset(path.order), work={}, _extensions={})
         change = join.arrangements[path.seed.key].pending[phase]
         for piece in generic.pieces(bind(path, join.seeds_of(number, phase, generic), generic), path.steps):
-            weight = _weights((change,), path.seed.variables, piece.values)
+            weight = _weights((change,), path.seed.variables, piece.values, backend)
             for atom, use in generic.uses.items():
-                weight = weight * _weights(generic.batches[atom], use.variables, piece.values)
+                weight = weight * _weights(generic.batches[atom], use.variables, piece.values, backend)
             columns = [
-                piece.values[term].tolist() if isinstance(term, str) else [term] * len(piece)
+                backend.to_host(piece.values[term]).tolist() if isinstance(term, str) else [term] * len(piece)
                 for term in join.query.head
             ]
             for row, exact in zip(zip(*columns, strict=True), weight.tolist(), strict=True):
@@ -38,7 +40,9 @@ def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ..
     return total
 
 
-def _weights(batches: tuple[IndexedZSet, ...], variables: tuple[str, ...], values: dict[str, Int64Array]) -> Int64Array:
+def _weights(
+    batches: tuple[IndexedZSet, ...], variables: tuple[str, ...], values: dict[str, Int64Array], backend: Backend
+) -> Int64Array:
     columns = [values[name] for name in variables]
-    positions = np.array([batch.locate(columns) for batch in batches])
-    return sum_of_weights(batches, positions).astype(object)
+    positions = stacked(backend, [batch.locate(columns) for batch in batches])
+    return as_python(backend, sum_of_weights(batches, positions, backend))

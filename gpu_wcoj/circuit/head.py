@@ -7,19 +7,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.circuit.exact import exact_change
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin, Piece
+from gpu_wcoj.join.generic import as_python
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.zset.arrays import exact_sum, positions
 from gpu_wcoj.zset.index import IndexedZSet
 
 CONSOLIDATE_ROWS = 1 << 22
 """Pieces of a projected or bag answer are consolidated whenever so many rows have gathered."""
 
 PieceSink = Callable[[Piece], None]
+
+_Weighted = tuple[Sequence[Int64Array], Int64Array]
+"""Columns, and the weight of every row."""
 
 
 @dataclass(frozen=True)
@@ -106,16 +112,20 @@ class Head:
     def _sorted(self, pieces: list[list[Int64Array]]) -> list[Int64Array]:
         if not pieces:
             return self._no_columns()
-        columns = pieces[0] if len(pieces) == 1 else [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+        backend = self.execution.backend
+        columns = pieces[0]
+        if len(pieces) > 1:
+            columns = [backend.xp.concatenate(parts) for parts in zip(*pieces, strict=True)]
         pieces.clear()
-        return self.execution.backend.kernels.distinct_rows(columns)
+        return backend.kernels.distinct_rows(columns)
 
     def _evaluate_distinct(self) -> tuple[ChangeCount, list[PhaseRows]]:
         assert self.derivations is not None
         columns, change = self._consolidated()
         before = self.derivations.weights_of(columns)
         after = before + change
-        gone, come = np.flatnonzero((before > 0) & (after <= 0)), np.flatnonzero((before <= 0) & (after > 0))
+        backend = self.execution.backend
+        gone, come = positions(backend, (before > 0) & (after <= 0), (before <= 0) & (after > 0))
         phases = [
             PhaseRows([column[gone] for column in columns], -1),
             PhaseRows([column[come] for column in columns], 1),
@@ -137,29 +147,32 @@ class Head:
             self._checked(self.joins)
         self._bound_whole()
         if self.relation is not None:
-            refuse_overflow(self.name, columns, weights, self.relation)
+            refuse_overflow(self.name, columns, weights, self.relation, self.execution.backend)
             self.relation.receive_delta([PhaseRows(columns, weights)])
-        net = sum(weights.tolist()) if len(weights) < 64 else _exact_sum(weights)
+        net = exact_sum(self.execution.backend, weights)
         return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
 
     def _consolidated(self) -> tuple[list[Int64Array], Int64Array]:
         """The change over all rules and phases, weights modulo 2^64; gathered and consolidated piece by piece."""
-        kernels = self.execution.backend.kernels
-        gathered: list[tuple[Sequence[Int64Array], Int64Array]] = []
+        backend = self.execution.backend
+        gathered: list[_Weighted] = []
         n_rows = n_consolidated = 0
         for piece in self._pieces():
-            weights = np.full(len(piece), piece.weights, np.int64) if isinstance(piece.weights, int) else piece.weights
+            weights = piece.weights
+            if isinstance(weights, int):
+                weights = backend.xp.full(len(piece), weights, np.int64)
             gathered.append((piece.columns, weights))
             n_rows += len(piece)
             if n_rows > CONSOLIDATE_ROWS + 2 * n_consolidated:
-                gathered = [kernels.consolidate(*_concatenated(gathered))]
+                gathered = [_consolidate(gathered, backend)]
                 n_rows = n_consolidated = len(gathered[0][1])
         if not gathered:
-            return self._no_columns(), np.empty(0, np.int64)
-        columns, sums = kernels.consolidate(*_concatenated(gathered))
+            return self._no_columns(), backend.xp.empty(0, np.int64)
+        columns, sums = _consolidate(gathered, backend)
         if sums.dtype == object:
             self._refuse_beyond(columns, sums)
-        return columns, sums.astype(np.int64, copy=False)
+            return [backend.asarray(column) for column in columns], backend.asarray(sums.astype(np.int64))
+        return list(columns), sums
 
     def _refuse_beyond(self, columns: Sequence[Int64Array], sums: Int64Array) -> None:
         """Raise for the first Python integer that int64 does not hold."""
@@ -173,7 +186,7 @@ class Head:
                 yield from join.join(phase)
 
     def _no_columns(self) -> list[Int64Array]:
-        return [np.empty(0, np.int64) for _ in range(self.width)]
+        return [self.execution.backend.xp.empty(0, np.int64) for _ in range(self.width)]
 
     def _tick_bound(self) -> int:
         return sum(join.weight_bound * max(1, join.survivors) for join in self.joins)
@@ -243,13 +256,12 @@ def _as_change(arrangement: Arrangement, execution: Execution, after: bool) -> A
     return change
 
 
-def _concatenated(parts: Sequence[tuple[Sequence[Int64Array], Int64Array]]) -> tuple[list[Int64Array], Int64Array]:
+def _consolidate(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
+    """All parts in one, equal rows added. Weights that are Python integers take the rows to the host."""
+    if backend.device is not None and any(weights.dtype == object for _, weights in parts):
+        parts = [([backend.to_host(column) for column in columns], as_python(backend, own)) for columns, own in parts]
+        backend = cpu_backend()
     if len(parts) == 1:
-        return list(parts[0][0]), parts[0][1]
-    columns = [np.concatenate(columns) for columns in zip(*(columns for columns, _ in parts), strict=True)]
-    return columns, np.concatenate([weights for _, weights in parts])
-
-
-def _exact_sum(weights: Int64Array) -> int:
-    """Sum as a Python integer: high and low halves are added apart."""
-    return (int((weights >> 32).sum()) << 32) + int((weights & 0xFFFFFFFF).sum())
+        return backend.kernels.consolidate(*parts[0])
+    columns = [backend.xp.concatenate(columns) for columns in zip(*(columns for columns, _ in parts), strict=True)]
+    return backend.kernels.consolidate(columns, backend.xp.concatenate([weights for _, weights in parts]))

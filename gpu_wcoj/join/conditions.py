@@ -3,61 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.path import Condition, Step
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import COMPARE
+from gpu_wcoj.zset.arrays import stacked
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _NO_BOUND = np.empty(0, np.int64)
 
 
-def bounds_of(step: Step, values: dict[str, Int64Array], n: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+def bounds_of(
+    step: Step, values: dict[str, Int64Array], n: int, backend: Backend
+) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Inclusive bounds and excluded values of the step's variable for each of `n` prefixes.
 
     Conditions on text are left to `passes`. Bounds that nothing satisfies have the lower above the upper.
     """
+    xp = backend.xp
+    no_bound = _NO_BOUND if backend.device is None else xp.empty(0, np.int64)
     conditions = [condition for condition in step.conditions if not condition.textual]
-    if not conditions:
-        return _NO_BOUND, _NO_BOUND, np.empty((0, n), np.int64)
-    excluded = [_column(condition, values, n) for condition in conditions if condition.op == "!="]
+    excluded = [_column(condition, values, n, xp) for condition in conditions if condition.op == "!="]
+    matrix = stacked(backend, excluded) if excluded else xp.empty((0, n), np.int64)
     ordered = [condition for condition in conditions if condition.op != "!="]
-    matrix = np.array(excluded, np.int64).reshape(len(excluded), n)
     if not ordered:
-        return _NO_BOUND, _NO_BOUND, matrix
-    lower = np.full(n, _LEAST, np.int64)
-    upper = np.full(n, _MOST, np.int64)
-    impossible = np.zeros(n, np.bool_)
+        return no_bound, no_bound, matrix
+    lower = xp.full(n, _LEAST, np.int64)
+    upper = xp.full(n, _MOST, np.int64)
+    impossible = xp.zeros(n, np.bool_)
     for condition in ordered:
-        other = _column(condition, values, n)
+        other = _column(condition, values, n, xp)
         if condition.op in ("<=", "="):
-            upper = np.minimum(upper, other)
+            upper = xp.minimum(upper, other)
         if condition.op in (">=", "="):
-            lower = np.maximum(lower, other)
+            lower = xp.maximum(lower, other)
         if condition.op == "<":
             impossible |= other == _LEAST
-            upper = np.minimum(upper, np.maximum(other, _LEAST + 1) - 1)
+            upper = xp.minimum(upper, xp.maximum(other, _LEAST + 1) - 1)
         if condition.op == ">":
             impossible |= other == _MOST
-            lower = np.maximum(lower, np.minimum(other, _MOST - 1) + 1)
-    lower[impossible] = _MOST
-    upper[impossible] = _LEAST
-    return lower, upper, matrix
+            lower = xp.maximum(lower, xp.minimum(other, _MOST - 1) + 1)
+    return xp.where(impossible, _MOST, lower), xp.where(impossible, _LEAST, upper), matrix
 
 
 def passes(
     conditions: Sequence[Condition],
     values: dict[str, Int64Array],
     ranks: Callable[[str], Int64Array] | None,
+    xp: Any = np,
 ) -> npt.NDArray[np.bool_]:
-    """Which rows satisfy all conditions; text is compared by rank."""
+    """Which rows satisfy all conditions; text is compared by rank. `xp` is the array module of values and ranks."""
     n = len(next(iter(values.values())))
-    mask = np.ones(n, np.bool_)
+    mask: npt.NDArray[np.bool_] = xp.ones(n, np.bool_)
     for condition in conditions:
-        left, right = values[condition.variable], _column(condition, values, n)
+        left, right = values[condition.variable], _column(condition, values, n, xp)
         if condition.textual:
             assert ranks is not None
             rank = ranks(condition.family)
@@ -66,7 +70,8 @@ def passes(
     return mask
 
 
-def _column(condition: Condition, values: dict[str, Int64Array], n: int) -> Int64Array:
+def _column(condition: Condition, values: dict[str, Int64Array], n: int, xp: Any) -> Int64Array:
     if isinstance(condition.other, str):
         return values[condition.other]
-    return np.full(n, condition.other, np.int64)
+    column: Int64Array = xp.full(n, condition.other, np.int64)
+    return column

@@ -14,18 +14,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.blocks import in_order
-from gpu_wcoj.join.generic import CHUNK_ROWS, GenericJoin, Ranks, Shapes, largest, times
+from gpu_wcoj.join.generic import GenericJoin, Ranks, Shapes, as_python, largest, times
+from gpu_wcoj.join.memory import rows_of_a_piece, with_memory
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.seeds import Seeds, bind, seed_rows
+from gpu_wcoj.join.seeds import Seeds, bind, seed_rows, shared_out
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array, Level
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
+from gpu_wcoj.zset.arrays import exact_sum, is_host, numbers
 
 _T = TypeVar("_T")
 
@@ -42,12 +44,12 @@ MOST_SEEDS = 1 << 16
 """Seeds of one block, at least and at most."""
 
 
-_NO_SEEDS = (np.empty((0, 0), np.int64), np.empty(0, np.int64), np.empty((2, 0), np.int64))
-
-
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Some rows of an answer's change: a column per column of the head, and weights or one sign for all rows."""
+    """Some rows of an answer's change: a column per column of the head, and weights or one sign for all rows.
+
+    All where the backend computes; weights that are Python integers are on the host.
+    """
 
     columns: Sequence[Int64Array]
     weights: Int64Array | int
@@ -64,20 +66,44 @@ class Execution:
     ----------
     weighted
         Bag semantics: weights are carried. Otherwise relations are sets and change in two phases.
+    chunk_rows
+        Rows of one piece; None to choose it every tick.
     threads
-        Threads that share a path's seeds.
+        Threads that share a path's seeds; on a device there is one.
+    host_ranks
+        Per family of text, the rank of every code in text order.
+    piece_rows
+        Rows of one piece in this tick.
     """
 
     backend: Backend
     weighted: bool
-    chunk_rows: int = CHUNK_ROWS
+    chunk_rows: int | None = None
     threads: int = 1
-    ranks: Ranks | None = None
+    host_ranks: Ranks | None = None
+    piece_rows: int = 0
+    _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.begin()
 
     @property
     def phases(self) -> tuple[int, ...]:
         """The sign of each phase of a tick; 0 where rows carry weights."""
         return (0,) if self.weighted else (-1, 1)
+
+    def begin(self) -> None:
+        """A tick begins, or whatever else joins: look how much memory is free."""
+        self.piece_rows = self.chunk_rows or rows_of_a_piece(self.backend)
+
+    def ranks(self, family: str) -> Int64Array:
+        """The rank of every code of a family, where the backend computes; moved again when it has changed only."""
+        assert self.host_ranks is not None
+        host = self.host_ranks(family)
+        moved = self._moved.get(family)
+        if moved is None or moved[0] is not host:
+            moved = self._moved[family] = host, self.backend.asarray(host)
+        return moved[1]
 
 
 @dataclass(eq=False)
@@ -115,14 +141,19 @@ class IncrementalGenericJoin:
     def join(self, phase: int) -> Iterator[Piece]:
         """The change of one phase, in pieces whose rows may repeat across pieces where the head projects."""
         sign = self.execution.phases[phase]
+        backend = self.execution.backend
+        xp = backend.xp
 
         def enumerate_block(
             join: GenericJoin, prefixes: Prefixes, path: DeltaPath
-        ) -> Iterator[tuple[Prefixes, Int64Array | None]]:
+        ) -> Iterator[tuple[Prefixes, Int64Array | None, int | None]]:
             kept = [i for i, step in enumerate(path.steps) if step.variable in self.query.head_variables]
             depth = kept[-1] + 1 if kept else 0
             for piece in join.pieces(prefixes, path.steps[:depth]):
-                yield piece, join.count(piece, path.steps[depth:]) if depth < len(path.steps) else None
+                if depth < len(path.steps):
+                    yield piece, *join.count_bounded(piece, path.steps[depth:])
+                else:
+                    yield piece, None, None
 
         rest = []
         for number, path in enumerate(self.query.paths):
@@ -131,30 +162,44 @@ class IncrementalGenericJoin:
                 rest.append(number)
             elif few[2].shape[1]:
                 yield Piece(self._few_rows(number, few[0], few[2]), sign)
-        for piece, counts in self._over_paths(rest, phase, enumerate_block):
+        for piece, counts, bound in self._over_paths(rest, phase, enumerate_block):
             weights: Int64Array | int = sign
             if self.execution.weighted:
-                weights = piece.weights if piece.weights is not None else np.ones(len(piece), np.int64)
+                weights = piece.weights if piece.weights is not None else xp.ones(len(piece), np.int64)
             if counts is not None:
-                weights = times(counts, np.full(len(counts), weights) if isinstance(weights, int) else weights)
+                bound = None if bound is None else bound * self.weight_bound
+                weights = counts * weights if isinstance(weights, int) else times(counts, weights, backend, bound)
             if len(piece):
                 yield Piece(self._head(piece), weights)
 
     def count(self, phase: int) -> int:
         """Sum of the weights of the change of one phase; the last level is never enumerated."""
+        backend = self.execution.backend
         total = 0
+        late: list[Any] = []
         rest = []
         for number in range(len(self.query.paths)):
             few = self._few(number, phase, False)
             if few is None:
                 rest.append(number)
+            elif len(few[1]):
+                late.append(few[1].sum())
+
+        def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[Any]:
+            counts, bound = join.count_bounded(prefixes, path.steps)
+            if bound is None or counts.dtype == object:
+                return (exact_dot(counts, prefixes.weights, backend),)
+            bound *= 1 if prefixes.weights is None else self.weight_bound
+            if bound * len(counts) >= 1 << 63:
+                return (exact_dot(counts, prefixes.weights, backend),)
+            return ((counts if prefixes.weights is None else counts * prefixes.weights).sum(),)
+
+        for one in self._over_paths(rest, phase, count_block):
+            if isinstance(one, int):
+                total += one
             else:
-                total += int(few[1].sum())
-
-        def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[int]:
-            return (exact_dot(join.count(prefixes, path.steps), prefixes.weights),)
-
-        total += sum(self._over_paths(rest, phase, count_block))
+                late.append(one)
+        total += sum(numbers(backend, *late))
         return total if self.execution.weighted else total * self.execution.phases[phase]
 
     def _few(self, number: int, phase: int, fill: bool) -> tuple[Int64Array, Int64Array, Int64Array] | None:
@@ -168,7 +213,7 @@ class IncrementalGenericJoin:
             return None
         delta = way.seeds[0].delta(phase)
         if delta is None:
-            return _NO_SEEDS
+            return self._no_seeds
         if delta.n_rows > FEW_SEEDS:
             return None
         levels: list[tuple[Level, ...]] = []
@@ -177,13 +222,14 @@ class IncrementalGenericJoin:
         for (use, arrangement), (_, _, bound) in zip(way.others, way.path.binding, strict=True):
             seen = arrangement.after(phase) if use.atom < way.path.seed.atom else arrangement.before(phase)
             if not seen:
-                return _NO_SEEDS
+                return self._no_seeds
             for batch in seen:
                 levels.append(batch.levels)
                 columns.append(bound)
             first.append(len(levels))
-        work = np.zeros(N_WORK, np.int64)
-        kernels = self.execution.backend.kernels
+        backend = self.execution.backend
+        work = backend.xp.zeros(N_WORK, np.int64)
+        kernels = backend.kernels
         counts, found = kernels.extend_seeds(levels, columns, first, delta.matrix, fill, work)
         self.seeds += delta.n_rows
         self.finished.append((number, {way.path.steps[0].variable: work}))
@@ -192,14 +238,20 @@ class IncrementalGenericJoin:
     def _few_rows(self, number: int, seeds: Int64Array, found: Int64Array) -> list[Int64Array]:
         """The head's columns of what `_few` found."""
         path = self.query.paths[number]
-        values = {name: column[found[0]] for name, column in zip(path.seed.variables, seeds, strict=True)}
+        values = {name: seeds[row][found[0]] for row, name in enumerate(path.seed.variables)}
         values[path.steps[0].variable] = found[1]
-        n = found.shape[1]
-        return [values[term] if isinstance(term, str) else np.full(n, term, np.int64) for term in self.query.head]
+        return self._columns(values, found.shape[1])
+
+    @cached_property
+    def _no_seeds(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """What `_few` finds for no seeds."""
+        xp = self.execution.backend.xp
+        return xp.empty((0, 0), np.int64), xp.empty(0, np.int64), xp.empty((2, 0), np.int64)
 
     @property
     def work(self) -> dict[int, dict[str, Int64Array]]:
-        """Of the last tick, per path and variable, what the kernels counted."""
+        """Of the last tick, per path and variable, what the kernels counted. Waits once for a device."""
+        fetch_work(self.execution.backend, [self])
         total: dict[int, dict[str, Int64Array]] = {}
         for number, counted in self.finished:
             own = total.setdefault(number, {})
@@ -213,10 +265,11 @@ class IncrementalGenericJoin:
         return sum(int(counted[SURVIVORS]) for path in self.work.values() for counted in path.values()) + self.seeds
 
     def _head(self, piece: Prefixes) -> list[Int64Array]:
-        return [
-            piece.values[term] if isinstance(term, str) else np.full(len(piece), term, np.int64)
-            for term in self.query.head
-        ]
+        return self._columns(piece.values, len(piece))
+
+    def _columns(self, values: Mapping[str, Int64Array], n: int) -> list[Int64Array]:
+        xp = self.execution.backend.xp
+        return [values[term] if isinstance(term, str) else xp.full(n, term, np.int64) for term in self.query.head]
 
     @cached_property
     def _ways(self) -> list[list[_Way]]:
@@ -238,6 +291,10 @@ class IncrementalGenericJoin:
         """Run over the seeds of these paths, in blocks on several threads where there are many; in the seeds' order."""
         live = [(number, join) for number in numbers if (join := self.generic_join(number, phase)) is not None]
         threads = self.execution.threads
+        if self.execution.backend.device is not None:
+            for number, join in live:
+                yield from self._over_parts(number, phase, join, run)
+            return
         if threads == 1 or not any(self._n_seeds(number, phase) >= SPLIT_FROM for number, _ in live):
             for number, join in live:
                 seeds = self.seeds_of(number, phase, join)
@@ -258,6 +315,36 @@ class IncrementalGenericJoin:
             yield from self._over_ways(number, phase, seeds.part(begin, end), run)
 
         yield from in_order(block, len(blocks), threads)
+
+    def _over_parts(
+        self,
+        number: int,
+        phase: int,
+        first: GenericJoin,
+        run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]],
+    ) -> Iterator[_T]:
+        """Run over a path's seeds on a device, as many at a time as a piece may have rows."""
+        ways = self._ways[number]
+        others = (self.generic_join(number, phase, at) for at in range(1, len(ways)))
+        joins = [first, *(join for join in others if join is not None)]
+        backend = self.execution.backend
+        doing = f"binding the seeds of path {number + 1}"
+        seeds = with_memory(backend, 0, lambda _: self.seeds_of(number, phase, first), doing)
+        self.seeds += len(seeds)
+        begin, most = 0, self.execution.piece_rows
+        while begin < len(seeds):
+
+            def bound(rows: int, begin: int = begin) -> tuple[int, list[Prefixes]]:
+                whole = begin == 0 and rows >= len(seeds)
+                part = seeds if whole else seeds.part(begin, min(len(seeds), begin + rows), backend.xp)
+                return rows, shared_out([way.path for way in ways], part, joins)
+
+            most, prefixes = with_memory(backend, most, bound, doing)
+            begin += most
+            for way, join, mine in zip(ways, joins, prefixes, strict=True):
+                if len(mine):
+                    yield from run(join, mine, way.path)
+        self.finished.extend((number, join.work) for join in joins)
 
     def _n_seeds(self, number: int, phase: int) -> int:
         return self._ways[number][0].seeds[0].pending[phase].n_rows
@@ -311,17 +398,38 @@ class IncrementalGenericJoin:
         self.weight_bound = max(self.weight_bound, bound)
         return GenericJoin(
             {use.atom: use for use, _ in way.others}, batches, execution.weighted,
-            self.query.head_variables | way.path.compared, execution.backend, execution.chunk_rows, execution.ranks,
-            way.shapes,
+            self.query.head_variables | way.path.compared, execution.backend, execution.piece_rows, execution.ranks,
+            bound, way.shapes,
         )  # fmt: skip
 
 
-def exact_dot(counts: Int64Array, weights: Int64Array | None) -> int:
+def fetch_work(backend: Backend, joins: Iterable[IncrementalGenericJoin]) -> None:
+    """Bring what the kernels counted to the host, for all joins together: waits once for a device."""
+    if backend.device is None:
+        return
+    held = list(joins)
+    rows = [work for join in held for _, own in join.finished for work in own.values() if not is_host(work)]
+    if not rows:
+        return
+    moved = iter(backend.to_host(backend.xp.stack(rows)))
+    for join in held:
+        join.finished = [
+            (number, {name: work if is_host(work) else next(moved) for name, work in own.items()})
+            for number, own in join.finished
+        ]
+
+
+def exact_dot(counts: Int64Array, weights: Int64Array | None, backend: Backend) -> int:
     """Sum of counts times weights as an exact integer, from values that are themselves exact."""
-    if len(counts) < 2:
+    if backend.device is None and len(counts) < 2:
         return sum(counts.tolist()) if weights is None else sum(counts.tolist()) * sum(weights.tolist())
-    most = largest(counts) * (1 if weights is None else largest(weights))
-    if counts.dtype != object and most * len(counts) < 1 << 63:
-        return int(counts.sum() if weights is None else counts @ weights)
-    product = counts.astype(object) if weights is None else counts.astype(object) * weights.astype(object)
+    if counts.dtype != object:
+        if weights is None:
+            return exact_sum(backend, counts)
+        one, other = largest(backend, counts, weights)
+        if one * other * len(counts) < 1 << 63:
+            return numbers(backend, (counts * weights).sum())[0]
+    product = (
+        as_python(backend, counts) if weights is None else as_python(backend, counts) * as_python(backend, weights)
+    )
     return int(product.sum())

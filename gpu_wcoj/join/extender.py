@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from gpu_wcoj.join.conditions import passes
 from gpu_wcoj.join.path import Condition
 from gpu_wcoj.join.seeds import sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.zset.arrays import stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 INFINITE = (1 << 63) - 1
@@ -69,7 +71,7 @@ class Extender:
 
         An upper bound: a value may stand in several batches, and rows may cancel. O(log) a batch and prefix.
         """
-        total = np.zeros(n, np.int64)
+        total: Int64Array = self.backend.xp.zeros(n, np.int64)
         for begin, end in self._ranges(variable, bound, n):
             total += end - begin
         return total
@@ -82,15 +84,16 @@ class Extender:
         parent : int64, ascending, the prefix that each value extends
         value : int64, ascending and distinct for each prefix
         """
+        xp = self.backend.xp
         level = self.variables.index(variable)
-        parents, values = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        parents, values = [xp.empty(0, np.int64)], [xp.empty(0, np.int64)]
         for batch, (begin, end) in zip(self.batches, self._ranges(variable, bound, n), strict=True):
             width = end - begin
-            parent = np.repeat(np.arange(n), width)
-            position = np.arange(len(parent)) - np.repeat(np.cumsum(width) - width - begin, width)
+            parent = xp.repeat(xp.arange(n), width)
+            position = xp.arange(len(parent)) - xp.repeat(xp.cumsum(width) - width - begin, width)
             parents.append(parent)
             values.append(batch.values[level][position].astype(np.int64))
-        parent, value = self.backend.kernels.distinct_rows([np.concatenate(parents), np.concatenate(values)])
+        parent, value = self.backend.kernels.distinct_rows([xp.concatenate(parents), xp.concatenate(values)])
         return parent, value
 
     def intersect(self, variable: str, bound: Bound) -> Int64Array:
@@ -100,27 +103,29 @@ class Extender:
         """
         positions = self._locate(self.variables[: self.variables.index(variable) + 1], bound)
         if variable == self.variables[-1]:
-            return sum_of_weights(self.batches, positions)
-        held = np.zeros(positions.shape[1], np.int64)
-        for position in positions:
-            held |= position >= 0
+            return sum_of_weights(self.batches, positions, self.backend)
+        held: Int64Array = self.backend.xp.zeros(positions.shape[1], np.int64)
+        for row in range(len(self.batches)):
+            held |= positions[row] >= 0
         return held
 
     def _ranges(self, variable: str, bound: Bound, n: int) -> list[tuple[Int64Array, Int64Array]]:
         """Per batch, where the values below each prefix begin and end; empty below a prefix that it lacks."""
+        xp = self.backend.xp
         level = self.variables.index(variable)
         if level == 0:
-            return [(np.zeros(n, np.int64), np.full(n, len(batch.values[0]))) for batch in self.batches]
+            return [(xp.zeros(n, np.int64), xp.full(n, len(batch.values[0]), np.int64)) for batch in self.batches]
+        located = self._locate(self.variables[:level], bound)
         ranges = []
-        for batch, position in zip(self.batches, self._locate(self.variables[:level], bound), strict=True):
-            held, node = position >= 0, np.maximum(position, 0)
-            begin = np.where(held, batch.offsets[level - 1][node], 0)
-            ranges.append((begin, np.where(held, batch.offsets[level - 1][node + 1], 0)))
+        for row, batch in enumerate(self.batches):
+            held, node = located[row] >= 0, xp.maximum(located[row], 0)
+            begin = xp.where(held, batch.offsets[level - 1][node], 0)
+            ranges.append((begin, xp.where(held, batch.offsets[level - 1][node + 1], 0)))
         return ranges
 
     def _locate(self, names: Sequence[str], bound: Bound) -> Int64Array:
         records = [[level.record for level in batch.levels[: len(names)]] for batch in self.batches]
-        columns = np.array([bound[name] for name in names], np.int64)
+        columns = stacked(self.backend, [bound[name] for name in names])
         return self.backend.kernels.locate(records, [range(len(names))] * len(records), columns)
 
 
@@ -134,6 +139,8 @@ class ConditionExtender:
         Its `variable` is bound last.
     ranks
         Per family of text, the rank of every code; needed where text is compared.
+    xp
+        The array module of what is bound.
 
     Examples
     --------
@@ -146,6 +153,7 @@ class ConditionExtender:
 
     condition: Condition
     ranks: Callable[[str], Int64Array] | None = None
+    xp: Any = np
 
     def participates_in_level(self, variable: str) -> bool:
         """Whether binding the variable completes the comparison."""
@@ -153,8 +161,9 @@ class ConditionExtender:
 
     def count(self, variable: str, bound: Bound, n: int) -> Int64Array:  # noqa: ARG002  # the same for whatever is bound
         """`INFINITE` for each of n prefixes."""
-        return np.full(n, INFINITE)
+        counts: Int64Array = self.xp.full(n, INFINITE, np.int64)
+        return counts
 
     def intersect(self, variable: str, bound: Bound) -> Int64Array:  # noqa: ARG002  # it knows its variable
         """1 where the comparison holds, else 0."""
-        return passes([self.condition], dict(bound), self.ranks).astype(np.int64)
+        return passes([self.condition], dict(bound), self.ranks, self.xp).astype(np.int64)

@@ -11,18 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.conditions import bounds_of, passes
+from gpu_wcoj.join.memory import CHUNK_ROWS, with_memory
 from gpu_wcoj.join.path import AtomUse, Condition, Step
 from gpu_wcoj.join.prefixes import Layout, Prefixes
-from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array
+from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
+from gpu_wcoj.zset.arrays import numbers, positions
 from gpu_wcoj.zset.index import IndexedZSet
 
-CHUNK_ROWS = 1 << 17
-"""Rows of one piece, unless the user says otherwise."""
+Bounds = tuple[Int64Array, Int64Array, Int64Array]
+"""From `bounds_of`."""
 
 Ranks = Callable[[str], Int64Array]
 """Per family of text, the rank of every code in text order."""
@@ -65,6 +68,8 @@ class GenericJoin:
         Whether weights are carried; without, all rows have weight 1 and only rows whose sum is not 0 exist.
     needed
         Variables whose values are kept.
+    most_weight
+        No product of one weight of each atom, and of a seed's, is larger; None if that is not known.
     shapes
         Extensions' shapes, kept from tick to tick.
     work
@@ -78,6 +83,7 @@ class GenericJoin:
     backend: Backend
     chunk_rows: int = CHUNK_ROWS
     ranks: Ranks | None = None
+    most_weight: int | None = None
     shapes: Shapes = field(default_factory=dict)
     work: dict[str, Int64Array] = field(default_factory=dict)
     _extensions: dict[tuple[Layout, str, str], Extension] = field(default_factory=dict)
@@ -131,49 +137,80 @@ class GenericJoin:
 
     def widths(self, prefixes: Prefixes, step: Step) -> Int64Array:
         """Per prefix, the smallest count over the step's atoms: a bound on the values that it would bind."""
-        smallest = np.full(len(prefixes), np.iinfo(np.int64).max)
+        xp = self.backend.xp
+        smallest: Int64Array = xp.full(len(prefixes), np.iinfo(np.int64).max, np.int64)
         at = 0
         for atom, bound in prefixes.layout:
             batches = self.batches[atom]
             if atom in step.atoms:
-                own = np.zeros(len(prefixes), np.int64)
-                for batch, position in zip(batches, prefixes.positions[at : at + len(batches)], strict=True):
-                    offsets = batch.offsets[bound - 1]
-                    own += np.where(position >= 0, offsets[position + 1] - offsets[position], 0)
-                smallest = np.minimum(smallest, own)
+                own = xp.zeros(len(prefixes), np.int64)
+                for row, batch in enumerate(batches, at):
+                    own += below(batch.offsets[bound - 1], prefixes.positions[row], xp)
+                smallest = xp.minimum(smallest, own)
             at += len(batches)
         return smallest
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
         """Bind one variable; yield pieces, each with the parent of every row."""
-        extension = self.extension(prefixes.layout, step, prefixes.order[-1])
-        lower, upper, excluded = bounds_of(step, prefixes.values, len(prefixes))
-        work = self._work(step)
+        n = len(prefixes)
+        bounds = bounds_of(step, prefixes.values, n, self.backend)
         resume = np.zeros(3, np.int64)
-        capacity = min(self.chunk_rows, max(4096, 32 * len(prefixes)))
-        while resume[0] < len(prefixes):
-            parent, value, weights, found = self.backend.kernels.fill_common(
-                extension.kernel, prefixes.positions, resume, len(prefixes), lower, upper, excluded,
-                prefixes.weights, self.weighted, capacity, extension.n_new_rows, work,
-            )  # fmt: skip
+        capacity = min(self.chunk_rows, max(4096, 32 * n))
+        while resume[0] < n:
+            if self.backend.device is None:
+                parent, piece = self._piece(prefixes, step, bounds, resume, n, capacity)
+            else:
+                parent, piece = self._piece_on_device(prefixes, step, bounds, resume, capacity)
             if len(parent) == 0:
                 continue
             capacity = self.chunk_rows
-            positions = found
-            if extension.kept_rows:
-                positions = np.empty((len(found) + len(extension.kept_rows), len(parent)), np.int64)
-                positions[: len(found)] = found
-                for at, row in enumerate(extension.kept_rows, len(found)):
-                    np.take(prefixes.positions[row], parent, out=positions[at])
-            values = {name: column[parent] for name, column in prefixes.values.items()}
-            if step.variable in self.needed:
-                values[step.variable] = value
-            piece = Prefixes((*prefixes.order, step.variable), values, weights, extension.layout, positions)
             textual = [condition for condition in step.conditions if condition.textual]
             if textual:
-                kept = np.flatnonzero(passes(textual, {**values, step.variable: value}, self.ranks))
-                parent, piece = parent[kept], piece.take(kept)
+                (kept,) = positions(self.backend, passes(textual, piece.values, self.ranks, self.backend.xp))
+                parent, piece = parent[kept], piece.take(kept, self.backend.xp)
             yield parent, piece
+
+    def _piece_on_device(
+        self, prefixes: Prefixes, step: Step, bounds: Bounds, resume: Int64Array, capacity: int
+    ) -> tuple[Int64Array, Prefixes]:
+        """`_piece`; of fewer rows and from fewer prefixes, from now on, where the device has no memory for all."""
+        start, n = resume.copy(), len(prefixes)
+        most = max(capacity, n - int(start[0]))
+
+        def run(rows: int) -> tuple[Int64Array, Prefixes]:
+            resume[:] = start
+            if rows < most:
+                self.chunk_rows = min(self.chunk_rows, rows)
+            return self._piece(prefixes, step, bounds, resume, min(n, int(start[0]) + rows), min(capacity, rows))
+
+        return with_memory(self.backend, most, run, f"binding {step.variable}")
+
+    def _piece(
+        self, prefixes: Prefixes, step: Step, bounds: Bounds, resume: Int64Array, end: int, capacity: int
+    ) -> tuple[Int64Array, Prefixes]:
+        """The next rows of `extend`, `capacity` at most, from prefixes before `end`; `resume` moves on."""
+        extension = self.extension(prefixes.layout, step, prefixes.order[-1])
+        xp = self.backend.xp
+        parent, value, weights, found = self.backend.kernels.fill_common(
+            extension.kernel, prefixes.positions, resume, end, *bounds,
+            prefixes.weights, self.weighted, capacity, extension.n_new_rows, self._work(step),
+        )  # fmt: skip
+        if len(parent) == 0:
+            return parent, prefixes
+        stand = found
+        if extension.kept_rows:
+            if self.backend.device is None:
+                stand = np.empty((len(found) + len(extension.kept_rows), len(parent)), np.int64)
+                stand[: len(found)] = found
+                for at, row in enumerate(extension.kept_rows, len(found)):
+                    np.take(prefixes.positions[row], parent, out=stand[at])
+            else:
+                kept = xp.stack([prefixes.positions[row][parent] for row in extension.kept_rows])
+                stand = xp.concatenate([found, kept])
+        values = {name: column[parent] for name, column in prefixes.values.items()}
+        if step.variable in self.needed:
+            values[step.variable] = value
+        return parent, Prefixes((*prefixes.order, step.variable), values, weights, extension.layout, stand)
 
     def pieces(self, prefixes: Prefixes, steps: Sequence[Step]) -> Iterator[Prefixes]:
         """Bind all variables of `steps`, depth first; yield what is bound to the last, piece by piece."""
@@ -188,45 +225,92 @@ class GenericJoin:
     def count(self, prefixes: Prefixes, steps: Sequence[Step]) -> Int64Array:
         """Per prefix, the sum of the weights of all ways to bind `steps`; own weights left out.
 
-        Exact while products of weights fit int64; counts that do not are returned as Python integers.
+        Exact while products of weights fit int64; counts that do not are returned as Python integers, on the host.
 
         Parts of the remaining variables that share no atom and no condition are counted apart and multiplied.
         """
+        return self.count_bounded(prefixes, steps)[0]
+
+    def count_bounded(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
+        """`count`, and what no count's magnitude exceeds; None if it has to be looked up.
+
+        What is known beforehand need not be asked of the arrays, for which a device would be waited for.
+        """
         if not steps:
-            return np.ones(len(prefixes), np.int64)
+            return self.backend.xp.ones(len(prefixes), np.int64), 1
         if len(prefixes) == 0:
-            return np.zeros(0, np.int64)
+            return self.backend.xp.zeros(0, np.int64), 0
         parts = independent(tuple(steps)) if len(steps) > 1 else (steps,)
         if len(parts) > 1:
-            product = self._count_part(prefixes, parts[0])
+            product, bound = self._count_part(prefixes, parts[0])
             for part in parts[1:]:
-                product = times(product, self._count_part(prefixes, part))
-            return product
+                factor, other = self._count_part(prefixes, part)
+                bound = None if bound is None or other is None else bound * other
+                product = times(product, factor, self.backend, bound)
+            return product, bound
         bare = prefixes if prefixes.weights is None else _without_weights(prefixes)
         if len(steps) == 1 and not any(condition.textual for condition in steps[0].conditions):
             return self._count_last(bare, steps[0])
-        counts = np.zeros(len(prefixes), np.int64)
+        counts: Int64Array = self.backend.xp.zeros(len(prefixes), np.int64)
+        most: int | None = 0
         for parent, piece in self.extend(bare, steps[0]):
-            inner = self.count(piece, steps[1:])
+            if len(parent) == 0:
+                continue
+            inner, bound = self.count_bounded(piece, steps[1:])
             if piece.weights is not None:
-                inner = times(inner, piece.weights)
-            if len(parent):
-                if inner.dtype != object and largest(inner) * len(inner) + largest(counts) >= 1 << 63:
-                    inner = inner.astype(object)
-                if inner.dtype == object:
-                    counts = counts.astype(object)
-                starts = np.concatenate([np.zeros(1, np.intp), np.flatnonzero(parent[1:] != parent[:-1]) + 1])
-                counts[parent[starts]] += np.add.reduceat(inner, starts)
+                bound = None if bound is None or self.most_weight is None else bound * self.most_weight
+                inner = times(inner, piece.weights, self.backend, bound)
+            most = None if most is None or bound is None else most + bound * len(parent)
+            counts = self._added(counts, parent, inner, most)
+        return counts, most
+
+    def _added(self, counts: Int64Array, parent: Int64Array, inner: Int64Array, most: int | None) -> Int64Array:
+        """Counts with the sum of `inner` over equal parents; on the host, as Python integers, where int64 is too small.
+
+        `most` bounds all counts' magnitude, if that is known.
+        """
+        backend = self.backend
+        if inner.dtype != object and counts.dtype != object and (most is None or most >= 1 << 63):
+            one, all_before = largest(backend, inner, counts)
+            if one * len(inner) + all_before >= 1 << 63:
+                inner = as_python(backend, inner)
+        if inner.dtype == object or counts.dtype == object:
+            counts, inner, parent = as_python(backend, counts), as_python(backend, inner), backend.to_host(parent)
+            starts = np.concatenate([np.zeros(1, np.intp), np.flatnonzero(parent[1:] != parent[:-1]) + 1])
+            counts[parent[starts]] += np.add.reduceat(inner, starts)
+        elif backend.device is None:
+            starts = np.concatenate([np.zeros(1, np.intp), np.flatnonzero(parent[1:] != parent[:-1]) + 1])
+            counts[parent[starts]] += np.add.reduceat(inner, starts)
+        else:
+            starts = backend.xp.searchsorted(parent, backend.xp.arange(len(counts) + 1))
+            before = backend.kernels.exclusive_sum(inner)[starts]
+            counts += before[1:] - before[:-1]
         return counts
 
-    def _count_last(self, prefixes: Prefixes, step: Step) -> Int64Array:
+    def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None]:
+        backend = self.backend
         extension = self.extension(prefixes.layout, step, prefixes.order[-1])
-        lower, upper, excluded = bounds_of(step, prefixes.values, len(prefixes))
-        return self.backend.kernels.count_common(
-            extension.kernel, prefixes.positions, 0, len(prefixes), lower, upper, excluded, self._work(step)
-        )
+        bounds = bounds_of(step, prefixes.values, len(prefixes), backend)
+        work = self._work(step)
 
-    def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> Int64Array:
+        def run(begin: int, end: int) -> Int64Array:
+            return backend.kernels.count_common(extension.kernel, prefixes.positions, begin, end, *bounds, work)
+
+        n = len(prefixes)
+        if backend.device is None:
+            return run(0, n), None
+
+        def in_blocks(rows: int) -> Int64Array:
+            counted = [run(begin, min(n, begin + rows)) for begin in range(0, n, rows)]
+            whole: Int64Array = counted[0] if len(counted) == 1 else backend.xp.concatenate(counted)
+            return whole
+
+        depth = dict(prefixes.layout)
+        values = min(sum(len(batch.values[depth.get(atom, 0)]) for batch in self.batches[atom]) for atom in step.atoms)
+        bound = None if self.most_weight is None else values * self.most_weight
+        return with_memory(backend, n, in_blocks, f"counting {step.variable}"), bound
+
+    def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
         """Count one independent part, once for each run of prefixes that look alike to it."""
         atoms = {atom for step in steps for atom in step.atoms}
         rows: list[int] = []
@@ -238,32 +322,54 @@ class GenericJoin:
         seen = [prefixes.positions[row] for row in rows]
         asked = {condition.other for step in steps for condition in step.conditions}
         seen.extend(prefixes.values[name] for name in prefixes.values if name in asked)
-        starts = self.backend.kernels.run_starts(seen) if seen else np.zeros(1, np.intp)
-        if len(starts) == len(prefixes):
-            return self.count(prefixes, steps)
-        counts = self.count(prefixes.take(starts), steps)
-        return np.repeat(counts, np.diff(np.append(starts, len(prefixes))))
+        backend, n = self.backend, len(prefixes)
+        starts = backend.kernels.run_starts(seen) if seen else backend.xp.zeros(1, np.int64)
+        if len(starts) == n:
+            return self.count_bounded(prefixes, steps)
+        counts, bound = self.count_bounded(prefixes.take(starts, backend.xp), steps)
+        if backend.device is None or counts.dtype == object:
+            starts = backend.to_host(starts)
+            return np.repeat(counts, np.diff(np.append(starts, n))), bound
+        run = backend.xp.searchsorted(starts, backend.xp.arange(n), side="right") - 1
+        return counts[run], bound
 
     def _work(self, step: Step) -> Int64Array:
-        return self.work.setdefault(step.variable, np.zeros(N_WORK, np.int64))
-
-    @property
-    def survivors(self) -> int:
-        """Rows that the steps so far have let through, all variables together."""
-        return sum(int(counted[SURVIVORS]) for counted in self.work.values())
+        work = self.work.get(step.variable)
+        if work is None:
+            work = self.work[step.variable] = self.backend.xp.zeros(N_WORK, np.int64)
+        return work
 
 
-def largest(values: Int64Array) -> int:
-    """Largest magnitude; 0 for none."""
-    return max(int(values.max()), -int(values.min())) if len(values) else 0
+def below(offsets: Int64Array, position: Int64Array, xp: Any) -> Int64Array:
+    """How many children stand below each position of a level; none below -1."""
+    width: Int64Array = xp.where(position >= 0, offsets[position + 1] - offsets[position], 0)
+    return width
 
 
-def times(left: Int64Array, right: Int64Array) -> Int64Array:
-    """Elementwise product, as Python integers where int64 might not hold it."""
-    if left.dtype != object and right.dtype != object and largest(left) * largest(right) < 1 << 63:
-        return left * right
-    product: Int64Array = left.astype(object) * right.astype(object)
+def largest(backend: Backend, *columns: Int64Array) -> list[int]:
+    """Per column, the largest magnitude; 0 for an empty one. Waits once for a device."""
+    ends = iter(numbers(backend, *(end for column in columns if len(column) for end in (column.max(), column.min()))))
+    return [max(next(ends), -next(ends)) if len(column) else 0 for column in columns]
+
+
+def times(left: Int64Array, right: Int64Array, backend: Backend, bound: int | None) -> Int64Array:
+    """Elementwise product, as Python integers on the host where int64 might not hold it.
+
+    `bound` is what no product's magnitude exceeds, if that is known.
+    """
+    if left.dtype != object and right.dtype != object:
+        if bound is not None and bound < 1 << 63:
+            return left * right
+        one, other = largest(backend, left, right)
+        if one * other < 1 << 63:
+            return left * right
+    product: Int64Array = as_python(backend, left) * as_python(backend, right)
     return product
+
+
+def as_python(backend: Backend, values: Int64Array) -> Int64Array:
+    """The values as Python integers, on the host."""
+    return backend.to_host(values).astype(object, copy=False)
 
 
 def _without_weights(prefixes: Prefixes) -> Prefixes:

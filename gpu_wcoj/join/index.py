@@ -16,6 +16,7 @@ from gpu_wcoj.join.seeds import sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine
+from gpu_wcoj.zset.arrays import stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 L_contra = TypeVar("L_contra", contravariant=True)
@@ -152,9 +153,9 @@ class RelationIndex:
         return dict(zip(self.arrangements, self._on_each(Arrangement.committed, pending), strict=True))
 
     def _on_each(self, function: Callable[[Arrangement], _T], n_rows: int) -> list[_T]:
-        """Apply to every child, side by side if a change of `n_rows` is worth threads."""
+        """Apply to every child, side by side if a change of `n_rows` is worth threads and there is no device."""
         children = list(self.arrangements.values())
-        if self.threads == 1 or len(children) == 1 or n_rows < THREADED_ROWS:
+        if self.threads == 1 or self.backend.device is not None or len(children) == 1 or n_rows < THREADED_ROWS:
             return [function(child) for child in children]
         with ThreadPoolExecutor(self.threads) as pool:
             return list(pool.map(function, children))
@@ -179,12 +180,12 @@ class RelationIndex:
         """The committed weight of each given row, 0 if absent; `columns` in the relation's order."""
         batches = self.accumulated()
         if not batches:
-            return np.zeros(len(columns[0]), np.int64)
-        depth = len(self.canonical.order)
+            nothing: Int64Array = self.backend.xp.zeros(len(columns[0]), np.int64)
+            return nothing
         records = [batch.records for batch in batches]
-        matrix = np.array(columns, np.int64).reshape(depth, len(columns[0]))
+        matrix = stacked(self.backend, columns)
         located = self.backend.kernels.locate(records, [self.canonical.order] * len(batches), matrix)
-        return sum_of_weights(batches, located)
+        return sum_of_weights(batches, located, self.backend)
 
     def rows(self) -> tuple[list[Int64Array], Int64Array]:
         """All committed rows, in the relation's columns, sorted, with their weights. O(n), O(n log n) to reorder."""
@@ -200,8 +201,8 @@ class RelationIndex:
 
     def load(self, columns: Sequence[Int64Array], weights: Int64Array) -> None:
         """Make these sorted distinct rows the committed state."""
-        whole = PhaseRows(columns, 1 if bool((weights == 1).all()) else weights)
-        self.receive_delta([whole])
+        whole = PhaseRows(columns, weights)
+        self.receive_delta([whole if whole.sign is None else PhaseRows(columns, whole.sign)])
         self.commit()
 
     @property

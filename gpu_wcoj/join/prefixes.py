@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,12 +40,12 @@ class Prefixes:
     def __len__(self) -> int:
         return int(self.positions.shape[1])
 
-    def take(self, rows: IndexArray | slice, order: tuple[str, ...] | None = None) -> Prefixes:
-        """The prefixes at these positions."""
+    def take(self, rows: IndexArray, xp: Any = np) -> Prefixes:
+        """The prefixes at these positions; `xp` is the array module of all arrays."""
         return Prefixes(
-            self.order if order is None else order,
+            self.order,
             {name: column[rows] for name, column in self.values.items()},
             None if self.weights is None else self.weights[rows],
             self.layout,
-            np.ascontiguousarray(self.positions[:, rows]),
+            xp.ascontiguousarray(self.positions[:, rows]),
         )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.conditions import passes
-from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.generic import GenericJoin, below
 from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.zset.arrays import BoolArray, numbers, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 SORTED_FROM = 32
@@ -42,10 +45,10 @@ class Seeds:
     def __len__(self) -> int:
         return int(self.matrix.shape[1])
 
-    def part(self, begin: int, end: int) -> Seeds:
-        """Rows begin to end."""
+    def part(self, begin: int, end: int, xp: Any = np) -> Seeds:
+        """Rows begin to end; `xp` is the array module of all arrays."""
         weights = None if self.weights is None else self.weights[begin:end]
-        return Seeds(self.order, np.ascontiguousarray(self.matrix[:, begin:end]), weights)
+        return Seeds(self.order, xp.ascontiguousarray(self.matrix[:, begin:end]), weights)
 
 
 def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin) -> Seeds:
@@ -54,6 +57,7 @@ def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin)
     They are sorted so that those stand together for which later steps read the same long range. `deltas` holds the
     change in each of the path's seed orders. O(n log n) for n rows, or O(n) where one of these is the best.
     """
+    backend = join.backend
     use, delta = path.seed, deltas[0]
     order = use.variables
     if len(delta) > SORTED_FROM and path.sort_first:
@@ -66,28 +70,43 @@ def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin)
     matrix = delta.matrix
     weights = delta.weight_column() if join.weighted else None
     if use is not path.seed:
-        matrix = matrix[[use.variables.index(name) for name in path.seed.variables]]
+        matrix = stacked(backend, [matrix[use.variables.index(name)] for name in path.seed.variables])
         order = use.variables
     elif order != use.variables:
         place = [use.variables.index(name) for name in order]
         columns = [matrix[row] for row in place]
-        if weights is None:
-            columns = join.backend.kernels.distinct_rows(columns)
+        if weights is None and backend.device is None:
+            columns = backend.kernels.distinct_rows(columns)
         else:
-            rows = join.backend.kernels.lexsort(columns)
-            columns, weights = [column[rows] for column in columns], weights[rows]
-        matrix = np.array(columns)[np.argsort(place)]
+            rows = backend.kernels.lexsort(columns)
+            columns = [column[rows] for column in columns]
+            weights = None if weights is None else weights[rows]
+        matrix = stacked(backend, [columns[place.index(row)] for row in range(len(place))])
     if path.seed_conditions:
-        values = dict(zip(path.seed.variables, matrix, strict=True))
-        kept = np.flatnonzero(passes(path.seed_conditions, values, join.ranks))
+        values = {name: matrix[row] for row, name in enumerate(path.seed.variables)}
+        (kept,) = positions(backend, passes(path.seed_conditions, values, join.ranks, backend.xp))
         if len(kept) < len(delta):
-            matrix = np.ascontiguousarray(matrix[:, kept])
+            matrix = backend.xp.ascontiguousarray(matrix[:, kept])
             weights = None if weights is None else weights[kept]
     return Seeds(order, matrix, weights)
 
 
 def bind(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
-    """Find the rows in every atom that they reach, and drop those that some atom does not hold.
+    """Find the rows in every atom that they reach, and drop those that some atom does not hold. Waits once."""
+    prefixes, alive = bind_all(path, seeds, join)
+    return prefixes if alive is None else held_in_all(prefixes, alive, join.backend)
+
+
+def held_in_all(prefixes: Prefixes, alive: BoolArray, backend: Backend) -> Prefixes:
+    """The prefixes that are alive."""
+    if backend.device is None and alive.all():
+        return prefixes
+    (kept,) = positions(backend, alive)
+    return prefixes if len(kept) == len(alive) else prefixes.take(kept, backend.xp)
+
+
+def bind_all(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes, BoolArray | None]:
+    """Find the rows in every atom that they reach: all of them, and which all atoms hold, None if no atom was asked.
 
     Atoms that the rows bind completely multiply the weight; the others leave their positions.
     """
@@ -97,13 +116,14 @@ def bind(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
         for batch in join.batches[number]:
             records.append(batch.records[:depth])
             columns_of.append(columns)
+    backend = join.backend
     order, matrix, weights = seeds.order, seeds.matrix, seeds.weights
-    located = join.backend.kernels.locate(records, columns_of, matrix)
-    needed = {name: column for name, column in zip(path.seed.variables, matrix, strict=True) if name in join.needed}
-    if len(seeds) == 1 and weights is None:
+    located = backend.kernels.locate(records, columns_of, matrix)
+    needed = {name: matrix[row] for row, name in enumerate(path.seed.variables) if name in join.needed}
+    if len(seeds) == 1 and weights is None and backend.device is None:
         alone = _bind_one(path, order, needed, located, join)
         if alone is not None:
-            return alone
+            return alone, None
     alive = None
     rows: list[int] = []
     layout: list[tuple[int, int]] = []
@@ -116,18 +136,36 @@ def bind(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
             rows.extend(range(at, at + len(batches)))
             held = own.max(axis=0) >= 0
         else:
-            weight = sum_of_weights(batches, own)
+            weight = sum_of_weights(batches, own, backend)
             held = weight != 0
             if join.weighted:
                 assert weights is not None
                 weights = weights * weight
         alive = held if alive is None else alive & held
         at += len(batches)
-    positions = located if len(rows) == len(located) else np.ascontiguousarray(located[rows])
-    prefixes = Prefixes(order, needed, weights, tuple(layout), positions)
-    if alive is None or alive.all():
-        return prefixes
-    return prefixes.take(np.flatnonzero(alive))
+    if len(rows) < len(located):
+        located = stacked(backend, [located[row] for row in rows]) if rows else located[:0]
+    return Prefixes(order, needed, weights, tuple(layout), located), alive
+
+
+def shared_out(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[GenericJoin]) -> list[Prefixes]:
+    """Each seed bound on the one of these variants that gives it the fewest values to begin with; for a device.
+
+    All variants hold the same seeds, so that it is asked once which these are: waits twice, once for one path.
+    """
+    backend = joins[0].backend
+    bound, masks = zip(*(bind_all(path, seeds, join) for path, join in zip(paths, joins, strict=True)), strict=True)
+    held: list[Prefixes] = list(bound)
+    if masks[0] is not None:
+        (kept,) = positions(backend, masks[0])
+        if len(kept) < len(seeds):
+            held = [prefixes.take(kept, backend.xp) for prefixes in held]
+    if len(paths) == 1 or len(held[0]) == 0:
+        return held
+    widths = [join.widths(own, path.steps[0]) for path, join, own in zip(paths, joins, held, strict=True)]
+    chosen = backend.xp.argmin(stacked(backend, widths), axis=0)
+    mine = positions(backend, *(chosen == at for at in range(len(paths))))
+    return [own.take(rows, backend.xp) for own, rows in zip(held, mine, strict=True)]
 
 
 def _bind_one(
@@ -149,8 +187,10 @@ def _bind_one(
     return Prefixes(order, needed, None, tuple(layout), located)
 
 
-def sum_of_weights(batches: tuple[IndexedZSet, ...], positions: Int64Array) -> Int64Array:
+def sum_of_weights(batches: tuple[IndexedZSet, ...], positions: Int64Array, backend: Backend) -> Int64Array:
     """Weight of each row, from its position in each batch (-1: absent), added modulo 2^64."""
+    if backend.device is not None:
+        return _sum_on_device(batches, positions, backend.xp)
     if positions.shape[1] == 1:
         exact = sum(
             [
@@ -170,18 +210,37 @@ def sum_of_weights(batches: tuple[IndexedZSet, ...], positions: Int64Array) -> I
     return total
 
 
+def _sum_on_device(batches: tuple[IndexedZSet, ...], positions: Int64Array, xp: Any) -> Int64Array:
+    """`sum_of_weights` without knowing how many rows a batch holds, which a device would be waited for."""
+    total: Int64Array = xp.zeros(positions.shape[1], np.int64)
+    for row, batch in enumerate(batches):
+        position = positions[row]
+        if batch.weights is None:
+            total += position >= 0
+        elif batch.n_rows:
+            total += xp.where(position >= 0, batch.weights[xp.maximum(position, 0)], 0)
+    return total
+
+
 def _best_first(path: DeltaPath, delta: IndexedZSet, join: GenericJoin) -> str:
     """Of the variables that steps would share, the one with the widest ranges below it, by a sample."""
     if len(path.sort_first) == 1:
         return path.sort_first[0]
+    backend = join.backend
     columns = delta.columns()
     stride = max(1, len(delta) // SAMPLE)
-    values = {name: column[::stride] for name, column in zip(path.seed.variables, columns, strict=True)}
-    width = dict.fromkeys(path.sort_first, 0)
+    values = {
+        name: backend.xp.ascontiguousarray(column[::stride])
+        for name, column in zip(path.seed.variables, columns, strict=True)
+    }
+    names: list[str] = []
+    widths: list[Int64Array] = []
     for number, use in join.uses.items():
-        if use.variables[0] in width and len(use.variables) > 1 and use.variables[1] not in values:
+        if use.variables[0] in path.sort_first and len(use.variables) > 1 and use.variables[1] not in values:
             for batch in join.batches[number]:
-                position = batch.locate([values[use.variables[0]]])
-                position = position[position >= 0]
-                width[use.variables[0]] += int((batch.offsets[0][position + 1] - batch.offsets[0][position]).sum())
+                names.append(use.variables[0])
+                widths.append(below(batch.offsets[0], batch.locate([values[use.variables[0]]]), backend.xp).sum())
+    width = dict.fromkeys(path.sort_first, 0)
+    for name, number in zip(names, numbers(backend, *widths), strict=True):
+        width[name] += number
     return max(path.sort_first, key=lambda name: width[name])

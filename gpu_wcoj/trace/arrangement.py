@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.spine import MergePolicy, Spine
+from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
 
 ComparedColumns = tuple[int, str, int | None, int | None]
@@ -68,21 +70,22 @@ class ArrangementKey:
         """What two keys share that hold the same rows."""
         return self.relation, self.constants, self.equal, self.compared, frozenset(self.order)
 
-    def select(self, columns: Sequence[Int64Array]) -> Int64Array | None:
-        """Positions of the rows that belong here; None for all of them."""
+    def select(self, columns: Sequence[Int64Array], backend: Backend) -> Int64Array | None:
+        """Positions of the rows that belong here; None for all of them. Waits once for a device."""
         if self.is_whole:
             return None
-        if len(columns[0]) == 1:
+        xp = backend.xp
+        if backend.device is None and len(columns[0]) == 1:
             return None if self._holds([int(column[0]) for column in columns]) else np.empty(0, np.int64)
-        mask = np.ones(len(columns[0]), np.bool_)
+        mask = xp.ones(len(columns[0]), np.bool_)
         for column, code in self.constants:
             mask &= columns[column] == code
         for left, other in self.equal:
             mask &= columns[left] == columns[other]
         for left, op, right_column, right_code in self.compared:
-            right = columns[right_column] if right_column is not None else np.int64(right_code or 0)
+            right = columns[right_column] if right_column is not None else right_code or 0
             mask &= COMPARE[op](columns[left], right)
-        return np.flatnonzero(mask)
+        return positions(backend, mask)[0]
 
     def _holds(self, row: Sequence[int]) -> bool:
         """Whether one row belongs here."""
@@ -114,9 +117,19 @@ class PhaseRows:
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def weight_column(self) -> Int64Array:
-        """The weight of every row."""
-        return np.full(len(self), self.weights, np.int64) if isinstance(self.weights, int) else self.weights
+    def weight_column(self, xp: Any = np) -> Int64Array:
+        """The weight of every row; `xp` is the array module of the columns."""
+        if not isinstance(self.weights, int):
+            return self.weights
+        column: Int64Array = xp.full(len(self), self.weights, np.int64)
+        return column
+
+    @cached_property
+    def sign(self) -> int | None:
+        """The one weight of all rows, where it is known or they are all 1; found once for all arrangements."""
+        if isinstance(self.weights, int):
+            return self.weights
+        return 1 if bool((self.weights == 1).all()) else None
 
 
 class Arrangement:
@@ -147,24 +160,28 @@ class Arrangement:
         key = self.key
         if len(rows) == 0:
             return self._nothing
-        chosen = key.select(rows.columns)
+        backend = self.backend
+        chosen = key.select(rows.columns, backend)
         columns = [rows.columns[column] for column in key.order]
         weights = rows.weights
         if chosen is not None:
             columns = [column[chosen] for column in columns]
             weights = weights if isinstance(weights, int) else weights[chosen]
         n = len(columns[0])
-        kernels = self.backend.kernels
-        in_order = self._keeps_order and chosen is None
+        kernels = backend.kernels
+        in_order = n < 2 or (self._keeps_order and chosen is None)
+        if backend.device is not None and not isinstance(weights, int) and rows.sign is not None:
+            weights = rows.sign
         if isinstance(weights, int):
-            if not in_order and n > 1:
-                columns = kernels.distinct_rows(columns)
-            given = None if weights == 1 else np.full(n, weights, np.int64)
-            return IndexedZSet.from_sorted(columns, given, self.backend)
-        if not in_order and n > 1:
+            if not in_order:
+                columns = kernels.distinct_rows(columns) if backend.device is None else _in_order(columns, backend)
+            return IndexedZSet.from_sorted(columns, weights, backend)
+        if not in_order:
             order = kernels.lexsort(columns)
             columns, weights = [column[order] for column in columns], weights[order]
-        return IndexedZSet.from_sorted(columns, None if bool((weights == 1).all()) else weights, self.backend)
+        if backend.device is None and bool((weights == 1).all()):
+            return IndexedZSet.from_sorted(columns, 1, backend)
+        return IndexedZSet.from_sorted(columns, weights, backend)
 
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
         """Index this tick's change, phase by phase; the state does not move yet."""
@@ -215,5 +232,12 @@ class Arrangement:
         """The committed rows in this order, consolidated, and their weights. O(n)."""
         whole = self.spine.compact().batches
         if not whole:
-            return [np.empty(0, np.int64) for _ in self.key.order], np.empty(0, np.int64)
+            nothing: Int64Array = self.backend.xp.empty(0, np.int64)
+            return [nothing for _ in self.key.order], nothing
         return whole[0].columns(), whole[0].weight_column()
+
+
+def _in_order(columns: Sequence[Int64Array], backend: Backend) -> list[Int64Array]:
+    """These distinct rows, sorted: unlike `distinct_rows` without their number, which a device would be waited for."""
+    order = backend.kernels.lexsort(columns)
+    return [column[order] for column in columns]

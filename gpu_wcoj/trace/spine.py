@@ -9,6 +9,7 @@ between a tick's evaluation and its commit, and never changes a batch that a rea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 
@@ -100,7 +101,7 @@ def _dead_rows_pile_up(batches: list[IndexedZSet]) -> bool:
         return True
     if newest.depth < 2:
         return False
-    floor = max(DEAD_FLOOR, int(np.sqrt(total)))
+    floor = max(DEAD_FLOOR, isqrt(total))
     if sum(batch.n_negative for batch in batches[1:]) < floor:
         return False
     return _has_dead_key(batches, floor)
@@ -108,13 +109,14 @@ def _dead_rows_pile_up(batches: list[IndexedZSet]) -> bool:
 
 def _has_dead_key(batches: list[IndexedZSet], floor: int) -> bool:
     """Whether that is so for a key of the newest batch; the others were looked at when they came. O(its rows log n)."""
+    xp = batches[-1].backend.xp
     keys = batches[-1].values[0].astype(np.int64)
-    negative, width = np.zeros((2, len(keys)), np.int64)
+    negative, width = xp.zeros(len(keys), np.int64), xp.zeros(len(keys), np.int64)
     for number, batch in enumerate(batches):
         position = batch.locate([keys])
-        held = np.flatnonzero(position >= 0)
-        begin, end = batch.leaf_offsets[position[held]], batch.leaf_offsets[position[held] + 1]
-        width[held] += end - begin
+        held, node = position >= 0, xp.maximum(position, 0)
+        begin, end = xp.where(held, batch.leaf_offsets[node], 0), xp.where(held, batch.leaf_offsets[node + 1], 0)
+        width += end - begin
         if number and batch.n_negative:
-            negative[held] += batch.negative_before[end] - batch.negative_before[begin]
+            negative += batch.negative_before[end] - batch.negative_before[begin]
     return bool(((negative >= floor) & (4 * negative > width)).any())

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend, select_backend
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.protocol import CodeArray, Int64Array, Level
+from gpu_wcoj.zset.arrays import numbers, positions, stacked
 
 
 class IndexedZSet:
@@ -57,11 +59,20 @@ class IndexedZSet:
 
     @classmethod
     def from_sorted(
-        cls, columns: Sequence[Int64Array], weights: Int64Array | None, backend: Backend | None = None
+        cls, columns: Sequence[Int64Array], weights: Int64Array | int | None, backend: Backend | None = None
     ) -> IndexedZSet:
-        """Index rows that are sorted and distinct already. O(n)."""
+        """Index rows that are sorted and distinct already, with their weights or one for all. O(n)."""
         backend = backend or select_backend("cpu")
-        weights = None if weights is None else np.ascontiguousarray(weights)
+        if isinstance(weights, int):
+            n = len(columns[0])
+            made = cls(
+                *backend.kernels.build_levels(columns),
+                None if weights == 1 else backend.xp.full(n, weights, np.int64),
+                backend,
+            )
+            made.__dict__.update(largest_weight=abs(weights) if n else 1, n_negative=n if weights < 0 else 0)
+            return made
+        weights = None if weights is None else backend.xp.ascontiguousarray(weights)
         return cls(*backend.kernels.build_levels(columns), weights, backend)
 
     @classmethod
@@ -71,15 +82,16 @@ class IndexedZSet:
         """Index any rows: sorted, equal ones' weights added, weights of 0 dropped. O(n log n)."""
         backend = backend or select_backend("cpu")
         if weights is None:
-            weights = np.ones(len(columns[0]), np.int64)
+            weights = backend.xp.ones(len(columns[0]), np.int64)
         columns, weights = backend.kernels.consolidate(columns, weights)
         return cls.from_sorted(columns, None if bool((weights == 1).all()) else weights, backend)
 
     @classmethod
     def empty(cls, depth: int, backend: Backend | None = None) -> IndexedZSet:
         """The empty trie of that many levels."""
-        nothing = np.empty(0, np.int64)
-        return cls([nothing] * depth, [np.zeros(1, np.int64)] * (depth - 1), None, backend or select_backend("cpu"))
+        backend = backend or select_backend("cpu")
+        nothing = backend.xp.empty(0, np.int64)
+        return cls([nothing] * depth, [backend.xp.zeros(1, np.int64)] * (depth - 1), None, backend)
 
     def __len__(self) -> int:
         return self.n_rows
@@ -125,27 +137,42 @@ class IndexedZSet:
     @cached_property
     def largest_weight(self) -> int:
         """Largest magnitude of a weight; 1 for an empty trie."""
-        if self.weights is None or len(self.weights) == 0:
+        weights = self.weights
+        if weights is None or len(weights) == 0:
             return 1
-        return max(int(self.weights.max()), -int(self.weights.min()))
+        if self.backend.device is not None:
+            return self._extremes[0]
+        return max(int(weights.max()), -int(weights.min()))
 
     @cached_property
     def n_negative(self) -> int:
         """Rows of negative weight."""
-        return 0 if self.weights is None else int(np.count_nonzero(self.weights < 0))
+        if self.weights is None or self.n_rows == 0:
+            return 0
+        if self.backend.device is not None:
+            return self._extremes[1]
+        return int(np.count_nonzero(self.weights < 0))
+
+    @cached_property
+    def _extremes(self) -> tuple[int, int]:
+        """Both of the above, fetched from the device together."""
+        weights = self.weights
+        assert weights is not None
+        most, least, negative = numbers(self.backend, weights.max(), weights.min(), (weights < 0).sum())
+        return max(most, -least), negative
 
     @cached_property
     def negative_before(self) -> Int64Array:
         """How many rows of negative weight stand before each row, and before the end."""
-        counts = np.zeros(len(self) + 1, np.int64)
+        counts: Int64Array = self.backend.xp.zeros(len(self) + 1, np.int64)
         if self.weights is not None:
-            np.cumsum(self.weights < 0, out=counts[1:])
+            counts[1:] = self.backend.xp.cumsum((self.weights < 0).astype(np.int64))
         return counts
 
     @cached_property
     def leaf_offsets(self) -> Int64Array:
         """Which rows stand below each top-level value: ``[leaf_offsets[i], leaf_offsets[i + 1])``."""
-        leaf: Int64Array = self.offsets[0] if self.offsets else np.arange(len(self) + 1)
+        leaf: Int64Array = self.offsets[0] if self.offsets else self.backend.xp.arange(len(self) + 1)
         for offsets in self.offsets[1:]:
             leaf = offsets[leaf]
         return leaf
@@ -157,14 +184,28 @@ class IndexedZSet:
     @cached_property
     def matrix(self) -> Int64Array:
         """All rows, sorted: int64 of shape (depth, n)."""
-        return np.array(self.columns(), np.int64).reshape(self.depth, len(self))
+        return stacked(self.backend, self.columns())
 
     def weight_column(self) -> Int64Array:
         """The weight of every row."""
-        return np.ones(len(self), np.int64) if self.weights is None else self.weights
+        if self.weights is not None:
+            return self.weights
+        ones: Int64Array = self.backend.xp.ones(len(self), np.int64)
+        return ones
 
     def merge(self, other: IndexedZSet) -> IndexedZSet:
-        """The sum of two tries of one attribute order: a merge of sorted runs. O(n + m)."""
+        """The sum of two tries of one attribute order: a merge of sorted runs. O(n + m).
+
+        Raises
+        ------
+        UsageError
+            If they live in different places.
+        """
+        if other.backend is not self.backend and other.backend.device is not self.backend.device:
+            raise UsageError(
+                f"a batch of {self.backend} is to be merged with one of {other.backend}.\n"
+                "  Both must live in one place: build them with one backend."
+            )
         if self.n_rows == 0:
             return other
         if other.n_rows == 0:
@@ -177,7 +218,7 @@ class IndexedZSet:
     def locate(self, columns: Sequence[Int64Array]) -> Int64Array:
         """Position of each prefix in level ``len(columns) - 1``; -1 where it is absent."""
         records = [self.records[: len(columns)]]
-        found = self.backend.kernels.locate(records, [range(len(columns))], np.ascontiguousarray(columns))
+        found = self.backend.kernels.locate(records, [range(len(columns))], stacked(self.backend, columns))
         position: Int64Array = found[0]
         return position
 
@@ -195,21 +236,21 @@ class IndexedZSet:
         rest : the columns below the prefix; none if the prefix is a whole row
         weights : int64
         """
-        depth = len(prefixes)
+        xp = self.backend.xp
         position = self.locate(prefixes)
-        owner = np.flatnonzero(position >= 0).astype(np.int64)
+        (owner,) = positions(self.backend, position >= 0)
         node = position[owner]
         rest: list[Int64Array] = []
-        for level in range(depth, self.depth):
+        for level in range(len(prefixes), self.depth):
             begin, end = self.offsets[level - 1][node], self.offsets[level - 1][node + 1]
             sizes = end - begin
-            start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-            repeat = np.repeat(np.arange(len(node)), sizes)
-            node = np.arange(start[-1]) - start[repeat] + begin[repeat]
+            start = xp.cumsum(sizes) - sizes
+            repeat = xp.repeat(xp.arange(len(node)), sizes)
+            node = xp.arange(len(repeat)) - start[repeat] + begin[repeat]
             owner = owner[repeat]
             rest = [column[repeat] for column in rest]
             rest.append(self.values[level][node].astype(np.int64))
-        weights = np.ones(len(node), np.int64) if self.weights is None else self.weights[node]
+        weights = xp.ones(len(node), np.int64) if self.weights is None else self.weights[node]
         return owner, rest, weights
 
     def as_zset_view(self, depth: int) -> tuple[list[Int64Array], Int64Array]:
@@ -217,7 +258,7 @@ class IndexedZSet:
         if depth == self.depth:
             return self.columns(), self.weight_column()
         columns = self.backend.kernels.expand_columns(self.values[:depth], self.offsets[: depth - 1])
-        return columns, np.ones(len(columns[0]), np.int64)
+        return columns, self.backend.xp.ones(len(columns[0]), np.int64)
 
     def extend_leaves(self, owner: Int64Array, values: Int64Array, weights: Int64Array) -> IndexedZSet:
         """A trie one level deeper: row ``owner[i]`` gets the child ``values[i]``.

@@ -1,0 +1,126 @@
+"""Small things done with arrays wherever they live, waiting for a device as rarely as can be.
+
+What a size or a value of Python depends on has to come from the device, and everything launched before has to finish
+first. So what is needed together is fetched together: one wait, whatever the number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.errors import DeviceMemoryError
+from gpu_wcoj.kernels.protocol import Int64Array
+
+if TYPE_CHECKING:
+    from gpu_wcoj.kernels.cuda.device import Device
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def is_host(array: object) -> bool:
+    """Whether an array is NumPy's."""
+    return isinstance(array, np.ndarray)
+
+
+def numbers(backend: Backend, *values: Any) -> list[int]:
+    """These arrays of one integer each as Python's. Waits once.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.backend import select_backend
+    >>> column = np.array([5, -7])
+    >>> numbers(select_backend("cpu"), column.min(), column.max(), (column > 0).sum())
+    [-7, 5, 1]
+    """
+    if backend.device is None:
+        return [int(value) for value in values]
+    if not values:
+        return []
+    return [int(one) for one in backend.to_host(backend.xp.concatenate([_single(value) for value in values]))]
+
+
+def _single(value: Any) -> Any:
+    return value.reshape(1).astype(np.int64)
+
+
+def positions(backend: Backend, *masks: BoolArray) -> list[Int64Array]:
+    """Per mask, where it holds, ascending. Waits once for all masks.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.backend import select_backend
+    >>> positions(select_backend("cpu"), np.array([True, False, True]), np.array([False]))
+    [array([0, 2]), array([], dtype=int64)]
+    """
+    if backend.device is None:
+        return [np.flatnonzero(mask) for mask in masks]
+    xp = backend.xp
+    ends = [xp.cumsum(mask.astype(np.int64)) for mask in masks]
+    sizes = iter(numbers(backend, *(end[-1:] for end in ends if len(end))))
+    found = []
+    for end in ends:
+        size = next(sizes) if len(end) else 0
+        every = size == len(end)
+        found.append(xp.arange(size) if every else xp.searchsorted(end, xp.arange(1, size + 1)))
+    return found
+
+
+def stacked(backend: Backend, columns: Sequence[Int64Array]) -> Int64Array:
+    """One or more int64 columns as the rows of a matrix.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.backend import select_backend
+    >>> stacked(select_backend("cpu"), [np.array([1, 2]), np.array([3, 4])])
+    array([[1, 2],
+           [3, 4]])
+    """
+    matrix: Int64Array = np.array(columns, np.int64) if backend.device is None else backend.xp.stack(columns)
+    return matrix
+
+
+def exact_sum(backend: Backend, values: Int64Array) -> int:
+    """Sum as a Python integer: high and low halves are added apart. Waits once.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.backend import select_backend
+    >>> exact_sum(select_backend("cpu"), np.full(4, (1 << 63) - 1)) == 4 * ((1 << 63) - 1)
+    True
+    """
+    if backend.device is None and len(values) < 64:
+        return sum(values.tolist())
+    high, low = numbers(backend, (values >> 32).sum(), (values & 0xFFFFFFFF).sum())
+    return (high << 32) + low
+
+
+def within_memory(backend: Backend, doing: str) -> AbstractContextManager[None]:
+    """Raise `DeviceMemoryError` where the device has no memory left for the block, and give its pool back."""
+    return _CPU if backend.device is None else _on_device(backend, backend.device, doing)
+
+
+@contextmanager
+def _on_device(backend: Backend, device: Device, doing: str) -> Iterator[None]:
+    try:
+        yield
+    except device.out_of_memory as error:
+        if isinstance(error, DeviceMemoryError):
+            raise
+        raise memory_error(backend, doing) from error
+
+
+_CPU = nullcontext()
+
+
+def memory_error(backend: Backend, doing: str) -> DeviceMemoryError:
+    """The error that says that the device has no memory left, and how much is free."""
+    device = backend.device
+    assert device is not None
+    device.release()
+    return DeviceMemoryError(doing, device.free_bytes())
