@@ -149,7 +149,7 @@ class Kernels(Protocol):
         Returns
         -------
         int64 of shape (number of tries, n): the position in the last level descended, -1 where the path is absent.
-        O(log) a level and row; O(1) expected at top levels.
+        O(log) a level and row; O(1) expected at top levels whose codes are dense.
         """
         ...
 
