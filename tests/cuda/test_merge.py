@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import numpy.typing as npt
 import pytest
 
 from gpu_wcoj.backend import cpu_backend
+from gpu_wcoj.kernels.cuda import merge
 from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.cuda.merge import CHUNK, TILE, merge_tries
+from gpu_wcoj.kernels.cuda.sources import source_text
 from gpu_wcoj.kernels.protocol import Trie
 from tests.shim import available
 from tests.shim.device import ShimDevice
@@ -63,7 +66,7 @@ def same(device: Device, found: Any, expected: npt.NDArray[Any]) -> None:
 
 
 def check(left: Trie, right: Trie, seed: int) -> tuple[int, int]:
-    """Both orders of the sides give what the CPU's kernels give; launches of each."""
+    """That both orders of the sides give what the CPU's kernels give, with one read; the launches of each."""
     launches = []
     device = ShimDevice(seed)
     sides = [on_device(device, trie) for trie in (left, right)]
@@ -84,6 +87,15 @@ def check(left: Trie, right: Trie, seed: int) -> tuple[int, int]:
         for array, level in zip([*given[0], *given[1]], [*trie[0], *trie[1]], strict=True):
             same(device, array, level)
     return launches[0], launches[1]
+
+
+def test_numbers_that_launcher_and_source_share():
+    text = source_text("merge")
+    found = {name: int(number) for name, number in re.findall(r"const int (\w+) = (\d+);", text)}
+    assert [found[name] for name in ("CHUNK", "TILE", "COPY_BLOCK", "COUNT_BLOCK")] == [
+        CHUNK, TILE, merge.COPY_BLOCK, merge.COUNT_BLOCK
+    ]  # fmt: skip
+    assert found["COUNTED"] * found["COUNT_BLOCK"] == merge.COUNTED
 
 
 @pytest.mark.parametrize("seed", range(60))

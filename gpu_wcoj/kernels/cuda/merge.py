@@ -1,28 +1,30 @@
-"""Merge two tries: rank the smaller one's nodes in the larger one, then copy every level once, by the merge path.
+"""Merge two tries: place the smaller one's nodes in the larger one, then copy every level once, by the merge path.
 
 Left is the trie with more rows, right the other one; addition commutes.
 
-1. *Places*, from the top down, a thread a right node: a binary search among the left children of its parent, or the
-   place where its parent's children would stand if left does not have the parent. Places ascend along a level, so
-   they are the second run of a merge path over the whole level, whatever parents its nodes have.
+1. *Places*, from the top down, a thread a right node: where it is or would be among the left children of its parent,
+   or where its parent's children would be if left does not have the parent. Places ascend along a level, so they are
+   the second run of a merge path over the whole level, whatever parents its nodes have.
 2. *Changes*, from the bottom up, a thread a right node: it adds a node to the level (+1), finds one there (0), or
-   finds one that goes (-1): a row whose weights cancel, a node that keeps no child. The exclusive sums of these
-   say how far left's nodes move. Neither step looks at more of left than its searches do.
+   finds one that goes (-1): a row whose weights cancel, a node that keeps no child. The sums of these say how far
+   left's nodes move. Neither step looks at more of left than its searches do.
 3. The only read: how each level's size changes, and whether weights other than 1 remain.
-4. *Copies*, a launch a level, a block for 4096 nodes of both tries in merged order: it finds its first right node by
-   a search, marks what stands at each of its ranks, and copies; a warp whose ranks hold left nodes only just copies
-   them. Everything about a level's other arrays follows from the place in that order: children of the node at rank d
-   with r right nodes before it begin at ``left_offsets[d - r]``, moved by right's changes below the first r nodes.
+4. *Copies*, a launch a level, a block for every 4096 nodes of both tries in merged order: it finds its first and last
+   right node by a search, marks what stands at each of its ranks, and copies; a warp with left nodes only does just
+   that. All else follows from the place in the order: the children of the node at rank d with r right nodes before it
+   begin at ``left_offsets[d - r]``, moved by the changes of the children of these r nodes.
 
-Launches: 3 a level less one, and one more if left has weights. Reads: one. No atomic operation's order shows.
+Launches: 3 a level less one, and one more if left has weights. Reads: one. What atomic operations leave does not
+depend on their order.
 
-Bytes, for n left and m right nodes of a level, codes of c bytes: what a merge has to move are c (n + m) read and as
-much written, at an inner level 8 (n + m) more of each for offsets, at the last one 8 (n + m) more of each for weights
-if there are any. The copies read 8 m for places on top, and 8 m at an inner level for its children's changes. Steps 1
-and 2 write and read about 40 m, and the searches of a thread hit the lines that its neighbours' do, as right is
-sorted. That is all if left has no weights. If it has, the count of those that are not 1 stops at the first that right
-cannot undo; where nearly all are 1 it reads up to 8 n. So a pair of levels of 10^9 narrow rows below few nodes moves
-8 bytes a row without weights and 24 with them, and each row of a change adds under 100.
+Bytes, for n left and m right nodes of a level with codes of c bytes: a merge has to read c (n + m) and write as much,
+and 8 (n + m) more of each for an inner level's offsets, or for the last one's weights if there are any. This is also
+what the copies move, but for 16 m (8 m at the last level) that tell them right's places and shifts. Steps 1 and 2
+move some 20 m at the last level and 50 m at an inner one, and the sectors of left that the searches touch: all
+threads of a block search between the places of its first and last node, and what they read there is in their cache
+after one sample each. So rows of narrow codes without weights cost 8 bytes each, with weights 24, and a row of the
+change up to a hundred. If left has weights, those that are not 1 are counted, up to the first that right cannot undo:
+where nearly all are 1 that reads up to 8 n more.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.protocol import CodeArray, Int64Array, Trie
 
 CHUNK = 512
-"""Right nodes a block sums, a thread each; the source has the same number."""
+"""Right nodes a block places and sums, a thread each; as in places.cuh."""
 TILE = 4096
-"""Nodes of both tries a block copies; the source has the same number."""
+"""Nodes of both tries a block copies; as in merge_path.cuh, and so is the next."""
 COPY_BLOCK = 256
 COUNT_BLOCK = 256
+"""Threads that count weights, and, below, weights that they look at at once; as in merge.cu."""
 COUNTED = 8 * COUNT_BLOCK
-"""Weights a block counts at once."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
