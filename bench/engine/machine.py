@@ -32,7 +32,7 @@ def commit() -> str:
     """The commit that is checked out, with ``+changes`` where files differ from it; ``unknown`` outside git."""
     try:
         name = _git("rev-parse", "--short=12", "HEAD")
-        return name + ("+changes" if _git("status", "--porcelain", "--", "*.py", "*.lark") else "")
+        return name + ("+changes" if _git("status", "--porcelain", "--", "*.py", "*.lark", "*.cu", "*.cuh") else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
