@@ -21,7 +21,7 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.incoming import Incoming, read_change
 from gpu_wcoj.join.delta import Execution, Piece
-from gpu_wcoj.join.generic import CHUNK_ROWS
+from gpu_wcoj.join.memory import CHUNK_ROWS
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering, stored_columns
 from gpu_wcoj.options import declared, known_heads, positive, processors
@@ -36,6 +36,7 @@ from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.tick import State, TickReport
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
+from gpu_wcoj.zset.arrays import memory_error
 from gpu_wcoj.zset.zset import ZSet
 
 __all__ = ["ChangeCount", "Program", "TickReport"]
@@ -68,7 +69,7 @@ class Program:
     threads
         Threads that share large ticks; by default the processors at hand.
     chunk_rows
-        Rows of intermediate results held at a time, per level.
+        Rows of intermediate results held at a time, per level; by default on a GPU as its free memory allows.
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
         else they are those of the first rows.
@@ -123,6 +124,7 @@ class Program:
         self.backend = select_backend(backend)
         self.threads = positive("threads", threads, processors())
         self.chunk_rows = positive("chunk_rows", chunk_rows, CHUNK_ROWS)
+        self._piece_rows = None if chunk_rows is None else self.chunk_rows
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         types, names, self.declared = declared(self.rules, self._arity, schema or {})
         self._lowering = Lowering(
@@ -276,8 +278,7 @@ class Program:
             self._installed = None
             sides = sides.up_to_date()
             for side in sides:
-                for index in side.circuit.indices():
-                    index.compact()
+                side.circuit.compact()
             self._state = self._installed = replace(self._state, sides=sides.as_installed())
 
     @property
@@ -402,8 +403,10 @@ class Program:
                 columns = [np.array([code], np.int64) for code in error.row]
                 row = self._as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]
                 return WeightOverflowError(relation, row, error.weight)
-        full = MemoryError if self.backend.device is None else (MemoryError, self.backend.device.out_of_memory)
-        if isinstance(error, full) and not isinstance(error, GpuWcojError):
+        device = self.backend.device
+        if device is not None and isinstance(error, device.out_of_memory) and not isinstance(error, GpuWcojError):
+            return memory_error(self.backend, "handing rows in or out")
+        if isinstance(error, MemoryError) and not isinstance(error, GpuWcojError):
             return MemoryBudgetError(
                 f"the tick needs more memory than there is ({error}).\n"
                 "  The tick was undone; the state is as before. Feed fewer rows a tick, or set a smaller chunk_rows."
@@ -441,7 +444,7 @@ class Program:
         def ranks(family: str) -> Int64Array:
             return self.dictionaries[0 if family == "string" else 1].rank()
 
-        return Execution(self.backend, self.bag, self.chunk_rows, self.threads, ranks)
+        return Execution(self.backend, self.bag, self._piece_rows, self.threads, ranks)
 
     # Rows on their way out.
 

@@ -81,8 +81,8 @@ class Execution:
     chunk_rows: int | None = None
     threads: int = 1
     host_ranks: Ranks | None = None
-    piece_rows: int = 0
-    _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict)
+    piece_rows: int = field(init=False)
+    _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.begin()
