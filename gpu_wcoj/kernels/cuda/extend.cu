@@ -438,10 +438,18 @@ extern "C" __global__ void finish_fill(
     long long* unit_counts, long long* summary, long long* work
 ) {
     __shared__ long long scratch[33];
+    __shared__ long long found[3];
     long long total = sums[n];
     long long n_items = min(total - item_begin, room);
+    long long item_end = item_begin + n_items;
     long long size = unit_size(n_items, n_parts);
     long long n_units = (n_items + size - 1) / size;
+    // A prefix counts in the window that its first candidate is in, also if the bounds leave it none.
+    int warp = threadIdx.x >> 5;
+    if (warp < 3) {
+        long long row = warp_upper_bound(sums, 0, n, warp == 0 ? item_end : (warp == 1 ? item_begin : item_end) - 1);
+        if ((threadIdx.x & 31) == 0) found[warp] = row;
+    }
     long long before = 0;
     for (long long base = 0; base < n_units; base += blockDim.x) {
         long long at = base + threadIdx.x;
@@ -450,18 +458,15 @@ extern "C" __global__ void finish_fill(
         if (at < n_units) unit_counts[at] = before + own;
         before += sum;
     }
+    __syncthreads();
     if (threadIdx.x != 0) return;
-    long long item_end = item_begin + n_items;
     unit_counts[n_units] = before;
     summary[0] = before;
     summary[1] = total;
-    summary[2] = item_end < total ? upper_bound(sums, 0, n, item_end) - 1 : n;
+    summary[2] = item_end < total ? found[0] - 1 : n;
     summary[3] = item_end < total ? item_end - sums[summary[2]] : 0;
-    // A prefix counts in the window that its first candidate is in, also if the bounds leave it none.
     const long long* smallest = sums + minima * (n + 1);
-    long long begun = lower_bound(sums, 0, n, item_begin);
-    long long begun_then = item_end < total ? lower_bound(sums, 0, n, item_end) : n;
-    add(work + SUM_OF_MINIMA, smallest[begun_then] - smallest[begun]);
+    add(work + SUM_OF_MINIMA, smallest[item_end < total ? found[2] : n] - smallest[found[1]]);
     add(work + PROPOSALS, n_items);
 }
 

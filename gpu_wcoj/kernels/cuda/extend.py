@@ -84,6 +84,8 @@ class Walk:
         What is known from here on, if anything.
     item_begin
         Where the next window of the plan begins.
+    expected
+        What `resume` holds when this walk goes on; unlike `place`, as it was while a call is under way or has failed.
     """
 
     number: int
@@ -94,6 +96,7 @@ class Walk:
     plan: Plan | None = None
     window: Window | None = None
     item_begin: int = 0
+    expected: tuple[int, int, int] | None = None
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -121,7 +124,7 @@ def count_common(
 ) -> Int64Array:  # fmt: skip
     """See `gpu_wcoj.kernels.protocol.Kernels.count_common`. Nothing is read from the device."""
     xp = device.xp
-    counts = xp.empty(max(0, end - begin), np.int64)
+    counts: Int64Array = xp.empty(max(0, end - begin), np.int64)
     if end <= begin:
         return counts
     question = Question.of(device, positions, lower, upper, excluded, work)
@@ -151,14 +154,17 @@ def fill_common(
     xp = device.xp
     prefix, item, code = (int(number) for number in resume)
     walk: Walk | None = extension.left
-    if walk is None or code == 0 or walk.place != (prefix, item, code) or walk.end != end:
-        walk = Walk(next(_walks), prefix, item, code & ((1 << ROW_BITS) - 1), end)
-    extension.left = None
+    if walk is None or code == 0 or walk.expected != (prefix, item, code) or walk.end != end:
+        walk = extension.left = Walk(next(_walks), prefix, item, code & ((1 << ROW_BITS) - 1), end)
     question = Question.of(device, positions, lower, upper, excluded, work)
     piece = None
     while piece is None and walk.prefix < end:
         if walk.window is None:
-            _look_at_window(device, extension, question, walk, capacity, n_out_rows)
+            try:
+                _look_at_window(device, extension, question, walk, capacity, n_out_rows)
+            except device.out_of_memory:
+                walk.plan = None  # the next call may plan for fewer
+                raise
         window = walk.window
         assert window is not None
         ready = min(window.survivors - walk.returned, capacity)
@@ -167,8 +173,9 @@ def fill_common(
             walk.returned += ready
         if walk.returned >= window.survivors:
             walk.leave_window()
-    resume[:] = walk.place
+    walk.expected = walk.place
     extension.left = walk if walk.prefix < end else None
+    resume[:] = walk.place
     if piece is None:
         nothing = xp.empty(0, np.int64)
         return nothing, nothing, nothing if weighted else None, xp.empty((n_out_rows, 0), np.int64)
@@ -224,6 +231,8 @@ def _copy_survivors(
     plan, window = walk.plan, walk.window
     assert plan is not None
     assert window is not None
+    if prefix_weights is not None:
+        prefix_weights = xp.ascontiguousarray(prefix_weights)
     parent = xp.empty(m, np.int64)
     value = xp.empty(m, np.int64)
     weight = xp.empty(m, np.int64) if weighted else None

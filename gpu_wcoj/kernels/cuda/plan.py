@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,6 @@ class Plan:
     lengths: Int64Array | None
     arena: Any
     budget: int
-    view: tuple[Any, ...] = field(default=())
 
 
 def prepare(
@@ -142,11 +141,10 @@ def prepare(
         if long:
             atoms[a, 3] = n_families
             n_families += 1
-    most_batches = max((first[a + 1] - first[a] for a in range(n_atoms)), default=0)
-    weightless = all(
-        levels[k].weights is None for a in range(n_atoms) if last[a] for k in range(first[a], first[a + 1])
-    )
-    sets = weightless and all(first[a + 1] - first[a] == 1 for a in range(n_atoms))
+    batches = [range(first[a], first[a + 1]) for a in range(n_atoms)]
+    most_batches = max(map(len, batches), default=0)
+    weightless = all(levels[k].weights is None for a in range(n_atoms) if last[a] for k in batches[a])
+    sets = weightless and all(len(own) == 1 for own in batches)
     table = device.asarray(words)
     return Extension(table, tuple(levels), n_atoms, n_slots, n_families, markable, most_batches, sets)
 

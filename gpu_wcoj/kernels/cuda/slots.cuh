@@ -1,6 +1,6 @@
 // The table of an extension's atoms and slots, and the sorted ranges that prefixes see in it.
 //
-// The table is 4 words per atom, then 8 words per slot (one batch of one atom), all int64; see `extend.prepare`.
+// The table is 4 words per atom, then 8 words per slot (one batch of one atom), all int64; see `plan.prepare`.
 
 typedef unsigned long long Bits;
 
@@ -98,7 +98,18 @@ __device__ inline long long find_in_run(const Value* values, long long n, long l
     return (long long)*at == wanted ? at - values : -1;
 }
 
+// Where `wanted` stands in the values begin .. end - 1 of a slot, at least one; -1 if nowhere.
 __device__ inline long long find(const Slot& slot, long long begin, long long end, long long wanted) {
+    if (slot.row < 0) {
+        // Codes are often dense at the top level. Values are distinct, so at most wanted - first of them are below the
+        // one wanted and at most last - wanted above it: what is left has no more places than there are gaps.
+        long long first = value_at(slot, begin), last = value_at(slot, end - 1);
+        if (wanted < first || wanted > last) return -1;
+        Bits below = (Bits)wanted - (Bits)first, above = (Bits)last - (Bits)wanted;
+        Bits most = (Bits)(end - begin) - 1;
+        if (below < most) end = begin + (long long)below + 1;
+        if (above < most) begin += (long long)(most - above);
+    }
     long long at = slot.value_bytes == 4 ? find_in_run((const int*)slot.values + begin, end - begin, wanted)
                                          : find_in_run((const long long*)slot.values + begin, end - begin, wanted);
     return at < 0 ? -1 : begin + at;
