@@ -19,15 +19,8 @@ __device__ inline long long block_max(long long value, long long *scratch) {
     return best;
 }
 
-__device__ inline void keep_max(long long *target, long long value) {
-    if (gridDim.x == 1)
-        *target = value;
-    else
-        atomicMax(target, value);
-}
-
 // found[2 k] and found[2 k + 1]: the complement of the least value of column k, and the greatest one, so that both
-// are maxima; last, how neighbouring rows stand. More than one block needs `found` filled with the least number.
+// are maxima; last, how neighbouring rows stand. `found` holds the least number before.
 extern "C" __global__ void find_ranges(const long long *c0, const long long *c1, const long long *c2,
                                        const long long *c3, const long long *c4, const long long *c5,
                                        const long long *c6, const long long *c7, const long long *more,
@@ -65,8 +58,8 @@ extern "C" __global__ void find_ranges(const long long *c0, const long long *c1,
         if (k < n_columns) {
             long long low = block_max(lowest[k], scratch), high = block_max(highest[k], scratch);
             if (threadIdx.x == 0) {
-                keep_max(found + 2 * k, low);
-                keep_max(found + 2 * k + 1, high);
+                atomicMax(found + 2 * k, low);
+                atomicMax(found + 2 * k + 1, high);
             }
         }
     }
@@ -80,12 +73,12 @@ extern "C" __global__ void find_ranges(const long long *c0, const long long *c1,
         low = block_max(low, scratch);
         high = block_max(high, scratch);
         if (threadIdx.x == 0) {
-            keep_max(found + 2 * k, low);
-            keep_max(found + 2 * k + 1, high);
+            atomicMax(found + 2 * k, low);
+            atomicMax(found + 2 * k + 1, high);
         }
     }
     state = block_max(state, scratch);
-    if (threadIdx.x == 0) keep_max(found + 2 * n_columns, state);
+    if (threadIdx.x == 0) atomicMax(found + 2 * n_columns, state);
 }
 
 __device__ inline unsigned long long least_of(const long long *ranges, long long k) {

@@ -106,13 +106,7 @@ def consolidate(
     table = _Table(device, columns)
     rows, sums, key = columns, weights, None
     if table.state == _UNSORTED and len(table.groups) == 1:
-        ((first, end, narrow),) = table.groups
-        packed = table.pack(first, end, narrow, None)
-        order = xp.argsort(packed)
-        arranged = xp.empty((2, n), np.int64)
-        arguments = [packed, int(narrow), xp.ascontiguousarray(weights), order, n, arranged]
-        device.launch(_SOURCE, "gather_keys", looping_blocks(device, n), BLOCK, arguments)
-        key, sums = arranged
+        key, sums = _sorted_keys(table, weights)
         rows = [key]
     elif table.state == _UNSORTED:
         *rows, sums = gather(device, [*columns, weights], _sorted_order(table))
@@ -254,6 +248,18 @@ def _sorted_order(table: _Table) -> IndexArray:
     for first, end, narrow in reversed(upper):
         order = order[xp.argsort(table.pack(first, end, narrow, order))]
     return order
+
+
+def _sorted_keys(table: _Table, weights: Int64Array) -> Any:
+    """The keys, sorted, of rows that one key holds, and their weights: int64, shape (2, n)."""
+    device, n = table.device, table.n
+    ((first, end, narrow),) = table.groups
+    keys = table.pack(first, end, narrow, None)
+    order = device.xp.argsort(keys)
+    arranged = device.xp.empty((2, n), np.int64)
+    arguments = [keys, int(narrow), device.xp.ascontiguousarray(weights), order, n, arranged]
+    device.launch(_SOURCE, "gather_keys", looping_blocks(device, n), BLOCK, arguments)
+    return arranged
 
 
 def _runs_with_sums(device: Device, rows: Sequence[Int64Array], weights: Int64Array) -> tuple[Any, Any, Any]:
