@@ -20,10 +20,10 @@ EDGES ?=
 TICK_ROWS ?=
 STREAM := .run/payments.parquet
 
-.PHONY: help setup run test check format bench clean
+.PHONY: help setup run test check check-extras format bench clean
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## make .venv and install into it; does nothing when it is up to date
 
@@ -50,6 +50,9 @@ check: setup  ## lint, format, types, layers
 
 test: check  ## check, then run the tests (TESTS=path chooses some)
 	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 $(TESTS)
+
+check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
+	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py
 
 format: setup  ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
