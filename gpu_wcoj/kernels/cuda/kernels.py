@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpu_wcoj.kernels.cuda import extend, merge, rows, tries
+from gpu_wcoj.kernels.cuda import extend, merge, rows, sums, tries
 from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.protocol import CodeArray, IndexArray, Int64Array, Level, Trie, UInt64Array
 
@@ -45,15 +45,15 @@ class CudaKernels:
 
     def segment_sums(self, values: Int64Array, starts: IndexArray) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.segment_sums`."""
-        return rows.segment_sums(self.device, values, starts)
+        return sums.segment_sums(self.device, values, starts)
 
     def exclusive_sum(self, counts: Int64Array) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.exclusive_sum`."""
-        return rows.exclusive_sum(self.device, counts)
+        return sums.exclusive_sum(self.device, counts)
 
     def hash_rows(self, columns: Sequence[Int64Array]) -> UInt64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.hash_rows`."""
-        return rows.hash_rows(self.device, columns)
+        return sums.hash_rows(self.device, columns)
 
     def build_levels(self, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
         """See `gpu_wcoj.kernels.protocol.Kernels.build_levels`."""
