@@ -15,7 +15,9 @@ from gpu_wcoj.kernels.protocol import PROPOSALS
 
 
 def program_of(place: Place, query: Query, **options: Any) -> gw.Program:
-    """A program for this pattern."""
+    """A program for this pattern; all its ticks run on the device, unless `options` route them."""
+    if place.backend.device is not None:
+        options = {"route": "device"} | options
     return gw.Program(rules_of(query), backend=place.backend, **options)
 
 

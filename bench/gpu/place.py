@@ -114,7 +114,7 @@ class Place:
 
     def pool_bytes(self) -> tuple[int, int] | None:
         """Bytes in use, and bytes held of the device, in CuPy's pool; None where there is no such pool."""
-        if not self.is_cuda:
+        if type(getattr(self.backend.device, "pool", None)).__name__ != "CupyPool":
             return None
         pool = self.xp.get_default_memory_pool()
         return pool.used_bytes(), pool.total_bytes()
@@ -136,17 +136,21 @@ class Place:
 
     def described(self) -> dict[str, object]:
         """Date, commit, device, driver, versions."""
-        found: dict[str, object] = {
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": "no git" if (name := commit()) == "unknown" else name,
-            "backend": repr(self.backend),
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "system": platform.platform(),
-            "python": platform.python_version(),
-            "libraries": {name: version for name in LIBRARIES if (version := version_of(name))},
-        }
+        found = {**host_described(), "backend": repr(self.backend)}
         return found | (device_of(self.xp) if self.is_cuda else {"device": "none: a stand-in on the host"})
+
+
+def host_described() -> dict[str, object]:
+    """Date, commit, processor and versions."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": "no git" if (name := commit()) == "unknown" else name,
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "libraries": {name: version for name in LIBRARIES if (version := version_of(name))},
+    }
 
 
 def version_of(name: str) -> str | None:

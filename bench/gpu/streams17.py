@@ -39,7 +39,7 @@ def run(place: Place, options: Options, report: Report) -> None:
         what="a tick is timed from its edges in the device's memory to its count (or its rows there)",
     )
     report.attempt("bound", bound, place, options.rows >> 3, report)
-    small = generate(*SMALL)
+    small = generate(*SMALL) if scale > SMALL[0] else graph
     cpu = find("cpu")
     for row in ROWS:
         if row.tick_rows:

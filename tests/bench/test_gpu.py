@@ -24,7 +24,7 @@ from gpu_wcoj.errors import BackendUnavailableError
 from gpu_wcoj.query.datalog import parse
 from tests import shim
 
-TINY = Options(scale=7, edges=500, rows=1 << 11, ticks=1, seconds=300.0)
+TINY = Options(scale=5, edges=120, rows=1 << 11, ticks=1, seconds=300.0)
 FIRST = [310118113937408, 316702298612248, 616276267906240]
 """Keys of the first three edges at scale 20: a change of the generator is a change of every graph."""
 by_name = pytest.mark.parametrize("name", PATTERNS)
@@ -186,7 +186,7 @@ class TestParts:
         (written,) = document["parts"]
         assert written["error"] is None
         assert written["left_out"] == []
-        assert len(written["figures"]) >= 4
+        assert len(written["figures"]) >= 2
         assert all(figure.get("seconds", 1) for figure in written["figures"])
 
     def test_a_wrong_count_ends_its_figure_only(self, monkeypatch):

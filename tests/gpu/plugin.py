@@ -2,6 +2,7 @@
 
 GPU_WCOJ_TESTS_ON names the backend, ``cuda`` or ``shim``. Cases of other backends are left out, a program that names
 no backend gets this one, and where lark is missing the reader of `tests.gpu.rules` stands in for it.
+GPU_WCOJ_TESTS_ROUTE is the route of programs that name none; ``device``, so that no small tick slips away to the CPU.
 GPU_WCOJ_TESTS_LOG names a file that gets one line of JSON for every test as it ends, so that a run that is stopped has
 told what it did.
 """
@@ -12,11 +13,15 @@ import importlib.util
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+if TYPE_CHECKING:
+    from gpu_wcoj.backend import Backend
+
 ON = os.environ.get("GPU_WCOJ_TESTS_ON", "cuda")
+ROUTE = os.environ.get("GPU_WCOJ_TESTS_ROUTE", "device")
 LOG = os.environ.get("GPU_WCOJ_TESTS_LOG")
 BACKENDS = frozenset({"cpu", "numba", "numpy", "compiled", "plain", "shim", "cuda"})
 """What a parameter of a test can be to name a backend."""
@@ -25,7 +30,7 @@ PARAMETERS = ("backend", "kernels", "kind", "device")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Stand in for lark; let libraries warn of each other; send ``auto`` to the device."""
+    """Stand in for lark; let libraries warn of each other; send programs to the device."""
     for kind in ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning"):
         config.addinivalue_line("filterwarnings", f"default::{kind}")
     for library in ("cupy", "cupyx", "torch", "numba"):
@@ -41,7 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _send_auto_to(kind: str) -> None:
     import gpu_wcoj.program
-    from gpu_wcoj.backend import Backend, select_backend
+    from gpu_wcoj.backend import select_backend
+    from gpu_wcoj.routing.router import router_of
 
     def select(name: Any = "auto", *arguments: Any, **options: Any) -> Backend:
         if name not in ("auto", kind):
@@ -52,7 +58,11 @@ def _send_auto_to(kind: str) -> None:
 
         return shim_backend()
 
+    def router(lowering: Any, primary: Backend, twin: Backend | None, route: object, twin_memory: object) -> Any:
+        return router_of(lowering, primary, twin, ROUTE if route == "auto" else route, twin_memory)
+
     gpu_wcoj.program.select_backend = select
+    gpu_wcoj.program.router_of = router
 
 
 def backend_of(item: pytest.Item) -> str | None:
