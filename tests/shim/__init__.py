@@ -9,9 +9,9 @@ what CuPy answers wrongly; ``backend.device`` counts launches, transfers and byt
         ...
     assert counts.reads <= 1 and counts.launches <= 4
 
-A mistake in a kernel or a launch raises `ShimError`, with the kernel, block, thread and line. Seeds are schedules: 0 runs
-blocks, warps and lanes in ascending order, 1 in descending order, others in pseudo-random ones, with threads changing at
-atomics and fences too. One block runs after the other, so a block that waits for another one waits for ever.
+A mistake in a kernel or a launch raises `ShimError`, with the kernel, block, thread and line. Seeds are schedules: 0
+runs blocks, warps and lanes in ascending order, 1 in descending order, others in pseudo-random ones, with threads
+changing at atomics and fences too. One block runs after the other, so a block that waits for another waits for ever.
 
 The sources compile in a second flavour, with AddressSanitizer and UndefinedBehaviorSanitizer: see `sanitized`.
 """

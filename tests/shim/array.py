@@ -1,8 +1,8 @@
 """An array that forgives nothing that CuPy's does not, nor what CuPy lets pass and answers wrongly.
 
 It wraps a NumPy array in guarded memory. It never turns into a NumPy array by itself, every value that reaches the
-host is counted, and results that CuPy leaves to chance (duplicate indices in an assignment, indices out of bounds, which wrap)
-are errors.
+host is counted, and what CuPy leaves to chance (duplicate indices in an assignment) or answers silently with something
+else (indices out of bounds, which wrap) is an error.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ class Array:
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError(
-            "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly."
+            "Implicit conversion to a NumPy array is not allowed. "
+            "Please use `.get()` to construct a NumPy array explicitly."
         )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: Any) -> Any:

@@ -19,7 +19,7 @@ from tests.shim.errors import ShimError
 
 FOLDER = Path(__file__).parent
 OPTIONS = ["-std=c++17", "-g", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-strict-aliasing"]
-WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
+WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-parameter"]
 FLAVOURS = {
     "plain": ["-O2"],
     "sanitized": [
@@ -77,9 +77,31 @@ class Library:
         entry = ctypes.cast(getattr(self.library, f"shim_kernel_{kernel}"), ctypes.c_void_p)
         text = ctypes.create_string_buffer(2000)
         if self.library.shim_launch(
-            entry, given, kernel.encode(), ctypes.c_longlong(n_blocks), block, ctypes.c_ulonglong(schedule), text, 2000
+            _stacks(self.library),
+            entry,
+            given,
+            kernel.encode(),
+            ctypes.c_longlong(n_blocks),
+            block,
+            ctypes.c_ulonglong(schedule),
+            text,
+            2000,
         ):
             raise ShimError(text.value.decode(errors="replace"))
+
+
+_made_stacks: list[ctypes.c_void_p] = []
+
+
+def _stacks(library: ctypes.CDLL) -> ctypes.c_void_p:
+    """The stacks of the threads, made by the first library and used by all."""
+    if not _made_stacks:
+        library.shim_make_stacks.restype = ctypes.c_void_p
+        address = library.shim_make_stacks()
+        if not address:
+            raise MemoryError("no memory for the stacks of the threads")
+        _made_stacks.append(ctypes.c_void_p(address))
+    return _made_stacks[0]
 
 
 @functools.cache
@@ -193,7 +215,8 @@ def load(name: str, text: str) -> Library:
     options = [*OPTIONS, *FLAVOURS[flavour()], *WARNINGS]
     signatures = parse(run_compiler(["-E", "-P", "-x", "c++", "-"], text))
     launchers = [
-        f'extern "C" __attribute__((visibility("default"))) void shim_kernel_{signature.name}(const long long* given);\n'
+        'extern "C" __attribute__((visibility("default"))) '
+        f"void shim_kernel_{signature.name}(const long long* given);\n"
         f"void shim_kernel_{signature.name}([[maybe_unused]] const long long* given)\n{{\n    {signature.name}("
         + ", ".join(
             f"reinterpret_cast<{parameter.declaration}>(given[{i}])" if parameter.pointer else f"given[{i}]"

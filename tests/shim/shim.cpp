@@ -44,7 +44,7 @@ constexpr size_t STACK = 128 << 10;
 #endif
 constexpr size_t PAGE = 64 << 10;
 constexpr int ATOMICS_WITHOUT_A_CHANGE = 4096;
-constexpr long long MOST_FORCED_CHANGES = 2'000'000;
+constexpr long long MOST_IDLE_ATOMICS = 20'000'000;
 
 const char* const NAMES[N_OPERATIONS] = {
     "__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__syncwarp", "__ballot_sync",
@@ -86,7 +86,7 @@ long long block_number;
 unsigned long long seed, state_of_chance;
 bool by_chance;
 int atomics;
-long long forced_changes;
+long long idle_atomics;  // since a thread began, ended, or got past a barrier or an operation of its warp
 char* message;
 int message_size;
 bool failed;
@@ -181,6 +181,7 @@ void run_thread()
     Thread& self = threads[current];
     self.state = ENDED;
     n_ended++;
+    idle_atomics = 0;
     ready[current / 32] &= ~(1u << current % 32);
     free_stacks[n_free_stacks++] = self.stack;
     leave();
@@ -196,6 +197,7 @@ void resume(int thread)
         char* top = stacks + next.stack * (STACK + PAGE) + PAGE + STACK - (next.stack % 64) * 192;
         prepare(&next.context, reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(top) & ~uintptr_t{63}), run_thread);
         next.state = READY;
+        idle_atomics = 0;
     }
     current = thread;
     threadIdx = {(unsigned int)thread, 0, 0};
@@ -228,6 +230,7 @@ void pass_barrier()
         ready[t / 32] |= 1u << t % 32;
     }
     n_waiting = 0;
+    idle_atomics = 0;
 }
 
 // The lane that a shuffle reads, as PTX defines it.
@@ -277,6 +280,7 @@ bool complete(int base, unsigned int mask)
     }
     for (unsigned int rest = mask; rest; rest &= rest - 1) threads[base + __builtin_ctz(rest)].state = READY;
     ready[base / 32] |= mask;
+    idle_atomics = 0;
     return true;
 }
 
@@ -364,15 +368,6 @@ void on_signal(int number, siginfo_t* information, void*)
     fail(nullptr, 0, "%s at address %p", number == SIGFPE ? "division by zero" : "access to memory that is not there",
          information->si_addr);
     siglongjmp(escape, 1);
-}
-
-void make_stacks()
-{
-    const size_t size = MAX_THREADS * (STACK + PAGE);
-    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return;
-    stacks = static_cast<char*>(memory);
-    for (int i = 0; i < MAX_THREADS; i++) mprotect(stacks + i * (STACK + PAGE), PAGE, PROT_NONE);
 }
 
 void run_grid(Body entry, long long n_blocks)
@@ -466,11 +461,11 @@ void atomic(const volatile void* address, unsigned int size, const char* file, i
         fail(file, line, "an atomic operation on %u bytes at address %p", size, const_cast<const void*>(address));
         stop();
     }
+    if (++idle_atomics > MOST_IDLE_ATOMICS) {
+        fail(file, line, "atomic operations go on for ever");
+        stop();
+    }
     if (++atomics > ATOMICS_WITHOUT_A_CHANGE) {
-        if (++forced_changes > MOST_FORCED_CHANGES) {
-            fail(file, line, "threads go on with atomic operations for ever");
-            stop();
-        }
         ready[current / 32] &= ~(1u << current % 32);
         postponed[current / 32] |= 1u << current % 32;
         leave();
@@ -486,17 +481,25 @@ void fence(const char*, int)
 
 }  // namespace shim
 
-// Run a kernel. 0, or 1 with a message.
-extern "C" __attribute__((visibility("default"))) int shim_launch(void (*entry)(const long long*), const long long* given,
-                                                                  const char* name, long long n_blocks, int block,
-                                                                  unsigned long long schedule, char* text, int text_size)
+#define SHIM_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Stacks with a page that cannot be touched below each; one set is enough for all libraries of a process.
+SHIM_EXPORT char* shim_make_stacks()
 {
     using namespace shim;
-    if (stacks == nullptr) make_stacks();
-    if (stacks == nullptr) {
-        snprintf(text, text_size, "%s: no memory for stacks", name);
-        return 1;
-    }
+    const size_t size = MAX_THREADS * (STACK + PAGE);
+    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    for (int i = 0; i < MAX_THREADS; i++) mprotect(static_cast<char*>(memory) + i * (STACK + PAGE), PAGE, PROT_NONE);
+    return static_cast<char*>(memory);
+}
+
+// Run a kernel. 0, or 1 with a message.
+SHIM_EXPORT int shim_launch(char* given_stacks, void (*entry)(const long long*), const long long* given, const char* name,
+                            long long n_blocks, int block, unsigned long long schedule, char* text, int text_size)
+{
+    using namespace shim;
+    stacks = given_stacks;
     kernel = name;
     arguments = given;
     message = text;
@@ -507,7 +510,7 @@ extern "C" __attribute__((visibility("default"))) int shim_launch(void (*entry)(
     state_of_chance = (schedule + 1) * 0xD1B54A32D192ED03ull | 1;
     for (int i = 0; i < 4; i++) chance();
     n_threads = block;
-    forced_changes = 0;
+    idle_atomics = 0;
     current = 0;
     block_number = 0;
     blockDim = {(unsigned int)block, 1, 1};
