@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_wcoj.backend import select_backend
 from gpu_wcoj.column import BoolArray, Column, Int64Array, on_host
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError
 from gpu_wcoj.rows import Row, columns_of, split_weights
 from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.weights import as_weights
-from gpu_wcoj.zset import algebra, display
+from gpu_wcoj.zset import algebra, display, doors
 
 if TYPE_CHECKING:
-    from gpu_wcoj.backend import Backend, BackendName
+    from gpu_wcoj.backend import Backend
     from gpu_wcoj.dictionary import Dictionary
 
 
@@ -171,7 +170,7 @@ class ZSet:
             at = names.index(weight)
             signed = as_weights(columns[at], f"the weights (column '{weight}')")
             names, columns = names[:at] + names[at + 1 :], columns[:at] + columns[at + 1 :]
-        return _owned(ZSet.from_columns(names, columns, signed))
+        return ZSet.from_columns(names, columns, signed).owned()
 
     @staticmethod
     def from_numpy(
@@ -240,55 +239,9 @@ class ZSet:
         assert weights is not None
         return ZSet(names, *algebra.consolidate(columns, weights), weight_name)
 
-    @staticmethod
-    def from_device(
-        data: Any,
-        weights: Any = None,
-        names: Sequence[str] | None = None,
-        backend: BackendName | Backend = "cuda",
-    ) -> ZSet:
-        """A Z-set on the GPU, of arrays that are there: no value passes through the host.
-
-        Parameters
-        ----------
-        data
-            A dict or list of arrays of one dimension, or an array of two: anything with ``__cuda_array_interface__``
-            or ``__dlpack__``, of integers, bool, float32 or float64. int64 without gaps is read where it lies.
-        weights
-            As `data`, integers; every row counts once if None.
-        names
-            What the columns are called, instead of the dict's keys or c0, c1, ...
-        backend
-            Where the Z-set shall live.
-
-        Raises
-        ------
-        BackendUnavailableError
-            If there is no GPU.
-        TypeMismatchError, UnsupportedTypeError, WeightError, SchemaError
-            If something is no such array.
-        """
-        from gpu_wcoj.zset import device
-
-        chosen = select_backend(backend)
-        labels, columns = device.columns_of_arrays(data, names, chosen)
-        signed = None if weights is None else device.weights_of(weights, chosen)
-        zset = ZSet.from_columns(labels, columns, signed, backend=chosen)
-        if zset.backend is None:
-            return _owned(zset)
-        given = [column.stored for column in columns] + ([] if signed is None else [signed])
-        owned, own_weights = device.without_shared_memory(zset.columns, zset.stored_weights, given)
-        return ZSet(zset.names, tuple(owned), own_weights, zset.weight_name, chosen)
-
-    @staticmethod
-    def from_dlpack(
-        data: Any,
-        weights: Any = None,
-        names: Sequence[str] | None = None,
-        backend: BackendName | Backend = "cuda",
-    ) -> ZSet:
-        """As `from_device`."""
-        return ZSet.from_device(data, weights, names, backend)
+    from_device = from_dlpack = staticmethod(doors.from_device)
+    from_cudf = staticmethod(doors.from_cudf)
+    read_parquet = staticmethod(doors.read_parquet)
 
     @staticmethod
     def empty(names: Sequence[str] = (), types: Sequence[DataType | str] | None = None) -> ZSet:
@@ -355,24 +308,8 @@ class ZSet:
             arrays[name] = self.weights
         return arrays
 
-    def to_cupy(self, backend: BackendName | Backend = "cuda") -> dict[str, Any]:
-        """One CuPy array per column, weights last; those of a Z-set on the GPU stay there.
-
-        Dates and times come as the int64 that counts them.
-
-        Raises
-        ------
-        UnsupportedTypeError
-            If a column has nulls, or holds text, bytes or decimals.
-        """
-        from gpu_wcoj.zset import device
-
-        chosen = select_backend(backend) if self.backend is None else self.backend
-        named = zip(self.names, self.columns, strict=True)
-        arrays = {name: device.natural(column, chosen, f"column '{name}'") for name, column in named}
-        if (name := self.shown_weight_name) is not None:
-            arrays[name] = chosen.asarray(self.stored_weights)
-        return arrays
+    to_cupy = doors.to_cupy
+    to_cudf = doors.to_cudf
 
     def to_host(self) -> ZSet:
         """The Z-set in the host's memory; itself if it is there."""
@@ -380,6 +317,13 @@ class ZSet:
             return self
         columns = tuple(Column(c.type, c.codes, c.valid, c.dictionary) for c in self.columns)
         return ZSet(self.names, columns, self.weights, self.weight_name)
+
+    def owned(self) -> ZSet:
+        """The Z-set with copies of arrays that are views of memory of someone else's."""
+        if self.weights.flags.owndata and all(column.codes.flags.owndata for column in self.columns):
+            return self
+        columns = tuple(Column(c.type, c.codes.copy(), c.valid, c.dictionary) for c in self.columns)
+        return ZSet(self.names, columns, self.weights.copy(), self.weight_name)
 
     def with_weight_name(self, name: str | None) -> ZSet:
         """The Z-set with its weights called `name` on the way out, or left out if that is None."""
@@ -495,11 +439,3 @@ def _as_type(kind: DataType | str) -> DataType:
     found = DataType(kind) if isinstance(kind, str) else kind
     assert found.family
     return found
-
-
-def _owned(zset: ZSet) -> ZSet:
-    """The Z-set with copies of arrays that are views of memory of the caller's."""
-    if zset.weights.flags.owndata and all(column.codes.flags.owndata for column in zset.columns):
-        return zset
-    columns = tuple(Column(c.type, c.codes.copy(), c.valid, c.dictionary) for c in zset.columns)
-    return ZSet(zset.names, columns, zset.weights.copy(), zset.weight_name)

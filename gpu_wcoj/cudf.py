@@ -1,0 +1,287 @@
+"""The border with cuDF: its columns in and out where they lie, over their memory and cuDF's core, pylibcudf.
+
+No library is loaded before one of these functions is called. What the buffers hold is read by `gpu_wcoj.arrow.layout`,
+which the tests cover; what cuDF itself answers here (`encode`, `gather`, `from_arrow`, its Parquet reader, frames)
+**has not yet been run on a device**.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gpu_wcoj.arrow import as_table, type_of
+from gpu_wcoj.arrow.layout import Buffers, buffers_of, fixed_width, n_bytes, text, validity, values_in_use
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.column import Column
+from gpu_wcoj.errors import BackendUnavailableError, ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.schema import DataType
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
+
+_KINDS = {
+    "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64",
+    "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64",
+    "FLOAT32": "float", "FLOAT64": "double", "BOOL8": "bool", "TIMESTAMP_DAYS": "date32[day]",
+    "TIMESTAMP_SECONDS": "timestamp[s]", "TIMESTAMP_MILLISECONDS": "timestamp[ms]",
+    "TIMESTAMP_MICROSECONDS": "timestamp[us]", "TIMESTAMP_NANOSECONDS": "timestamp[ns]",
+}  # fmt: skip
+"""cuDF's types of fixed width, and ours."""
+_DIGITS = {"DECIMAL32": 9, "DECIMAL64": 18, "DECIMAL128": 38}
+_MOST_ROWS = 2**31 - 1
+"""Rows of a column of cuDF."""
+_DEFAULT_STREAM = 1
+"""What cuDF works in, as the CUDA array interface numbers it."""
+
+
+class _Hint(NamedTuple):
+    """What pylibcudf's types leave out: the zone of times, the digits of decimals."""
+
+    zone: str | None = None
+    precision: int | None = None
+
+
+class _Memory:
+    """Bytes of cuDF's that an array may share; keeps them alive."""
+
+    def __init__(self, span: Any, count: int) -> None:
+        self.span = span
+        self.__cuda_array_interface__ = {
+            "data": (int(span.ptr), False), "shape": (count,), "strides": None, "typestr": "|u1", "version": 3,
+            "stream": _DEFAULT_STREAM,
+        }  # fmt: skip
+
+
+def is_installed() -> bool:
+    """Whether cuDF's core is installed; it is not loaded."""
+    return importlib.util.find_spec("pylibcudf") is not None
+
+
+def _load(name: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError, RuntimeError) as error:
+        raise BackendUnavailableError(
+            f"{name} cannot be loaded: {str(error).splitlines()[0]}\n"
+            f"  Install it with {extra}, or come and go over Arrow: ZSet.from_arrow, to_arrow."
+        ) from error
+
+
+def _pylibcudf() -> Any:
+    return _load("pylibcudf", "pip install 'gpu_wcoj[gpu-cudf]'")
+
+
+def columns_of(
+    data: Any, names: Sequence[str] | None, string: Dictionary, backend: Backend
+) -> tuple[tuple[str, ...], list[Column]]:
+    """Names and columns of a cuDF frame, a pylibcudf table, or what has Arrow's device interface.
+
+    Raises
+    ------
+    UnsupportedTypeError, TypeMismatchError, SchemaError
+        If it is no such table, or a column has no place in the engine.
+    """
+    plc = _pylibcudf()
+    table, labels, hints = _opened(plc, data)
+    if names is not None:
+        labels = tuple(names)
+    columns = list(table.columns())
+    if len(labels) != len(columns):
+        raise SchemaError(f"there are {len(labels)} names ({', '.join(labels)}) for {len(columns)} columns.")
+    parts = zip(labels, columns, hints or [_Hint()] * len(columns), strict=True)
+    return labels, [_column(plc, column, hint, string, backend, f"column '{label}'") for label, column, hint in parts]
+
+
+def _opened(plc: Any, data: Any) -> tuple[Any, tuple[str, ...], list[_Hint]]:
+    """A pylibcudf table, its names, and what its types leave out where that is known."""
+    if hasattr(data, "to_pylibcudf") and hasattr(data, "dtypes"):
+        frame = _with_plain_columns(data)
+        table, metadata = frame.to_pylibcudf()
+        kinds = [frame[name].dtype for name in metadata["columns"]]
+        hints = [_Hint(_zone(kind), getattr(kind, "precision", None)) for kind in kinds]
+        return table, tuple(map(str, metadata["columns"])), hints
+    if isinstance(data, plc.io.TableWithMetadata):
+        return data.tbl, tuple(data.column_names()), []
+    if not isinstance(data, plc.Table):
+        if not (hasattr(data, "__arrow_c_device_array__") or hasattr(data, "__arrow_c_device_stream__")):
+            raise TypeMismatchError(
+                f"the data is of type '{type(data).__module__}.{type(data).__qualname__}', which is no frame of cuDF.\n"
+                "  Pass a cuDF DataFrame, a pylibcudf Table or what has __arrow_c_device_array__; others come in\n"
+                "  through ZSet.from_arrow, arrays through ZSet.from_device."
+            )
+        data = plc.Table.from_arrow(data)
+    return data, tuple(f"c{i}" for i in range(data.num_columns())), []
+
+
+def _with_plain_columns(frame: Any) -> Any:
+    """The frame with its named index as columns, and categories as their values."""
+    if type(frame.index).__name__ != "RangeIndex" or frame.index.name is not None:
+        if any(name is None for name in frame.index.names):
+            raise SchemaError(
+                "this cuDF frame has an index without a name.\n"
+                "  Name it with .rename_axis('key') to make it a column, or call .reset_index(drop=True)."
+            )
+        frame = frame.reset_index()
+    for name, kind in frame.dtypes.items():
+        if str(kind) == "category":
+            frame = frame.assign(**{name: frame[name].astype(frame[name].cat.categories.dtype)})
+    return frame
+
+
+def _zone(kind: Any) -> str | None:
+    zone = getattr(kind, "tz", None)
+    return None if zone is None else str(zone)
+
+
+def _column(plc: Any, column: Any, hint: _Hint, string: Dictionary, backend: Backend, what: str) -> Column:
+    kind_id = column.type().id()
+    if kind_id == plc.TypeId.STRING:
+        kind = DataType("string")
+        if not column.size():
+            return Column(kind, backend.xp.zeros(0, np.int64), None, string)
+        keys, places = plc.transform.encode(plc.Table([column]))
+        of_rows = fixed_width(DataType("int32"), _buffers(places, DataType("int32"), backend), backend, what)
+        valid = validity(_buffers(column, None, backend), backend)
+        return text(kind, of_rows.stored, keys.columns()[0].to_arrow(), valid, string, backend)
+    kind = _kind(plc, column.type(), hint, what)
+    return fixed_width(kind, _buffers(column, kind, backend), backend, what)
+
+
+def _kind(plc: Any, given: Any, hint: _Hint, what: str) -> DataType:
+    for name, ours in _KINDS.items():
+        if given.id() == getattr(plc.TypeId, name):
+            zoned = hint.zone is not None and ours.startswith("timestamp")
+            return DataType(f"{ours[:-1]}, tz={hint.zone}]" if zoned else ours)
+    for name, digits in _DIGITS.items():
+        if given.id() == getattr(plc.TypeId, name):
+            return DataType(f"{name.lower()}({hint.precision or digits}, {-given.scale()})")
+    raise UnsupportedTypeError(
+        f"{what} has a type of cuDF's that is not supported (number {int(given.id())}).\n"
+        "  Supported are numbers, bool, dates, timestamps, text and decimals. Cast the column before it comes in."
+    )
+
+
+def _buffers(column: Any, kind: DataType | None, backend: Backend) -> Buffers:
+    """Where a column of cuDF lies; without its values if no kind is given."""
+    rows = column.offset() + column.size()
+    data = _shared(column.data(), 0 if kind is None else n_bytes(kind, rows), backend)
+    mask = None if column.null_mask() is None else _shared(column.null_mask(), (rows + 7) // 8, backend)
+    return Buffers(column.size(), column.offset(), data, mask, column.null_count())
+
+
+def _shared(span: Any, count: int, backend: Backend) -> Any:
+    if span is None or not count:
+        return backend.xp.zeros(0, np.uint8)
+    return backend.asarray(_Memory(span, count))
+
+
+def to_frame(names: Sequence[str], columns: Sequence[Column], backend: Backend) -> Any:
+    """The columns as a cuDF frame; categories become the values they stand for.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If a column holds bytes, which cuDF has no type for, or has more rows than cuDF counts.
+    """
+    cudf = _load("cudf", "pip install cudf-cu13")
+    plc = _pylibcudf()
+    parts = [column_to_cudf(plc, c, backend, f"column '{name}'") for name, c in zip(names, columns, strict=True)]
+    frame = cudf.DataFrame.from_pylibcudf(plc.Table(parts), {"columns": list(names)})
+    for name, column in zip(names, columns, strict=True):
+        if column.type.family == "zoned":
+            zone = column.type.value_name.partition(", tz=")[2][:-1]
+            frame[name] = frame[name].dt.tz_localize("UTC").dt.tz_convert(zone)
+    return frame
+
+
+def column_to_cudf(plc: Any, column: Column, backend: Backend, what: str) -> Any:
+    """A column of pylibcudf; undoes `columns_of`."""
+    if len(column) > _MOST_ROWS:
+        raise UnsupportedTypeError(f"{what} has {len(column):,} rows; a column of cuDF has {_MOST_ROWS:,} at most.")
+    kind = DataType(column.type.value_name)
+    if kind.family == "binary":
+        raise UnsupportedTypeError(f"{what} holds bytes, which cuDF has no type for.\n  Use to_arrow.")
+    if kind.family == "string":
+        return _text_to_cudf(plc, column, backend)
+    if kind.name.startswith("decimal256"):
+        kind = DataType(kind.name.replace("256(" + kind.name[11:].partition(",")[0], "128(38"))
+    buffers = buffers_of(Column(kind, column.stored, column.stored_valid), backend)
+    _finish(backend)
+    mask = None if buffers.mask is None or not buffers.null_count else plc.gpumemoryview(buffers.mask)
+    data = plc.gpumemoryview(buffers.data)
+    return plc.Column(_type_of_cudf(plc, kind), buffers.size, data, mask, buffers.null_count if mask else 0, 0, [])
+
+
+def _text_to_cudf(plc: Any, column: Column, backend: Backend) -> Any:
+    if not len(column):
+        return plc.Column.from_arrow(pa.array([], pa.string()))
+    used, places = values_in_use(column, backend)
+    if not len(used):  # nulls alone: each row's place is behind the one value
+        used, places = pa.array([""]), backend.xp.ones(len(column), np.int64)
+    _finish(backend)
+    rows = plc.Column.from_cuda_array_interface(places.astype(np.int32))
+    policy = plc.copying.OutOfBoundsPolicy.NULLIFY
+    return plc.copying.gather(plc.Table([plc.Column.from_arrow(used)]), rows, policy).columns()[0]
+
+
+def _type_of_cudf(plc: Any, kind: DataType) -> Any:
+    if kind.family == "decimal":
+        name, _, digits = kind.name[:-1].partition("(")
+        return plc.DataType(getattr(plc.TypeId, name.upper()), -int(digits.split(", ")[1]))
+    plain = kind.name.partition(",")[0] + "]" if kind.family == "zoned" else kind.name
+    plain = "timestamp[ms]" if plain == "date64[ms]" else plain
+    return plc.DataType(getattr(plc.TypeId, next(name for name, ours in _KINDS.items() if ours == plain)))
+
+
+def _finish(backend: Backend) -> None:
+    """Wait for CuPy's stream: pylibcudf reads arrays without asking whether they are done."""
+    cuda = getattr(backend.xp, "cuda", None)
+    if cuda is not None:
+        cuda.get_current_stream().synchronize()
+
+
+def read_parquet(
+    path: str | PathLike[str], columns: Sequence[str] | None, string: Dictionary, backend: Backend
+) -> tuple[tuple[str, ...], list[Column]]:
+    """Names and columns of a Parquet file: by cuDF straight to the device, else by PyArrow.
+
+    Raises
+    ------
+    ColumnError
+        If the file has no such column.
+    """
+    schema = pq.read_schema(path)
+    chosen = list(schema.names) if columns is None else list(columns)
+    for name in chosen:
+        if name not in schema.names:
+            raise ColumnError(fspath(path), name, schema.names)
+    kinds = [type_of(schema.field(name).type) for name in chosen]
+    if backend.device is None or not is_installed() or any(kind.family == "binary" for kind in kinds):
+        return as_table(pq.read_table(path, columns=chosen), fspath(path), string=string)
+    plc = _pylibcudf()
+    source = plc.io.SourceInfo([fspath(path)])
+    options = plc.io.parquet.ParquetReaderOptions.builder(source).column_names(chosen).build()
+    read = plc.io.parquet.read_parquet(options)
+    by_name = dict(zip(read.column_names(), read.columns, strict=True))
+    found = [
+        _column(plc, by_name[name], _hint_of(kind), string, backend, f"column '{name}'")
+        for name, kind in zip(chosen, kinds, strict=True)
+    ]
+    return tuple(chosen), [
+        Column(kind, column.stored, column.stored_valid, column.dictionary) if kind.family == "string" else column
+        for column, kind in zip(found, kinds, strict=True)
+    ]
+
+
+def _hint_of(kind: DataType) -> _Hint:
+    zone = kind.value_name.partition(", tz=")[2][:-1] if kind.family == "zoned" else None
+    digits = kind.value_name.partition("(")[2].partition(",")[0] if kind.family == "decimal" else ""
+    return _Hint(zone, int(digits) if digits else None)
