@@ -48,6 +48,7 @@ def run(
     count: Annotated[bool, _FLAG] = False,
     output: Path | None = None,
     backend: Literal["auto", "cpu", "cuda"] = "auto",
+    gpu_memory: str | None = None,
     threads: int | None = None,
     bag: Annotated[bool, _FLAG] = False,
     memory: str | None = None,
@@ -72,7 +73,9 @@ def run(
     output
         A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column.
     backend
-        Where the joins run.
+        Where the state lives and the joins run; auto is the GPU where there is one, else the CPU.
+    gpu_memory
+        How much of the GPU's memory may be used, such as 8GB or 50%; all of it if not said otherwise.
     threads
         How many threads they use.
     bag
@@ -94,7 +97,7 @@ def run(
         raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
-    engine = _program(program, text, bag=bag, backend=backend, threads=threads)
+    engine = _program(program, text, bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads)
     from gpu_wcoj.runner import Job, run_job
 
     _check_relations(engine, loaded, "--input")

@@ -58,6 +58,9 @@ class Program:
         rule reads.
     backend
         ``"auto"`` (the GPU where there is one), ``"cpu"`` or ``"cuda"``.
+    gpu_memory
+        How much of the GPU's memory the process may use: bytes (8000000000, ``"8GB"``) or a share (0.5, ``"50%"``); by
+        default all of it. One pool serves all programs of the process. Without a meaning on the CPU.
     route
         Where ticks run if the state is on a device: ``"auto"`` for small ones on a twin of the state on the CPU, as
         measured or assumed; ``"device"`` or ``"cpu"`` for all on one side; or a number of changed rows from which on
@@ -100,6 +103,7 @@ class Program:
         keep: Sequence[str] = (),
         outputs: Sequence[str] | None = None,
         backend: BackendName | Backend = "auto",
+        gpu_memory: float | str | None = None,
         route: Literal["auto", "device", "cpu"] | int = "auto",
         twin_memory: int | None = None,
         twin: Backend | None = None,
@@ -121,7 +125,7 @@ class Program:
         read = {atom.relation for rule in self.rules.rules for atom in rule.atoms}
         default = self.rules.outputs or tuple(name for name in self.heads if name not in read)
         self.outputs = default if outputs is None else known_heads(outputs, "outputs", self.heads)
-        self.backend = select_backend(backend)
+        self.backend = select_backend(backend, gpu_memory)
         self.threads = positive("threads", threads, processors())
         self.chunk_rows = positive("chunk_rows", chunk_rows, CHUNK_ROWS)
         self._piece_rows = None if chunk_rows is None else self.chunk_rows
