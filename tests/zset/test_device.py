@@ -20,6 +20,7 @@ from gpu_wcoj.errors import (
     WeightError,
     WeightOverflowError,
 )
+from gpu_wcoj.program import Program
 from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.zset.device import moved
 from gpu_wcoj.zset.zset import ZSet
@@ -353,3 +354,41 @@ def test_a_column_is_immutable():
     column = Column(DataType("int64"), np.array([1]))
     with pytest.raises(AttributeError):
         column.type = INT64  # type: ignore[misc]
+
+
+class TestPrograms:
+    """Z-sets of a device go into programs on either side, and come out of those on the device."""
+
+    TEXT = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
+    EDGES = np.unique(np.random.default_rng(3).integers(0, 20, (90, 2)), axis=0)
+
+    @pytest.fixture
+    def expected(self) -> ZSet:
+        return Program(self.TEXT, backend="cpu").step({"edge": ZSet.from_numpy(self.EDGES)})["triangle"]
+
+    def edges(self, shim: Backend) -> ZSet:
+        return ZSet.from_device({"a": self.EDGES[:, 0].copy(), "b": self.EDGES[:, 1].copy()}, backend=shim)
+
+    def test_arrays_in_arrays_out(self, shim, expected):
+        found = Program(self.TEXT, backend=shim, route="device").step({"edge": self.edges(shim)})["triangle"]
+        assert found.backend is shim
+        assert found == expected
+        assert not isinstance(found.to_cupy()["c0"], np.ndarray)
+
+    def test_out_of_one_program_into_the_next(self, shim, expected):
+        found = Program(self.TEXT, backend=shim, route="device").step({"edge": self.edges(shim)})["triangle"]
+        corner = "corner(a) :- triangle(a, b, c)."
+        again = Program(corner, backend=shim, route="device").step({"triangle": found})["corner"]
+        assert again == Program(corner, backend="cpu").step({"triangle": expected})["corner"]
+
+    def test_into_a_program_on_the_cpu(self, shim, expected):
+        assert Program(self.TEXT, backend="cpu").step({"edge": self.edges(shim)})["triangle"] == expected
+
+    @pytest.mark.parametrize("on_device", [True, False])
+    def test_text_with_nulls(self, shim, on_device):
+        rows = [(f"v{a}", f"v{b}" if b % 7 else None) for a, b in self.EDGES.tolist()]
+        zset = ZSet.from_rows(rows)
+        expected = Program(self.TEXT, backend="cpu").step({"edge": zset})["triangle"]
+        program = Program(self.TEXT, backend=shim if on_device else "cpu", route="device" if on_device else "auto")
+        assert program.step({"edge": device_zset(shim, zset)})["triangle"] == expected
+        assert len(expected)
