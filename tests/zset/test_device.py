@@ -373,7 +373,7 @@ class TestPrograms:
         found = Program(self.TEXT, backend=shim, route="device").step({"edge": self.edges(shim)})["triangle"]
         assert found.backend is shim
         assert found == expected
-        assert not isinstance(found.to_cupy()["c0"], np.ndarray)
+        assert not isinstance(found.to_cupy()["a"], np.ndarray)
 
     def test_out_of_one_program_into_the_next(self, shim, expected):
         found = Program(self.TEXT, backend=shim, route="device").step({"edge": self.edges(shim)})["triangle"]
