@@ -356,9 +356,12 @@ class Program:
                 for dictionary, size in zip(self.dictionaries, sizes, strict=True):
                     dictionary.truncate(size)
             self._settled()
-            if raised is error:
-                raise
-            raise raised from error
+            try:
+                if raised is error:
+                    raise
+                raise raised from error
+            finally:
+                del raised  # a frame that its own error refers to keeps a device's arrays until the next collection
         finally:
             self._evaluated = None
         return counts
