@@ -1,7 +1,7 @@
 """``python -m tests.gpu``: the tests on a device, part by part, and a JSON of what passed.
 
-It needs the checkout, pytest, hypothesis and CuPy. Each part is a run of pytest of its own with a limit of time; one that
-is stopped has its tests counted up to there. With ``--sanitize`` the kernel tests run under compute-sanitizer instead.
+It needs the checkout, pytest, hypothesis and CuPy. Each part is a run of pytest of its own with a limit of time; one
+that is stopped has its tests counted up to there. With ``--sanitize`` compute-sanitizer watches the kernel tests.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class Part:
     route: str = "device"
 
 
+KERNELS = ("tests/kernels/test_rows.py", "tests/kernels/test_tries.py", "tests/kernels/test_extend.py")
 PARTS = {
-    "kernels": Part(("tests/kernels",), workers=6),
+    "kernels": Part((*KERNELS, "tests/cuda/test_merge.py"), workers=6),
     "random": Part(("tests/join/test_random_programs.py",), workers=8),
     "engine": Part(
         ("tests/join", "tests/trace", "tests/circuit", "tests/zset", "tests/planner", "tests/cuda"),
@@ -65,7 +66,7 @@ PARTS = {
     "large": Part(("tests/gpu/test_large.py",)),
 }
 SANITIZED = {
-    tool: Part(("tests/kernels",), "not large and not cost and not time and not cache and not loading")
+    tool: Part(KERNELS, "not test_long_hubs and not thousands")
     for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
 }
 
@@ -113,8 +114,14 @@ def sanitizer_options(tool: str) -> list[str]:
 
 
 def run_part(
-    name: str, part: Part, on: str, limit: float, folder: Path, wrapped: Sequence[str], tests: Sequence[str] | None = None
-) -> dict[str, Any]:  # fmt: skip
+    name: str,
+    part: Part,
+    on: str,
+    limit: float,
+    folder: Path,
+    wrapped: Sequence[str],
+    tests: Sequence[str] | None = None,
+) -> dict[str, Any]:
     """Run one part, and say what came of it."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f".{name}.jsonl"

@@ -3,15 +3,19 @@
 GPU_WCOJ_TESTS_ON names the backend, ``cuda`` or ``shim``. Cases of other backends are left out, a program that names
 no backend gets this one, and where lark is missing the reader of `tests.gpu.rules` stands in for it.
 GPU_WCOJ_TESTS_ROUTE is the route of programs that name none; ``device``, so that no small tick slips away to the CPU.
+GPU_WCOJ_TESTS_EXAMPLES is how many examples a test of hypothesis gets at most, and GPU_WCOJ_TESTS_POOL=none lets every
+array be an allocation of its own: so the tests run under a sanitizer.
 GPU_WCOJ_TESTS_LOG names a file that gets one line of JSON for every test as it ends, so that a run that is stopped has
 told what it did.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 ON = os.environ.get("GPU_WCOJ_TESTS_ON", "cuda")
 ROUTE = os.environ.get("GPU_WCOJ_TESTS_ROUTE", "device")
+EXAMPLES = int(os.environ.get("GPU_WCOJ_TESTS_EXAMPLES", "0"))
 LOG = os.environ.get("GPU_WCOJ_TESTS_LOG")
 BACKENDS = frozenset({"cpu", "numba", "numpy", "compiled", "plain", "shim", "cuda"})
 """What a parameter of a test can be to name a backend."""
@@ -30,55 +35,80 @@ PARAMETERS = ("backend", "kernels", "kind", "device")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Stand in for lark; let libraries warn of each other; send programs to the device."""
+    """Let libraries warn of each other, and of what Python will leave out one day."""
     for kind in ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning"):
         config.addinivalue_line("filterwarnings", f"default::{kind}")
     for library in ("cupy", "cupyx", "torch", "numba"):
         config.addinivalue_line("filterwarnings", rf"default:::{library}(\..*)?")
+
+
+def _stand_in_for_lark() -> None:
     from gpu_wcoj.query import datalog
+    from tests.gpu import rules
 
-    if importlib.util.find_spec("lark") is None:
-        from tests.gpu import rules
+    original = datalog.parse
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "gpu_wcoj" and getattr(module, "parse", None) is original:
+            module.parse = rules.parse  # type: ignore[attr-defined]  # a name of that module
 
-        datalog.parse = rules.parse
-    _send_auto_to(ON)
 
-
-def _send_auto_to(kind: str) -> None:
+def _send_programs_to(kind: str) -> None:
+    """Let ``auto`` be the device, and with the shim ``cuda`` too; a program without a route gets ours."""
     import gpu_wcoj.program
-    from gpu_wcoj.backend import select_backend
-    from gpu_wcoj.routing.router import router_of
+    from gpu_wcoj import backend
+    from gpu_wcoj.routing import router
 
-    def select(name: Any = "auto", *arguments: Any, **options: Any) -> Backend:
-        if name not in ("auto", kind):
-            return select_backend(name, *arguments, **options)
-        if kind != "shim":
-            return select_backend(kind, *arguments, **options)
+    select_backend, router_of = backend.select_backend, router.router_of
+
+    @functools.cache
+    def shim() -> Backend:
         from tests.shim import shim_backend
 
         return shim_backend()
 
-    def router(lowering: Any, primary: Backend, twin: Backend | None, route: object, twin_memory: object) -> Any:
+    def select(name: Any = "auto", *arguments: Any, **options: Any) -> Backend:
+        if kind == "shim" and name in ("auto", "cuda"):
+            return shim()
+        return select_backend("cuda" if name == "auto" else name, *arguments, **options)
+
+    def routed(lowering: Any, primary: Backend, twin: Backend | None, route: object, twin_memory: object) -> Any:
         return router_of(lowering, primary, twin, ROUTE if route == "auto" else route, twin_memory)
 
-    gpu_wcoj.program.select_backend = select
-    gpu_wcoj.program.router_of = router
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "gpu_wcoj":
+            for attribute, old, new in (("select_backend", select_backend, select), ("router_of", router_of, routed)):
+                if getattr(module, attribute, None) is old:
+                    setattr(module, attribute, new)
+    assert gpu_wcoj.program.router_of is routed
 
 
 def backend_of(item: pytest.Item) -> str | None:
     """The backend that a case is for, None if it names none."""
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     named = [parameters[name] for name in PARAMETERS if isinstance(parameters.get(name), str)]
-    return next((name for name in named if name in BACKENDS), None)
+    found = next((name for name in named if name in BACKENDS), None)
+    return ON if found == "cuda" and ON == "shim" and "kind" not in parameters else found
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the cases of other backends."""
+    """Leave out the cases of other backends; run few examples where few are asked for."""
     others = [item for item in items if backend_of(item) not in (None, ON)]
     if others:
         config.hook.pytest_deselected(items=others)
         left_out = set(others)
         items[:] = [item for item in items if item not in left_out]
+    if EXAMPLES:
+        for item in items:
+            _run_few_examples(item)
+
+
+def _run_few_examples(item: pytest.Item) -> None:
+    from hypothesis import settings
+
+    function = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))
+    given = getattr(function, "_hypothesis_internal_use_settings", None)
+    if given is not None:
+        function._hypothesis_internal_use_settings = settings(given, max_examples=min(EXAMPLES, given.max_examples))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -104,3 +134,17 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+def _prepare() -> None:
+    """Before any test imports a name that is replaced here."""
+    if importlib.util.find_spec("lark") is None or os.environ.get("GPU_WCOJ_TESTS_LARK") == "none":
+        _stand_in_for_lark()
+    _send_programs_to(ON)
+    if ON == "cuda" and os.environ.get("GPU_WCOJ_TESTS_POOL") == "none":
+        import cupy
+
+        cupy.cuda.set_allocator(None)
+
+
+_prepare()
