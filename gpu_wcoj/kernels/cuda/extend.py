@@ -80,12 +80,14 @@ class Walk:
         Where the window that is next or under way begins: the prefix, and how many of its candidates are done.
     returned
         Survivors of this window that were returned.
+    arrays
+        The prefixes it was begun with.
+    expected
+        What `resume` holds when this walk goes on; unlike `place`, as it was while a call is under way or has failed.
     plan, window
         What is known from here on, if anything.
     item_begin
         Where the next window of the plan begins.
-    expected
-        What `resume` holds when this walk goes on; unlike `place`, as it was while a call is under way or has failed.
     """
 
     number: int
@@ -93,10 +95,11 @@ class Walk:
     item: int
     returned: int
     end: int
+    arrays: tuple[Any, ...]
+    expected: tuple[int, int, int]
     plan: Plan | None = None
     window: Window | None = None
     item_begin: int = 0
-    expected: tuple[int, int, int] | None = None
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -152,10 +155,7 @@ def fill_common(
     window again.
     """
     xp = device.xp
-    prefix, item, code = (int(number) for number in resume)
-    walk: Walk | None = extension.left
-    if walk is None or code == 0 or walk.expected != (prefix, item, code) or walk.end != end:
-        walk = extension.left = Walk(next(_walks), prefix, item, code & ((1 << ROW_BITS) - 1), end)
+    walk = _walk(extension, resume, end, (positions, lower, upper, excluded))
     question = Question.of(device, positions, lower, upper, excluded, work)
     piece = None
     while piece is None and walk.prefix < end:
@@ -180,6 +180,21 @@ def fill_common(
         nothing = xp.empty(0, np.int64)
         return nothing, nothing, nothing if weighted else None, xp.empty((n_out_rows, 0), np.int64)
     return piece
+
+
+def _walk(extension: Extension, resume: Int64Array, end: int, arrays: tuple[Any, ...]) -> Walk:
+    """The walk to go on with: the one left by the call before if this is where it stopped, otherwise a new one."""
+    prefix, item, code = (int(number) for number in resume)
+    walk: Walk | None = extension.left
+    if walk is not None and walk.expected == (prefix, item, code):
+        # Walks that failed before their first row have nothing to be told from others by but what they were asked.
+        known = code != 0 or all(mine is given for mine, given in zip(walk.arrays, arrays, strict=True))
+        if known and (walk.end == end or walk.plan is None or walk.plan.begin + walk.plan.n <= end):
+            walk.end = end
+            return walk
+    walk = Walk(next(_walks), prefix, item, code & ((1 << ROW_BITS) - 1), end, arrays, (prefix, item, code))
+    extension.left = walk
+    return walk
 
 
 def _look_at_window(
