@@ -41,7 +41,7 @@ def shown_bytes(count: int) -> str:
     return f"{amount:.1f} TB"
 
 
-def part_of(total: int, amount: float | str, option: str) -> int:
+def part_of(total: int, amount: float | str, option: str, whose: str = "GPU") -> int:
     """How many bytes of `total` an amount or a share of it is: 2000000, ``"2GB"``, 0.5, ``"0.5"`` or ``"50%"``.
 
     Raises
@@ -68,7 +68,7 @@ def part_of(total: int, amount: float | str, option: str) -> int:
     if meant is None or isinstance(meant, bool) or meant < 1:
         raise UsageError(
             f"{option}={amount!r} is no amount of memory.\n"
-            "  Give bytes (8000000000, '8GB', '8GiB') or a share of the GPU's memory (0.5, '50%')."
+            f"  Give bytes (8000000000, '8GB', '8GiB') or a share of the {whose}'s memory (0.5, '50%')."
         )
     if meant > total:
         raise UsageError(f"{option}={amount!r} is {shown_bytes(meant)}, and there are {shown_bytes(total)}.")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.column import Column, on_host
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.weights import as_weights
@@ -30,6 +30,14 @@ class Incoming:
 
     def __len__(self) -> int:
         return len(self.columns[0])
+
+    def fetched(self) -> Incoming:
+        """The same rows in the host's memory; themselves if they are there."""
+        weights = None if self.weights is None else on_host(self.weights)
+        if weights is self.weights and all(column.is_on_host for column in self.columns):
+            return self
+        columns = tuple(Column(one.type, one.codes, one.valid, one.dictionary) for one in self.columns)
+        return Incoming(self.names, columns, weights, self.is_ordered)
 
 
 def read_change(

@@ -12,8 +12,6 @@ import numpy as np
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.errors import (
-    GpuWcojError,
-    MemoryBudgetError,
     SchemaError,
     UnknownRelationError,
     UsageError,
@@ -31,12 +29,10 @@ from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.routing.router import router_of
-from gpu_wcoj.routing.sides import Side, Sides
 from gpu_wcoj.schema import INT64, DataType
-from gpu_wcoj.tick import State, TickReport
+from gpu_wcoj.tick import Ledger, State, TickReport, as_shown
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
-from gpu_wcoj.zset.arrays import memory_error
 from gpu_wcoj.zset.zset import ZSet
 
 __all__ = ["ChangeCount", "Program", "TickReport"]
@@ -66,7 +62,8 @@ class Program:
         measured or assumed; ``"device"`` or ``"cpu"`` for all on one side; or a number of changed rows from which on
         they run on the device. `explain` says what came of it.
     twin_memory
-        Bytes that the twin may take; by default a quarter of the host's memory. A larger state has no twin.
+        How much of the host's memory the twin may take, in the same forms; by default a quarter. A larger state has
+        no twin.
     twin
         The backend of the twin; by default the CPU's where the state is on a device, and no twin elsewhere.
     threads
@@ -105,7 +102,7 @@ class Program:
         backend: BackendName | Backend = "auto",
         gpu_memory: float | str | None = None,
         route: Literal["auto", "device", "cpu"] | int = "auto",
-        twin_memory: int | None = None,
+        twin_memory: float | str | None = None,
         twin: Backend | None = None,
         threads: int | None = None,
         chunk_rows: int | None = None,
@@ -134,9 +131,8 @@ class Program:
         self._lowering = Lowering(
             self.rules, self._arity, self.keep, self.outputs, bag, self.dictionaries, self._execution, merge_policy
         )
-        self._router = router_of(self._lowering, self.backend, twin, route, twin_memory)
-        self._state = State(types, names)
-        self._installed: State | None = self._state
+        router = router_of(self._lowering, self.backend, twin, route, twin_memory)
+        self._ledger = Ledger(self._lowering, router, State(types, names))
         self._evaluated: Lowered | None = None
 
     def __repr__(self) -> str:
@@ -146,7 +142,7 @@ class Program:
     @property
     def last_tick(self) -> TickReport:
         """What the last tick did."""
-        return self._state.report
+        return self._ledger.state.report
 
     def arity(self, relation: str) -> int:
         """Number of columns of a relation.
@@ -240,7 +236,7 @@ class Program:
             If the program has no such relation.
         """
         self.arity(name)
-        side = self._side_to_read(name)
+        side = self._ledger.reading(name)
         if side is None:
             return self._empty(name)
         columns, weights = side.circuit.whole(name)
@@ -249,7 +245,7 @@ class Program:
     def count(self, name: str) -> int:
         """Number of rows of a relation; in bag semantics the sum of their weights. Not enumerated where it can be."""
         self.arity(name)
-        side = self._side_to_read(name)
+        side = self._ledger.reading(name)
         return 0 if side is None else side.circuit.total(name)
 
     def explain(self) -> str:
@@ -272,23 +268,17 @@ class Program:
           edge[1, 0]
         """
         planned = self._lowered.plan if self._lowered else self._planned()
-        route = None if self._router is None else str(self._router)
+        route = None if self._ledger.router is None else str(self._ledger.router)
         return explain(planned, self._column_name, self.backend.name, "bag" if self.bag else "set", route)
 
     def compact(self) -> None:
         """Merge every arrangement into one batch; nothing that has cancelled is left. O(state)."""
-        sides = self._settled()
-        if sides is not None:
-            self._installed = None
-            sides = sides.up_to_date()
-            for side in sides:
-                side.circuit.compact()
-            self._state = self._installed = replace(self._state, sides=sides.as_installed())
+        self._ledger.compact()
 
     @property
     def state_rows(self) -> dict[str, list[int]]:
         """Per arrangement, for people, the rows of its batches."""
-        sides = self._settled()
+        sides = self._ledger.settled()
         if sides is None:
             return {}
         return {
@@ -300,7 +290,7 @@ class Program:
     @property
     def nbytes(self) -> int:
         """Bytes that the state's arrays take, those of a twin and of backlogs too; dictionaries not counted."""
-        return 0 if self._state.sides is None else sum(side.nbytes for side in self._state.sides)
+        return sum(side.nbytes for side in self._ledger.state.sides or ())
 
     # One tick.
 
@@ -314,8 +304,7 @@ class Program:
         """Take a tick; the rows that did not go to `sink` go to `rest` while the tick can still be undone."""
         start = time.perf_counter()
         self._check_relations(changes)
-        self._settled()
-        before = self._state
+        before = self._ledger.state
         number = before.report.tick + 1
         sizes = [len(dictionary) for dictionary in self.dictionaries]
         try:
@@ -326,13 +315,14 @@ class Program:
                 if not incoming:
                     rows = {} if before.sides is None else before.sides.backlog_rows
                     report = TickReport(number, time.perf_counter() - start, backlog_rows=rows)
-                    self._state = self._installed = replace(before, report=report)
+                    self._ledger.replaced(replace(before, report=report))
                     return {}
-            self._installed = None
-            sides, side = self._routed(incoming)
+            sides, side = self._ledger.routed(incoming, self.declared)
             lowered, circuit = side.lowered, side.circuit
             self._evaluated = lowered
             circuit.execution.threads = self.threads
+            if circuit.backend.device is None:
+                incoming = {name: rows.fetched() for name, rows in incoming.items()}
             stored = {name: stored_columns(name, rows, lowered) for name, rows in incoming.items()}
             counts, found, ignored = circuit.evaluate(stored, collect, sink)
             if rest is not None:
@@ -347,15 +337,13 @@ class Program:
                 number, time.perf_counter() - start, ignored, circuit.work, merged_rows, circuit.backend.name,
                 sides.backlog_rows,
             )  # fmt: skip
-            after = State(lowered.types, names, report, sides)
-            circuit.install(held)
-            self._state = self._installed = after  # the tick has happened: one assignment, which nothing can split
+            self._ledger.commit(side, held, State(lowered.types, names, report, sides))
         except BaseException as error:
             raised: BaseException = self._undone(error)
-            if self._state is before:
+            if self._ledger.state is before:
                 for dictionary, size in zip(self.dictionaries, sizes, strict=True):
                     dictionary.truncate(size)
-            self._settled()
+            self._ledger.settled()
             try:
                 if raised is error:
                     raise
@@ -366,41 +354,9 @@ class Program:
             self._evaluated = None
         return counts
 
-    def _routed(self, incoming: Mapping[str, Incoming]) -> tuple[Sides, Side]:
-        """The sides, lowered for these rows, and the one that is to take them in; the state does not move."""
-        sides = self._state.sides
-        present = None if sides is None else sides.primary.lowered
-        if sides is None or not self._lowering.serves(sides.primary.lowered, incoming):
-            if sides is not None:
-                sides = sides.with_primary()
-            lowered = self._lowering.lowered_for(incoming, present, self._state.types, self.declared)
-            sides = Sides.of(lowered) if sides is None else sides.lowered_as(lowered)
-        if self._router is None:
-            return sides, sides.primary
-        return self._router.routed(sides, sum(map(len, incoming.values())))
-
-    def _settled(self) -> Sides | None:
-        """The sides, their circuits holding what they shall hold: after a tick that was cut short they may not."""
-        sides = self._state.sides
-        if self._installed is not self._state:
-            for side in sides or ():
-                side.install()
-            self._installed = self._state
-        return sides
-
-    def _side_to_read(self, name: str) -> Side | None:
-        """The side that shows a relation; None before there are rows."""
-        sides = self._settled()
-        if sides is None or self._router is None:
-            return None if sides is None else sides.primary
-        self._installed = None
-        sides, side = self._router.reading(sides, sides.primary.circuit.stores(name))
-        self._state = self._installed = replace(self._state, sides=sides)
-        return side
-
     @property
     def _lowered(self) -> Lowered | None:
-        return None if self._state.sides is None else self._state.sides.primary.lowered
+        return self._ledger.lowered
 
     def _undone(self, error: BaseException) -> BaseException:
         """The error as the user shall see it."""
@@ -410,15 +366,7 @@ class Program:
                 columns = [np.array([code], np.int64) for code in error.row]
                 row = self._as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]
                 return WeightOverflowError(relation, row, error.weight)
-        device = self.backend.device
-        if device is not None and isinstance(error, device.out_of_memory) and not isinstance(error, GpuWcojError):
-            return memory_error(self.backend, "handing rows in or out")
-        if isinstance(error, MemoryError) and not isinstance(error, GpuWcojError):
-            return MemoryBudgetError(
-                f"the tick needs more memory than there is ({error}).\n"
-                "  The tick was undone; the state is as before. Feed fewer rows a tick, or set a smaller chunk_rows."
-            )
-        return error
+        return as_shown(error, self.backend)
 
     def _check_relations(self, changes: Mapping[str, Any]) -> None:
         if not isinstance(changes, Mapping):
@@ -438,13 +386,13 @@ class Program:
         if isinstance(data, Incoming):
             return data
         arity = self._arity[name]
-        known = self._lowered.kinds if self._lowered else self._state.types.snapshot()
+        known = self._lowered.kinds if self._lowered else self._ledger.state.types.snapshot()
         types = [known[name, column] for column in range(arity)]
         return read_change(name, data, arity, self.declared.get(name), types, self.dictionaries)
 
     def _planned(self) -> Plan:
         """The plan before any row has been seen."""
-        types = self._state.types
+        types = self._ledger.state.types
         return self._lowering.plan(types, self._lowering.shapes(None, {}, types), {})
 
     def _execution(self) -> Execution:
@@ -459,17 +407,17 @@ class Program:
         return ChangeCount(None, None, 0) if self.bag else ChangeCount(0, 0, 0)
 
     def _column_name(self, relation: str, column: int) -> str:
-        names = self._state.names.get(relation)
+        names = self._ledger.state.names.get(relation)
         if names is not None and column < len(names) and relation not in self.heads:
             return names[column]
         return str(column) if column < self._arity[relation] else f"null flag {column - self._arity[relation]}"
 
     def _names_of(self, name: str) -> tuple[str, ...]:
-        return self._state.names.get(name) or tuple(f"c{i}" for i in range(self._arity[name]))
+        return self._ledger.state.names.get(name) or tuple(f"c{i}" for i in range(self._arity[name]))
 
     def _kinds_of(self, name: str) -> list[DataType]:
         view = self._evaluated or self._lowered
-        types = self._state.types if view is None else view.types
+        types = self._ledger.state.types if view is None else view.types
         return [types.of(name, column) or INT64 for column in range(self._arity[name])]
 
     def _empty(self, name: str) -> ZSet:

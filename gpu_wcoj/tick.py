@@ -1,13 +1,20 @@
-"""What a tick moves and what it says of itself."""
+"""What a tick moves, all at once or not at all, and what it says of itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.circuit import Held
+from gpu_wcoj.errors import GpuWcojError, MemoryBudgetError
+from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.lowering import Lowered, Lowering
 from gpu_wcoj.planner.types import Types
-from gpu_wcoj.routing.sides import Sides
+from gpu_wcoj.routing.router import Router
+from gpu_wcoj.routing.sides import Side, Sides
+from gpu_wcoj.zset.arrays import memory_error
 
 Work = dict[str, dict[int, dict[int, dict[str, Int64Array]]]]
 """Per head, rule, delta path and variable, what the kernels counted; see `gpu_wcoj.kernels.protocol`."""
@@ -28,7 +35,7 @@ class TickReport:
     work
         Per head, rule, delta path and variable, what the kernels counted.
     merged_rows
-        Rows that merging batches read.
+        Rows that merging batches read; a backlog that was taken in first is not counted.
     backend
         Where it ran; empty before the first tick, and after one without changes.
     backlog_rows
@@ -64,3 +71,95 @@ class State:
     names: Mapping[str, tuple[str, ...]]
     report: TickReport = TickReport()
     sides: Sides | None = None
+
+
+@dataclass(eq=False)
+class Ledger:
+    """Keeps the state, and lets the circuits hold it.
+
+    The state is the truth. Circuits are where it is worked on, and may hold anything while a tick runs or after one
+    that was cut short; `settled` lets them hold the state again.
+
+    Attributes
+    ----------
+    state
+        What the last tick left.
+    installed
+        The state that the circuits are known to hold, if any.
+    """
+
+    lowering: Lowering
+    router: Router | None
+    state: State
+    installed: State | None = None
+
+    @property
+    def lowered(self) -> Lowered | None:
+        """The program as it is lowered now; None before the first rows."""
+        return None if self.state.sides is None else self.state.sides.primary.lowered
+
+    def settled(self) -> Sides | None:
+        """The sides, with their circuits holding what they shall hold."""
+        sides = self.state.sides
+        if self.installed is not self.state:
+            for side in sides or ():
+                side.install()
+            self.installed = self.state
+        return sides
+
+    def replaced(self, state: State) -> None:
+        """Make this the state, which the circuits hold already."""
+        self.state = self.installed = state  # it has happened once the first is assigned, and nothing can split that
+
+    def routed(self, incoming: Mapping[str, Incoming], declared: Mapping[str, tuple[str, ...]]) -> tuple[Sides, Side]:
+        """The sides, lowered for these rows, and the one that is to take them in; the state does not move."""
+        sides, present = self.settled(), self.lowered
+        self.installed = None
+        if sides is None or present is None or not self.lowering.serves(present, incoming):
+            if sides is not None:
+                sides = sides.with_primary()
+            lowered = self.lowering.lowered_for(incoming, present, self.state.types, declared)
+            sides = Sides.of(lowered) if sides is None else sides.lowered_as(lowered)
+        if self.router is None:
+            return sides, sides.primary
+        return self.router.routed(sides, sum(map(len, incoming.values())))
+
+    def commit(self, side: Side, held: Held, after: State) -> None:
+        """End a tick that ran on `side`, whose circuit shall hold `held` then."""
+        side.circuit.install(held)
+        self.replaced(after)
+
+    def reading(self, name: str) -> Side | None:
+        """The side that shows a relation; None before there are rows."""
+        sides = self.settled()
+        if sides is None or self.router is None:
+            return None if sides is None else sides.primary
+        self.installed = None
+        sides, side = self.router.reading(sides, sides.primary.circuit.stores(name))
+        self.replaced(replace(self.state, sides=sides))
+        return side
+
+    def compact(self) -> None:
+        """Merge every arrangement of every side into one batch; nothing that has cancelled is left."""
+        sides = self.settled()
+        if sides is None:
+            return
+        self.installed = None
+        sides = sides.up_to_date()
+        for side in sides:
+            side.circuit.compact()
+        self.replaced(replace(self.state, sides=sides.as_installed()))
+
+
+def as_shown(error: BaseException, backend: Backend) -> BaseException:
+    """An error of a tick as the user shall see it: a lack of memory says what to do."""
+    if isinstance(error, GpuWcojError):
+        return error
+    if backend.device is not None and isinstance(error, backend.device.out_of_memory):
+        return memory_error(backend, "handing rows in or out")
+    if isinstance(error, MemoryError):
+        return MemoryBudgetError(
+            f"the tick needs more memory than there is ({error}).\n"
+            "  The tick was undone; the state is as before. Feed fewer rows a tick, or set a smaller chunk_rows."
+        )
+    return error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -21,15 +21,12 @@ class SideCosts:
         Of a tick.
     take_in_fixed, take_in_per_row
         Of taking in a backlog.
-    load_per_row
-        Of building the side from the other one's rows.
     """
 
     fixed: float
     per_row: float
     take_in_fixed: float
     take_in_per_row: float
-    load_per_row: float
 
     def tick(self, n_rows: float) -> float:
         """Of a tick."""
@@ -50,12 +47,15 @@ class CostModel:
     ----------
     device, cpu
         The primary side and its twin.
+    build_per_row
+        Seconds that a row of the state costs when a twin is built.
     is_measured
         Whether the costs were measured on this machine.
     """
 
     device: SideCosts
     cpu: SideCosts
+    build_per_row: float
     is_measured: bool = True
 
     def saving(self, n_rows: float) -> float:
@@ -84,9 +84,9 @@ class CostModel:
             return 0
         return ALWAYS if slope <= 0 else min(ALWAYS, math.ceil(round(at_none / slope, 6)))
 
-    def to_json(self) -> dict[str, dict[str, float]]:
+    def to_json(self) -> dict[str, Any]:
         """For a file."""
-        return {"device": asdict(self.device), "cpu": asdict(self.cpu)}
+        return {"device": asdict(self.device), "cpu": asdict(self.cpu), "build_per_row": self.build_per_row}
 
     @classmethod
     def from_json(cls, data: Any) -> CostModel:
@@ -97,25 +97,30 @@ class CostModel:
         ValueError
             If it is anything else.
         """
-        if not isinstance(data, Mapping):
-            raise ValueError("no costs")
-        return cls(_side(data.get("device")), _side(data.get("cpu")))
+        device, cpu, build_per_row = _fields(data, ("device", "cpu", "build_per_row"))
+        return cls(_side(device), _side(cpu), _seconds(build_per_row))
 
 
 def _side(data: Any) -> SideCosts:
-    names = [field.name for field in fields(SideCosts)]
+    return SideCosts(*map(_seconds, _fields(data, [field.name for field in fields(SideCosts)])))
+
+
+def _fields(data: Any, names: Sequence[str]) -> list[Any]:
     if not isinstance(data, Mapping) or set(data) != set(names):
-        raise ValueError(f"not the costs {', '.join(names)}")
-    values = [data[name] for name in names]
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise ValueError(f"{value!r} is no number of seconds")
-    return SideCosts(*map(float, values))
+        raise ValueError(f"costs are {', '.join(names)}")
+    return [data[name] for name in names]
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ValueError(f"{value!r} is no number of seconds")
+    return float(value)
 
 
 ASSUMED = CostModel(
-    device=SideCosts(3.3e-3, 0.0, 2e-3, 0.0, 0.0),
-    cpu=SideCosts(0.3e-3, 0.5e-6, 0.2e-3, 0.4e-6, 0.4e-6),
+    device=SideCosts(3.3e-3, 0.0, 2e-3, 0.0),
+    cpu=SideCosts(0.3e-3, 0.5e-6, 0.2e-3, 0.4e-6),
+    build_per_row=0.4e-6,
     is_measured=False,
 )
 """Until they are measured: costs that cross at 30 000 rows, as published ones of single operators do."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gpu_wcoj.amounts import part_of, shown_bytes
 from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.lowering import Lowering
@@ -23,6 +24,9 @@ from gpu_wcoj.routing.store import stored_model
 
 BACKLOG_SHARE = 0.125
 """Of the twin's memory; a backlog that takes more is taken in before the next tick."""
+
+BUILD_SHARE = 0.75
+"""Of the twin's memory; a larger state has none built, so that it is not dropped again soon."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,8 @@ class Route:
             return cls(0, True, "as asked for")
         if option == "cpu":
             return cls(ALWAYS, True, "as asked for")
-        if isinstance(option, int) and not isinstance(option, bool) and option >= 0:
-            return cls(min(option, ALWAYS), True, "as asked for")
+        if isinstance(option, (int, np.integer)) and not isinstance(option, bool) and option >= 0:
+            return cls(min(int(option), ALWAYS), True, "as asked for")
         raise UsageError(
             f"route={option!r} is not allowed.\n  It is 'auto', 'device', 'cpu', or the number of changed rows from"
             " which on a tick runs on the device."
@@ -77,19 +81,16 @@ _ASSUMED = "assumed; not measured on this machine: gpu-wcoj calibrate"
 
 
 def router_of(
-    lowering: Lowering, primary: Backend, twin: Backend | None, route: object, twin_memory: object
+    lowering: Lowering, primary: Backend, twin: Backend | None, route: object, twin_memory: float | str | None
 ) -> Router | None:
     """The router of a program whose state is on `primary`; None where it has no twin."""
     Route.of(route, ASSUMED)
-    if twin_memory is not None and (
-        isinstance(twin_memory, bool) or not isinstance(twin_memory, (int, np.integer)) or twin_memory < 0
-    ):
-        raise UsageError(f"twin_memory={twin_memory!r} is not allowed; it must be a number of bytes, or None.")
+    there_is = _host_memory()
+    memory = there_is // 4 if twin_memory is None else part_of(there_is, twin_memory, "twin_memory", "host")
     if twin is None:
         if primary.device is None:
             return None
         twin = select_backend("cpu")
-    memory = _host_memory() // 4 if twin_memory is None else int(twin_memory)
     model = (stored_model(primary, twin) if route == "auto" else None) or ASSUMED
     return Router(lowering, twin, Route.of(route, model), model, memory)
 
@@ -121,7 +122,7 @@ class Router:
     memory: int
 
     def __str__(self) -> str:
-        return f"{self.route}; a twin takes up to {self.memory:,} bytes"
+        return f"{self.route}; the state there takes up to {shown_bytes(self.memory)}"
 
     def routed(self, sides: Sides, n_rows: int) -> tuple[Sides, Side]:
         """The sides, and the one on which a tick of that many given rows shall run, which is ready for it."""
@@ -166,9 +167,10 @@ class Router:
         return sides
 
     def _fits(self, sides: Sides) -> bool:
-        """Whether the twin, or one that would be built, keeps within its memory."""
-        twin = sides.twin
-        return (sides.primary if twin is None else twin).nbytes <= self.memory
+        """Whether the twin, or one that would be built and can grow, keeps within its memory."""
+        if sides.twin is not None:
+            return sides.twin.nbytes <= self.memory
+        return sides.primary.nbytes <= BUILD_SHARE * self.memory
 
     def _is_ready(self, sides: Sides, to_twin: bool) -> bool:
         side = sides.twin if to_twin else sides.primary
@@ -178,7 +180,7 @@ class Router:
         if not to_twin:
             return self.model.device.take_in(sides.primary.backlog.n_rows)
         if sides.twin is None:
-            return self.model.cpu.load_per_row * sides.primary.relation_rows
+            return self.model.build_per_row * sides.primary.relation_rows
         return self.model.cpu.take_in(sides.twin.backlog.n_rows)
 
 

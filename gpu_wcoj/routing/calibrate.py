@@ -1,0 +1,211 @@
+"""Measuring what ticks cost on this machine: a triangle over a skewed graph, on both backends, at several sizes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.circuit import InputChange
+from gpu_wcoj.column import Column
+from gpu_wcoj.dictionary import Dictionary
+from gpu_wcoj.incoming import Incoming
+from gpu_wcoj.join.delta import Execution
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.options import processors
+from gpu_wcoj.planner.types import Types
+from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.routing.costs import CostModel, SideCosts
+from gpu_wcoj.routing.sides import Side, Sides
+
+N_ROWS: Final = 1_000_000
+SIZES: Final = (1, 100, 1_000, 10_000, 100_000)
+ROUNDS: Final = 5
+
+_TRIANGLE: Final = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Seconds of ticks of one size: each the middle one of several.
+
+    Attributes
+    ----------
+    n_rows
+        Rows of a tick, half of them deletions.
+    device, cpu
+        Of the tick where it runs.
+    device_take_in, cpu_take_in
+        Of taking it in where it did not run.
+    """
+
+    n_rows: int
+    device: float
+    cpu: float
+    device_take_in: float
+    cpu_take_in: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured, and the costs fitted to it."""
+
+    model: CostModel
+    samples: tuple[Sample, ...]
+
+
+def calibrate(
+    primary: Backend,
+    twin: Backend,
+    n_rows: int = N_ROWS,
+    sizes: Sequence[int] = SIZES,
+    rounds: int = ROUNDS,
+    seed: int = 1,
+) -> Calibration:
+    """Measure ticks of these sizes on both sides, and fit lines through their costs.
+
+    Parameters
+    ----------
+    primary, twin
+        The backends of the two sides.
+    n_rows
+        Edges of the graph.
+    sizes
+        Rows of the ticks, two different numbers at least.
+    rounds
+        Ticks of each size and side that count; one before them does not.
+    seed
+        Of the graph and the ticks.
+    """
+    random = np.random.default_rng(seed)
+    lowering = _lowering(primary)
+    edges = _edges(random, n_rows, n_rows)
+    sides = _loaded(lowering, edges)
+    start = time.perf_counter()
+    sides = sides.with_twin(lowering, twin)
+    build_per_row = (time.perf_counter() - start) / n_rows
+    samples = []
+    for size in sizes:
+        measured = []
+        for _ in range(rounds + 1):
+            round_seconds: list[float] = []
+            for on_twin in (False, True):
+                sides, seconds = _ticked(sides, on_twin, _change(random, edges, size))
+                round_seconds.extend(seconds)
+            measured.append(round_seconds)
+        device, cpu_take_in, cpu, device_take_in = (statistics.median(one) for one in zip(*measured[1:], strict=True))
+        samples.append(Sample(size, device, cpu, device_take_in, cpu_take_in))
+    return Calibration(_fitted(samples, build_per_row), tuple(samples))
+
+
+def _lowering(backend: Backend) -> Lowering:
+    rules = parse(_TRIANGLE)
+    arity = {atom.relation: len(atom.terms) for rule in rules.rules for atom in (rule.head, *rule.atoms)}
+    dictionaries = (Dictionary("string"), Dictionary("binary"))
+    return Lowering(
+        rules,
+        arity,
+        (),
+        rules.heads,
+        False,
+        dictionaries,
+        lambda: Execution(backend, False, threads=processors()),
+        None,
+    )
+
+
+def _loaded(lowering: Lowering, edges: Int64Array) -> Sides:
+    columns = tuple(Column.of_integers(np.ascontiguousarray(column)) for column in edges.T)
+    rows = Incoming(("src", "dst"), columns, None, False)
+    lowered = lowering.lowered_for({"edge": rows}, None, Types(lowering.rules), {})
+    sides = Sides.of(lowered)
+    circuit = sides.primary.circuit
+    change = InputChange([circuit.backend.asarray(column.codes) for column in columns], None, False)
+    circuit.evaluate({"edge": change}, None)
+    held = circuit.prepare()
+    circuit.install(held)
+    return Sides(Side(lowered, held))
+
+
+def _edges(random: np.random.Generator, n: int, n_rows: int) -> Int64Array:
+    """Edges among n / 8 vertices, few of which have many; the density is that of `n_rows` edges."""
+    n_vertices = max(4, n_rows // 8)
+    drawn = (n_vertices * random.random((n, 2)) ** 2).astype(np.int64)
+    return np.unique(drawn, axis=0)
+
+
+def _change(random: np.random.Generator, edges: Int64Array, size: int) -> tuple[Int64Array, Int64Array]:
+    """Distinct rows and their weights: half of them edges of the graph, to be deleted."""
+    n_gone = min(size // 2, len(edges))
+    gone = edges[random.choice(len(edges), n_gone, replace=False)]
+    come = _edges(random, size - n_gone, len(edges))
+    rows = np.concatenate([gone, come])
+    return rows, np.concatenate([np.full(len(gone), -1, np.int64), np.ones(len(come), np.int64)])
+
+
+def _ticked(sides: Sides, on_twin: bool, change: tuple[Int64Array, Int64Array]) -> tuple[Sides, tuple[float, float]]:
+    """One tick: the seconds that it took, and those of the other side to take it in."""
+    assert sides.twin is not None
+    side = sides.twin if on_twin else sides.primary
+    circuit = side.circuit
+    rows, weights = change
+    start = time.perf_counter()
+    columns = [circuit.backend.asarray(np.ascontiguousarray(column)) for column in rows.T]
+    given = InputChange(columns, circuit.backend.asarray(weights), True)
+    circuit.evaluate({"edge": given}, circuit.outputs)
+    held = circuit.prepare()
+    _wait(circuit.backend)
+    middle = time.perf_counter()
+    told = sides.after(side, held)
+    circuit.install(held)
+    if told.twin is None:  # so large a tick that nobody would take it in
+        told = Sides(told.primary, sides.twin.told(circuit))
+    start_take_in = time.perf_counter()
+    told = told.up_to_date()
+    for one in told:
+        _wait(one.circuit.backend)
+    return told, (middle - start, time.perf_counter() - start_take_in)
+
+
+def _wait(backend: Backend) -> None:
+    """Until the device has done all that it was told."""
+    if backend.device is not None:
+        backend.to_host(backend.xp.zeros(1, np.int64))
+
+
+def _fitted(samples: Sequence[Sample], build_per_row: float) -> CostModel:
+    sizes = [sample.n_rows for sample in samples]
+
+    def side(ticks: list[float], take_ins: list[float]) -> SideCosts:
+        return SideCosts(*line(sizes, ticks), *line(sizes, take_ins))
+
+    return CostModel(
+        side([one.device for one in samples], [one.device_take_in for one in samples]),
+        side([one.cpu for one in samples], [one.cpu_take_in for one in samples]),
+        build_per_row,
+    )
+
+
+def line(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
+    """The line, nowhere below 0, whose relative errors have the smallest squares: at 0, and per row.
+
+    Examples
+    --------
+    >>> fixed, per_row = line([1, 100, 1000], [1.5, 51.0, 501.0])
+    >>> round(fixed, 6), round(per_row, 6)
+    (1.0, 0.5)
+    """
+    took = np.maximum(np.array(seconds, np.float64), 1e-9)
+    ones, rows = 1 / took, np.array(sizes, np.float64) / took
+    (fixed, per_row), *_ = np.linalg.lstsq(np.stack([ones, rows], axis=1), np.ones(len(took)))
+    if fixed < 0:
+        fixed, per_row = 0.0, rows.sum() / (rows @ rows)
+    elif per_row < 0:
+        fixed, per_row = ones.sum() / (ones @ ones), 0.0
+    return float(fixed), float(per_row)
