@@ -120,13 +120,13 @@ class Circuit:
         ignored = {}
         for name, change in changes.items():
             relation = self.sources[name]
-            columns = change.columns
-            if self.backend.device is not None:
-                columns = [self.backend.asarray(column) for column in columns]
+            columns, weights = [self.backend.asarray(column) for column in change.columns], change.weights
+            if weights is not None and self.backend.device is None:
+                weights = self.backend.asarray(weights)
             if self.execution.weighted:
-                phases, ignored[name] = bag_change(relation, columns, change.weights)
+                phases, ignored[name] = bag_change(relation, columns, weights)
             else:
-                phases, ignored[name] = set_change(relation, columns, change.weights, change.is_ordered)
+                phases, ignored[name] = set_change(relation, columns, weights, change.is_ordered)
             relation.receive_delta(phases)
         counts, rows = {}, {}
         for name, head in self.heads.items():

@@ -138,17 +138,18 @@ class GenericJoin:
     def widths(self, prefixes: Prefixes, step: Step) -> Int64Array:
         """Per prefix, the smallest count over the step's atoms: a bound on the values that it would bind."""
         xp = self.backend.xp
-        smallest: Int64Array = xp.full(len(prefixes), np.iinfo(np.int64).max, np.int64)
+        smallest: Int64Array | None = None
         at = 0
         for atom, bound in prefixes.layout:
             batches = self.batches[atom]
             if atom in step.atoms:
-                own = xp.zeros(len(prefixes), np.int64)
+                own: Int64Array | None = None
                 for row, batch in enumerate(batches, at):
-                    own += below(batch.offsets[bound - 1], prefixes.positions[row], xp)
-                smallest = xp.minimum(smallest, own)
+                    width = below(batch.offsets[bound - 1], prefixes.positions[row], xp)
+                    own = width if own is None else own + width
+                smallest = own if smallest is None or own is None else xp.minimum(smallest, own)
             at += len(batches)
-        return smallest
+        return xp.full(len(prefixes), np.iinfo(np.int64).max, np.int64) if smallest is None else smallest
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
         """Bind one variable; yield pieces, each with the parent of every row."""
@@ -342,7 +343,7 @@ class GenericJoin:
 
 def below(offsets: Int64Array, position: Int64Array, xp: Any) -> Int64Array:
     """How many children stand below each position of a level; none below -1."""
-    width: Int64Array = xp.where(position >= 0, offsets[position + 1] - offsets[position], 0)
+    width: Int64Array = xp.maximum(offsets[position + 1] - offsets[position], 0)  # of -1: minus all children
     return width
 
 

@@ -134,7 +134,7 @@ def bind_all(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes
         if depth < len(join.uses[number].variables):
             layout.append((number, depth))
             rows.extend(range(at, at + len(batches)))
-            held = own.max(axis=0) >= 0
+            held = (own[0] if len(batches) == 1 else own.max(axis=0)) >= 0
         else:
             weight = sum_of_weights(batches, own, backend)
             held = weight != 0
@@ -229,18 +229,18 @@ def _best_first(path: DeltaPath, delta: IndexedZSet, join: GenericJoin) -> str:
     backend = join.backend
     columns = delta.columns()
     stride = max(1, len(delta) // SAMPLE)
-    values = {
-        name: backend.xp.ascontiguousarray(column[::stride])
-        for name, column in zip(path.seed.variables, columns, strict=True)
-    }
-    names: list[str] = []
-    widths: list[Int64Array] = []
+    values = {name: column[::stride] for name, column in zip(path.seed.variables, columns, strict=True)}
+    asked: list[tuple[str, IndexedZSet]] = []
     for number, use in join.uses.items():
         if use.variables[0] in path.sort_first and len(use.variables) > 1 and use.variables[1] not in values:
-            for batch in join.batches[number]:
-                names.append(use.variables[0])
-                widths.append(below(batch.offsets[0], batch.locate([values[use.variables[0]]]), backend.xp).sum())
+            asked.extend((use.variables[0], batch) for batch in join.batches[number])
+    if not asked:
+        return path.sort_first[0]
+    columns_of = [(path.sort_first.index(name),) for name, _ in asked]
+    sample = stacked(backend, [values[name] for name in path.sort_first])
+    located = backend.kernels.locate([batch.records[:1] for _, batch in asked], columns_of, sample)
+    widths = [below(batch.offsets[0], located[row], backend.xp).sum() for row, (_, batch) in enumerate(asked)]
     width = dict.fromkeys(path.sort_first, 0)
-    for name, number in zip(names, numbers(backend, *widths), strict=True):
+    for (name, _), number in zip(asked, numbers(backend, *widths), strict=True):
         width[name] += number
     return max(path.sort_first, key=lambda name: width[name])

@@ -46,7 +46,7 @@ def numbers(backend: Backend, *values: Any) -> list[int]:
 
 
 def _single(value: Any) -> Any:
-    return value.reshape(1).astype(np.int64)
+    return value.reshape(1).astype(np.int64, copy=False)
 
 
 def positions(backend: Backend, *masks: BoolArray) -> list[Int64Array]:
@@ -61,7 +61,7 @@ def positions(backend: Backend, *masks: BoolArray) -> list[Int64Array]:
     if backend.device is None:
         return [np.flatnonzero(mask) for mask in masks]
     xp = backend.xp
-    ends = [xp.cumsum(mask.astype(np.int64)) for mask in masks]
+    ends = [xp.cumsum(mask, dtype=np.int64) for mask in masks]
     sizes = iter(numbers(backend, *(end[-1:] for end in ends if len(end))))
     found = []
     for end in ends:

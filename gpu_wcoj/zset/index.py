@@ -166,7 +166,7 @@ class IndexedZSet:
         """How many rows of negative weight stand before each row, and before the end."""
         counts: Int64Array = self.backend.xp.zeros(len(self) + 1, np.int64)
         if self.weights is not None:
-            counts[1:] = self.backend.xp.cumsum((self.weights < 0).astype(np.int64))
+            counts[1:] = self.backend.xp.cumsum(self.weights < 0, dtype=np.int64)
         return counts
 
     @cached_property
