@@ -1,7 +1,8 @@
 """Every snippet of the README is run, and prints what the README says.
 
 A ``text`` block right after a snippet is its output; ``...`` in it stands for anything. Python snippets share one
-namespace and shell snippets one folder, in the order of the page. A snippet under ``<!-- not run: why -->`` is skipped.
+namespace and shell snippets one folder, in the order of the page. A snippet under ``<!-- not run: why -->`` is skipped,
+one under ``<!-- needs a GPU -->`` runs where there is one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.kernels.cuda import finding
+
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CHECKER = doctest.OutputChecker()
@@ -28,6 +34,7 @@ class Snippet:
     code: str
     output: str | None
     run: bool
+    needs_gpu: bool
 
 
 def snippets() -> list[Snippet]:
@@ -38,12 +45,14 @@ def snippets() -> list[Snippet]:
         following = blocks[i + 1] if i + 1 < len(blocks) else None
         printed = following and following[1] == "text" and not text[block.end() : following.start()].strip()
         not_run = re.search(r"<!-- not run: [^>]+ -->\n$", text[: block.start()])
-        found.append(Snippet(block[1], block[2], following[2] if following and printed else None, not not_run))
+        needs_gpu = text[: block.start()].endswith("<!-- needs a GPU -->\n")
+        output = following[2] if following and printed else None
+        found.append(Snippet(block[1], block[2], output, not not_run, needs_gpu))
     return found
 
 
 def of(language: str) -> list[Snippet]:
-    return [snippet for snippet in snippets() if snippet.language == language and snippet.run]
+    return [snippet for snippet in snippets() if snippet.language == language and snippet.run and not snippet.needs_gpu]
 
 
 def assert_prints(snippet: Snippet, printed: str) -> None:
@@ -64,6 +73,19 @@ def test_python_snippets():
     namespace: dict[str, object] = {"__name__": "readme"}
     assert any(snippet.output for snippet in of("python"))
     for snippet in of("python"):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(snippet.code, "README.md", "exec"), namespace)
+        assert_prints(snippet, printed.getvalue())
+
+
+def test_gpu_snippets():
+    chosen = [snippet for snippet in snippets() if snippet.needs_gpu]
+    assert chosen
+    if finding.devices_of_driver() == 0 or not finding.has_cupy():
+        pytest.skip("these snippets need an NVIDIA GPU and CuPy")
+    namespace: dict[str, object] = {"__name__": "readme", "gw": gw}
+    for snippet in chosen:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(snippet.code, "README.md", "exec"), namespace)
