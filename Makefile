@@ -6,6 +6,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.up-to-date
 
+# What the targets for a GPU run on: PYTHON where it is given, else the first interpreter that has CuPy and pytest.
+ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)
+GPU_PYTHON = $(PYTHON)
+else
+GPU_PYTHON = $(shell for python in $(BIN)/python python3 python; do \
+	  $$python -c 'import sys, importlib.util as i; sys.exit(not all(map(i.find_spec, ("cupy", "pytest"))))' 2>/dev/null \
+	    && { echo $$python; exit; }; done; echo python3)
+endif
+# Parts of the targets for a GPU, all if none is named: make test-gpu PART="kernels engine"
+PART ?=
+PARTS = $(addprefix --part ,$(PART))
+
 # The first interpreter that starts, is of a supported version and can make a venv; `make PYTHON=... setup` overrides.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
 	  $$python -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
@@ -20,10 +32,10 @@ EDGES ?=
 TICK_ROWS ?=
 STREAM := .run/payments.parquet
 
-.PHONY: help setup run test check check-extras format bench clean
+.PHONY: help setup run test check check-extras format bench clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## make .venv and install into it; does nothing when it is up to date
 
@@ -60,6 +72,20 @@ format: setup  ## rewrite the sources in the project's format
 
 bench: setup  ## measure the engine beside GraphBLAS and DuckDB (BENCH="--scale 14" for a small one)
 	$(BIN)/python -m bench.engine $(BENCH)
+
+test-shim-sanitized: setup  ## the kernel tests on the host, with kernels watched for bad addresses and overflow (TESTS=path)
+	$(BIN)/python -m tests.shim.sanitized $(TESTS)
+
+# These need a GPU, an interpreter that has CuPy, and the checkout; they install nothing. Their reports go to
+# bench/results, or to $$OUT.
+test-gpu:  ## run the tests on a GPU, in parts of at most 8 minutes (PART="kernels engine" chooses some)
+	$(GPU_PYTHON) -m tests.gpu $(PARTS)
+
+sanitize-gpu:  ## run the kernel tests on a GPU under compute-sanitizer (PART=racecheck chooses a tool)
+	$(GPU_PYTHON) -m tests.gpu --sanitize $(PARTS)
+
+bench-gpu:  ## measure on a GPU, in parts of at most 8 minutes (PART=streams17, BENCH="--scale 14")
+	$(GPU_PYTHON) -m bench.gpu $(PARTS) $(BENCH)
 
 clean:  ## remove .venv and everything else that is made
 	rm -rf $(VENV) .run build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
