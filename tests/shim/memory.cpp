@@ -14,16 +14,67 @@ constexpr size_t GUARD = 256;
 #endif
 constexpr size_t ALIGNMENT = 256;
 constexpr unsigned char GUARD_BYTE = 0xC3;
+constexpr size_t MOST_SPOILT = 64 << 10;  // bytes of an array given back
 
 std::map<uintptr_t, size_t> live;  // address and size of what is allocated
 
+#ifndef __SANITIZE_ADDRESS__
+// Large blocks are kept for the next allocation of about their size: new pages cost more than all else here.
+constexpr size_t LARGE = 32 << 10;
+constexpr size_t MOST_KEPT = 256 << 20;
+std::multimap<size_t, void*> kept;
+size_t bytes_kept;
+std::map<void*, size_t> capacities;  // of large blocks
+
+void* take(size_t size)
+{
+    void* memory = nullptr;
+    if (size < LARGE) return posix_memalign(&memory, ALIGNMENT, size) ? nullptr : memory;
+    size_t capacity = LARGE;
+    while (capacity < size) capacity += capacity / 2;
+    const auto found = kept.find(capacity);
+    if (found != kept.end()) {
+        memory = found->second;
+        kept.erase(found);
+        bytes_kept -= capacity;
+    } else if (posix_memalign(&memory, ALIGNMENT, capacity)) {
+        return nullptr;
+    }
+    capacities[memory] = capacity;
+    return memory;
+}
+
+void give(void* memory)
+{
+    const auto found = capacities.find(memory);
+    if (found == capacities.end() || bytes_kept + found->second > MOST_KEPT) {
+        free(memory);
+    } else {
+        kept.emplace(found->second, memory);
+        bytes_kept += found->second;
+    }
+    if (found != capacities.end()) capacities.erase(found);
+}
+#else
+void* take(size_t size)
+{
+    void* memory = nullptr;
+    return posix_memalign(&memory, ALIGNMENT, size) ? nullptr : memory;
+}
+
+void give(void* memory) { free(memory); }
+#endif
+
 void fill(unsigned char* at, size_t size, unsigned long long seed)
 {
+    constexpr size_t STEP = 4096;
+    const size_t first = size < STEP ? size : STEP;
     unsigned long long state = seed * 0x9E3779B97F4A7C15ull + 0x1234567ull;
-    for (size_t i = 0; i < size; i += 8) {
+    for (size_t i = 0; i < first; i += 8) {
         state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-        memcpy(at + i, &state, size - i < 8 ? size - i : 8);
+        memcpy(at + i, &state, first - i < 8 ? first - i : 8);
     }
+    for (size_t i = STEP; i < size; i += STEP) memcpy(at + i, at, size - i < STEP ? size - i : STEP);
 }
 
 // How far from the array the nearest guard byte is that was written over: negative before its first byte, else after
@@ -44,8 +95,8 @@ extern "C" {
 
 void* shim_allocate(size_t size, unsigned long long seed)
 {
-    void* memory = nullptr;
-    if (posix_memalign(&memory, ALIGNMENT, size + 2 * GUARD)) return nullptr;
+    void* memory = take(size + 2 * GUARD);
+    if (memory == nullptr) return nullptr;
     unsigned char* first = static_cast<unsigned char*>(memory) + GUARD;
     memset(first - GUARD, GUARD_BYTE, GUARD);
     memset(first + size, GUARD_BYTE, GUARD);
@@ -61,9 +112,9 @@ long long shim_free(void* address)
     if (found == live.end()) return 0;
     const long long distance = damage(found->first, found->second);
     unsigned char* first = static_cast<unsigned char*>(address);
-    memset(first, 0xDD, found->second);
+    memset(first, 0xDD, found->second < MOST_SPOILT ? found->second : MOST_SPOILT);
     live.erase(found);
-    free(first - GUARD);
+    give(first - GUARD);
     return distance;
 }
 

@@ -354,13 +354,15 @@ void run_block(Body entry)
     }
 }
 
-__attribute__((no_sanitize("address"), optimize("no-tree-loop-distribute-patterns"))) void fill_shared_memory()
+void fill_shared_memory()
 {
-    char* volatile start = __start_shared_memory;
-    char* volatile stop_at = __stop_shared_memory;
-    if (start == nullptr) return;
-    const unsigned long long pattern = by_chance ? chance() * 0x9E3779B97F4A7C15ull : seed == 1 ? ~0ull : 0xA5A5A5A5A5A5A5A5ull;
-    for (char* at = start; at < stop_at; at++) *at = (char)(pattern >> 8 * ((at - start) & 7));
+    const size_t size = __stop_shared_memory - __start_shared_memory;
+    if (__start_shared_memory == nullptr || size == 0) return;
+    const unsigned long long pattern =
+        by_chance ? chance() * 0x9E3779B97F4A7C15ull : seed == 1 ? ~0ull : 0xA5A5A5A5A5A5A5A5ull;
+    memcpy(__start_shared_memory, &pattern, size < 8 ? size : 8);
+    for (size_t done = 8; done < size; done *= 2)
+        memcpy(__start_shared_memory + done, __start_shared_memory, done < size - done ? done : size - done);
 }
 
 void on_signal(int number, siginfo_t* information, void*)
