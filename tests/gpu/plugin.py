@@ -11,6 +11,7 @@ told what it did.
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
 import json
@@ -30,6 +31,8 @@ EXAMPLES = int(os.environ.get("GPU_WCOJ_TESTS_EXAMPLES", "0"))
 LOG = os.environ.get("GPU_WCOJ_TESTS_LOG")
 BACKENDS = frozenset({"cpu", "numba", "numpy", "compiled", "plain", "shim", "cuda"})
 """What a parameter of a test can be to name a backend."""
+LIBRARIES = frozenset({"cyclopts", "duckdb", "graphblas", "lark", "pandas", "polars", "pyspark"})
+"""What some tests compare with, and a machine with a GPU may lack."""
 PARAMETERS = ("backend", "kernels", "kind", "device")
 """How the parameters are called whose values name backends."""
 
@@ -82,6 +85,28 @@ def _send_programs_to(kind: str) -> None:
     assert gpu_wcoj.program.router_of is routed
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a file that imports a library which is not there, and say so."""
+    if collection_path.suffix != ".py" or not collection_path.is_file():
+        return None
+    lacking = sorted(name for name in imported(collection_path) & LIBRARIES if importlib.util.find_spec(name) is None)
+    if not lacking:
+        return None
+    name = collection_path.relative_to(config.rootpath).as_posix()
+    _write(
+        {"test": name, "outcome": "skipped", "when": "collect", "seconds": 0.0, "message": f"{lacking[0]} is missing"}
+    )
+    return True
+
+
+def imported(path: Path) -> set[str]:
+    """The libraries that a file imports as soon as it is imported itself."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    names = [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in body if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in names}
+
+
 def backend_of(item: pytest.Item) -> str | None:
     """The backend that a case is for, None if it names none."""
     parameters = getattr(getattr(item, "callspec", None), "params", {})
@@ -113,21 +138,25 @@ def _run_few_examples(item: pytest.Item) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Write how a test ended: its call, or what before or after it failed or was skipped."""
-    if LOG and not os.environ.get("PYTEST_XDIST_WORKER") and (report.when == "call" or report.outcome != "passed"):
+    if report.when == "call" or report.outcome != "passed":
         line = {"test": report.nodeid, "outcome": report.outcome, "when": report.when, "seconds": report.duration}
         if report.outcome == "failed":
             line["message"] = report.longreprtext[-2000:]
         elif report.outcome == "skipped":
             line["message"] = _reason(report)
-        with Path(LOG).open("a", encoding="utf-8") as log:
-            log.write(json.dumps(line) + "\n")
+        _write(line)
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
     """Write which files could not be collected."""
-    if LOG and not os.environ.get("PYTEST_XDIST_WORKER") and report.outcome != "passed":
+    if report.outcome != "passed":
         line = {"test": report.nodeid, "outcome": report.outcome, "when": "collect", "seconds": 0.0}
         line["message"] = _reason(report) if report.outcome == "skipped" else report.longreprtext[-2000:]
+        _write(line)
+
+
+def _write(line: dict[str, Any]) -> None:
+    if LOG and not os.environ.get("PYTEST_XDIST_WORKER"):
         with Path(LOG).open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
 
