@@ -56,8 +56,9 @@ def test_each_value_of_a_hub_is_marked_once(seed, domain, goes_on):
 
 @pytest.mark.parametrize("weights", [(1,), (-1, 1, 2)])
 @pytest.mark.parametrize("extra", [0, 1])
-def test_a_bitmap_takes_spans_up_to_a_multiple_of_its_values(weights, extra):
+def test_a_bitmap_takes_spans_up_to_a_multiple_of_its_values(monkeypatch, weights, extra):
     """The widest bitmap and the narrowest hash table; int64 values at both ends of the range."""
+    monkeypatch.setattr(plan, "SHORTEST_MARKED", 64)
     for least in (0, -(2**63), 2**63 - plan_bits(70)):
         values = [least, *(least + 100 * i + 7 for i in range(68)), least + plan_bits(70) - 1 + extra]
         values = [min(value, 2**63 - 1) for value in values]
@@ -189,7 +190,7 @@ def test_small_windows_and_stretches(monkeypatch, seed):
 
 def on_device(backend: Backend, n: int) -> Question:
     """A question of n prefixes, with a hub in it."""
-    shared = {(0, value): 1 for value in range(0, 200, 2)}
+    shared = {(0, value): 1 for value in range(0, 600, 2)}
     own = {(x, value): 1 for x in range(50) for value in range(x, x + 4)}
     atoms = [Atom((shared,), (0,), True), Atom((own,), (1,), True)]
     return Question(Case(atoms, [0, 0], [(0, x % 50) for x in range(n)], [True, False]), backend)

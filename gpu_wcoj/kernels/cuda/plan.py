@@ -17,8 +17,8 @@ BLOCK = 256
 BLOCKS_EACH = 8
 """Blocks per multiprocessor of grids that loop over their work."""
 
-SHORTEST_MARKED = 64
-"""Shorter ranges are searched: six steps in a few cache lines cost about what a test of a mark does."""
+SHORTEST_MARKED = 256
+"""Shorter ranges are searched: their values are a few cache lines, which stay near while a group of prefixes asks."""
 
 MARK_VALUES = 1 << 21
 """Values marked at a time, at most: their tables take 32 MiB, which the cache of a large device holds."""
@@ -134,7 +134,7 @@ def prepare(
             slots[k, 5:7] = rows[k], out_rows[k]
         if not shared[a] or n_atoms == 1:
             continue
-        long = [k for k in own if len(levels[k].values) >= SHORTEST_MARKED]
+        long = [k for k in own if _can_be_marked(len(levels[k].values), rows[k] < 0)]
         for k in long:
             slots[k, 7] = len(markable)
             markable.append((len(levels[k].values), rows[k] < 0))
@@ -147,6 +147,11 @@ def prepare(
     sets = weightless and all(len(own) == 1 for own in batches)
     table = device.asarray(words)
     return Extension(table, tuple(levels), n_atoms, n_slots, n_families, markable, most_batches, sets)
+
+
+def _can_be_marked(n_values: int, top: bool) -> bool:
+    """Whether a level may have ranges to mark. A top level is one range, which may exceed the room for marks."""
+    return n_values >= SHORTEST_MARKED and not (top and n_values >= MARK_VALUES)
 
 
 def blocks_for(n: int) -> int:
@@ -178,7 +183,7 @@ def make_plan(
     clips = xp.empty(2 * extension.most_batches * n, np.int64) if bounded else None
     stride = question.positions.shape[1]
     device.launch(
-        "extend", "widths", blocks_for(max(n, n_rows)), BLOCK,
+        "plan", "widths", blocks_for(max(n, n_rows)), BLOCK,
         (extension.table, extension.n_atoms, extension.n_slots, question.positions, stride, begin, n, question.lower,
          question.upper, sums, groups, n_families, orders, clips, counts),
     )  # fmt: skip
@@ -193,15 +198,15 @@ def make_plan(
         group_begins = xp.empty(n_families * n, np.int64)
         arena = xp.empty(2 * budget, np.uint64)
         device.launch(
-            "extend", "choose_marks", blocks_for(n_families * n), BLOCK,
+            "plan", "choose_marks", blocks_for(n_families * n), BLOCK,
             (extension.table, extension.n_atoms, question.positions, stride, begin, n, sums, groups, n_families,
              SHORTEST_MARKED, lengths, group_begins),
         )  # fmt: skip
         xp.cumsum(lengths, out=lengths)
         n_blocks = looping_blocks(device)
-        device.launch("extend", "clear_marks", n_blocks, BLOCK, (arena, lengths, n_marks * n, budget))
+        device.launch("plan", "clear_marks", n_blocks, BLOCK, (arena, lengths, n_marks * n, budget))
         device.launch(
-            "extend", "insert_marks", n_blocks, BLOCK,
+            "plan", "insert_marks", n_blocks, BLOCK,
             (extension.table, extension.n_atoms, extension.n_slots, question.positions, stride, begin, n, lengths,
              group_begins, n_marks, arena, budget, int(fill), question.work),
         )  # fmt: skip

@@ -10,14 +10,6 @@ struct Places {
     long long item;
 };
 
-// The order in which prefix i asks its atoms: the one that proposes, then by ascending range. Four bits an atom where
-// there are at most 16; otherwise the number of the proposing one, and the others as they stand.
-__device__ inline int atom_at(long long order, int rank, int n_atoms) {
-    if (n_atoms <= 16) return (int)((order >> (4 * rank)) & 15);
-    if (rank == 0) return (int)order;
-    return rank - 1 < order ? rank - 1 : rank;
-}
-
 // The group of prefix i in an atom that may be marked.
 __device__ inline long long group_of(const View& view, const Atom& atom, long long i) {
     if (view.lengths == nullptr || atom.family < 0) return -1;

@@ -2,6 +2,13 @@
 //
 // The table is 4 words per atom, then 8 words per slot (one batch of one atom), all int64; see `plan.prepare`.
 
+// Rows of `work`; see gpu_wcoj.kernels.protocol.
+#define SUM_OF_MINIMA 0
+#define PROPOSALS 1
+#define PROBES 2
+#define MARKS 3
+#define SURVIVORS 4
+
 typedef unsigned long long Bits;
 
 struct Atom {
@@ -52,6 +59,14 @@ __device__ inline long long value_at(const Slot& slot, long long i) {
 
 __device__ inline Bits weight_at(const Slot& slot, long long i) {
     return slot.weights == nullptr ? 1 : (Bits)slot.weights[i];
+}
+
+// The order in which prefix i asks its atoms: the one that proposes, then by ascending range. Four bits an atom where
+// there are at most 16; otherwise the number of the proposing one, and the others as they stand.
+__device__ inline int atom_at(long long order, int rank, int n_atoms) {
+    if (n_atoms <= 16) return (int)((order >> (4 * rank)) & 15);
+    if (rank == 0) return (int)order;
+    return rank - 1 < order ? rank - 1 : rank;
 }
 
 // What prefix p sees in a slot.
