@@ -20,7 +20,6 @@ from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.routing.backlog import MOST_TICKS
 from gpu_wcoj.routing.costs import ALWAYS, ASSUMED, CostModel
 from gpu_wcoj.routing.sides import Side, Sides
-from gpu_wcoj.routing.store import stored_model
 
 BACKLOG_SHARE = 0.125
 """Of the twin's memory; a backlog that takes more is taken in before the next tick."""
@@ -91,7 +90,7 @@ def router_of(
         if primary.device is None:
             return None
         twin = select_backend("cpu")
-    model = (stored_model(primary, twin) if route == "auto" else None) or ASSUMED
+    model = (_measured(primary, twin) if route == "auto" else None) or ASSUMED
     return Router(lowering, twin, Route.of(route, model), model, memory)
 
 
@@ -189,3 +188,9 @@ def _chosen(sides: Sides, to_twin: bool) -> Side:
         return sides.primary
     assert sides.twin is not None
     return sides.twin
+
+
+def _measured(primary: Backend, twin: Backend) -> CostModel | None:
+    from gpu_wcoj.routing.store import stored_model  # and JSON, which a program on the CPU has no use for
+
+    return stored_model(primary, twin)
