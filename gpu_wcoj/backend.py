@@ -74,7 +74,7 @@ def _found_automatically() -> BackendName:
     except BackendUnavailableError as error:
         _LOGGER.warning("backend auto: the CPU, although there is an NVIDIA GPU. %s", " ".join(str(error).split()))
         return "cpu"
-    _LOGGER.info("backend auto: the GPU, %r", backend.device)
+    _LOGGER.info("backend auto: the GPU, %s", getattr(backend.device, "description", backend.device))
     return "cuda"
 
 

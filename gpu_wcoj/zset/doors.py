@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.column import Column
 from gpu_wcoj.errors import ColumnError, WeightError
-from gpu_wcoj.zset import device
 
 if TYPE_CHECKING:
     from gpu_wcoj.zset.zset import ZSet
@@ -42,6 +41,8 @@ def from_device(
     TypeMismatchError, UnsupportedTypeError, WeightError, SchemaError
         If something is no such array.
     """
+    from gpu_wcoj.zset import device
+
     chosen = select_backend(backend)
     labels, columns = device.columns_of_arrays(data, names, chosen)
     return _made(labels, columns, None if weights is None else device.weights_of(weights, chosen), chosen)
@@ -133,6 +134,8 @@ def to_cupy(zset: ZSet, backend: BackendName | Backend = "cuda") -> dict[str, An
     UnsupportedTypeError
         If a column has nulls, or holds text, bytes or decimals.
     """
+    from gpu_wcoj.zset import device
+
     chosen = select_backend(backend) if zset.backend is None else zset.backend
     named = zip(zset.names, zset.columns, strict=True)
     arrays = {name: device.natural(column, chosen, f"column '{name}'") for name, column in named}
@@ -177,6 +180,7 @@ def _weighted(names: tuple[str, ...], columns: list[Column], weight: str | None,
 
 def _made(names: Sequence[str], columns: list[Column], weights: Any, backend: Backend) -> ZSet:
     """The Z-set of these columns, in memory of its own."""
+    from gpu_wcoj.zset import device
     from gpu_wcoj.zset.zset import ZSet
 
     if backend.device is not None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
+from gpu_wcoj.kernels.cuda.finding import shown_version
 from gpu_wcoj.kernels.cuda.memory import Pool
 from gpu_wcoj.kernels.cuda.sources import source_text
 
@@ -29,6 +30,8 @@ class CupyDevice:
     ----------
     index
         The device's number, as CuPy counts.
+    description
+        Its name and what its driver is for, for people.
     pool
         Where its memory comes from.
 
@@ -42,13 +45,15 @@ class CupyDevice:
         self.xp: Any = cupy
         self.pool = pool
         self.index = int(cupy.cuda.runtime.getDevice())
+        name = cupy.cuda.runtime.getDeviceProperties(self.index)["name"].decode()
+        self.description = f"{name}, driver for CUDA {shown_version(cupy.cuda.runtime.driverGetVersion())}"
         self.multiprocessors = int(cupy.cuda.Device(self.index).attributes["MultiProcessorCount"])
         # CuPy's own error is one of these too; RMM raises the plain one.
         self.out_of_memory: type[BaseException] = MemoryError
         self._functions: dict[tuple[str, str], Any] = {}
 
     def __repr__(self) -> str:
-        return f"CupyDevice({self.index})"
+        return f"CupyDevice({self.index}: {self.description})"
 
     def launch(self, source: str, kernel: str, n_blocks: int, block: int, arguments: Sequence[Any]) -> None:
         """See `gpu_wcoj.kernels.cuda.device.Device.launch`."""

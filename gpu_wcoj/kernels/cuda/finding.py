@@ -61,10 +61,10 @@ def import_cupy() -> Any:
     runtime = cupy.cuda.runtime
     built_for = int(runtime.runtimeGetVersion())
     driver = int(runtime.driverGetVersion())
-    found = f"CuPy {cupy.__version__} for CUDA {_shown(built_for)}"
+    found = f"CuPy {cupy.__version__} for CUDA {shown_version(built_for)}"
     if driver == 0:
         raise _unavailable(f"there is no NVIDIA driver ({found})", "  " + _DRIVER)
-    found += f", a driver for CUDA {_shown(driver)}"
+    found += f", a driver for CUDA {shown_version(driver)}"
     try:
         count = int(runtime.getDeviceCount())
     except runtime.CUDARuntimeError as error:
@@ -121,7 +121,14 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(digits)
 
 
-def _shown(cuda: int) -> str:
+def shown_version(cuda: int) -> str:
+    """A version of CUDA as people write it.
+
+    Examples
+    --------
+    >>> shown_version(13020)
+    '13.2'
+    """
     return f"{cuda // 1000}.{cuda % 1000 // 10}"
 
 
