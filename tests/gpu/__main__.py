@@ -52,15 +52,15 @@ class Part:
 
 KERNELS = ("tests/kernels/test_rows.py", "tests/kernels/test_tries.py", "tests/kernels/test_extend.py")
 PARTS = {
-    "kernels": Part((*KERNELS, "tests/cuda/test_merge.py"), workers=6),
+    "kernels": Part((*KERNELS, "tests/gpu/test_kernels.py"), workers=6),
     "random": Part(("tests/join/test_random_programs.py",), workers=8),
     "engine": Part(
-        ("tests/join", "tests/trace", "tests/circuit", "tests/zset", "tests/planner", "tests/cuda"),
+        ("tests/join", "tests/trace", "tests/circuit", "tests/zset", "tests/planner"),
         "not test_random_programs and not test_memory.py",
         workers=8,
     ),
     "programs": Part(("tests/test_program_semantics.py", "tests/test_program_errors.py"), workers=6),
-    "border": Part(("tests/gpu/test_border.py", "tests/zset/test_device.py", "tests/cuda/test_backend.py")),
+    "border": Part(("tests/gpu/test_border.py",)),
     "routing": Part(("tests/routing", "tests/gpu/test_routing.py"), workers=4, route="auto"),
     "memory": Part(("tests/gpu/test_memory.py",)),
     "large": Part(("tests/gpu/test_large.py",)),

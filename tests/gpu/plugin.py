@@ -33,7 +33,7 @@ BACKENDS = frozenset({"cpu", "numba", "numpy", "compiled", "plain", "shim", "cud
 """What a parameter of a test can be to name a backend."""
 LIBRARIES = frozenset({"cyclopts", "duckdb", "graphblas", "lark", "pandas", "polars", "pyspark"})
 """What some tests compare with, and a machine with a GPU may lack."""
-PARAMETERS = ("backend", "kernels", "kind", "device")
+PARAMETERS = ("backend", "kernels", "kind", "pair")
 """How the parameters are called whose values name backends."""
 
 
@@ -112,7 +112,7 @@ def backend_of(item: pytest.Item) -> str | None:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     named = [parameters[name] for name in PARAMETERS if isinstance(parameters.get(name), str)]
     found = next((name for name in named if name in BACKENDS), None)
-    return ON if found == "cuda" and ON == "shim" and "kind" not in parameters else found
+    return ON if found == "cuda" and ON == "shim" and not {"kind", "pair"} & set(parameters) else found
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

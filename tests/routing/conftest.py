@@ -10,6 +10,7 @@ import pytest
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.routing.router import Router
 from gpu_wcoj.routing.sides import REBUILD_SHARE
+from tests.kinds import Kind, lacking
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,13 @@ def pair_of(name: str) -> Pair | str:
     """The pair, or why it cannot be had."""
     if name == "numpy":
         return Pair(replace(cpu_backend(False), name="numpy"), cpu_backend())
-    from tests.shim import available, shim_backend
-
-    reason = available()
-    return reason if reason is not None else Pair(shim_backend(), cpu_backend())
+    reason = lacking(name)
+    return reason if reason is not None else Pair(Kind(name).backend(), cpu_backend())
 
 
-@pytest.fixture(params=["numpy", "shim"])
+@pytest.fixture(params=["numpy", "shim", "cuda"])
 def pair(request: pytest.FixtureRequest) -> Pair:
-    """NumPy's kernels beside the compiled ones, and the CUDA sources on the host beside them."""
+    """NumPy's kernels beside the compiled ones, and the CUDA sources on the host or on a GPU beside them."""
     found = pair_of(request.param)
     if isinstance(found, str):
         pytest.skip(found)
