@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.gpu.recount import SOURCE
 from gpu_wcoj.kernels.cuda import sources
 
 ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100"]
@@ -68,6 +69,11 @@ def test_sources_compile_without_a_word(compiler, name, architecture):
     assert log == ""
     assert result == 0
     assert size > 0
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_benchmarks_own_kernel_compiles(compiler, architecture):
+    assert compile_for(compiler, "recount", SOURCE, architecture)[:2] == (0, "")
 
 
 def test_a_warning_and_a_mistake_would_be_seen(compiler):
