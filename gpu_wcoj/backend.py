@@ -70,11 +70,11 @@ def _found_automatically() -> BackendName:
         _LOGGER.info("backend auto: the CPU, as there is no NVIDIA GPU")
         return "cpu"
     try:
-        backend = _cuda_backend(None)
+        cupy = finding.import_cupy()
     except BackendUnavailableError as error:
         _LOGGER.warning("backend auto: the CPU, although there is an NVIDIA GPU. %s", " ".join(str(error).split()))
         return "cpu"
-    _LOGGER.info("backend auto: the GPU, %s", getattr(backend.device, "description", backend.device))
+    _LOGGER.info("backend auto: the GPU, %s", finding.description(cupy))
     return "cuda"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
-from gpu_wcoj.kernels.cuda.finding import shown_version
+from gpu_wcoj.kernels.cuda.finding import description
 from gpu_wcoj.kernels.cuda.memory import Pool
 from gpu_wcoj.kernels.cuda.sources import source_text
 
@@ -45,8 +45,7 @@ class CupyDevice:
         self.xp: Any = cupy
         self.pool = pool
         self.index = int(cupy.cuda.runtime.getDevice())
-        name = cupy.cuda.runtime.getDeviceProperties(self.index)["name"].decode()
-        self.description = f"{name}, driver for CUDA {shown_version(cupy.cuda.runtime.driverGetVersion())}"
+        self.description = description(cupy)
         self.multiprocessors = int(cupy.cuda.Device(self.index).attributes["MultiProcessorCount"])
         # CuPy's own error is one of these too; RMM raises the plain one.
         self.out_of_memory: type[BaseException] = MemoryError

@@ -92,6 +92,13 @@ def import_cupy() -> Any:
     return cupy
 
 
+def description(cupy: Any) -> str:
+    """The current device's name and what its driver is for, for people."""
+    runtime = cupy.cuda.runtime
+    name = runtime.getDeviceProperties(int(runtime.getDevice()))["name"].decode()
+    return f"{name}, driver for CUDA {shown_version(int(runtime.driverGetVersion()))}"
+
+
 _DRIVER = "Use backend='cpu', or run where an NVIDIA GPU and its driver are (nvidia-smi lists them)."
 
 
