@@ -70,8 +70,9 @@ def unpacked(bits: Any, offset: int, size: int, xp: Any) -> Any:
     >>> unpacked(np.array([0b00000110, 0b1], np.uint8), 1, 8, np)
     array([ True,  True, False, False, False, False, False,  True])
     """
-    rows = xp.arange(offset, offset + size)
-    return ((bits[rows >> 3].astype(np.int64) >> (rows & 7)) & 1) != 0
+    inside = bits[offset >> 3 : (offset + size + 7) >> 3]
+    spread = (inside.reshape(-1, 1) >> xp.arange(8, dtype=np.uint8)) & 1
+    return spread.reshape(-1)[offset & 7 : (offset & 7) + size] != 0
 
 
 def packed(valid: Any, xp: Any) -> Any:
@@ -83,13 +84,13 @@ def packed(valid: Any, xp: Any) -> Any:
     (array([6, 0], dtype=uint8), 128)
     """
     size = len(valid)
-    padded = xp.zeros(-(-size // (8 * MASK_PADDING)) * 8 * MASK_PADDING, np.int64)
-    padded[:size] = valid.astype(np.int64)
-    bytes_of_rows = padded.reshape(-1, 8)
-    total = bytes_of_rows[:, 0]
+    padded = xp.zeros(-(-size // (8 * MASK_PADDING)) * 8 * MASK_PADDING, np.uint8)
+    padded[:size] = valid.astype(np.uint8)
+    of_bytes = padded.reshape(-1, 8)
+    total = of_bytes[:, 0]
     for bit in range(1, 8):
-        total = total + (bytes_of_rows[:, bit] << bit)
-    return total.astype(np.uint8)
+        total = total | (of_bytes[:, bit] << bit)
+    return xp.ascontiguousarray(total)
 
 
 def fixed_width(kind: DataType, buffers: Buffers, backend: Backend, what: str) -> Column:
