@@ -49,6 +49,7 @@ def run(
     output: Path | None = None,
     backend: Literal["auto", "cpu", "cuda"] = "auto",
     gpu_memory: str | None = None,
+    route: str = "auto",
     threads: int | None = None,
     bag: Annotated[bool, _FLAG] = False,
     memory: str | None = None,
@@ -76,6 +77,8 @@ def run(
         Where the state lives and the joins run; auto is the GPU where there is one, else the CPU.
     gpu_memory
         How much of the GPU's memory may be used, such as 8GB or 50%; all of it if not said otherwise.
+    route
+        Where ticks run if the state is on a GPU: auto, device, cpu, or from how many changed rows on there.
     threads
         How many threads they use.
     bag
@@ -97,7 +100,10 @@ def run(
         raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
-    engine = _program(program, text, bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads)
+    engine = _program(
+        program, text, bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads,
+        route=int(route) if route.isdecimal() else route,
+    )  # fmt: skip
     from gpu_wcoj.runner import Job, run_job
 
     _check_relations(engine, loaded, "--input")
@@ -125,6 +131,31 @@ def explain(
         Keep exact weights instead of sets.
     """
     print(_program(program, text, bag=bag).explain().rstrip("\n"))
+
+
+@app.command
+def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto") -> None:
+    """Measure below how many changed rows ticks are faster on the CPU than on the GPU; programs go by it from then on.
+
+    Parameters
+    ----------
+    rows
+        Edges of the generated graph on which ticks are measured.
+    backend
+        Which GPU: auto is the one that is found.
+    """
+    from gpu_wcoj.backend import select_backend
+    from gpu_wcoj.routing.calibrate import calibrate as measured
+    from gpu_wcoj.routing.store import store
+
+    if rows < 100:
+        raise UsageError(f"--rows is {rows}.\n  It is 100 or more.")
+    device, twin = select_backend(backend), select_backend("cpu")
+    if device.device is None:
+        raise UsageError("there is no GPU here, so every tick runs on the CPU.\n  There is nothing to measure.")
+    found = measured(device, twin, rows)
+    print(found)
+    print(f"stored in {store(device, twin, found.model)}")
 
 
 generate = App(name="generate", help="Write data that the program makes itself, the same on every machine.")

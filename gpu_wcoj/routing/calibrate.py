@@ -21,7 +21,7 @@ from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.options import processors
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.routing.costs import CostModel, SideCosts
+from gpu_wcoj.routing.costs import ALWAYS, CostModel, SideCosts
 from gpu_wcoj.routing.sides import Side, Sides
 
 N_ROWS: Final = 1_000_000
@@ -59,12 +59,26 @@ class Calibration:
     model: CostModel
     samples: tuple[Sample, ...]
 
+    def __str__(self) -> str:
+        lines = [f"{'rows':>9}{'on the GPU':>14}{'on the CPU':>14}{'GPU takes in':>14}{'CPU takes in':>14}"]
+        for one in self.samples:
+            times = (one.device, one.cpu, one.device_take_in, one.cpu_take_in)
+            lines.append(f"{one.n_rows:>9,}" + "".join(f"{1e3 * seconds:>11.3f} ms" for seconds in times))
+        threshold = self.model.threshold
+        if threshold == 0:
+            lines.append("all ticks are faster on the GPU")
+        elif threshold >= ALWAYS:
+            lines.append("all ticks are faster on the CPU")
+        else:
+            lines.append(f"ticks of fewer than {threshold:,} rows are faster on the CPU")
+        return "\n".join(lines)
+
 
 def calibrate(
     primary: Backend,
     twin: Backend,
     n_rows: int = N_ROWS,
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[int] | None = None,
     rounds: int = ROUNDS,
     seed: int = 1,
 ) -> Calibration:
@@ -91,7 +105,7 @@ def calibrate(
     sides = sides.with_twin(lowering, twin)
     build_per_row = (time.perf_counter() - start) / n_rows
     samples = []
-    for size in sizes:
+    for size in sizes or SIZES:
         measured = []
         for _ in range(rounds + 1):
             round_seconds: list[float] = []

@@ -28,19 +28,19 @@ def store_path() -> Path:
 
 
 def machine_key(primary: Backend, twin: Backend) -> str:
-    """What the costs were measured for: both backends, the device and its driver, the processor, and this version."""
+    """What the costs were measured for: this version, the backends, the device, its driver and CuPy, the processor."""
     version = import_module("gpu_wcoj").__version__  # no import statement: the package's names stand above this module
-    device = primary.device
-    described = getattr(device, "description", type(device).__name__)
-    return " | ".join([version, primary.name, str(described), twin.kernels.name, _processor()])
+    device = primary.kernels.name if primary.device is None else primary.device.description
+    arrays = str(getattr(primary.xp, "__version__", ""))  # CuPy's: it comes with a version of CUDA's runtime
+    return " | ".join([version, primary.name, device, arrays, twin.kernels.name, _processor()])
 
 
 def stored_model(primary: Backend, twin: Backend) -> CostModel | None:
     """The costs that were measured on this machine; None, with a line in the log, if the file cannot be used."""
     path = store_path()
     try:
-        entry = _entries(path).get(machine_key(primary, twin))
-        return None if entry is None else CostModel.from_json(entry)
+        entries, key = _entries(path), machine_key(primary, twin)
+        return CostModel.from_json(entries[key]) if key in entries else None
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -69,7 +69,10 @@ def store(primary: Backend, twin: Backend, model: CostModel) -> Path:
 
 
 def _entries(path: Path) -> dict[str, Any]:
-    data = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("costs"), dict):
         raise ValueError(f"it is not of format {FORMAT}")
     entries: dict[str, Any] = data["costs"]

@@ -199,7 +199,7 @@ class TestByCosts:
 
     @pytest.fixture
     def program(self, pair, monkeypatch, tmp_path):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.setattr("gpu_wcoj.routing.store.store_path", lambda: tmp_path / "routing.json")
         program = gw.Program(TRIANGLE, **pair.options(route="auto"))
         program.load({"e": graph(1, 60_000, 5000)})
         return program

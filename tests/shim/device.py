@@ -56,6 +56,7 @@ class ShimDevice:
         self.xp: Any = Module(self.memory)
         self.multiprocessors = (2, 1, 3, 7)[seed % 4]
         self.out_of_memory: type[BaseException] = ShimOutOfMemoryError
+        self.description = "the host behind a shim"
         self._sources = sources
 
     @property

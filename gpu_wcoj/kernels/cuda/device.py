@@ -24,11 +24,14 @@ class Device(Protocol):
         Streaming multiprocessors; grids that loop over their work are a few times as large.
     out_of_memory
         What a failed allocation raises.
+    description
+        The device and what drives it, as far as it decides how fast it is.
     """
 
     xp: Any
     multiprocessors: int
     out_of_memory: type[BaseException]
+    description: str
 
     def launch(self, source: str, kernel: str, n_blocks: int, block: int, arguments: Sequence[Any]) -> None:
         """Launch a kernel of the file `source` on `n_blocks` blocks of `block` threads, in the current stream.
