@@ -144,6 +144,17 @@ class BackendUnavailableError(GpuWcojError, ImportError):
     """A backend was asked for that this machine does not have."""
 
 
+class JavaNotFoundError(BackendUnavailableError):
+    """Spark has no Java to run on."""
+
+    def __init__(self, least: int, tried: Iterable[str]) -> None:
+        places = "".join(f"\n  {place}" for place in tried)
+        super().__init__(
+            f"Spark needs Java {least} or newer, and none was found. Looked at:{places}\n"
+            "  Install the extra, pip install 'gpu_wcoj[spark]', which brings one, or set JAVA_HOME."
+        )
+
+
 class InputFileError(GpuWcojError, ValueError):
     """A file cannot be read as what it was said to be."""
 
