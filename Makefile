@@ -61,7 +61,7 @@ check: setup  ## lint, format, types, layers
 	$(BIN)/lint-imports
 
 test: check  ## check, then run the tests (TESTS=path chooses some)
-	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 $(TESTS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $(TESTS)
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py
