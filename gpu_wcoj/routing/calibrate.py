@@ -20,7 +20,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.options import processors
 from gpu_wcoj.planner.types import Types
-from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.terms import Atom, Rule, Rules, Variable
 from gpu_wcoj.routing.costs import ALWAYS, CostModel, SideCosts
 from gpu_wcoj.routing.sides import Side, Sides
 
@@ -28,7 +28,10 @@ N_ROWS: Final = 1_000_000
 SIZES: Final = (1, 100, 1_000, 10_000, 100_000)
 ROUNDS: Final = 5
 
-_TRIANGLE: Final = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
+_A, _B, _C = (Variable(name) for name in "abc")
+_EDGES: Final = (Atom("edge", (_A, _B)), Atom("edge", (_B, _C)), Atom("edge", (_A, _C)))
+_TRIANGLE: Final = Rules((Rule(Atom("triangle", (_A, _B, _C)), _EDGES),))
+"""triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ def calibrate(
 
 
 def _lowering(backend: Backend) -> Lowering:
-    rules = parse(_TRIANGLE)
+    rules = _TRIANGLE
     arity = {atom.relation: len(atom.terms) for rule in rules.rules for atom in (rule.head, *rule.atoms)}
     dictionaries = (Dictionary("string"), Dictionary("binary"))
     return Lowering(
