@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[Place, Options, Report], None]] = {
     "primitives": primitives.run,
     "probes": probes.run,
     "streams17": streams17.run,
+    "acyclic": streams17.run_acyclic,
     "streams20": large_streams.run20,
     "streams24": large_streams.run24,
     "hub": hub.run,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def without(xp: Any, keys: Any, gone: Any) -> Any:
 
 
 class BinaryJoin:
-    """A pattern over ``e`` or ``s``, kept up to date by binary joins.
+    """A pattern over ``edge``, ``e`` or ``s``, kept up to date by binary joins.
 
     Parameters
     ----------
@@ -90,9 +91,9 @@ class BinaryJoin:
         self.upkeep_seconds = 0.0
 
     def _relations(self, keys: Any) -> dict[str, Pairs]:
-        made = {"e": pairs_of, "s": both_ways}
+        made = {"edge": pairs_of, "e": pairs_of, "s": both_ways}
         names = {relation for relation, _ in self.query.atoms}
-        assert names <= {"e", "s"}
+        assert names <= set(made)
         assert "e" not in names or E in self.query.derived
         return {name: made[name](self.xp, keys) for name in sorted(names)}
 
@@ -168,18 +169,13 @@ class BinaryJoin:
             yield from self._extended(self._kept(longer, {new}, set(longer)), left - {i}, state, rows)
 
     def _pieces(self, ends: Any, total: int) -> list[tuple[int, int]]:
-        """Ranges of rows with at most `PIECE_ROWS` extensions each, or one row."""
+        """Ranges of rows with `PIECE_ROWS` extensions each, and those of one row more at most."""
         if total <= PIECE_ROWS:
             return [(0, len(ends))]
         xp = self.xp
         targets = xp.arange(PIECE_ROWS, total + PIECE_ROWS, PIECE_ROWS, dtype=np.int64)
-        cuts = xp.searchsorted(ends, targets, side="right").tolist()
-        found, begin = [], 0
-        while begin < len(ends):
-            end = max(next((cut for cut in cuts if cut > begin), len(ends)), begin + 1)
-            found.append((begin, end))
-            begin = end
-        return found
+        cuts = {0, len(ends), *xp.searchsorted(ends, targets).tolist()}
+        return list(pairwise(sorted(cuts)))
 
     def _longer(self, bound: Mapping[str, Any], new: str, keys: Any, low: Any, sizes: Any) -> dict[str, Any]:
         """Every row with every extension of it."""

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.engine.queries import TRIANGLE
 from bench.engine.streams import CountError
 from bench.gpu import stream
 from bench.gpu.feed import load, program_of
 from bench.gpu.graph import packed, splitmix64
+from bench.gpu.patterns import ORIENTED, rules_of
 from bench.gpu.place import Place, find
 from bench.gpu.probes import bound
 from bench.gpu.report import Options, Report
@@ -21,16 +21,16 @@ SCALE = 22
 def run(place: Place, options: Options, report: Report) -> None:
     """Edges among the hub's neighbours close one triangle each; a second hub closes one with each of them."""
     n = 1 << (options.scale or SCALE)
-    report.say(leaves=n, pattern="triangle", what="vertex 0 is beside every other; vertex 1 becomes so")
+    report.say(leaves=n, program=str(rules_of(ORIENTED)), what="vertex 0 is beside every other; vertex 1 becomes so")
     report.attempt("bound", bound, place, options.rows >> 3, report)
     cases = {f"leaves, ticks of {n_rows:,}": n_rows for n_rows in (1, 1_000, 100_000, n // 4) if n_rows <= n // 4}
     xp = place.xp
     hub = packed(xp.zeros(n + 1, np.int64), xp.arange(1, n + 2, dtype=np.int64))
-    program = program_of(place, TRIANGLE)
+    program = program_of(place, ORIENTED)
     report.add("load", edges=len(hub), load_seconds=load(place, program, hub))
     cpu, on_host = find("cpu"), None
     if options.rivals:
-        on_host = program_of(cpu, TRIANGLE)
+        on_host = program_of(cpu, ORIENTED)
         load(cpu, on_host, place.backend.to_host(hub))
     for name, n_rows in cases.items():
         keys = matching(xp, n, n_rows)
@@ -54,12 +54,12 @@ def matching(xp: Any, n: int, n_rows: int) -> Any:
 def _ticks(
     place: Place, cpu: Place, program: Any, on_host: Any, name: str, keys: Any, expected: int, report: Report
 ) -> None:
-    found = stream.run_engine(place, program, TRIANGLE, [keys], rounds=5)
+    found = stream.run_engine(place, program, ORIENTED, [keys], rounds=5)
     if found.inserted != (expected,):
         raise CountError(f"{name}: {found.inserted[0]:,} triangles; there are {expected:,}")
     rivals = {}
     if on_host is not None:
-        ran = stream.run_engine(cpu, on_host, TRIANGLE, [place.backend.to_host(keys)], rounds=2)
+        ran = stream.run_engine(cpu, on_host, ORIENTED, [place.backend.to_host(keys)], rounds=2)
         stream.compared(found, ran, "the engine on the CPU", [])
         rivals = {"engine on the CPU, all processors": ran.record(len(keys))}
     report.add(
@@ -75,7 +75,7 @@ def _ticks(
 
 
 def _binary(place: Place, hub: Any, name: str, keys: Any, report: Report) -> None:
-    ran = stream.run_binary(place, TRIANGLE, hub, [keys], rounds=2, limit=10)
+    ran = stream.run_binary(place, ORIENTED, hub, [keys], rounds=2, limit=10)
     if ran.inserted and ran.inserted != (len(keys),):
         raise CountError(f"binary joins, {name}: {ran.inserted[0]:,} triangles; there are {len(keys):,}")
     report.add(f"binary joins: {name}", tick_rows=len(keys), **ran.record(len(keys)))

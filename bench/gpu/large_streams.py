@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bench.engine.queries import TRIANGLE
 from bench.engine.streams import CountError
 from bench.gpu import stream
 from bench.gpu.feed import change, load, program_of
 from bench.gpu.graph import Split, split
+from bench.gpu.patterns import ORIENTED, rules_of
 from bench.gpu.place import Place, find
 from bench.gpu.probes import bound
 from bench.gpu.recount import triangles
@@ -17,6 +17,8 @@ from bench.gpu.report import Options, Report, against
 
 BYTES_AN_EDGE = 64
 """Of state, both orders and the peak during ticks included."""
+EDGES_A_SECOND = 2e6
+"""The CPU is loaded only if there is time for so many edges a second."""
 RATE, RATE_AIM = 4e6, 15e6
 """Changes a second at 1,000,000 changes a tick, on scale 24."""
 
@@ -60,7 +62,7 @@ def _run(place: Place, options: Options, report: Report, size: Size) -> None:
         ticks = list(dict.fromkeys((max(1, min(n_rows, n_drawn // 8 // n)), n) for n_rows, n in ticks))
     n_stream = max(n_rows * n for n_rows, n in ticks)
     seconds, graph = place.wall(lambda: split(place.xp, scale, n_drawn, n_stream))
-    report.say(graph=graph.described(), draw_seconds=seconds, pattern="triangle")
+    report.say(graph=graph.described(), draw_seconds=seconds, program=str(rules_of(ORIENTED)))
     report.attempt("bound", bound, place, options.rows >> 3, report)
     place.release()
     counted: dict[int, int] = {}
@@ -80,7 +82,7 @@ def _engine(
     with_targets: bool,
     report: Report,
 ) -> None:
-    program = program_of(place, TRIANGLE)
+    program = program_of(place, ORIENTED)
     memory, seconds = place.peak_bytes(lambda: load(place, program, graph.loaded))
     n_edges = len(graph.loaded)
     report.add("load", edges=n_edges, load_seconds=seconds, edges_per_s=n_edges / seconds, memory=memory)
@@ -106,7 +108,7 @@ def _ticks(
     counted: dict[int, int],
     report: Report,
 ) -> None:
-    found = stream.run_engine(place, program, TRIANGLE, _cut(graph, n_rows, n_ticks), rounds=2)
+    found = stream.run_engine(place, program, ORIENTED, _cut(graph, n_rows, n_ticks), rounds=2)
     counted[n_rows] = sum(found.inserted)
     record = found.record(n_rows)
     report.add(
@@ -156,7 +158,7 @@ def _recount(place: Place, program: Any, graph: Split, report: Report) -> None:
         raise CountError(
             f"the stream adds {grown:,} triangles; other code counts {after:,} after and {before:,} before"
         )
-    fresh = program_of(place, TRIANGLE)
+    fresh = program_of(place, ORIENTED)
     load(place, fresh, everything)
     seconds, whole = place.wall(lambda: fresh.count("triangle"))
     if whole != after:
@@ -179,7 +181,7 @@ def _binary(place: Place, graph: Split, ticks: list[tuple[int, int]], counted: d
             continue
         cut = _cut(graph, n_rows, n_ticks)
         ran = stream.run_binary(
-            place, TRIANGLE, graph.loaded, cut, rounds=1, warm_up=0, limit=min(15, place.time_left / 8)
+            place, ORIENTED, graph.loaded, cut, rounds=1, warm_up=0, limit=min(15, place.time_left / 8)
         )
         _check_sum("binary joins", ran, n_rows, n_ticks, counted)
         report.add(
@@ -189,8 +191,12 @@ def _binary(place: Place, graph: Split, ticks: list[tuple[int, int]], counted: d
 
 
 def _cpu(place: Place, graph: Split, ticks: list[tuple[int, int]], counted: dict[int, int], report: Report) -> None:
+    needed = len(graph.loaded) / EDGES_A_SECOND
+    if place.time_left < needed:
+        report.leave_out("engine on the CPU", f"less than {needed:.0f} s of the part's time were left")
+        return
     cpu = find("cpu")
-    program = program_of(cpu, TRIANGLE)
+    program = program_of(cpu, ORIENTED)
     loaded, arriving = (place.backend.to_host(keys) for keys in (graph.loaded, graph.stream))
     on_host = Split(graph.scale, graph.n_drawn, graph.seed, loaded, arriving)
     report.add("engine on the CPU, load", edges=len(on_host.loaded), load_seconds=load(cpu, program, on_host.loaded))
@@ -198,7 +204,7 @@ def _cpu(place: Place, graph: Split, ticks: list[tuple[int, int]], counted: dict
         if place.time_left <= 30:
             report.leave_out(f"engine on the CPU, ticks of {n_rows:,}", "the part's time was over")
             continue
-        ran = stream.run_engine(cpu, program, TRIANGLE, _cut(on_host, n_rows, n_ticks), rounds=1, warm_up=0, limit=10)
+        ran = stream.run_engine(cpu, program, ORIENTED, _cut(on_host, n_rows, n_ticks), rounds=1, warm_up=0, limit=10)
         _check_sum("engine on the CPU", ran, n_rows, n_ticks, counted)
         report.add(
             f"engine on the CPU, ticks of {n_rows:,}",

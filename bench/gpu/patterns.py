@@ -8,6 +8,8 @@ from __future__ import annotations
 from bench.engine.queries import CLIQUE, CYCLE, DIAMOND, TRIANGLE, E, Query, S
 from gpu_wcoj.query.terms import Atom, Comparison, Rule, Rules, Variable
 
+ORIENTED = Query("triangle", (), (("edge", "ab"), ("edge", "bc"), ("edge", "ac")))
+"""Triangles of edges that come as (smaller, larger): nothing is selected, so the state is the edges in two orders."""
 PATH2 = Query("path2", (E,), (("e", "ab"), ("e", "bc")))
 PATH3 = Query("path3", (E,), (("e", "ab"), ("e", "bc"), ("e", "cd")))
 ACYCLIC = (PATH2, PATH3)

@@ -137,7 +137,9 @@ class Place:
     def described(self) -> dict[str, object]:
         """Date, commit, device, driver, versions."""
         found = {**host_described(), "backend": repr(self.backend)}
-        return found | (device_of(self.xp) if self.is_cuda else {"device": "none: a stand-in on the host"})
+        if not self.is_cuda:
+            return {**found, "device": "none: a stand-in on the host"}
+        return {**found, **device_of(self.xp)}
 
 
 def host_described() -> dict[str, object]:

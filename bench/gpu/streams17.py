@@ -29,7 +29,28 @@ BINARY_TICKS = 3
 
 
 def run(place: Place, options: Options, report: Report) -> None:
-    """Measure every row of the table, then the acyclic patterns."""
+    """Measure every row of the table."""
+    graph = _graph(place, options, report)
+    small = generate(*SMALL) if graph.scale > SMALL[0] else graph
+    cpu = find("cpu")
+    for row in ROWS:
+        if row.tick_rows:
+            ticks = graph.ticks(row.tick_rows, min(row.n_ticks or TICKS_MEASURED, options.ticks or TICKS_MEASURED))
+            report.attempt(row.name, _row, place, cpu, graph, small, row, ticks, options, report)
+            place.release()
+
+
+def run_acyclic(place: Place, options: Options, report: Report) -> None:
+    """Measure the patterns that a binary join is made for."""
+    graph = _graph(place, options, report)
+    for query in ACYCLIC:
+        for tick_rows in (1_000, 100_000):
+            ticks = graph.ticks(tick_rows, min(3, options.ticks or 3))
+            report.attempt(query.name, _acyclic, place, graph, query, ticks, report)
+            place.release()
+
+
+def _graph(place: Place, options: Options, report: Report) -> Graph:
     scale = options.scale or STANDARD[0]
     n_edges = options.edges or (STANDARD[1] if options.scale is None else 16 << scale)
     graph = generate(scale, n_edges, STANDARD[2])
@@ -39,18 +60,7 @@ def run(place: Place, options: Options, report: Report) -> None:
         what="a tick is timed from its edges in the device's memory to its count (or its rows there)",
     )
     report.attempt("bound", bound, place, options.rows >> 3, report)
-    small = generate(*SMALL) if scale > SMALL[0] else graph
-    cpu = find("cpu")
-    for row in ROWS:
-        if row.tick_rows:
-            ticks = graph.ticks(row.tick_rows, min(row.n_ticks or TICKS_MEASURED, options.ticks or TICKS_MEASURED))
-            report.attempt(row.name, _row, place, cpu, graph, small, row, ticks, options, report)
-            place.release()
-    for query in ACYCLIC:
-        for tick_rows in (1_000, 100_000):
-            ticks = graph.ticks(tick_rows, min(3, options.ticks or 3))
-            report.attempt(query.name, _acyclic, place, graph, query, ticks, report)
-            place.release()
+    return graph
 
 
 def keys_of(edges: Any) -> Any:
