@@ -15,7 +15,7 @@ from gpu_wcoj.errors import ArityError, ColumnError, SchemaError
 from gpu_wcoj.rows import Row, columns_of, split_weights
 from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.weights import as_weights
-from gpu_wcoj.zset import algebra, display, doors
+from gpu_wcoj.zset import algebra, doors
 
 if TYPE_CHECKING:
     from gpu_wcoj.backend import Backend
@@ -375,9 +375,13 @@ class ZSet:
         return iter(self.rows())
 
     def __repr__(self) -> str:
+        from gpu_wcoj.zset import display
+
         return display.box(self)
 
     def _repr_html_(self) -> str:
+        from gpu_wcoj.zset import display
+
         return display.html(self)
 
     # algebra
