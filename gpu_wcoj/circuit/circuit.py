@@ -117,12 +117,13 @@ class Circuit:
         sink: Callable[[str, Piece], None] | None,
     ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]:
         self.execution.begin()
+        asarray = self.backend.asarray
         ignored = {}
         for name, change in changes.items():
             relation = self.sources[name]
-            columns, weights = [self.backend.asarray(column) for column in change.columns], change.weights
+            columns, weights = [asarray(column) for column in change.columns], change.weights
             if weights is not None and self.backend.device is None:
-                weights = self.backend.asarray(weights)
+                weights = asarray(weights)
             if self.execution.weighted:
                 phases, ignored[name] = bag_change(relation, columns, weights)
             else:
@@ -142,7 +143,8 @@ class Circuit:
     @property
     def work(self) -> dict[str, dict[int, dict[int, dict[str, Int64Array]]]]:
         """Of the last tick, per head, rule, path and variable, what the kernels counted. Waits once for a device."""
-        fetch_work(self.backend, (join for head in self.heads.values() for join in head.joins))
+        if self.backend.device is not None:
+            fetch_work(self.backend, (join for head in self.heads.values() for join in head.joins))
         return {name: {i: join.work for i, join in enumerate(head.joins)} for name, head in self.heads.items()}
 
     def held(self) -> Held:

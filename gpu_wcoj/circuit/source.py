@@ -34,14 +34,14 @@ def set_change(
     given = len(columns[0])
     inserts: BoolArray | None = None
     if weights is not None and not bool((weights > 0).all()):
-        if not bool(weights.all()):
-            kept = np.flatnonzero(weights) if is_host(weights) else positions(backend, weights != 0)[0]
-            weights, kept = weights[kept], backend.asarray(kept)
+        signs = weights
+        if not bool(signs.all()):
+            kept = np.flatnonzero(signs) if is_host(signs) else positions(backend, signs != 0)[0]
+            signs, kept = signs[kept], backend.asarray(kept)
             columns = [column[kept] for column in columns]
-        weights = backend.asarray(weights)
         order = kernels.lexsort(columns)
         columns = [column[order] for column in columns]
-        signs = weights[order]
+        signs = backend.asarray(signs)[order]
         if is_ordered and len(order):
             ends = xp.concatenate([kernels.run_starts(columns)[1:], xp.full(1, len(order), np.int64)]) - 1
             columns, signs = [column[ends] for column in columns], signs[ends]

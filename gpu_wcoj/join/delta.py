@@ -182,6 +182,8 @@ class IncrementalGenericJoin:
             few = self._few(number, phase, False)
             if few is None:
                 rest.append(number)
+            elif backend.device is None:
+                total += int(few[1].sum())
             elif len(few[1]):
                 late.append(few[1].sum())
 
@@ -199,7 +201,8 @@ class IncrementalGenericJoin:
                 total += one
             else:
                 late.append(one)
-        total += sum(numbers(backend, *late))
+        if late:
+            total += sum(numbers(backend, *late))
         return total if self.execution.weighted else total * self.execution.phases[phase]
 
     def _few(self, number: int, phase: int, fill: bool) -> tuple[Int64Array, Int64Array, Int64Array] | None:
@@ -251,7 +254,8 @@ class IncrementalGenericJoin:
     @property
     def work(self) -> dict[int, dict[str, Int64Array]]:
         """Of the last tick, per path and variable, what the kernels counted. Waits once for a device."""
-        fetch_work(self.execution.backend, [self])
+        if self.execution.backend.device is not None:
+            fetch_work(self.execution.backend, [self])
         total: dict[int, dict[str, Int64Array]] = {}
         for number, counted in self.finished:
             own = total.setdefault(number, {})

@@ -57,8 +57,10 @@ def with_memory(backend: Backend, rows: int, run: Callable[[int], _T], doing: st
         try:
             return run(rows)
         except device.out_of_memory as error:
-            if isinstance(error, DeviceMemoryError) or (given_back and rows <= GIVE_UP_ROWS):
-                raise memory_error(backend, doing) from None
-        device.release()  # outside the handler: what the failed call held is free by now
+            if isinstance(error, DeviceMemoryError):
+                raise
+        if given_back and rows <= GIVE_UP_ROWS:  # outside the handler: what the failed call held is free by now
+            raise memory_error(backend, doing)
+        device.release()
         given_back = True
         rows = rows if rows <= GIVE_UP_ROWS else max(GIVE_UP_ROWS, rows // 2)

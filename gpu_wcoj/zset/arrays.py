@@ -6,7 +6,7 @@ first. So what is needed together is fetched together: one wait, whatever the nu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +106,7 @@ def within_memory(backend: Backend, doing: str) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _on_device(backend: Backend, device: Device, doing: str) -> Iterator[None]:
+def _on_device(backend: Backend, device: Device, doing: str) -> Generator[None]:
     try:
         yield
     except device.out_of_memory as error:

@@ -63,17 +63,15 @@ class IndexedZSet:
     ) -> IndexedZSet:
         """Index rows that are sorted and distinct already, with their weights or one for all. O(n)."""
         backend = backend or select_backend("cpu")
-        if isinstance(weights, int):
-            n = len(columns[0])
-            made = cls(
-                *backend.kernels.build_levels(columns),
-                None if weights == 1 else backend.xp.full(n, weights, np.int64),
-                backend,
-            )
-            made.__dict__.update(largest_weight=abs(weights) if n else 1, n_negative=n if weights < 0 else 0)
-            return made
-        weights = None if weights is None else backend.xp.ascontiguousarray(weights)
-        return cls(*backend.kernels.build_levels(columns), weights, backend)
+        levels = backend.kernels.build_levels(columns)
+        if weights is None or (isinstance(weights, int) and weights == 1):
+            return cls(*levels, None, backend)
+        if not isinstance(weights, int):
+            return cls(*levels, backend.xp.ascontiguousarray(weights), backend)
+        n = len(columns[0])
+        made = cls(*levels, backend.xp.full(n, weights, np.int64), backend)
+        made.__dict__.update(largest_weight=abs(weights) if n else 1, n_negative=n if weights < 0 else 0)
+        return made
 
     @classmethod
     def from_columns(
@@ -81,10 +79,9 @@ class IndexedZSet:
     ) -> IndexedZSet:
         """Index any rows: sorted, equal ones' weights added, weights of 0 dropped. O(n log n)."""
         backend = backend or select_backend("cpu")
-        if weights is None:
-            weights = backend.xp.ones(len(columns[0]), np.int64)
-        columns, weights = backend.kernels.consolidate(columns, weights)
-        return cls.from_sorted(columns, None if bool((weights == 1).all()) else weights, backend)
+        given = backend.xp.ones(len(columns[0]), np.int64) if weights is None else weights
+        columns, sums = backend.kernels.consolidate(columns, given)
+        return cls.from_sorted(columns, None if bool((sums == 1).all()) else sums, backend)
 
     @classmethod
     def empty(cls, depth: int, backend: Backend | None = None) -> IndexedZSet:
