@@ -177,3 +177,41 @@ class DeviceMemoryError(GpuWcojError, MemoryError):
             "  or use backend='cpu'."
         )
         self.doing, self.free = doing, free
+
+
+class CheckpointError(GpuWcojError, ValueError):
+    """A checkpoint cannot be used for what was asked of it."""
+
+
+class CheckpointDamagedError(CheckpointError):
+    """A file of a checkpoint is missing, or is not what was written."""
+
+    def __init__(self, path: object, what: str) -> None:
+        super().__init__(
+            f"checkpoint file '{path}' {what}.\n"
+            "  Nothing was read from it. Restore the folder from a copy, or begin a new checkpoint from the inputs."
+        )
+        self.path = path
+
+
+class CheckpointMismatchError(CheckpointError):
+    """What a checkpoint was made for and what it is to be used for differ."""
+
+    def __init__(self, path: object, what: str, stored: object, given: object) -> None:
+        super().__init__(
+            f"the checkpoint '{path}' was made with another {what}.\n"
+            f"  It has: {stored}\n  Given:  {given}\n  Use what it was made with, or begin a new checkpoint."
+        )
+        self.what, self.stored, self.given = what, stored, given
+
+
+class BatchMismatchError(CheckpointError):
+    """A batch is not the one that the checkpoint holds under its id, or not the next one."""
+
+
+class LeaseLostError(CheckpointError):
+    """Another writer has taken over the checkpoint."""
+
+
+class CheckpointWriteError(GpuWcojError, OSError):
+    """A file of a checkpoint cannot be written."""

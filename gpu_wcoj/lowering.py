@@ -102,6 +102,13 @@ class Lowering:
             self._move_state(present, lowered)
         return lowered
 
+    def lowered_as(self, types: Types, nullable: Mapping[str, tuple[bool, ...]], sizes: Mapping[str, int]) -> Lowered:
+        """The program lowered for known types and nulls, its state empty; `sizes` are rows of relations."""
+        shapes = self.shapes(None, nullable, types)
+        planned = self.plan(types, shapes, sizes)
+        circuit = lower(planned, self.rules.inputs, self.keep, self.outputs, self.execution(), self.merge_policy)
+        return Lowered(types, shapes, planned, circuit)
+
     def serves(self, present: Lowered, incoming: Mapping[str, Incoming]) -> bool:
         """Whether these rows have no types or nulls that the lowering does not know."""
         return all(self._is_covered(name, rows, present) for name, rows in incoming.items())

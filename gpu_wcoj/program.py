@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +31,7 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.routing.router import router_of
 from gpu_wcoj.schema import INT64, DataType
+from gpu_wcoj.subject import Subject
 from gpu_wcoj.tick import Ledger, State, TickReport, as_shown
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
@@ -128,6 +130,10 @@ class Program:
         self._piece_rows = None if chunk_rows is None else self.chunk_rows
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         types, names, self.declared = declared(self.rules, self._arity, schema or {})
+        self._schema = {
+            name: list(given.items()) if isinstance(given, Mapping) else list(given)
+            for name, given in (schema or {}).items()
+        }
         self._lowering = Lowering(
             self.rules, self._arity, self.keep, self.outputs, bag, self.dictionaries, self._execution, merge_policy
         )
@@ -248,6 +254,66 @@ class Program:
         side = self._ledger.reading(name)
         return 0 if side is None else side.circuit.total(name)
 
+    def checkpoint(self, path: str | PathLike[str]) -> None:
+        """Store the state in a folder, from which `restore` makes the program again. All or nothing.
+
+        The first call writes the whole state, later ones to the same folder what has changed since. Rows that come
+        after it are lost with the process; a driver of batches uses `gpu_wcoj.checkpoint.Checkpoint`.
+
+        Raises
+        ------
+        CheckpointError
+            If the folder holds something else, another process writes to it, or a file of it is damaged.
+        CheckpointWriteError
+            If it cannot be written.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, 2), (2, 3)]})
+        >>> with TemporaryDirectory() as folder:
+        ...     program.checkpoint(folder)
+        ...     again = Program.restore(folder)
+        >>> again.step({"edge": [(3, 4)]})["path"].rows()
+        [((2, 3, 4), 1)]
+        """
+        from gpu_wcoj.checkpoint import Checkpoint
+
+        with Checkpoint.open(path, program=self) as checkpoint:
+            checkpoint.commit(0 if checkpoint.last is None else checkpoint.last.batch + 1)
+
+    @classmethod
+    def restore(cls, path: str | PathLike[str], **options: Any) -> Program:
+        """The program that a checkpoint holds, in its state after the last batch.
+
+        Parameters
+        ----------
+        path
+            The folder.
+        options
+            Those of `Program` that say how it runs: `backend`, `threads`, `route` and the like. Text, `bag`, `keep`,
+            `outputs` and `schema` are in the checkpoint.
+
+        Raises
+        ------
+        CheckpointDamagedError
+            If a file is missing or is not what was written.
+        CheckpointError
+            If there is no checkpoint.
+        """
+        from gpu_wcoj.checkpoint.reading import restored
+
+        for name in ("bag", "keep", "outputs", "schema"):
+            if name in options:
+                raise UsageError(f"the option '{name}' is in the checkpoint and cannot be given.\n  Leave it out.")
+        return restored(path, lambda text, kept: cls(text, **kept, **options))
+
+    @property
+    def subject(self) -> Subject:
+        """What a checkpoint keeps of the program."""
+        return Subject(self._schema, self._lowering, self._ledger, self.dictionaries)
+
     def explain(self) -> str:
         """How the program runs: per rule its delta paths, per path each variable with its extenders.
 
@@ -330,6 +396,7 @@ class Program:
             held = circuit.prepare()
             merged_rows = held.merged_rows - side.held.merged_rows
             sides = sides.after(side, held)
+            journal = None if before.journal is None else before.journal.after(sides, circuit)
             names = {
                 name: rows.names for name, rows in incoming.items() if rows.names and name not in self.declared
             } | dict(before.names)
@@ -337,7 +404,7 @@ class Program:
                 number, time.perf_counter() - start, ignored, circuit.work, merged_rows, circuit.backend.name,
                 sides.backlog_rows,
             )  # fmt: skip
-            self._ledger.commit(side, held, State(lowered.types, names, report, sides))
+            self._ledger.commit(side, held, State(lowered.types, names, report, sides, journal))
         except BaseException as error:
             raised: BaseException = self._undone(error)
             if self._ledger.state is before:

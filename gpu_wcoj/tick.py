@@ -12,6 +12,7 @@ from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering
 from gpu_wcoj.planner.types import Types
+from gpu_wcoj.routing.journal import Journal
 from gpu_wcoj.routing.router import Router
 from gpu_wcoj.routing.sides import Side, Sides
 from gpu_wcoj.zset.arrays import memory_error
@@ -65,12 +66,15 @@ class State:
         Of the last tick.
     sides
         The rows; None before the first.
+    journal
+        What the checkpoint that this program is kept in does not have yet; None if it is kept in none.
     """
 
     types: Types
     names: Mapping[str, tuple[str, ...]]
     report: TickReport = TickReport()
     sides: Sides | None = None
+    journal: Journal | None = None
 
 
 @dataclass(eq=False)

@@ -82,6 +82,10 @@ class Types:
         """The type of every column."""
         return {place: self.of(*place) for place in self._parent}
 
+    def shown(self) -> list[tuple[str, int, DataType]]:
+        """What inputs and declarations have shown, column by column: bound again, it gives the same knowledge."""
+        return [(*place, kind) for seen in self._seen.values() for place, kind in seen.items()]
+
     def bind(self, relation: str, kinds: Sequence[DataType | None], names: Sequence[str] | None = None) -> None:
         """Add what an input or a declaration shows of a relation's columns; None for those that it does not.
 

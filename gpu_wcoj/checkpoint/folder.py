@@ -1,0 +1,235 @@
+"""One folder of files, through which every operation of a checkpoint on the disk goes.
+
+Tests put other folders in its place: one that fails or kills at the n-th operation, and one in memory that loses what
+was not forced to the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakSet
+
+_CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+_RENAME_NOREPLACE = 1
+
+
+class NewFile(Protocol):
+    """A file that is being written for the first time."""
+
+    def write(self, data: bytes) -> None:
+        """Append all of the data."""
+        ...
+
+    def sync(self) -> None:
+        """Force what was written to the disk. After an error nothing is known of the file; it is not tried again."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+class Folder(Protocol):
+    """Files in one folder, by plain names."""
+
+    def prepare(self) -> None:
+        """Make the folder, and force the names of what was made to the disk."""
+        ...
+
+    def create(self, name: str) -> NewFile:
+        """A new file. `FileExistsError` if the name is taken."""
+        ...
+
+    def publish(self, temporary: str, name: str) -> None:
+        """Give a file a second name, all at once. `FileExistsError` if that name is taken: nothing is replaced."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        ...
+
+    def sync(self) -> None:
+        """Force the names of the folder to the disk."""
+        ...
+
+    def names(self) -> list[str]:
+        """What is in the folder, sorted; nothing if it is not there."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        ...
+
+    def lock(self, name: str) -> bool:
+        """Take a file for this process until `unlock` or its end; False if another one has it. Made if need be."""
+        ...
+
+    def note(self, data: bytes) -> None:
+        """Replace the content of the file that is locked; a hint, which may be lost or torn."""
+        ...
+
+    def unlock(self) -> None:
+        """Give it back."""
+        ...
+
+    def shown(self, name: str) -> str:
+        """The name of a file as messages show it."""
+        ...
+
+
+class _OsFile:
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def write(self, data: bytes) -> None:
+        """See `NewFile.write`."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._handle, rest) :]
+
+    def sync(self) -> None:
+        """See `NewFile.sync`."""
+        _force(self._handle)
+
+    def close(self) -> None:
+        """See `NewFile.close`."""
+        os.close(self._handle)
+
+
+_holding: WeakSet[OsFolder] = WeakSet()
+"""Folders with a lock: a forked process closes its copies, or the lock would outlive the process that took it."""
+
+
+def _let_go() -> None:
+    for folder in list(_holding):
+        folder.unlock()
+
+
+class OsFolder:
+    """A folder of the operating system.
+
+    Names are opened relative to it and never followed through a symbolic link; files are for their owner only.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._locked: int | None = None
+
+    def prepare(self) -> None:
+        """See `Folder.prepare`."""
+        missing = [folder for folder in (self.path, *self.path.parents) if not folder.is_dir()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with _opened(folder.parent) as handle:
+                _force(handle)
+
+    def create(self, name: str) -> NewFile:
+        """See `Folder.create`."""
+        with _opened(self.path) as folder:
+            return _OsFile(os.open(name, _CREATE, 0o600, dir_fd=folder))
+
+    def publish(self, temporary: str, name: str) -> None:
+        """See `Folder.publish`; where the file system has no links, by a rename that does not replace."""
+        with _opened(self.path) as folder:
+            try:
+                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+                return
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+            _rename_without_replacing(folder, temporary, name)
+
+    def remove(self, name: str) -> None:
+        """See `Folder.remove`."""
+        with _opened(self.path) as folder, contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+
+    def sync(self) -> None:
+        """See `Folder.sync`."""
+        with _opened(self.path) as folder:
+            _force(folder)
+
+    def names(self) -> list[str]:
+        """See `Folder.names`."""
+        try:
+            return sorted(os.listdir(self.path))
+        except FileNotFoundError:
+            return []
+
+    def read(self, name: str) -> bytes:
+        """See `Folder.read`."""
+        with _opened(self.path) as folder:
+            handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        with os.fdopen(handle, "rb") as file:
+            return file.read()
+
+    def lock(self, name: str) -> bool:
+        """See `Folder.lock`. The system gives the lock back when the process ends, however it ends."""
+        if not _holding:
+            os.register_at_fork(after_in_child=_let_go)
+        flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        with _opened(self.path) as folder:
+            handle = os.open(name, flags, 0o600, dir_fd=folder)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return False
+            if error.errno in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
+                return True  # a file system without locks: fencing alone keeps writers apart
+            raise
+        self._locked = handle
+        _holding.add(self)
+        return True
+
+    def note(self, data: bytes) -> None:
+        """See `Folder.note`."""
+        if self._locked is not None:
+            os.pwrite(self._locked, data, 0)
+            os.ftruncate(self._locked, len(data))
+
+    def unlock(self) -> None:
+        """See `Folder.unlock`."""
+        if self._locked is not None:
+            os.close(self._locked)
+            self._locked = None
+
+    def shown(self, name: str) -> str:
+        """See `Folder.shown`."""
+        return str(self.path / name)
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[int]:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _force(handle: int) -> None:
+    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone leaves the data in the drive's cache
+    if full is None:
+        os.fsync(handle)
+    else:
+        fcntl.fcntl(handle, full)
+
+
+def _rename_without_replacing(folder: int, source: str, target: str) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):
+        raise OSError(errno.ENOTSUP, "this file system has neither links nor a rename that does not replace", target)
+    if library.renameat2(folder, os.fsencode(source), folder, os.fsencode(target), _RENAME_NOREPLACE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)  # of EEXIST it is a FileExistsError

@@ -1,0 +1,42 @@
+"""What a checkpoint has still to write: the changes of the ticks since the version that was written last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.routing.backlog import NO_BACKLOG, Backlog
+from gpu_wcoj.routing.sides import Sides
+
+FLOOR_ROWS = 1 << 16
+"""Changes of fewer rows than this are always kept as such."""
+
+
+@dataclass(frozen=True, eq=False)
+class Journal:
+    """Changes since one written version; immutable, as the state that it is part of.
+
+    Attributes
+    ----------
+    version
+        Which version.
+    circuit
+        The primary circuit at that time; under another one the state is written whole.
+    changes
+        None once they would be more than half of the state, which is then written whole.
+    """
+
+    version: str
+    circuit: Circuit | None
+    changes: Backlog | None = NO_BACKLOG
+
+    def after(self, sides: Sides, ran: Circuit) -> Journal:
+        """With what is pending in the circuit `ran`, whose tick has made the state `sides`."""
+        if self.changes is None:
+            return self
+        if sides.primary.circuit is not self.circuit:
+            return replace(self, changes=None)
+        changes = self.changes.with_tick(ran)
+        if changes.n_rows > FLOOR_ROWS and 2 * changes.n_rows > sides.primary.relation_rows:
+            return replace(self, changes=None)
+        return replace(self, changes=changes)
