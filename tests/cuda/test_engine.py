@@ -14,10 +14,13 @@ import gpu_wcoj as gw
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.errors import DeviceMemoryError, UsageError, WeightOverflowError
 from gpu_wcoj.join import memory
+from gpu_wcoj.join.extender import ConditionExtender, Extender
+from gpu_wcoj.join.path import Condition
+from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.index import IndexedZSet
 from tests.join.patterns import PATTERNS
-from tests.join.twin import VALUES, Script, arities, check_scripts, fed, random_script
+from tests.join.twin import VALUES, Script, arities, check_scripts, fed, random_script, random_text
 from tests.shim import available, shim_backend
 from tests.shim.device import ShimDevice
 
@@ -60,6 +63,16 @@ def test_patterns(name, bag):
     for seed in range(3):
         backend = shim_backend(seed)
         check_scripts(PATTERNS[name], [seed], bag=bag, backend=backend, route="device", chunk_rows=chunk_rows(seed + 1))
+
+
+@BAGS
+@pytest.mark.parametrize("block", range(3))
+def test_programs_that_chance_writes(block, bag):
+    for seed in range(block, 30, 3):
+        text = random_text(random.Random(f"device {seed}"))
+        keep = parse(text).heads[: seed % 3]
+        options = {"backend": shim_backend(seed), "route": "device", "chunk_rows": chunk_rows(seed)}
+        check_scripts(text, [seed], bag=bag, values={0: None} if seed % 5 == 0 else None, keep=keep, **options)
 
 
 @BAGS
@@ -318,6 +331,66 @@ class TestMemory:
         rows = memory.rows_of_a_piece(backend)
         assert memory.FEWEST_ROWS <= rows <= memory.MOST_ROWS
         assert rows == memory.FEWEST_ROWS or rows * memory.PIECE_ROW_BYTES * memory.SHARE <= free
+
+
+def fetched(found: Any) -> Any:
+    """Arrays of a device, in lists and tuples of any depth, as lists."""
+    if isinstance(found, list | tuple):
+        return [fetched(one) for one in found]
+    return found.get().tolist() if hasattr(found, "get") else found.tolist()
+
+
+class TestIndex:
+    """What is asked of a batch, and of extenders over batches, beside the joins."""
+
+    @pytest.fixture
+    def batches(self):
+        """Per place, two batches whose weights cancel in part."""
+        chance = np.random.default_rng(4)
+        rows, weights = chance.integers(0, 5, (2, 3, 40)), chance.integers(-2, 3, (2, 40))
+        return [
+            [
+                IndexedZSet.from_columns([place.asarray(column) for column in own], place.asarray(signs), place)
+                for own, signs in zip(rows, weights, strict=True)
+            ]
+            for place in (cpu_backend(), shim_backend(2))
+        ]
+
+    @pytest.mark.parametrize("depth", [1, 2, 3])
+    def test_prefixes(self, batches, depth):
+        asked = np.random.default_rng(1).integers(0, 6, (depth, 30))
+        found = []
+        for batch, _ in batches:
+            prefixes = [batch.backend.asarray(column) for column in asked]
+            found.append(fetched([batch.locate(prefixes), batch.get_by_prefix(prefixes), batch.as_zset_view(depth)]))
+        assert found[0] == found[1]
+
+    def test_sums(self, batches):
+        found = []
+        for batch, other in batches:
+            merged = batch.merge(other)
+            children = (np.array([1, 1, 4]), np.array([7, 8, 7]), np.array([2, -3, 5]))
+            extended = merged.extend_leaves(*map(batch.backend.asarray, children))
+            arrays = [merged.matrix, merged.weight_column(), merged.negative_before, merged.leaf_offsets]
+            found.append([fetched([*arrays, extended.matrix, extended.weight_column()])])
+            found[-1].append([merged.n_negative, merged.largest_weight, batch.n_negative, batch.largest_weight])
+        assert found[0] == found[1]
+
+    @pytest.mark.parametrize("variable", ["x", "y", "z"])
+    def test_extenders(self, batches, variable):
+        chance = np.random.default_rng(2)
+        bound, values = chance.integers(0, 6, (3, 30)), chance.integers(0, 6, 30)
+        found = []
+        for own in batches:
+            place = own[0].backend
+            extender = Extender(("x", "y", "z"), tuple(own), place)
+            known = {name: place.asarray(column) for name, column in zip("xyz", bound, strict=True)}
+            known[variable] = place.asarray(values)
+            compared = ConditionExtender(Condition(variable, "<", "x" if variable != "x" else 3), xp=place.xp)
+            verbs = [extender.count(variable, known, 30), extender.propose(variable, known, 30)]
+            verbs += [extender.intersect(variable, known), compared.intersect(variable, known)]
+            found.append(fetched([*verbs, compared.count(variable, known, 30)]))
+        assert found[0] == found[1]
 
 
 def test_batches_of_two_places_do_not_merge():
