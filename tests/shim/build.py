@@ -20,13 +20,13 @@ from tests.shim.errors import ShimError
 FOLDER = Path(__file__).parent
 OPTIONS = ["-std=c++17", "-g", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-strict-aliasing"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-parameter"]
+SANITIZERS = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 FLAVOURS = {
-    "plain": ["-O2"],
-    "sanitized": [
-        "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
-        "-Wno-maybe-uninitialized",
-    ],
-}  # fmt: skip
+    "plain": (["-O2"], []),
+    "sanitized": ([*SANITIZERS, "-Wno-maybe-uninitialized"], []),
+    "races": (["-O1", "-DSHIM_RACES"], ["-fsanitize=thread", "--param=tsan-distinguish-volatile=1"]),
+}
+"""Per flavour, options for everything, and further ones for the kernels' own code."""
 FLAVOUR_VARIABLE = "GPU_WCOJ_SHIM"
 
 _KERNEL = re.compile(
@@ -37,6 +37,9 @@ _PARAMETER = re.compile(
     r"^(const\s+)?(long long|int|unsigned long long|unsigned int|unsigned char|void)(?:\s+const)?\s*(\*)?\s*"
     r"(?:const\s+)?(__restrict__\s*)?(\w+)$"
 )
+
+
+_PLACE = re.compile(r"<\+(0x[0-9a-f]+)>")
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,16 @@ class Library:
             text,
             2000,
         ):
-            raise ShimError(text.value.decode(errors="replace"))
+            raise ShimError(_PLACE.sub(self._place, text.value.decode(errors="replace")))
+
+    def _place(self, match: re.Match[str]) -> str:
+        """The file and line of a place in the library."""
+        tool = shutil.which("addr2line")
+        if tool is None:
+            return match[0]
+        offset = hex(int(match[1], 16) - 1)
+        done = subprocess.run([tool, "-e", self.library._name, offset], capture_output=True, text=True, check=False)
+        return done.stdout.split()[0].rpartition("/")[2] if done.returncode == 0 and done.stdout.split() else match[0]
 
 
 _made_stacks: list[ctypes.c_void_p] = []
@@ -183,8 +195,8 @@ def kept(name: str, suffix: str, ingredients: list[str], make: Callable[[Path], 
 @functools.cache
 def runtime() -> Path:
     """The compiled scheduler."""
-    options = [*OPTIONS, *FLAVOURS[flavour()], *WARNINGS]
-    sources = [(FOLDER / name).read_text() for name in ("shim.h", "shim.cpp")]
+    options = [*OPTIONS, *FLAVOURS[flavour()][0], *WARNINGS]
+    sources = [(FOLDER / name).read_text() for name in ("shim.h", "shim.cpp", "races.h")]
 
     def make(path: Path) -> None:
         run_compiler([*options, "-c", str(FOLDER / "shim.cpp"), "-o", str(path)])
@@ -195,12 +207,13 @@ def runtime() -> Path:
 @functools.cache
 def memory() -> ctypes.CDLL:
     """The library that allocates."""
-    options = ["-std=c++17", "-g", "-fPIC", "-shared", *FLAVOURS[flavour()], *WARNINGS]
+    options = ["-std=c++17", "-g", "-fPIC", "-shared", *FLAVOURS[flavour()][0], *WARNINGS]
 
     def make(path: Path) -> None:
         run_compiler([*options, str(FOLDER / "memory.cpp"), "-o", str(path)])
 
-    library = ctypes.CDLL(str(kept("memory", ".so", [*options, (FOLDER / "memory.cpp").read_text()], make)))
+    # PyDLL: one call at a time, whichever thread makes it.
+    library = ctypes.PyDLL(str(kept("memory", ".so", [*options, (FOLDER / "memory.cpp").read_text()], make)))
     library.shim_allocate.restype = ctypes.c_void_p
     library.shim_allocate.argtypes = [ctypes.c_size_t, ctypes.c_ulonglong]
     library.shim_free.restype = ctypes.c_longlong
@@ -212,7 +225,8 @@ def memory() -> ctypes.CDLL:
 @functools.cache
 def load(name: str, text: str) -> Library:
     """Compile a source, or take what is kept of it, and load it."""
-    options = [*OPTIONS, *FLAVOURS[flavour()], *WARNINGS]
+    common, own = FLAVOURS[flavour()]
+    options = [*OPTIONS, *common, *own, *WARNINGS]
     signatures = parse(run_compiler(["-E", "-P", "-x", "c++", "-"], text))
     launchers = [
         'extern "C" __attribute__((visibility("default"))) '
@@ -229,10 +243,9 @@ def load(name: str, text: str) -> Library:
     header = (FOLDER / "shim.h").read_text()
 
     def make(path: Path) -> None:
-        run_compiler(
-            [*options, "-shared", "-I", str(FOLDER), "-x", "c++", "-", "-x", "none", str(runtime()), "-o", str(path)],
-            whole,
-        )
+        compiled = path.with_suffix(".o")
+        run_compiler([*options, "-I", str(FOLDER), "-x", "c++", "-c", "-", "-o", str(compiled)], whole)
+        run_compiler([*common, "-shared", str(compiled), str(runtime()), "-o", str(path)])
 
     library = ctypes.CDLL(str(kept(name, ".so", [*options, header, runtime().name, whole], make)))
     return Library(signatures, library)

@@ -15,7 +15,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <sys/mman.h>
+#ifdef SHIM_RACES
+#include <vector>
+#endif
 
 #ifndef __x86_64__
 #include <ucontext.h>
@@ -170,6 +174,26 @@ __attribute__((format(printf, 3, 4))) void fail(const char* file, int line, cons
     abort();
 }
 
+// "file:line", or a place in the library that the caller can look up there.
+void tell_place(char* out, size_t size, const char* file, int line, const void* code)
+{
+    Dl_info library;
+    if (file != nullptr)
+        snprintf(out, size, "%s:%d", file, line);
+    else if (code != nullptr && dladdr(code, &library) && library.dli_fbase != nullptr)
+        snprintf(out, size, "<+%#zx>", static_cast<size_t>(static_cast<const char*>(code) -
+                                                            static_cast<const char*>(library.dli_fbase)));
+    else
+        snprintf(out, size, "%p", code);
+}
+
+#ifdef SHIM_RACES
+#include "races.h"
+#define SHIM_WATCH(call) races::call
+#else
+#define SHIM_WATCH(call) static_cast<void>(0)
+#endif
+
 bool same_place(const Thread& x, const Thread& y)
 {
     return x.operation == y.operation && x.line == y.line && (x.file == y.file || strcmp(x.file, y.file) == 0);
@@ -231,6 +255,7 @@ void pass_barrier()
     }
     n_waiting = 0;
     idle_atomics = 0;
+    SHIM_WATCH(pass_barrier());
 }
 
 // The lane that a shuffle reads, as PTX defines it.
@@ -281,6 +306,7 @@ bool complete(int base, unsigned int mask)
     for (unsigned int rest = mask; rest; rest &= rest - 1) threads[base + __builtin_ctz(rest)].state = READY;
     ready[base / 32] |= mask;
     idle_atomics = 0;
+    if (operation == SYNCWARP) SHIM_WATCH(meet(base, mask));
     return true;
 }
 
@@ -332,6 +358,7 @@ void run_block(Body entry)
     for (int t = 0; t < n_threads; t++) threads[t].state = NEW;
     for (int w = 0; w < n_warps; w++) ready[w] = 0xffffffffu, postponed[w] = 0;
     n_waiting = n_ended = 0;
+    SHIM_WATCH(begin_block(n_threads));
     while (!failed && n_ended < n_threads) {
         bool any = false;
         const int begin = by_chance ? chance() % n_warps : 0;
@@ -365,10 +392,19 @@ void fill_shared_memory()
         memcpy(__start_shared_memory + done, __start_shared_memory, done < size - done ? done : size - done);
 }
 
-void on_signal(int number, siginfo_t* information, void*)
+void on_signal(int number, siginfo_t* information, [[maybe_unused]] void* context)
 {
-    fail(nullptr, 0, "%s at address %p", number == SIGFPE ? "division by zero" : "access to memory that is not there",
-         information->si_addr);
+    const void* code = nullptr;
+#if defined(__x86_64__) && defined(REG_RIP)
+    // One further, as return addresses are.
+    code = reinterpret_cast<const char*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]) + 1;
+#endif
+    char place[200];
+    tell_place(place, sizeof place, nullptr, 0, code);
+    if (number == SIGFPE)
+        fail(nullptr, 0, "division by zero at %s", place);
+    else
+        fail(nullptr, 0, "access to memory that is not there, address %p, at %s", information->si_addr, place);
     siglongjmp(escape, 1);
 }
 
@@ -463,6 +499,7 @@ void atomic(const volatile void* address, unsigned int size, const char* file, i
         fail(file, line, "an atomic operation on %u bytes at address %p", size, const_cast<const void*>(address));
         stop();
     }
+    SHIM_WATCH(atomic(address, file, line));
     if (++idle_atomics > MOST_IDLE_ATOMICS) {
         fail(file, line, "atomic operations go on for ever");
         stop();
@@ -478,6 +515,7 @@ void atomic(const volatile void* address, unsigned int size, const char* file, i
 
 void fence(const char*, int)
 {
+    SHIM_WATCH(fence());
     if (by_chance && chance() % 2) leave();
 }
 
@@ -519,6 +557,9 @@ SHIM_EXPORT int shim_launch(char* given_stacks, void (*entry)(const long long*),
     gridDim = {(unsigned int)n_blocks, 1, 1};
     n_free_stacks = MAX_THREADS;
     for (int i = 0; i < MAX_THREADS; i++) free_stacks[i] = MAX_THREADS - 1 - i;
+
+    SHIM_WATCH(begin_launch(n_blocks, stacks, MAX_THREADS * (STACK + PAGE), __start_shared_memory,
+                            __stop_shared_memory - __start_shared_memory));
 
     static char signal_stack[64 << 10];
     const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE};

@@ -106,8 +106,10 @@ template <class T> inline T __shfl_xor_sync(unsigned int mask, T value, int lane
 inline void __threadfence(SHIM_PLACE) { shim::fence(file, line); }
 inline void __threadfence_block(SHIM_PLACE) { shim::fence(file, line); }
 
+// The plain access in it is not to be watched as one.
+#define SHIM_UNWATCHED __attribute__((no_sanitize("thread")))
 #define SHIM_ATOMIC(name, type, result)                                                 \
-    inline type name(type* address, type value, SHIM_PLACE)                             \
+    SHIM_UNWATCHED inline type name(type* address, type value, SHIM_PLACE)                             \
     {                                                                                   \
         shim::atomic(address, sizeof(type), file, line);                                \
         const type old = *address;                                                      \
@@ -141,7 +143,7 @@ SHIM_ATOMIC(atomicExch, unsigned long long, value)
 #undef SHIM_ATOMIC
 
 #define SHIM_COMPARE_AND_SWAP(type)                                                     \
-    inline type atomicCAS(type* address, type expected, type value, SHIM_PLACE)         \
+    SHIM_UNWATCHED inline type atomicCAS(type* address, type expected, type value, SHIM_PLACE)         \
     {                                                                                   \
         shim::atomic(address, sizeof(type), file, line);                                \
         const type old = *address;                                                      \
