@@ -1,7 +1,8 @@
 """Runs the tests on a device: loaded by ``python -m tests.gpu``, never by a plain run of pytest.
 
-GPU_WCOJ_TESTS_ON names the backend, ``cuda`` or ``shim``. Cases of other backends are left out, a program that names
-no backend gets this one, and where lark is missing the reader of `tests.gpu.rules` stands in for it.
+GPU_WCOJ_TESTS_ON names the backend, ``cuda`` or ``shim``; without it nothing is replaced. Cases of other backends are
+left out, a program that names no backend gets this one, and where lark is missing the reader of `tests.gpu.rules`
+stands in for it.
 GPU_WCOJ_TESTS_ROUTE is the route of programs that name none; ``device``, so that no small tick slips away to the CPU.
 GPU_WCOJ_TESTS_EXAMPLES is how many examples a test of hypothesis gets at most, and GPU_WCOJ_TESTS_POOL=none lets every
 array be an allocation of its own: so the tests run under a sanitizer.
@@ -25,7 +26,7 @@ import pytest
 if TYPE_CHECKING:
     from gpu_wcoj.backend import Backend
 
-ON = os.environ.get("GPU_WCOJ_TESTS_ON", "cuda")
+ON = os.environ.get("GPU_WCOJ_TESTS_ON", "")
 ROUTE = os.environ.get("GPU_WCOJ_TESTS_ROUTE", "device")
 EXAMPLES = int(os.environ.get("GPU_WCOJ_TESTS_EXAMPLES", "0"))
 LOG = os.environ.get("GPU_WCOJ_TESTS_LOG")
@@ -176,4 +177,5 @@ def _prepare() -> None:
         cupy.cuda.set_allocator(None)
 
 
-_prepare()
+if ON:  # where this file is only looked at, nothing is replaced
+    _prepare()
