@@ -56,6 +56,27 @@ def known_heads(names: Sequence[str], option: str, heads: Sequence[str]) -> tupl
     return tuple(dict.fromkeys(names))
 
 
+def check_inputs(changes: object, inputs: Sequence[str], heads: Sequence[str]) -> None:
+    """Refuse changes that are no mapping from input relations.
+
+    Raises
+    ------
+    UsageError, SchemaError, UnknownRelationError
+        If they are something else, name a head, or name no relation.
+    """
+    if not isinstance(changes, Mapping):
+        raise UsageError(
+            f"the changes are a {type(changes).__name__}; a mapping from input relations to rows is allowed."
+        )
+    for name in changes:
+        if name in heads:
+            raise SchemaError(
+                f"relation '{name}' is defined by rules and takes no rows.\n  The inputs are: {', '.join(inputs)}."
+            )
+        if name not in inputs:
+            raise UnknownRelationError(name, inputs, "inputs")
+
+
 def positive(option: str, value: object, default: int) -> int:
     """An option that is a whole number of at least 1."""
     if value is None:

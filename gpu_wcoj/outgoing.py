@@ -1,21 +1,93 @@
-"""Rows on their way out: stored columns as Z-sets of the columns' types."""
+"""Rows on their way out: stored columns as Z-sets of the columns' types and names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_wcoj.backend import Backend
+from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.column import Column
+from gpu_wcoj.errors import WeightOverflowError
+from gpu_wcoj.join.delta import Piece
+from gpu_wcoj.lowering import Lowered
 from gpu_wcoj.planner.body import Shape
-from gpu_wcoj.schema import DataType
+from gpu_wcoj.schema import INT64, DataType
+from gpu_wcoj.tick import Ledger
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
+
+
+@dataclass(eq=False)
+class Outgoing:
+    """The relations of a program as its user knows them.
+
+    Attributes
+    ----------
+    arity
+        Columns of each relation.
+    dictionaries
+        Of text and of bytes.
+    evaluated
+        The lowering of the tick that runs now, if one does.
+    """
+
+    ledger: Ledger
+    arity: Mapping[str, int]
+    heads: Sequence[str]
+    dictionaries: tuple[Dictionary, Dictionary]
+    evaluated: Lowered | None = None
+
+    def column_name(self, relation: str, column: int) -> str:
+        """What a stored column is called in an explanation."""
+        names = self.ledger.state.names.get(relation)
+        if names is not None and column < len(names) and relation not in self.heads:
+            return names[column]
+        return str(column) if column < self.arity[relation] else f"null flag {column - self.arity[relation]}"
+
+    def empty(self, name: str) -> ZSet:
+        """A relation without rows."""
+        return no_rows(self._names_of(name), self._kinds_of(name), self.dictionaries)
+
+    def as_zset(
+        self, name: str, phases: Sequence[PhaseRows], backend: Backend | None = None, are_sorted: bool = True
+    ) -> ZSet:
+        """Rows of a relation, distinct, as a Z-set; see the function of this name. They live where the tick ran."""
+        view = self.evaluated or self.ledger.lowered
+        assert view is not None
+        names, kinds, shape = self._names_of(name), self._kinds_of(name), view.shapes[name]
+        return as_zset(names, kinds, shape, phases, self.dictionaries, backend or view.circuit.backend, are_sorted)
+
+    def overflow_as_shown(self, error: WeightOverflowError) -> WeightOverflowError:
+        """The error with the row's values in place of its codes."""
+        relation, codes = str(error.relation), error.row
+        if not isinstance(codes, tuple) or relation not in self.arity or not all(isinstance(one, int) for one in codes):
+            return error
+        columns = [np.array([code], np.int64) for code in codes]
+        row = self.as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]
+        return WeightOverflowError(relation, row, error.weight)
+
+    def _names_of(self, name: str) -> tuple[str, ...]:
+        return self.ledger.state.names.get(name) or tuple(f"c{i}" for i in range(self.arity[name]))
+
+    def _kinds_of(self, name: str) -> list[DataType]:
+        view = self.evaluated or self.ledger.lowered
+        types = self.ledger.state.types if view is None else view.types
+        return [types.of(name, column) or INT64 for column in range(self.arity[name])]
+
+
+def pieces_of(phases: Sequence[PhaseRows], n_rows: int) -> Iterator[Piece]:
+    """Rows cut into pieces of `n_rows` at most."""
+    for phase in phases:
+        for begin in range(0, len(phase), n_rows):
+            cut = slice(begin, begin + n_rows)
+            weights = phase.weights if isinstance(phase.weights, int) else phase.weights[cut]
+            yield Piece([column[cut] for column in phase.columns], weights)
 
 
 def as_zset(

@@ -8,12 +8,9 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal
 
-import numpy as np
-
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.errors import (
-    SchemaError,
     UnknownRelationError,
     UsageError,
     WeightOverflowError,
@@ -23,14 +20,13 @@ from gpu_wcoj.join.delta import Execution, Piece
 from gpu_wcoj.join.memory import CHUNK_ROWS
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering, stored_columns
-from gpu_wcoj.options import declared, known_heads, positive, processors
-from gpu_wcoj.outgoing import as_zset, no_rows
+from gpu_wcoj.options import check_inputs, declared, known_heads, positive, processors
+from gpu_wcoj.outgoing import Outgoing, pieces_of
 from gpu_wcoj.planner.explain import explain
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.routing.router import router_of
-from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.subject import Subject
 from gpu_wcoj.tick import Ledger, State, TickReport, as_shown
 from gpu_wcoj.trace.arrangement import PhaseRows
@@ -139,7 +135,7 @@ class Program:
         )
         router = router_of(self._lowering, self.backend, twin, route, twin_memory)
         self._ledger = Ledger(self._lowering, router, State(types, names))
-        self._evaluated: Lowered | None = None
+        self._outgoing = Outgoing(self._ledger, self._arity, self.heads, self.dictionaries)
 
     def __repr__(self) -> str:
         semantics = "bag" if self.bag else "set"
@@ -186,10 +182,10 @@ class Program:
 
         def take(found: Mapping[str, list[PhaseRows]]) -> None:
             for name, phases in found.items():
-                answers[name] = self._as_zset(name, phases)
+                answers[name] = self._outgoing.as_zset(name, phases)
 
         self._tick(changes, frozenset(self.outputs), None, take)
-        return {name: answers[name] if name in answers else self._empty(name) for name in self.outputs}
+        return {name: answers[name] if name in answers else self._outgoing.empty(name) for name in self.outputs}
 
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
         """As `step`, but only count: the last level of a join is never enumerated."""
@@ -205,15 +201,12 @@ class Program:
         """
 
         def hand_out(name: str, piece: Piece) -> None:
-            sink(name, self._as_zset(name, [PhaseRows(piece.columns, piece.weights)], are_sorted=False))
+            sink(name, self._outgoing.as_zset(name, [PhaseRows(piece.columns, piece.weights)], are_sorted=False))
 
         def rest(found: Mapping[str, list[PhaseRows]]) -> None:
             for name, phases in found.items():
-                for phase in phases:
-                    for begin in range(0, len(phase), self.chunk_rows):
-                        cut = slice(begin, begin + self.chunk_rows)
-                        weights = phase.weights if isinstance(phase.weights, int) else phase.weights[cut]
-                        hand_out(name, Piece([column[cut] for column in phase.columns], weights))
+                for piece in pieces_of(phases, self.chunk_rows):
+                    hand_out(name, piece)
 
         counts = self._tick(changes, frozenset(self.outputs), hand_out, rest)
         return {name: counts.get(name, self._no_change()) for name in self.outputs}
@@ -244,9 +237,9 @@ class Program:
         self.arity(name)
         side = self._ledger.reading(name)
         if side is None:
-            return self._empty(name)
+            return self._outgoing.empty(name)
         columns, weights = side.circuit.whole(name)
-        return self._as_zset(name, [PhaseRows(columns, weights)], side.circuit.backend)
+        return self._outgoing.as_zset(name, [PhaseRows(columns, weights)], side.circuit.backend)
 
     def count(self, name: str) -> int:
         """Number of rows of a relation; in bag semantics the sum of their weights. Not enumerated where it can be."""
@@ -335,7 +328,7 @@ class Program:
         """
         planned = self._lowered.plan if self._lowered else self._planned()
         route = None if self._ledger.router is None else str(self._ledger.router)
-        return explain(planned, self._column_name, self.backend.name, "bag" if self.bag else "set", route)
+        return explain(planned, self._outgoing.column_name, self.backend.name, "bag" if self.bag else "set", route)
 
     def compact(self) -> None:
         """Merge every arrangement into one batch; nothing that has cancelled is left. O(state)."""
@@ -369,7 +362,7 @@ class Program:
     ) -> dict[str, ChangeCount]:
         """Take a tick; the rows that did not go to `sink` go to `rest` while the tick can still be undone."""
         start = time.perf_counter()
-        self._check_relations(changes)
+        check_inputs(changes, self.inputs, self.heads)
         before = self._ledger.state
         number = before.report.tick + 1
         sizes = [len(dictionary) for dictionary in self.dictionaries]
@@ -385,7 +378,7 @@ class Program:
                     return {}
             sides, side = self._ledger.routed(incoming, self.declared)
             lowered, circuit = side.lowered, side.circuit
-            self._evaluated = lowered
+            self._outgoing.evaluated = lowered
             circuit.execution.threads = self.threads
             if circuit.backend.device is None:
                 incoming = {name: rows.fetched() for name, rows in incoming.items()}
@@ -406,7 +399,9 @@ class Program:
             )  # fmt: skip
             self._ledger.commit(side, held, State(lowered.types, names, report, sides, journal))
         except BaseException as error:
-            raised: BaseException = self._undone(error)
+            raised = as_shown(error, self.backend)
+            if isinstance(raised, WeightOverflowError):
+                raised = self._outgoing.overflow_as_shown(raised)
             if self._ledger.state is before:
                 for dictionary, size in zip(self.dictionaries, sizes, strict=True):
                     dictionary.truncate(size)
@@ -418,36 +413,12 @@ class Program:
             finally:
                 del raised  # a frame that its own error refers to keeps a device's arrays until the next collection
         finally:
-            self._evaluated = None
+            self._outgoing.evaluated = None
         return counts
 
     @property
     def _lowered(self) -> Lowered | None:
         return self._ledger.lowered
-
-    def _undone(self, error: BaseException) -> BaseException:
-        """The error as the user shall see it."""
-        if isinstance(error, WeightOverflowError) and isinstance(error.row, tuple):
-            relation = str(error.relation)
-            if relation in self._arity and all(isinstance(code, int) for code in error.row):
-                columns = [np.array([code], np.int64) for code in error.row]
-                row = self._as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]
-                return WeightOverflowError(relation, row, error.weight)
-        return as_shown(error, self.backend)
-
-    def _check_relations(self, changes: Mapping[str, Any]) -> None:
-        if not isinstance(changes, Mapping):
-            raise UsageError(
-                f"the changes are a {type(changes).__name__}; a mapping from input relations to rows is allowed."
-            )
-        for name in changes:
-            if name in self.heads:
-                raise SchemaError(
-                    f"relation '{name}' is defined by rules and takes no rows.\n"
-                    f"  The inputs are: {', '.join(self.inputs)}."
-                )
-            if name not in self.inputs:
-                raise UnknownRelationError(name, self.inputs, "inputs")
 
     def _read(self, name: str, data: Any) -> Incoming:
         if isinstance(data, Incoming):
@@ -468,33 +439,5 @@ class Program:
 
         return Execution(self.backend, self.bag, self._piece_rows, self.threads, ranks)
 
-    # Rows on their way out.
-
     def _no_change(self) -> ChangeCount:
         return ChangeCount(None, None, 0) if self.bag else ChangeCount(0, 0, 0)
-
-    def _column_name(self, relation: str, column: int) -> str:
-        names = self._ledger.state.names.get(relation)
-        if names is not None and column < len(names) and relation not in self.heads:
-            return names[column]
-        return str(column) if column < self._arity[relation] else f"null flag {column - self._arity[relation]}"
-
-    def _names_of(self, name: str) -> tuple[str, ...]:
-        return self._ledger.state.names.get(name) or tuple(f"c{i}" for i in range(self._arity[name]))
-
-    def _kinds_of(self, name: str) -> list[DataType]:
-        view = self._evaluated or self._lowered
-        types = self._ledger.state.types if view is None else view.types
-        return [types.of(name, column) or INT64 for column in range(self._arity[name])]
-
-    def _empty(self, name: str) -> ZSet:
-        return no_rows(self._names_of(name), self._kinds_of(name), self.dictionaries)
-
-    def _as_zset(
-        self, name: str, phases: Sequence[PhaseRows], backend: Backend | None = None, are_sorted: bool = True
-    ) -> ZSet:
-        """Stored columns of distinct rows, sorted within each phase, as a Z-set; they live where the tick ran."""
-        view = self._evaluated or self._lowered
-        assert view is not None
-        names, kinds, shape = self._names_of(name), self._kinds_of(name), view.shapes[name]
-        return as_zset(names, kinds, shape, phases, self.dictionaries, backend or view.circuit.backend, are_sorted)

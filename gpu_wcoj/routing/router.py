@@ -125,8 +125,9 @@ class Router:
 
     def routed(self, sides: Sides, n_rows: int) -> tuple[Sides, Side]:
         """The sides, and the one on which a tick of that many given rows shall run, which is ready for it."""
-        sides = self._tended(sides)
-        to_twin = self.prefers_twin(n_rows) and self._fits(sides)
+        fits = self._fits(sides)
+        sides = self._tended(sides) if fits else sides.without_twin()
+        to_twin = fits and self.prefers_twin(n_rows)
         if self._is_ready(sides, to_twin):
             return sides, _chosen(sides, to_twin)
         if not self.route.is_forced:
@@ -155,11 +156,9 @@ class Router:
         return n_rows < self.route.threshold
 
     def _tended(self, sides: Sides) -> Sides:
-        """The sides within the limits: no backlog too large, and no twin either."""
+        """The sides with no backlog that is too large."""
         if sides.twin is None:
             return sides
-        if not self._fits(sides):
-            return sides.without_twin()
         for side in sides:
             if side.backlog.nbytes > BACKLOG_SHARE * self.memory or len(side.backlog.ticks) > MOST_TICKS:
                 return sides.up_to_date()

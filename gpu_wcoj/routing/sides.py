@@ -161,7 +161,7 @@ class Sides:
 
     def without_twin(self) -> Sides:
         """With the primary side only, up to date."""
-        return Sides(self.with_primary().primary)
+        return self if self.twin is None else Sides(self.with_primary().primary)
 
     def with_primary(self) -> Sides:
         """With the primary side up to date."""
