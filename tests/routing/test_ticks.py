@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.column import Column
 from gpu_wcoj.errors import UsageError
 from tests.join.patterns import PATTERNS
 from tests.join.twin import Reference, arities, check_script, fed, random_script
@@ -192,3 +193,28 @@ def test_weights_at_the_ends_of_int64_pass_through_a_backlog(pair, sides):
     for side in program._ledger.state.sides:
         _, found = side.circuit.sources["e"].rows()
         assert np.asarray(side.circuit.backend.to_host(found)).tolist() == [high]
+
+
+def test_rows_of_a_device_come_in_on_either_side_and_answers_stay_where_they_were_made(pair, sides):
+    """Text and nulls too: a tick on the CPU fetches them."""
+    if pair.primary.device is None:
+        pytest.skip("this pair has no device")
+    sides(lambda number: number % 2 == 1)
+    program, alone = gw.Program(ONE_EDGE, **pair.options(route=1)), gw.Program(ONE_EDGE, backend="cpu")
+    for number in range(4):
+        rows = [(number, number + 1), (number + 1, number + 2), (number, number + 2), (number, 7)]
+        given = gw.ZSet.from_rows([(f"{a}", None if b == 4 else f"{b}") for a, b in rows])
+        columns = [
+            Column(one.type, pair.primary.asarray(one.codes), moved_mask(one.valid, pair), one.dictionary)
+            for one in given.columns
+        ]
+        there = gw.ZSet.from_columns(given.names, columns, pair.primary.asarray(given.weights), backend=pair.primary)
+        assert there.backend is pair.primary
+        found = program.step({"e": there})["h"]
+        assert found == alone.step({"e": given})["h"]
+        assert found.backend is (None if number % 2 else pair.primary)
+    assert program.relation("e") == alone.relation("e")
+
+
+def moved_mask(valid, pair):
+    return None if valid is None else pair.primary.asarray(valid)
