@@ -106,7 +106,7 @@ bool ordered(const Access& other, bool shared)
         return shared || (other.time < released[other.block] && released[other.block] < acquired);
     }
     if (other.thread == current || other.epoch != epoch) return true;
-    if (other.thread / 32 == current / 32 && clocks[current][other.thread % 32] > other.clock) return true;
+    if (other.thread / 32 == current / 32 && clocks[current][other.thread % 32] >= other.clock) return true;
     return false;
 }
 
