@@ -142,6 +142,7 @@ extern "C" __global__ void expand_rows(const long long *table, long long depth, 
         int warp = threadIdx.x >> 5;
         if (warp < 2) {
             long long parent = warp_upper_bound(offsets, 0, fields[3] + 1, edges[warp]) - 1;
+            __syncwarp();  // all have read the edge
             if ((threadIdx.x & 31) == 0) edges[warp] = parent;
         }
         __syncthreads();
