@@ -77,10 +77,10 @@ class IndexedZSet:
     def from_columns(
         cls, columns: Sequence[Int64Array], weights: Int64Array | None = None, backend: Backend | None = None
     ) -> IndexedZSet:
-        """Index any rows: sorted, equal ones' weights added, weights of 0 dropped. O(n log n)."""
+        """Index any rows, of the host or of the device: sorted, equal ones added, weights of 0 dropped. O(n log n)."""
         backend = backend or select_backend("cpu")
-        given = backend.xp.ones(len(columns[0]), np.int64) if weights is None else weights
-        columns, sums = backend.kernels.consolidate(columns, given)
+        given = backend.xp.ones(len(columns[0]), np.int64) if weights is None else backend.asarray(weights)
+        columns, sums = backend.kernels.consolidate([backend.asarray(column) for column in columns], given)
         return cls.from_sorted(columns, None if bool((sums == 1).all()) else sums, backend)
 
     @classmethod
