@@ -20,6 +20,8 @@ races. A device can have sources of its own, as in `test_shim`: ``ShimDevice(sou
 
 from __future__ import annotations
 
+import sys
+
 from gpu_wcoj.backend import Backend
 from tests.shim import build
 from tests.shim.errors import ShimError, ShimOutOfMemoryError
@@ -29,6 +31,8 @@ __all__ = ["ShimError", "ShimOutOfMemoryError", "available", "shim_backend"]
 
 def available() -> str | None:
     """Why there is no shim on this machine; None if there is one."""
+    if sys.platform != "linux":
+        return "the shim needs Linux: shared memory is a section of an ELF file"
     return None if build.compiler() else "the shim needs a C++ compiler: g++, or the one named by CXX"
 
 

@@ -21,9 +21,10 @@
 #include <vector>
 #endif
 
-#ifndef __x86_64__
-#include <ucontext.h>
+#if defined(__x86_64__) && !defined(SHIM_UCONTEXT)
+#define SHIM_OWN_SWITCH
 #endif
+#include <ucontext.h>
 #ifdef __SANITIZE_ADDRESS__
 extern "C" void __asan_unpoison_memory_region(const volatile void*, size_t);
 #endif
@@ -56,7 +57,7 @@ const char* const NAMES[N_OPERATIONS] = {
 
 enum State : unsigned char { NEW, READY, AT_BARRIER, IN_WARP, ENDED };
 
-#ifdef __x86_64__
+#ifdef SHIM_OWN_SWITCH
 struct Context {
     void* stack_pointer;
 };
@@ -104,7 +105,7 @@ unsigned long long chance()
     return state_of_chance * 0x9E3779B97F4A7C15ull >> 32;
 }
 
-#ifdef __x86_64__
+#ifdef SHIM_OWN_SWITCH
 extern "C" void shim_switch(Context* from, Context* to) __attribute__((visibility("hidden")));
 asm(R"(
     .text
