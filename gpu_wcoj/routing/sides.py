@@ -179,10 +179,10 @@ class Sides:
         """The sides after a tick that ran on `side`, whose circuit holds `held` then and has the tick still pending."""
         ticked = Side(side.lowered, held)
         if self.twin is None:
-            return replace(self, primary=ticked)
+            return Sides(ticked, None, self.credit)
         if side is self.twin:
-            return replace(self, primary=self.primary.told(side.circuit), twin=ticked)
+            return Sides(self.primary.told(side.circuit), ticked, self.credit)
         twin = self.twin.told(side.circuit)
         if len(twin.backlog.ticks) and twin.backlog.n_rows > REBUILD_SHARE * twin.relation_rows:
             return Sides(ticked)
-        return replace(self, primary=ticked, twin=twin)
+        return Sides(ticked, twin, self.credit)
