@@ -9,14 +9,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gpu_wcoj.spark.canonical import normalise as normalise
+    from gpu_wcoj.spark.feed import as_change as as_change
+    from gpu_wcoj.spark.formats import detect as detect
+    from gpu_wcoj.spark.once import count as count
+    from gpu_wcoj.spark.once import join as join
+    from gpu_wcoj.spark.reading import read_output as read_output
     from gpu_wcoj.spark.session import local_session as local_session
+    from gpu_wcoj.spark.upkeep import maintain as maintain
+    from gpu_wcoj.spark.view import View as View
 
 _HOME = {
+    "View": "view",
+    "as_change": "feed",
+    "count": "once",
+    "detect": "formats",
+    "join": "once",
     "local_session": "session",
+    "maintain": "upkeep",
+    "normalise": "canonical",
+    "read_output": "reading",
 }
-"""Which module of this package each public name comes from."""
+"""Which module each public name comes from. None has the name itself: once imported, it would hide what it holds."""
 
-__all__ = ["local_session"]
+__all__ = [
+    "View", "as_change", "count", "detect", "join", "local_session", "maintain", "normalise", "read_output",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

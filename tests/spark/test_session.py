@@ -166,6 +166,11 @@ def test_import_is_light_and_every_name_resolves():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_no_module_hides_a_public_name():
+    modules = {path.stem for path in Path(gws.__file__).parent.iterdir()}
+    assert modules.isdisjoint(gws.__all__)
+
+
 def test_a_name_that_is_not_there_is_refused():
     with pytest.raises(AttributeError, match="no attribute 'keep_up'; it has"):
         _ = gws.keep_up
