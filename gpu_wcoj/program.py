@@ -247,6 +247,19 @@ class Program:
         side = self._ledger.reading(name)
         return 0 if side is None else side.circuit.total(name)
 
+    def empty(self, name: str) -> ZSet:
+        """No rows, with the names and types of a relation's columns; int64 where no row has shown the type yet.
+
+        Examples
+        --------
+        >>> program = Program("path(a, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [("x", "y")]})
+        >>> program.empty("path").to_arrow().schema.types[0]
+        DataType(string)
+        """
+        self.arity(name)
+        return self._outgoing.empty(name)
+
     def checkpoint(self, path: str | PathLike[str]) -> None:
         """Store the state in a folder, from which `restore` makes the program again. All or nothing.
 
