@@ -1,0 +1,60 @@
+"""The confs ``spark.gpuWcoj.*``: what a session says where a call does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.errors import UsageError, listed, nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PREFIX = "spark.gpuWcoj."
+
+CONFS = {
+    "backend": "where the state lives and the joins run: auto, cpu or cuda",
+    "layout": "how the work is spread: one, auto, hypercube or replicated",
+    "threads": "how many threads the engine uses",
+    "gpuMemory": "how much of the GPU's memory it may use, as 8GB or 50%",
+    "batchRows": "above so many rows a batch, the log names the options that make batches smaller",
+}
+"""The names behind `PREFIX`, and what each is for."""
+
+_OTHERS = ("cells.", "gpu.", "rapids.", "checkpoint.")
+
+
+def confs_of(session: SparkSession) -> Mapping[str, str]:
+    """What the session sets, by the names of `CONFS`.
+
+    Raises
+    ------
+    UsageError
+        If it sets something of that prefix that there is not.
+    """
+    found = {
+        key.removeprefix(PREFIX): value
+        for key, value in dict(session.sparkContext.getConf().getAll()).items()
+        if key.startswith(PREFIX)
+    }
+    for name in CONFS:
+        value = session.conf.get(PREFIX + name, None)
+        if value is not None:
+            found[name] = value
+    for name in found:
+        if name not in CONFS and not name.startswith(_OTHERS):
+            raise UsageError(
+                f"there is no conf '{PREFIX}{name}'.\n"
+                f"  The confs are: {listed(PREFIX + one for one in CONFS)}.{nearest(name, CONFS)}"
+            )
+    return found
+
+
+def number(confs: Mapping[str, str], name: str, default: int | None = None) -> int | None:
+    """A conf that is a whole number of at least 1."""
+    value = confs.get(name)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit() and int(value) >= 1):
+        raise UsageError(f"the conf '{PREFIX}{name}' is '{value}'.\n  It is a whole number of at least 1.")
+    return int(value)

@@ -1,0 +1,85 @@
+"""What a DataFrame reads: files that the engine can read by itself, and the names of streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import to_arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NAMING = ("path", "subscribe", "subscribePattern", "assign", "table", "topic")
+"""Options of a stream that say what it reads; others say how, or are secrets."""
+
+
+def streams_of(df: DataFrame) -> list[str]:
+    """What the streams in a DataFrame's plan read, in the plan's order."""
+    leaves = _plan(df, "logical").collectLeaves()
+    found = []
+    for i in range(leaves.size()):
+        leaf = leaves.apply(i)
+        if leaf.isStreaming():
+            found.append(_stream_name(leaf))
+    return found
+
+
+def plain_files(df: DataFrame) -> list[str] | None:
+    """The local Parquet files that a DataFrame is, unfiltered and unchanged but for a choice of columns; else None."""
+    plan = _plan(df, "optimizedPlan")
+    if plan.nodeName() == "Project":
+        chosen = plan.projectList()
+        if any(chosen.apply(i).nodeName() != "AttributeReference" for i in range(chosen.size())):
+            return None
+        plan = plan.child()
+    if not plan.getClass().getName().endswith(".LogicalRelation"):
+        return None
+    relation = plan.relation()
+    if not relation.getClass().getName().endswith(".HadoopFsRelation"):
+        return None
+    if relation.fileFormat().toString() != "Parquet" or not relation.partitionSchema().isEmpty():
+        return None
+    paths = []
+    for name in df.inputFiles():
+        parsed = urlparse(name)
+        if parsed.scheme not in ("", "file") or parsed.netloc:
+            return None
+        paths.append(unquote(parsed.path))
+    return sorted(paths)
+
+
+def collected(df: DataFrame) -> tuple[pa.Table, bool]:
+    """The rows of a batch DataFrame, and whether they were read from its files, without the JVM."""
+    files = plain_files(df)
+    if files:
+        table = _read(files, to_arrow_schema(df.schema))
+        if table is not None:
+            return table, True
+    return df.toArrow(), False
+
+
+def _read(files: list[str], wanted: pa.Schema) -> pa.Table | None:
+    """The columns of files that hold them in just the types that Spark sees; else None."""
+    for path in files:
+        schema = pq.read_schema(path)
+        for field in wanted:
+            if field.name not in schema.names or schema.field(field.name).type != field.type:
+                return None
+    tables = [pq.read_table(path, columns=wanted.names, page_checksum_verification=True) for path in files]
+    return pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
+
+
+def _plan(df: DataFrame, stage: str) -> Any:
+    jvm_frame: Any = df._jdf  # pyright: ignore[reportPrivateUsage]  # PySpark shows no plans but as text
+    return getattr(jvm_frame.queryExecution(), stage)()
+
+
+def _stream_name(leaf: Any) -> str:
+    if leaf.nodeName() != "StreamingRelationV2":
+        return str(leaf.toString())
+    options = leaf.extraOptions()
+    named = [f"{name}={options.get(name)}" for name in _NAMING if options.get(name) is not None]
+    return f"{leaf.sourceName()}[{', '.join(named)}]"
