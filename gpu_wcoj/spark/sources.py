@@ -1,0 +1,201 @@
+"""The sources of a view: several streams as one, so that one micro-batch is one tick, and tables that are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as sf
+
+from gpu_wcoj.errors import UnknownRelationError, UsageError, listed
+from gpu_wcoj.spark.canonical import normalise
+from gpu_wcoj.spark.formats import WEIGHT, Format, order_columns
+from gpu_wcoj.spark.scans import plain_files, streams_of
+from gpu_wcoj.spark.session import require_classic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+TAG: Final = "_relation"
+HASH: Final = "_hash"
+
+Columns = Sequence[str] | Mapping[str, str] | None
+Order = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the changes of one relation are to be read; see `gpu_wcoj.spark.normalise`."""
+
+    changes: Format = "auto"
+    columns: Columns = None
+    key: Order = ()
+    order_by: Order = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One relation's changes.
+
+    Attributes
+    ----------
+    relation
+        Of the program.
+    given
+        As it came.
+    frame
+        Normalised: the data columns, ``weight``, and the order columns.
+    reading
+        How it was normalised.
+    """
+
+    relation: str
+    given: DataFrame
+    frame: DataFrame
+    reading: Reading
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is a stream."""
+        return bool(self.frame.isStreaming)
+
+    def described(self) -> dict[str, Any]:
+        """What must stay the same as long as one checkpoint is used."""
+        reads = streams_of(self.given) if self.is_stream else plain_files(self.given)
+        order = self.reading.order_by
+        return {
+            "kind": "stream" if self.is_stream else "table",
+            "reads": reads or [],
+            "columns": [f"{one.name} {one.dataType.simpleString()}" for one in self.frame.schema],
+            "changes": self.reading.changes,
+            "order_by": [order] if isinstance(order, str) else list(order),
+        }
+
+
+def sources_of(frames: Mapping[str, DataFrame], inputs: Sequence[str], readings: Mapping[str, Reading]) -> list[Source]:
+    """The sources, in the program's order.
+
+    Raises
+    ------
+    UnknownRelationError, UsageError
+        If a relation is not the program's, or the program needs one that is not given.
+    UnsupportedError
+        If a DataFrame is one of Spark Connect.
+    """
+    for name, frame in frames.items():
+        if name not in inputs:
+            raise UnknownRelationError(name, inputs, "relations that the program reads")
+        require_classic(frame, "maintain")
+    if missing := [name for name in inputs if name not in frames]:
+        raise UsageError(f"the program reads {listed(missing)}, and no DataFrame is given for that.")
+    found = []
+    for name in inputs:
+        how = readings[name]
+        changes = normalise(frames[name], how.changes, columns=how.columns, key=how.key, order_by=how.order_by)
+        found.append(Source(name, frames[name], changes, how))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class United:
+    """Streams as one DataFrame: a number for the relation, and columns that relations share type by type.
+
+    Attributes
+    ----------
+    frame
+        Columns ``_relation``, ``_hash`` (of the row), ``weight``, and one for each slot.
+    slots
+        Per source, from the slots to the columns that they hold.
+    """
+
+    frame: DataFrame
+    sources: Sequence[Source]
+    slots: Sequence[Mapping[str, str]]
+
+    @classmethod
+    def of(cls, sources: Sequence[Source]) -> United:
+        """The union of these sources. A column of one type takes the first slot of that type that is free."""
+        kinds: dict[str, tuple[int, DataType]] = {}
+        types: dict[str, DataType] = {}
+        slots: list[dict[str, str]] = []
+        for source in sources:
+            used: dict[int, int] = {}
+            mine: dict[str, str] = {}
+            for one in source.frame.schema:
+                if one.name == WEIGHT:
+                    continue
+                kind, _ = kinds.setdefault(one.dataType.json(), (len(kinds), one.dataType))
+                used[kind] = used.get(kind, -1) + 1
+                slot = f"t{kind}_{used[kind]}"
+                types[slot] = one.dataType
+                mine[slot] = one.name
+            slots.append(mine)
+        frames = []
+        for number, (source, mine) in enumerate(zip(sources, slots, strict=True)):
+            padded = [
+                (sf.col(_quoted(mine[slot])) if slot in mine else sf.lit(None).cast(kind)).alias(slot)
+                for slot, kind in types.items()
+            ]
+            row = [sf.lit(number), sf.col(WEIGHT), *(sf.col(_quoted(name)) for name in mine.values())]
+            frames.append(
+                source.frame.select(sf.lit(number).alias(TAG), sf.xxhash64(*row).alias(HASH), sf.col(WEIGHT), *padded)
+            )
+        return cls(reduce(lambda one, other: one.unionAll(other), frames), sources, slots)
+
+    def split(self, rows: pa.Table) -> dict[str, pa.Table]:
+        """The rows of each relation, with the columns that it had; relations without rows are left out."""
+        found = {}
+        tags = rows[TAG]
+        for number, (source, mine) in enumerate(zip(self.sources, self.slots, strict=True)):
+            own = rows if len(self.sources) == 1 else rows.filter(pc.equal(tags, number))
+            if own.num_rows:
+                by_name = {name: slot for slot, name in mine.items()}
+                data = [name for name in by_name if name not in order_columns(list(by_name))]
+                names = [*data, WEIGHT, *(name for name in by_name if name not in data)]
+                found[source.relation] = pa.table({name: own[by_name.get(name, name)] for name in names})
+        return found
+
+
+def digest_of(rows: pa.Table) -> str:
+    """A checksum of the rows of a batch, whatever their order: Spark may give the same batch in another one."""
+    hashes = rows[HASH].to_numpy().view(np.uint64)
+    return f"{int(hashes.sum(dtype=np.uint64)):016x}{int((hashes >> np.uint64(32)).sum(dtype=np.uint64)):016x}"
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """What feeds a view.
+
+    Attributes
+    ----------
+    all
+        In the program's order.
+    united
+        The streams as one; None if there is none.
+    """
+
+    all: Sequence[Source]
+    united: United | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        streams = [source for source in self.all if source.is_stream]
+        object.__setattr__(self, "united", United.of(streams) if streams else None)
+
+    @property
+    def tables(self) -> list[Source]:
+        """Those that are loaded before the first batch."""
+        return [source for source in self.all if not source.is_stream]
+
+    def described(self) -> dict[str, Any]:
+        """What must stay the same as long as one checkpoint is used."""
+        return {source.relation: source.described() for source in self.all}
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
