@@ -1,0 +1,139 @@
+"""The list of whole batches in a folder of outputs: one small sealed file a batch, made once the batch is committed.
+
+``FOLDER/RELATION/*.parquet`` hold the changes, under names that no two attempts share. Which of them count, only the
+files in ``FOLDER/_batches`` say. Those are made from the manifest of the checkpoint, after it: the commit is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from gpu_wcoj.checkpoint.canonical import opened, sealed
+from gpu_wcoj.checkpoint.folder import OsFolder
+from gpu_wcoj.checkpoint.manifest import Manifest
+from gpu_wcoj.errors import CheckpointDamagedError, CheckpointMismatchError, UsageError
+
+BATCHES = "_batches"
+_NAME = re.compile(r"batch-(-1|\d{12})\.json")
+
+
+class Listing:
+    """The list of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        self._folder = OsFolder(folder / BATCHES)
+
+    def batches(self) -> list[int]:
+        """Ids of the batches that are listed, ascending.
+
+        Raises
+        ------
+        CheckpointDamagedError
+            If one is missing between others.
+        """
+        found = sorted(int(match[1]) for match in map(_NAME.fullmatch, self._folder.names()) if match)
+        for one, following in pairwise(found):
+            if following != one + 1:
+                raise CheckpointDamagedError(self._folder.shown(_name(one + 1)), "is missing")
+        return found
+
+    def read(self, batch: int) -> dict[str, Any]:
+        """What is listed of a batch: checkpoint, batch, files, and the relations' columns."""
+        try:
+            data = self._folder.read(_name(batch))
+        except FileNotFoundError:
+            raise CheckpointDamagedError(self._folder.shown(_name(batch)), "is missing") from None
+        return opened(data, self._folder.shown(_name(batch)))
+
+    def publish(self, manifest: Manifest) -> None:
+        """List the last batch of a manifest, if it is not listed; all of it or nothing."""
+        content = {
+            "checkpoint": manifest.checkpoint,
+            "batch": manifest.batch,
+            "files": [[one.path, one.rows, one.bytes, one.sha256] for one in manifest.outputs],
+            "relations": manifest.extra.get("relations", {}),
+        }
+        temporary = f"tmp-{manifest.fence:06}-{manifest.batch}"
+        self._folder.remove(temporary)
+        file = self._folder.create(temporary)
+        try:
+            file.write(sealed(content))
+            file.sync()
+        finally:
+            file.close()
+        try:
+            self._folder.publish(temporary, _name(manifest.batch))
+        except FileExistsError:
+            if self.read(manifest.batch) != content:
+                raise CheckpointMismatchError(
+                    self.path, f"output of batch {manifest.batch}", self.read(manifest.batch), content
+                ) from None
+        self._folder.remove(temporary)
+        self._folder.sync()
+
+    def resume(self, checkpoint: str, last: Manifest | None) -> None:
+        """Make the list agree with the checkpoint that it follows, and remove files that no batch has.
+
+        Raises
+        ------
+        CheckpointMismatchError
+            If the folder is that of another checkpoint.
+        CheckpointDamagedError
+            If batches are missing that the checkpoint has.
+        """
+        self._folder.prepare()
+        found = self.batches()
+        if found and (known := self.read(found[-1])["checkpoint"]) != checkpoint:
+            raise CheckpointMismatchError(self.path, "checkpoint, and this folder holds its output", known, checkpoint)
+        newest = -2 if last is None else last.batch
+        if found and found[-1] > newest:
+            raise CheckpointMismatchError(self.path, "state", f"batch {found[-1]} as the last", f"batch {newest}")
+        if last is not None and last.extra.get("listed"):
+            if newest not in found:
+                self.publish(last)
+            first = self.batches()[0]
+            if first != -1:
+                raise CheckpointDamagedError(self._folder.shown(_name(-1)), "is missing, with all before the last")
+        self._tidy()
+
+    def files(self, since: int | None = None) -> tuple[dict[str, list[tuple[Path, int]]], dict[str, Any]]:
+        """Per relation the files of all batches, or those after `since`, with their sizes; and its columns.
+
+        Raises
+        ------
+        UsageError
+            If no batch is listed.
+        """
+        found = self.batches()
+        if not found:
+            raise UsageError(f"there is no output in '{self.path}'.\n  Name the folder that a view writes to.")
+        newest = self.read(found[-1])
+        files: dict[str, list[tuple[Path, int]]] = {name: [] for name in newest["relations"]}
+        for batch in found:
+            if since is None or batch > since:
+                for path, _rows, size, _sha256 in self.read(batch)["files"]:
+                    files[path.split("/", 1)[0]].append((self.path / path, size))
+        return files, newest["relations"]
+
+    def _tidy(self) -> None:
+        listed = {path for batch in self.batches() for path, *_ in self.read(batch)["files"]}
+        for path in self.path.glob("*/*.parquet"):
+            if str(path.relative_to(self.path)) not in listed:
+                path.unlink()
+        for name in self._folder.names():
+            if name.startswith("tmp-"):
+                self._folder.remove(name)
+
+
+def columns_of(schemas: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+    """The names of each relation's columns, as listed."""
+    return {name: [one["name"] for one in schema["fields"]] for name, schema in schemas.items()}
+
+
+def _name(batch: int) -> str:
+    return "batch--1.json" if batch == -1 else f"batch-{batch:012}.json"

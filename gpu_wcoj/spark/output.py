@@ -1,0 +1,171 @@
+"""Where the changes of a view's answers go: a callable, a format of Spark's, Parquet files, or nowhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
+from gpu_wcoj.errors import UsageError
+from gpu_wcoj.program import ChangeCount, Program
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+Changes = Mapping[str, Any]
+Receiver = Callable[["dict[str, pa.Table]", int], object]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of a batch: counts by output, files, their columns, and the seconds that writing took."""
+
+    counts: Mapping[str, ChangeCount]
+    seconds: float = 0.0
+    files: tuple[OutputFile, ...] = ()
+    relations: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Sink(Protocol):
+    """Where changes go."""
+
+    is_listed: bool
+    """Whether the checkpoint's manifest lists what was written."""
+
+    def open(self, checkpoint: str, fence: int, last: Manifest | None) -> None:
+        """Get ready to follow a checkpoint, by its name, as the holder of a fencing number."""
+        ...
+
+    def take(self, program: Program, changes: Changes, batch: int) -> Written:
+        """Let the program take in the changes of a batch, and write what comes of them."""
+        ...
+
+    def publish(self, manifest: Manifest) -> None:
+        """Called when the batch is committed."""
+        ...
+
+
+class Nowhere:
+    """Changes are counted, not listed."""
+
+    is_listed = False
+
+    def open(self, checkpoint: str, fence: int, last: Manifest | None) -> None:
+        """See `Sink.open`."""
+
+    def take(self, program: Program, changes: Changes, batch: int) -> Written:  # noqa: ARG002  # there is nothing to name
+        """See `Sink.take`."""
+        return Written(program.step_counts(changes))
+
+    def publish(self, manifest: Manifest) -> None:
+        """See `Sink.publish`."""
+
+
+class ToCallable:
+    """Changes go to a function, which may be called again with the same batch id after a crash."""
+
+    is_listed = False
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._checkpoint = ""
+
+    def open(self, checkpoint: str, fence: int, last: Manifest | None) -> None:  # noqa: ARG002  # as `Sink` asks for it
+        """See `Sink.open`."""
+        self._checkpoint = checkpoint
+
+    def take(self, program: Program, changes: Changes, batch: int) -> Written:
+        """See `Sink.take`."""
+        found = program.step(changes)
+        counts = {name: _counted(rows.weights, program.bag) for name, rows in found.items()}
+        start = time.perf_counter()
+        self.deliver({name: rows.to_arrow() for name, rows in found.items()}, batch)
+        return Written(counts, time.perf_counter() - start)
+
+    def deliver(self, tables: dict[str, pa.Table], batch: int) -> None:
+        """Hand over the changes."""
+        self._receiver(tables, batch)
+
+    def publish(self, manifest: Manifest) -> None:
+        """See `Sink.publish`."""
+
+
+class ToFormat(ToCallable):
+    """Changes are appended by a writer of Spark's, each output in a place of its own.
+
+    Delta is told the batch (``txnAppId``, ``txnVersion``) and passes over one that it has: exactly once. Of other
+    formats, the batch that was being written when the driver died may be there twice; the column ``batch`` tells.
+    """
+
+    def __init__(self, session: SparkSession, name: str, place: str, options: Mapping[str, str]) -> None:
+        super().__init__(lambda _tables, _batch: None)
+        self._session = session
+        self._name = name
+        self._place = place
+        self._options = dict(options)
+
+    def deliver(self, tables: dict[str, pa.Table], batch: int) -> None:
+        """Append the changes."""
+        for relation, table in tables.items():
+            if not table.num_rows:
+                continue
+            frame = self._session.createDataFrame(with_batch(table, batch))
+            writer = frame.write.format(self._name).mode("append").options(**self._options)
+            if self._name == "delta":
+                # A version below 1 is not kept by Delta, and tables are loaded as batch -1.
+                writer = writer.option("txnAppId", f"{self._checkpoint}/{relation}").option("txnVersion", batch + 2)
+            writer.save(f"{self._place.rstrip('/')}/{relation}")
+
+
+def sink_of(
+    session: SparkSession,
+    output: str | PathLike[str] | Receiver | None,
+    name: str = "parquet",
+    options: Mapping[str, str] | None = None,
+) -> Sink:
+    """The sink that these options ask for.
+
+    Raises
+    ------
+    UsageError
+        If they do not go together.
+    """
+    if output is None:
+        return Nowhere()
+    if not isinstance(output, (str, PathLike)):
+        if not callable(output):
+            raise UsageError(f"output={output!r:.80} is neither a path nor a function of (changes, batch).")
+        return ToCallable(output)
+    place = fspath(output)
+    if not place:
+        raise UsageError("output='' is no path.\n  Name a folder, or leave it out.")
+    if name == "parquet":
+        if options:
+            raise UsageError(
+                f"the options {dict(options)!r} have no meaning for the Parquet files that are written here."
+            )
+        from gpu_wcoj.spark.files import ToParquet
+
+        return ToParquet(place)
+    return ToFormat(session, name, place, options or {})
+
+
+def with_batch(table: pa.Table, batch: int) -> pa.Table:
+    """The table with a last column that holds the batch's id, called ``batch`` or, where that is taken, ``_batch``."""
+    import pyarrow as pa
+
+    name = "batch"
+    while name in table.column_names:
+        name = "_" + name
+    return table.append_column(name, pa.repeat(pa.scalar(batch, pa.int64()), table.num_rows))
+
+
+def _counted(weights: Any, is_bag: bool) -> ChangeCount:
+    net = int(weights.sum())
+    if is_bag:
+        return ChangeCount(None, None, net)
+    return ChangeCount(int((weights > 0).sum()), int((weights < 0).sum()), net)
