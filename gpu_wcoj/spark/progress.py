@@ -1,0 +1,99 @@
+"""What a view says of its batches, while they run."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+_LOGGER = logging.getLogger("gpu_wcoj.spark")
+
+BATCH_ROWS = 2_000_000
+"""Above so many rows a batch, the log says how to make batches smaller."""
+
+
+class Listener(StreamingQueryListener):
+    """Keeps the last progress of one query as Spark reports it: rows, durations, sources.
+
+    Attributes
+    ----------
+    latest
+        Spark's own report, as a plain dict; empty before the first.
+    """
+
+    def __init__(self, query: Callable[[], str]) -> None:
+        super().__init__()
+        self._query = query
+        self.latest: dict[str, Any] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
+        """See `StreamingQueryListener`."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """See `StreamingQueryListener`."""
+        report = event.progress
+        if str(report.id) == self._query():
+            whole = json.loads(report.json)
+            kept = (
+                "batchId",
+                "numInputRows",
+                "inputRowsPerSecond",
+                "processedRowsPerSecond",
+                "durationMs",
+                "timestamp",
+            )
+            self.latest = {name: whole[name] for name in kept if name in whole}
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """See `StreamingQueryListener`."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """See `StreamingQueryListener`."""
+
+
+def kept_of(report: str) -> dict[str, Any]:
+    """Of Spark's report of a batch, as JSON, what `View.progress` repeats.
+
+    Examples
+    --------
+    >>> kept_of('{"batchId": 3, "numInputRows": 7, "sources": []}')
+    {'batchId': 3, 'numInputRows': 7}
+    """
+    kept = ("batchId", "numInputRows", "inputRowsPerSecond", "processedRowsPerSecond", "durationMs", "timestamp")
+    whole = json.loads(report)
+    return {name: whole[name] for name in kept if name in whole}
+
+
+def logged(progress: Mapping[str, Any]) -> None:
+    """Log a batch; its id is in the record as ``batch``."""
+    extra = {"batch": progress["batch"]}
+    if progress["skipped"]:
+        _LOGGER.info("batch %d had been committed before; it was passed over.", progress["batch"], extra=extra)
+        return
+    net = ", ".join(f"{name} {change['net']:+,}" for name, change in progress["changes"].items())
+    seconds = ", ".join(f"{name} {value:.3f}" for name, value in progress["seconds"].items())
+    _LOGGER.info("batch %d: %d rows; %s; seconds: %s", progress["batch"], progress["rows"], net, seconds, extra=extra)
+    if progress["hint"]:
+        _LOGGER.warning("batch %d: %s", progress["batch"], progress["hint"], extra=extra)
+
+
+def hint(rows: int, seconds: float, most: int) -> str:
+    """What to do about a batch that is too large, or nothing."""
+    if rows <= most:
+        return ""
+    return (
+        f"it had {rows:,} rows and took {seconds:.1f} s. Smaller batches take less memory and are done sooner: "
+        ".option('maxFilesPerTrigger', n) on a stream of files, 'maxOffsetsPerTrigger' for Kafka, "
+        "'maxBytesPerTrigger' for Delta."
+    )
