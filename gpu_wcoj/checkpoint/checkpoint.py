@@ -125,6 +125,11 @@ class Checkpoint:
         return newest if newest.batches else None
 
     @property
+    def path(self) -> str:
+        """The folder, for messages."""
+        return self.folder.shown(".")
+
+    @property
     def fence(self) -> int:
         """How often the checkpoint has been opened for writing, this time included."""
         return self.manifests[-1].fence
@@ -140,7 +145,7 @@ class Checkpoint:
             As `open`, and if the program has ticked already.
         """
         Definition.of(self.subject, self.options.layout).check(
-            Definition.of(program.subject, self.options.layout), self.folder.shown(".")
+            Definition.of(program.subject, self.options.layout), self.path
         )
         newest = self.manifests[-1]
         if newest.state is not None:
@@ -155,7 +160,7 @@ class Checkpoint:
         BatchMismatchError
             If the checkpoint holds another batch of that id, or does not have the one before it.
         """
-        return self.manifests[-1].has(Batch(batch, query, rows, digest), self.folder.shown("."))
+        return self.manifests[-1].has(Batch(batch, query, rows, digest), self.path)
 
     def commit(
         self,
@@ -206,7 +211,7 @@ class Checkpoint:
             return newest
         if newest.batches and origin != newest.version_name:
             raise CheckpointError(
-                f"the state of this program does not come from the checkpoint '{self.folder.shown('.')}', "
+                f"the state of this program does not come from the checkpoint '{self.path}', "
                 f"which holds {newest.last}.\n  Restore into a new program, or choose an empty folder."
             )
         plain = _plain(extra or {})
@@ -214,22 +219,24 @@ class Checkpoint:
         written = self._n_files
         try:
             stored = store(self.subject, newest.state, self.folder, self._new_run, self.options.most_runs)
+            manifest = replace(
+                newest,
+                number=newest.number + 1,
+                previous=newest.seal,
+                version=newest.number + 1,
+                batches=(*newest.batches, taken)[-REMEMBERED:],
+                chain=chained(newest.chain, taken),
+                state=stored,
+                outputs=tuple(outputs),
+                extra=plain,
+            )
+            names = self._publish(manifest)
         except BaseException:
-            self._forget_files(written)
+            if not self.folder.broken:
+                self._forget_files(written)
             raise
-        manifest = replace(
-            newest,
-            number=newest.number + 1,
-            previous=checksum(newest.to_bytes()),
-            version=newest.number + 1,
-            batches=(*newest.batches, taken)[-REMEMBERED:],
-            chain=chained(newest.chain, taken),
-            state=stored,
-            outputs=tuple(outputs),
-            extra=plain,
-        )
-        self._publish(manifest)
         mark_stored(self.subject, manifest.version_name)
+        self._tidy(names)
         return manifest
 
     def close(self) -> None:
@@ -255,51 +262,54 @@ class Checkpoint:
         self.manifests = read_all(self.folder, names)
         if self.manifests:
             newest = self.manifests[-1]
-            read_definition(self.folder, newest).check(given, self.folder.shown("."))
+            read_definition(self.folder, newest).check(given, self.path)
             opening = replace(
                 newest,
                 number=newest.number + 1,
                 fence=newest.fence + 1,
                 owner=self.owner,
-                previous=checksum(newest.to_bytes()),
+                previous=newest.seal,
             )
             self._n_files = _next_file(names, opening.fence)
-            self._publish(opening)
+            self._tidy(self._publish(opening))
             return
         for name in names:
             if name != LEASE and not OURS.fullmatch(name):
                 raise CheckpointError(
-                    f"the folder '{self.folder.shown('.')}' holds no checkpoint, but '{name}'.\n  Name an empty one."
+                    f"the folder '{self.path}' holds no checkpoint, but '{name}'.\n  Name an empty one."
                 )
         self._n_files = _next_file(names, 1)
         name = self._new_name("definition", "json", 1)
         data = sealed(given.to_json())
         self._write(name, data)
-        self._publish(Manifest(0, os.urandom(16).hex(), 1, self.owner, "", 0, (name, checksum(data))))
+        first = Manifest(0, os.urandom(16).hex(), 1, self.owner, "", 0, (name, checksum(data)))
+        self._tidy(self._publish(first))
 
-    def _publish(self, manifest: Manifest) -> None:
-        """Make it the newest; all files that it names are on the disk, and their names are forced there first."""
-        data = manifest.to_bytes()
+    def _publish(self, manifest: Manifest) -> list[str]:
+        """Make it the newest, with files that are on the disk; their names are forced there first.
+
+        Returns
+        -------
+        What is in the folder then.
+        """
         temporary = self._new_name("manifest", "tmp", manifest.fence)
-        self._write(temporary, data)
+        self._write(temporary, manifest.to_bytes())
         self.folder.sync()
         try:
             self.folder.publish(temporary, manifest.name)
         except FileExistsError:
             raise self._lost() from None
         self.folder.sync()
-        names = self.folder.names()
-        self.manifests.append(manifest)
-        try:
-            self._check_lease(names)
-        except LeaseLostError:
-            self.manifests.pop()
-            raise
-        self.manifests = _kept(self.manifests)
-        self._tidy(names, manifest)
+        with self.folder.trying("looked at after it was published", manifest.name, breaks=True):
+            names = self.folder.folder.names()
+        if _has_newer(names, manifest.number):
+            raise self._lost()
+        self.manifests = _kept([*self.manifests, manifest])
+        return names
 
-    def _tidy(self, names: Sequence[str], newest: Manifest) -> None:
+    def _tidy(self, names: Sequence[str]) -> None:
         """Remove what no kept version needs, and note the newest one; the commit stands, whatever becomes of this."""
+        newest = self.manifests[-1]
         needed: set[str] = set()
         needed.update(*(manifest.files for manifest in self.manifests))
         try:
@@ -313,14 +323,13 @@ class Checkpoint:
             _LOGGER.warning("after a commit: %s", error)
 
     def _check_lease(self, names: Sequence[str]) -> None:
-        newest = self.manifests[-1].number
-        if any(number > newest for number in map(number_of, names) if number is not None):
+        if _has_newer(names, self.manifests[-1].number):
             raise self._lost()
 
     def _lost(self) -> LeaseLostError:
         self.folder.broken = "another writer has taken it over"
         return LeaseLostError(
-            f"the checkpoint '{self.folder.shown('.')}' has been taken over: {holder(self.folder)};\n"
+            f"the checkpoint '{self.path}' has been taken over: {holder(self.folder)};\n"
             f"  this one is {self.owner}, with fencing number {self.manifests[-1].fence if self.manifests else 0}.\n"
             "  Stop this process: what it has not committed is for the other one to do."
         )
@@ -357,6 +366,10 @@ class Checkpoint:
     def _forget(self, name: str) -> None:
         with contextlib.suppress(OSError, GpuWcojError):
             self.folder.folder.remove(name)
+
+
+def _has_newer(names: Sequence[str], number: int) -> bool:
+    return any(other is not None and other > number for other in map(number_of, names))
 
 
 def _kept(manifests: Sequence[Manifest]) -> list[Manifest]:

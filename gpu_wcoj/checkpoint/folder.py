@@ -206,7 +206,7 @@ class OsFolder:
 
     def shown(self, name: str) -> str:
         """See `Folder.shown`."""
-        return str(self.path / name)
+        return str(self.path / name)  # of "." it is the folder itself
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
@@ -100,6 +101,11 @@ class Manifest:
     outputs: tuple[OutputFile, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def seal(self) -> str:
+        """Checksum of the file."""
+        return checksum(self.to_bytes())
+
     @property
     def name(self) -> str:
         """Of the file."""
@@ -158,10 +164,10 @@ class Manifest:
                 "previous": self.previous,
                 "version": self.version,
                 "definition": list(self.definition),
-                "batches": [asdict(batch) for batch in self.batches],
+                "batches": [vars(batch) for batch in self.batches],
                 "chain": self.chain,
                 "state": None if self.state is None else self.state.to_json(),
-                "outputs": [asdict(output) for output in self.outputs],
+                "outputs": [vars(output) for output in self.outputs],
                 "extra": dict(self.extra),
             }
         )
@@ -170,18 +176,21 @@ class Manifest:
     def from_bytes(cls, data: bytes, path: object) -> Manifest:
         """The manifest that `to_bytes` gave; see `opened` for what is raised."""
         content = opened(data, path)
+        seal = checksum(data)
         if content.pop("format", None) != FORMAT:
             raise CheckpointError(f"checkpoint file '{path}' is not of format {FORMAT}, the one that is known here.")
         try:
             file, digest = content.pop("definition")
             state = content.pop("state")
-            return cls(
+            manifest = cls(
                 definition=(str(file), str(digest)),
                 batches=tuple(Batch(**batch) for batch in content.pop("batches")),
                 state=None if state is None else StoredState.from_json(state),
                 outputs=tuple(OutputFile(**output) for output in content.pop("outputs")),
                 **content,
             )
+            vars(manifest)["seal"] = seal
+            return manifest
         except (KeyError, TypeError, ValueError):
             raise CheckpointDamagedError(path, "has not the parts of a manifest") from None
 
@@ -241,7 +250,7 @@ def chained(chain: str, batch: Batch) -> str:
     >>> chained("", Batch(0))[:8] != chained(chained("", Batch(0)), Batch(0))[:8]
     True
     """
-    return hashlib.sha256(chain.encode() + sealed(asdict(batch))).hexdigest()
+    return hashlib.sha256(chain.encode() + sealed(vars(batch))).hexdigest()
 
 
 def read_file(folder: Folder, name: str) -> bytes:
@@ -274,7 +283,7 @@ def read_manifests(folder: Folder, names: Sequence[str]) -> list[Manifest]:
             raise CheckpointDamagedError(shown, "does not follow the manifest before it")
         if manifests and manifests[-1].checkpoint != manifest.checkpoint:
             raise CheckpointDamagedError(shown, "is of another checkpoint")
-        seals[number] = checksum(data)
+        seals[number] = manifest.seal
         manifests.append(manifest)
     if manifests:
         for missing in sorted(manifests[-1].files - set(names)):

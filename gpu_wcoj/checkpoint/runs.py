@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -46,7 +46,7 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return asdict(self)
+        return vars(self)
 
 
 class _Checked(io.RawIOBase):
@@ -148,7 +148,8 @@ def _write(folder: Folder, name: str, table: pa.Table, first: int = 0) -> Run:
     return Run(name, table.num_rows, sink.size, sink.hash.hexdigest(), first)
 
 
-def _read(folder: Folder, run: Run) -> pa.Table:
+def checked_bytes(folder: Folder, run: Run) -> bytes:
+    """The file of a run, which is to the last byte what was written; else see `read_rows`."""
     shown = folder.shown(run.file)
     try:
         data = folder.read(run.file)
@@ -158,8 +159,13 @@ def _read(folder: Folder, run: Run) -> pa.Table:
         raise CheckpointDamagedError(shown, f"has {len(data):,} bytes, and was written with {run.bytes:,}")
     if checksum(data) != run.sha256:
         raise CheckpointDamagedError(shown, "does not have the checksum that it was written with")
+    return data
+
+
+def _read(folder: Folder, run: Run) -> pa.Table:
+    data, shown = checked_bytes(folder, run), folder.shown(run.file)
     try:
-        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True, use_threads=False)
+        table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise CheckpointDamagedError(shown, f"cannot be read ({error})") from None
     if table.num_rows != run.rows:

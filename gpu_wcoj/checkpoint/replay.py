@@ -1,0 +1,81 @@
+"""Going on where a run over files was stopped: ticks that are done are told from those that are not, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpu_wcoj.checkpoint.checkpoint import Checkpoint
+from gpu_wcoj.checkpoint.digest import rows_digest
+from gpu_wcoj.checkpoint.manifest import Batch, chained
+from gpu_wcoj.errors import BatchMismatchError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUERY = "gpu-wcoj run"
+
+
+class Replay:
+    """The ticks of a run, numbered from 0, beside those that its checkpoint holds.
+
+    Attributes
+    ----------
+    done
+        How many the checkpoint holds.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._last = checkpoint.last
+        self.done = 0 if self._last is None else self._last.batch + 1
+        self._chain = ""
+        self._seen = 0
+        self._batch = Batch(-1)
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """What was stored beside the last tick."""
+        return {} if self._last is None else self._last.extra
+
+    def is_done(self, tables: Mapping[str, pa.Table]) -> bool:
+        """Whether the next tick, which has these rows, is in the checkpoint.
+
+        Raises
+        ------
+        BatchMismatchError
+            If the tick there had other rows. Of long runs that is known only at the last tick that is done.
+        """
+        rows = sum(table.num_rows for table in tables.values())
+        batch = self._batch = Batch(self._seen, QUERY, rows, rows_digest(tables))
+        self._seen += 1
+        last = self._last
+        if last is None or batch.batch > last.batch:
+            return False
+        if batch.batch >= last.batches[0].batch:
+            self._checkpoint.has(batch.batch, query=QUERY, rows=rows, digest=batch.digest)
+        self._chain = chained(self._chain, batch)
+        if batch.batch == last.batch and self._chain != last.chain:
+            raise BatchMismatchError(
+                f"the checkpoint '{self._checkpoint.path}' was made from other rows: the first {self._seen:,} ticks "
+                "differ from those it holds.\n  Give the same files and options, or begin a new checkpoint."
+            )
+        return True
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the checkpoint was there before, with or without a tick."""
+        return self._checkpoint.fence > 1
+
+    def commit(self, extra: Mapping[str, Any]) -> None:
+        """Store the state after the tick that `is_done` was asked for last."""
+        batch = self._batch
+        self._checkpoint.commit(batch.batch, query=QUERY, rows=batch.rows, digest=batch.digest, extra=extra)
+
+    def finish(self) -> None:
+        """Raise if the files have ended before the ticks that are done."""
+        if self._seen < self.done:
+            raise BatchMismatchError(
+                f"the checkpoint '{self._checkpoint.path}' holds {self.done:,} ticks, and the files have "
+                f"{self._seen:,}.\n  Give the same files and options, or begin a new checkpoint."
+            )

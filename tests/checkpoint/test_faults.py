@@ -1,0 +1,213 @@
+"""Errors of the system at every operation, once and for ever: a typed error with the file's name, and no half state."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
+from gpu_wcoj.checkpoint.folder import OsFolder
+from gpu_wcoj.checkpoint.watched import WatchedFolder
+from gpu_wcoj.errors import CheckpointError, CheckpointWriteError
+from tests.checkpoint.folders import HookedFolder, MemoryFolder
+from tests.checkpoint.script import Reference, new_program, seen, ticks
+
+SCRIPT = ticks(12)
+OPTIONS = CheckpointOptions(most_runs=3)
+SYNCS = ("sync", "sync file", "publish")
+
+
+def failing(at: int, number: int, for_ever: bool, failed: list[str]) -> Callable[[int, str, str], None]:
+    def hook(n: int, operation: str, name: str) -> None:
+        if n == at or (for_ever and n > at):
+            failed.append(operation)
+            raise OSError(number, os.strerror(number))
+
+    return hook
+
+
+def nothing(n: int, operation: str, name: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def reference() -> Reference:
+    return Reference(SCRIPT)
+
+
+def before_last(n: int) -> tuple[MemoryFolder, Any, Checkpoint]:
+    """A checkpoint of some batches, and its program with one tick more."""
+    memory = MemoryFolder()
+    program = new_program()
+    checkpoint = Checkpoint.open(memory, program=program, options=OPTIONS)
+    for number in range(n):
+        program.step(SCRIPT[number])
+        checkpoint.commit(number, query="q", rows=len(SCRIPT[number]), digest=str(number))
+    program.step(SCRIPT[n])
+    return memory, program, checkpoint
+
+
+@pytest.mark.parametrize("for_ever", [False, True])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_every_call_of_a_commit_fails(reference: Reference, number: int, for_ever: bool) -> None:
+    n = 8
+    memory, program, checkpoint = before_last(n)
+    state = program.subject.ledger.state
+    at, is_done = 0, False
+    fates = set()
+    while not is_done:
+        copy, failed = memory.copy(), []
+        hooked = HookedFolder(copy, failing(at, number, for_ever, failed))
+        checkpoint.folder = WatchedFolder(hooked)
+        manifests = list(checkpoint.manifests)
+        try:
+            checkpoint.commit(n, query="q", rows=len(SCRIPT[n]), digest=str(n))
+            is_done = not failed
+            fates.add("stored all the same")
+        except CheckpointWriteError as error:
+            assert error.errno == number
+            assert "memory/" in str(error)
+            assert "checkpoint file" in str(error)
+            is_published = ("publish", f"manifest-{n + 1:012}.json") in hooked.log
+            assert bool(checkpoint.folder.broken) == (failed[0] in SYNCS or is_published)
+            if checkpoint.folder.broken:
+                fates.add("abandoned")
+                hooked.hook = nothing
+                before = len(hooked.log)
+                with pytest.raises(CheckpointError, match="takes no more commits"):
+                    checkpoint.commit(n, query="q", rows=len(SCRIPT[n]), digest=str(n))
+                assert not [one for one in hooked.log[before:] if one[0] in (*SYNCS, "write")]
+            else:
+                fates.add("tried again")
+                hooked.hook = nothing
+                left = {name for name in copy.names() if name.startswith("run")} - needed(manifests)
+                assert not left or for_ever
+                checkpoint.commit(n, query="q", rows=len(SCRIPT[n]), digest=str(n))
+        checkpoint.manifests = manifests
+        program.subject.ledger.replaced(state)
+        again = new_program()
+        reopened = Checkpoint.open(copy, program=again, options=OPTIONS)
+        reopened.restore(again)
+        assert reopened.last is not None
+        assert reopened.last.batch in (n - 1, n)
+        assert seen(again) == reference.state(reopened.last.batch)
+        if at % 8 == 0:
+            reference.resume(reopened, again)
+        at += 1
+    assert at > 20
+    assert fates == {"stored all the same", "abandoned", "tried again"}
+
+
+def needed(manifests: list[Any]) -> set[str]:
+    return set().union(*(manifest.files for manifest in manifests))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES])
+def test_every_call_of_an_opening_fails(reference: Reference, number: int) -> None:
+    memory, _, checkpoint = before_last(3)
+    checkpoint.close()
+    at = 0
+    while True:
+        copy, failed = memory.copy(), []
+        try:
+            again = new_program()
+            Checkpoint.open(HookedFolder(copy, failing(at, number, False, failed)), program=again).restore(again)
+            assert seen(again) == reference.state(2)
+            if not failed:
+                break
+        except CheckpointWriteError as error:
+            assert error.errno == number
+        again = new_program()
+        reopened = Checkpoint.open(copy, program=again)
+        reopened.restore(again)
+        assert seen(again) == reference.state(2)
+        at += 1
+    assert at > 10
+
+
+def test_a_disk_that_is_really_full(tmp_path: Path, reference: Reference) -> None:
+    """Every size of a small file system, mounted; where that is not allowed, the calls above stand for it."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    mount = tmp_path / "small"
+    mount.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(mount)], capture_output=True)
+    if done.returncode:
+        pytest.skip(f"mount says: {done.stderr.decode().strip()}")
+    try:
+        program = new_program()
+        checkpoint = Checkpoint.open(mount / "checkpoint", program=program)
+        last = -1
+        with pytest.raises(CheckpointWriteError, match="No space left"):
+            for number, tick in enumerate(SCRIPT * 100):
+                program.step(tick)
+                checkpoint.commit(number)
+                last = number
+        assert last > 0
+        subprocess.run(["mount", "-o", "remount,size=8m", str(mount)], check=True)
+        checkpoint.commit(last + 1)
+        checkpoint.close()
+        again = new_program()
+        with Checkpoint.open(mount / "checkpoint", program=again) as reopened:
+            reopened.restore(again)
+            assert reopened.last is not None
+            assert reopened.last.batch == last + 1
+            assert seen(again) == seen(program)
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_made_folders_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced: list[str] = []
+    fsync = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: (forced.append(os.readlink(f"/proc/self/fd/{handle}")), fsync(handle))
+    )
+    OsFolder(tmp_path / "a" / "b").prepare()
+    assert forced == [str(tmp_path), str(tmp_path / "a")]
+    OsFolder(tmp_path / "a" / "b").prepare()
+    assert len(forced) == 2
+
+
+def test_a_new_file_is_forced_by_the_systems_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = OsFolder(tmp_path)
+    forced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: forced.append(os.readlink(f"/proc/self/fd/{handle}")))
+    file = folder.create("x")
+    file.write(b"data")
+    file.sync()
+    file.close()
+    folder.publish("x", "y")
+    folder.sync()
+    assert forced == [str(tmp_path / "x"), str(tmp_path)]
+    with pytest.raises(FileExistsError):
+        folder.create("y")
+    with pytest.raises(FileExistsError):
+        folder.publish("x", "y")
+    (tmp_path / "to elsewhere").symlink_to("/etc/hostname")
+    for name in ("to elsewhere",):
+        with pytest.raises(OSError, match="symbolic|exists"):
+            folder.read(name)
+    assert (tmp_path / "y").stat().st_mode & 0o777 == 0o600
+
+
+def test_without_links_a_rename_publishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    program = new_program()
+    with Checkpoint.open(tmp_path, program=program) as checkpoint:
+        program.step(SCRIPT[0])
+        checkpoint.commit(0)
+    folder = OsFolder(tmp_path)
+    folder.create("x").close()
+    with pytest.raises(FileExistsError):
+        folder.publish("x", "manifest-000000000001.json")
+    assert "x" in folder.names()
