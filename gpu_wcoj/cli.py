@@ -47,6 +47,7 @@ def run(
     tick_rows: int | None = None,
     count: Annotated[bool, _FLAG] = False,
     output: Path | None = None,
+    checkpoint: Path | None = None,
     backend: Literal["auto", "cpu", "cuda"] = "auto",
     gpu_memory: str | None = None,
     route: str = "auto",
@@ -73,6 +74,8 @@ def run(
         Count the answer without ever producing it.
     output
         A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column.
+    checkpoint
+        A folder that holds the state after every tick: the same command goes on there after it was stopped or killed.
     backend
         Where the state lives and the joins run; auto is the GPU where there is one, else the CPU.
     gpu_memory
@@ -112,7 +115,7 @@ def run(
         raise UsageError(
             f"'{ticked[0]}' has a tick column, but --input is one tick.\n  Use --changes, or leave it out."
         )
-    run_job(engine, Job(loaded, fed, tick_rows, count, output, budget, json))
+    run_job(engine, Job(loaded, fed, tick_rows, count, output, budget, json, checkpoint))
 
 
 @app.command

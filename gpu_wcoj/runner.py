@@ -23,6 +23,8 @@ from gpu_wcoj.progress import LateBar
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from gpu_wcoj.checkpoint.replay import Replay
+
 
 @dataclass(frozen=True)
 class Job:
@@ -44,6 +46,8 @@ class Job:
         How many bytes the rows read at one time may take.
     prints_json
         Whether a line of JSON is printed for every tick and at the end; else a table at the end.
+    checkpoint
+        The folder for the state after every tick, or None. Ticks that it holds already are skipped.
     """
 
     inputs: tuple[InputSpec, ...]
@@ -53,6 +57,7 @@ class Job:
     output: Path | None
     budget: int
     prints_json: bool
+    checkpoint: Path | None = None
 
 
 @dataclass
@@ -64,6 +69,13 @@ class _Totals:
     inserted: dict[str, int | None] = field(default_factory=dict)
     deleted: dict[str, int | None] = field(default_factory=dict)
     ignored: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> _Totals:
+        return cls(**content)
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
 
     def add(self, counts: Mapping[str, ChangeCount], ignored: Mapping[str, int]) -> None:
         self.ticks += 1
@@ -84,28 +96,52 @@ def run_job(program: Program, job: Job) -> None:
         And whatever `Program.step` raises. Ticks before the one that failed have been reported and written.
     """
     start = time.perf_counter()
-    writer = None if job.output is None else ChangeWriter(job.output, program.outputs)
     totals = _Totals(net=dict.fromkeys(program.outputs, 0))
     with ExitStack() as stack:
+        replay = None if job.checkpoint is None else _resumed(program, job.checkpoint, stack)
+        resumes_at = None
+        if replay is not None:
+            resumes_at = replay.done if replay.is_resumed else None
+            totals = _Totals.from_json(replay.extra["totals"]) if replay.done else totals
+        writer = None
+        if job.output is not None:
+            writer = ChangeWriter(job.output, program.outputs, resumes_at, is_durable=replay is not None)
         bar = stack.enter_context(LateBar())
         readers: dict[str, Reader] = {}
         for spec in job.changes:
             reader = open_input(spec, program.arity(spec.relation), True, job.budget)
             readers[spec.relation] = stack.enter_context(closing(reader))
         for changes in _ticks(program, job, readers):
+            if replay is not None and replay.is_done(changes):
+                bar.update("skipping ticks that are done", _fraction(readers))
+                continue
             tick_start = time.perf_counter()
             counts = _step(program, job, changes, totals.ticks, writer)
-            seconds = time.perf_counter() - tick_start
-            if job.prints_json:
-                _print_tick(totals.ticks, counts, seconds)
+            tick = totals.ticks
             totals.add(counts, program.last_tick.ignored)
+            if replay is not None:
+                replay.commit({"totals": totals.to_json()})
+            if job.prints_json:
+                _print_tick(tick, counts, time.perf_counter() - tick_start)
             bar.update(f"tick {totals.ticks:,}", _fraction(readers))
+        if replay is not None:
+            replay.finish()
     seconds = time.perf_counter() - start
     if job.prints_json:
         peak = peak_rss_bytes()
         _print_line({"total": totals.net, "ticks": totals.ticks, "seconds": round(seconds, 6), "peak_rss_bytes": peak})
     else:
         _print_table(totals, seconds)
+
+
+def _resumed(program: Program, path: Path, stack: ExitStack) -> Replay:
+    """The checkpoint, its state loaded into the program."""
+    from gpu_wcoj.checkpoint import Checkpoint
+    from gpu_wcoj.checkpoint.replay import Replay
+
+    checkpoint = stack.enter_context(Checkpoint.open(path, program=program))
+    checkpoint.restore(program)
+    return Replay(checkpoint)
 
 
 def _ticks(program: Program, job: Job, readers: Mapping[str, Reader]) -> Iterator[dict[str, pa.Table]]:

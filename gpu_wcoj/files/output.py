@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,9 @@ GROUP_ROWS: Final = 1 << 19
 """Pieces are gathered to row groups of about this size."""
 
 
+_TICK: Final = re.compile(r"(\.?)tick-(\d{9,})\.parquet(?:\.tmp)?")
+
+
 class ToArrow(Protocol):
     """What a Z-set offers to be written."""
 
@@ -30,8 +34,8 @@ class ChangeWriter:
     """Writes ``FOLDER/RELATION/tick-000000000.parquet``: the relation's columns, ``weight`` and ``tick``.
 
     A tick in which a relation does not change makes no file. A file is written under another name and renamed when
-    the tick is done, so what is there is whole; a tick that fails leaves nothing. It is flushed to the system, not
-    forced to the disk.
+    the tick is done, so what is there is whole; a tick that fails leaves nothing. It is flushed to the system, and
+    forced to the disk only if that is asked for.
 
     Parameters
     ----------
@@ -39,6 +43,11 @@ class ChangeWriter:
         Made if it is not there.
     relations
         The relations whose changes are written, a folder each, which must not hold files yet.
+    resumes_at
+        The tick at which a run goes on that was stopped: files of earlier ticks stay, one of this tick is written
+        again, and others must not be there. None for a run from the beginning.
+    is_durable
+        Whether files are forced to the disk when their tick is done.
 
     Raises
     ------
@@ -48,14 +57,19 @@ class ChangeWriter:
         If they hold files already, which would mix two runs.
     """
 
-    def __init__(self, folder: Path, relations: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, relations: Sequence[str], resumes_at: int | None = None, is_durable: bool = False
+    ) -> None:
         self._folders = {relation: folder / relation for relation in relations}
+        self._is_durable = is_durable
         self._open: dict[str, _TickFile] = {}
         self._tick = 0
         for path in self._folders.values():
             try:
                 path.mkdir(parents=True, exist_ok=True)
-                if any(path.iterdir()):
+                if resumes_at is not None:
+                    _tidy(path, resumes_at)
+                elif any(path.iterdir()):
                     raise UsageError(
                         f"the output folder '{path}' holds files already.\n  Empty it, or choose another with --output."
                     )
@@ -72,7 +86,7 @@ class ChangeWriter:
         try:
             yield
             for file in self._open.values():
-                file.finish()
+                file.finish(self._is_durable)
         except BaseException:
             for file in self._open.values():
                 file.discard()
@@ -88,6 +102,27 @@ class ChangeWriter:
         if relation not in self._open:
             self._open[relation] = _TickFile(self._folders[relation], self._tick)
         self._open[relation].add(table)
+
+
+def _tidy(path: Path, resumes_at: int) -> None:
+    """Remove what a run that was stopped has left of its last tick, and refuse what it cannot have left."""
+    for file in path.iterdir():
+        match = _TICK.fullmatch(file.name)
+        if match is None or int(match[2]) > resumes_at:
+            raise UsageError(
+                f"the output folder '{path}' holds '{file.name}', which the run that goes on at tick {resumes_at:,} "
+                "has not written.\n  Give the folder that the run had, or remove the file."
+            )
+        if match[1] or int(match[2]) == resumes_at:
+            file.unlink()
+
+
+def _force_names(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class _TickFile:
@@ -124,15 +159,20 @@ class _TickFile:
         except OSError as error:
             raise _unwritable(self._path, error) from None
 
-    def finish(self) -> None:
+    def finish(self, is_durable: bool) -> None:
         """Write the rest and give the file its name."""
         if self._gathered:
             self._write()
         try:
             if self._writer is not None:
                 self._writer.close()
+            if is_durable:
+                self._file.flush()
+                os.fsync(self._file.fileno())
             self._file.close()
             self._temporary.replace(self._path)
+            if is_durable:
+                _force_names(self._path.parent)
         except OSError as error:
             raise _unwritable(self._path, error) from None
 
