@@ -123,7 +123,8 @@ class TestFinding:
     @pytest.mark.parametrize(
         ("properties", "said"),
         [
-            ({"release": "13.6.0"}, r"CuPy 13.6.0 is too old, 14.0.1"),
+            ({"release": "13.6.0"}, r"CuPy 13.6.0 is too old, 14.1.1"),
+            ({"release": "14.0.1"}, r"CuPy 14.0.1 is too old, 14.1.1"),
             ({"driver": 0}, r"no NVIDIA driver \(CuPy 14.2.0 for CUDA 13.2\)"),
             ({"driver": 12040, "count": CudaError("cudaErrorInsufficientDriver: too old")},
              r"cudaErrorInsufficientDriver.*driver for CUDA 12.4(.|\n)*gpu-cuda12"),

@@ -11,7 +11,8 @@ from typing import Any
 
 from gpu_wcoj.errors import BackendUnavailableError
 
-OLDEST_CUPY = (14, 0, 1)
+OLDEST_CUPY = (14, 1, 1)
+"""Before 14.1, a sort that finds no memory for its workspace answers wrongly, and `repeat` takes no array."""
 _INSTALL = (
     "  Install the GPU's libraries with pip install 'gpu_wcoj[gpu]' (CUDA 13, NVIDIA driver 580 or newer) or\n"
     "  'gpu_wcoj[gpu-cuda12]' (CUDA 12, driver 525 or newer), or use backend='cpu'."
