@@ -201,6 +201,9 @@ class FakePool:
     def used_bytes(self):
         return self.used
 
+    def total_bytes(self):
+        return self.total
+
     def get_limit(self):
         return self.limit
 
@@ -239,6 +242,22 @@ class TestPools:
         assert (pool.limit, pool.free_bytes()) == (None, 800)
         pool.release()
         assert pool.free_bytes() == 600
+
+    def test_the_driver_is_asked_rarely(self, monkeypatch):
+        now, free, asked = [0.0], [600], []
+        cuda = FakeCuda(held := FakePool(total=300, used=100))
+        cuda.cuda.runtime.memGetInfo = lambda: asked.append(now[0]) or (free[0], 1000)
+        monkeypatch.setattr(memory.time, "monotonic", lambda: now[0])
+        pool = memory.make_pool(cuda, None)
+        assert pool.free_bytes() == 800
+        held.total, held.used, free[0] = 500, 450, 400  # it grew by 200 bytes, and all but 50 are in use
+        assert pool.free_bytes() == 450
+        free[0] = 100  # another process took 300
+        assert (pool.free_bytes(), asked) == (450, [0.0])
+        now[0] = memory.ASKED_EVERY
+        assert (pool.free_bytes(), asked) == (150, [0.0, memory.ASKED_EVERY])
+        pool.release()
+        assert (pool.free_bytes(), len(asked)) == (100, 3)
 
     @pytest.mark.parametrize(("amount", "limit", "free"), [(0.4, 400, 300), (1000, 1000, 800), ("90%", 900, 800)])
     def test_a_limit(self, amount, limit, free):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+import time
 from typing import Any, Protocol
 
 from gpu_wcoj.amounts import part_of, shown_bytes
@@ -16,6 +17,9 @@ from gpu_wcoj.errors import UsageError
 _LOGGER = logging.getLogger("gpu_wcoj")
 _ALIGNMENT = 256
 """RMM's pools are of a multiple of so many bytes."""
+
+ASKED_EVERY = 1.0
+"""Seconds between two questions to the driver: each takes a lock of the driver's, and a tick should not wait for it."""
 
 
 class Pool(Protocol):
@@ -39,11 +43,35 @@ class Pool(Protocol):
         ...
 
 
+class DriverMemory:
+    """What the driver has left for a pool that grows: asked rarely, and known in between by how the pool has grown.
+
+    What other processes take or leave shows a little later.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+        self._asked = float("-inf")
+        self._left = 0
+
+    def free_bytes(self, held: int) -> int:
+        """Bytes that are free, now that the pool holds so many."""
+        now = time.monotonic()
+        if now - self._asked >= ASKED_EVERY:
+            self._asked, self._left = now, _free_on_device(self._cupy) + held
+        return max(0, self._left - held)
+
+    def forget(self) -> None:
+        """Ask next time."""
+        self._asked = float("-inf")
+
+
 class CupyPool:
     """A memory pool of CuPy, its default one or the user's."""
 
     def __init__(self, cupy: Any, pool: Any) -> None:
-        self._cupy, self._pool = cupy, pool
+        self._pool = pool
+        self._driver = DriverMemory(cupy)
 
     @property
     def limit(self) -> int | None:
@@ -52,13 +80,14 @@ class CupyPool:
 
     def free_bytes(self) -> int:
         """See `Pool.free_bytes`."""
-        free = _free_on_device(self._cupy) + int(self._pool.free_bytes())
+        free = self._driver.free_bytes(int(self._pool.total_bytes())) + int(self._pool.free_bytes())
         limit = self.limit
         return free if limit is None else max(0, min(free, limit - int(self._pool.used_bytes())))
 
     def release(self) -> None:
         """See `Pool.release`."""
         self._pool.free_all_blocks()
+        self._driver.forget()
 
     def restrict(self, limit: int) -> None:
         """See `Pool.restrict`; any time will do."""
@@ -74,7 +103,7 @@ class RmmPool:
 
     def __init__(self, cupy: Any, rmm: Any, limit: int | None) -> None:
         self.limit = None if limit is None else limit // _ALIGNMENT * _ALIGNMENT
-        self._cupy = cupy
+        self._driver = DriverMemory(cupy)
         try:
             self._pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), self.limit, self.limit)
         except MemoryError:
@@ -88,11 +117,13 @@ class RmmPool:
 
     def free_bytes(self) -> int:
         """See `Pool.free_bytes`."""
-        unused = int(self._pool.pool_size()) - int(self._counted.allocation_counts.current_bytes)
-        return unused if self.limit is not None else unused + _free_on_device(self._cupy)
+        held = int(self._pool.pool_size())
+        unused = held - int(self._counted.allocation_counts.current_bytes)
+        return unused if self.limit is not None else unused + self._driver.free_bytes(held)
 
     def release(self) -> None:
         """See `Pool.release`: RMM's pools keep what they have."""
+        self._driver.forget()
 
     def restrict(self, limit: int) -> None:
         """See `Pool.restrict`."""
@@ -110,14 +141,15 @@ class ForeignPool:
     limit: int | None = None
 
     def __init__(self, cupy: Any) -> None:
-        self._cupy = cupy
+        self._driver = DriverMemory(cupy)
 
     def free_bytes(self) -> int:
         """See `Pool.free_bytes`."""
-        return _free_on_device(self._cupy)
+        return self._driver.free_bytes(0)
 
     def release(self) -> None:
         """See `Pool.release`: that is the allocator's own business."""
+        self._driver.forget()
 
     def restrict(self, limit: int) -> None:
         """See `Pool.restrict`."""
