@@ -1,0 +1,174 @@
+"""What is chosen once for a program on cells, and then kept in its checkpoint: layout, cells, shares, heavy values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageError, listed
+from gpu_wcoj.query.terms import Rule, Rules
+from gpu_wcoj.spark.cells.shares import MOST_CELLS, Shares, best_shares, shares_of
+
+Layout = Literal["auto", "hypercube", "replicated"]
+Value = int | str
+Heavy = Mapping[str, Sequence[Value]]
+"""Per variable of a rule, values that so many rows have that one part would be too large."""
+
+LARGEST_FRACTION = 0.5
+"""If cells of a grid would hold more than this part of the rows, every cell holds all of them instead."""
+
+MOST_HEAVY = 3
+"""So many variables of a rule may have heavy values: each doubles the ways that rows take."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The layout of a program over cells.
+
+    Attributes
+    ----------
+    layout
+        ``"hypercube"``: each cell holds the rows that agree with it. ``"replicated"``: each holds all, and works on
+        its share of every change.
+    cells
+        How many.
+    parts
+        Per rule, for each way that its bindings are split into by heavy values, the parts of each variable. Bit i of
+        a way's number is set where the i-th variable with heavy values has one of them.
+    heavy
+        Per rule, the heavy values of its variables.
+    reason
+        Why, for people.
+    """
+
+    layout: Literal["hypercube", "replicated"]
+    cells: int
+    parts: tuple[tuple[Mapping[str, int], ...], ...]
+    heavy: tuple[Heavy, ...]
+    reason: str = field(default="", compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "layout": self.layout,
+            "cells": self.cells,
+            "parts": [[dict(way) for way in ways] for ways in self.parts],
+            "heavy": [{name: list(values) for name, values in one.items()} for one in self.heavy],
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Chosen:
+        """What `to_json` gave."""
+        return cls(
+            content["layout"],
+            int(content["cells"]),
+            tuple(tuple(dict(way) for way in ways) for ways in content["parts"]),
+            tuple({name: tuple(values) for name, values in one.items()} for one in content["heavy"]),
+            str(content["reason"]),
+        )
+
+    def check(self, path: object, layout: Layout, cells: int | None) -> None:
+        """Raise `CheckpointMismatchError` if other than this is asked for."""
+        if layout not in ("auto", self.layout):
+            raise CheckpointMismatchError(path, "layout", self.layout, layout)
+        if cells not in (None, self.cells):
+            raise CheckpointMismatchError(path, "number of cells", self.cells, cells)
+
+
+def choose(
+    rules: Rules,
+    layout: Layout,
+    cells: int,
+    sizes: Mapping[str, float] | None = None,
+    heavy: Mapping[int, Heavy] | None = None,
+) -> Chosen:
+    """The layout with the least work, and its shares.
+
+    Parameters
+    ----------
+    layout
+        ``"auto"`` for the cheaper one.
+    cells
+        How many cells. More cells than tasks that run at a time even the load out.
+    sizes
+        Rows of relations, as far as they are known; all others count as the mean of these.
+    heavy
+        Per number of a rule, the heavy values of its variables.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> text = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
+    >>> choose(parse(text), "auto", 8).parts
+    (({'a': 2, 'b': 2, 'c': 2},),)
+    """
+    if layout not in ("auto", "hypercube", "replicated"):
+        raise UsageError(f"layout='{layout}' is not allowed; it must be 'auto', 'hypercube' or 'replicated'.")
+    if isinstance(cells, bool) or not isinstance(cells, int) or not 1 <= cells <= MOST_CELLS:
+        raise UsageError(f"cells={cells!r} is not allowed; it must be a number from 1 to {MOST_CELLS}.")
+    given = {number: _checked(rules, number, values) for number, values in (heavy or {}).items()}
+    known = dict(sizes or {})
+    mean = sum(known.values()) / len(known) if known else 1.0
+    costs = [_costs(rule, known, mean or 1.0) for rule in rules.rules]
+    parts, shares = [], []
+    for number, atoms in enumerate(costs):
+        own = list(given.get(number, {}))
+        ways = []
+        for way in range(1 << len(own)):
+            fixed = {name for bit, name in enumerate(own) if way >> bit & 1}
+            found = best_shares([(rows, [name for name in names if name not in fixed]) for rows, names in atoms], cells)
+            ways.append(dict(found.parts))
+            if way == 0:
+                shares.append(found)
+        parts.append(tuple(ways))
+    held = max((one.fraction for one in shares), default=0.0)
+    chosen: Literal["hypercube", "replicated"]
+    if layout == "auto":
+        chosen = "replicated" if held > LARGEST_FRACTION and cells > 1 else "hypercube"
+        reason = (
+            f"on a grid a cell would hold {held:.0%} of a rule's rows, "
+            f"{'more' if held > LARGEST_FRACTION else 'at most'} {LARGEST_FRACTION:.0%}"
+        )
+    else:
+        chosen, reason = layout, "as asked for"
+    if chosen == "replicated":
+        if given:
+            raise UsageError("heavy values have no meaning with layout='replicated': its work is split by rows.")
+        parts = [({},) for _ in parts]
+    return Chosen(chosen, cells, tuple(parts), tuple(given.get(i, {}) for i in range(len(parts))), reason)
+
+
+def shares_in(rules: Rules, chosen: Chosen, sizes: Mapping[str, float] | None = None) -> list[Shares]:
+    """Per rule, what its shares cost, heavy values left aside."""
+    known = dict(sizes or {})
+    mean = sum(known.values()) / len(known) if known else 1.0
+    return [
+        shares_of(_costs(rule, known, mean or 1.0), ways[0])
+        for rule, ways in zip(rules.rules, chosen.parts, strict=True)
+    ]
+
+
+def _costs(rule: Rule, known: Mapping[str, float], mean: float) -> list[tuple[float, list[str]]]:
+    return [(known.get(atom.relation, mean), [one.name for one in atom.variables]) for atom in rule.atoms]
+
+
+def _checked(rules: Rules, number: int, heavy: Heavy) -> Heavy:
+    if not 0 <= number < len(rules.rules):
+        raise UsageError(f"heavy values are given for rule {number}; the rules are 0 to {len(rules.rules) - 1}.")
+    names = [variable.name for variable in rules.rules[number].variables]
+    if len(heavy) > MOST_HEAVY:
+        raise UnsupportedError(
+            f"rule {number} has heavy values of {len(heavy)} variables; {MOST_HEAVY} are supported.\n"
+            "  Leave some out, or use layout='replicated'."
+        )
+    found: dict[str, Sequence[Value]] = {}
+    for name, values in heavy.items():
+        if name not in names:
+            raise UsageError(f"rule {number} has no variable '{name}'; it has {listed(names)}.")
+        for value in values:
+            if type(value) not in (int, str):
+                raise UnsupportedError(f"the heavy value {value!r} of '{name}' is neither an integer nor a text.")
+        found[name] = tuple(dict.fromkeys(values))
+    return found

@@ -1,0 +1,57 @@
+"""An owner's part: how many derivations each of its rows has, and which rows come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.incoming import read_change
+from gpu_wcoj.lowering import stored_columns
+from gpu_wcoj.program import Program
+from gpu_wcoj.zset.zset import ZSet
+
+
+def owned(program: Program, changes: Mapping[str, ZSet], is_bag: bool) -> dict[str, ZSet]:
+    """Take in changes of derivations; the rows that come (1) and go (-1), or in bag semantics the changes summed.
+
+    `program` is one over bags whose rules only rename; its inputs hold the numbers of derivations.
+    """
+    found = program.step(changes)
+    if is_bag:
+        return found
+    return {name: _crossing(program, name, rows) if len(rows) else rows for name, rows in found.items()}
+
+
+def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
+    """Of changed numbers of derivations, the rows whose number begins or ceases to be above 0."""
+    lowered = program.subject.ledger.lowered
+    assert lowered is not None
+    source = f"in{name.removeprefix('out')}"
+    types = [lowered.kinds[source, column] for column in range(len(rows.columns))]
+    incoming = read_change(source, rows, len(rows.columns), None, types, program.dictionaries)
+    columns = stored_columns(source, incoming, lowered).columns
+    index = lowered.circuit.sources[source]
+    backend = index.backend
+    after = backend.to_host(index.weights_of([backend.asarray(column) for column in columns]))
+    before = after - rows.weights
+    if (after < 0).any():
+        at = int(np.flatnonzero(after < 0)[0])
+        raise AssertionError(f"row {rows.rows()[at][0]} has {int(after[at])} derivations")
+    sign = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
+    return ZSet.from_columns(rows.names, rows.columns, sign)
+
+
+def summed(table: Any, width: int) -> Any:
+    """Rows of an Arrow table with their weights, over the first `width` columns: equal ones added, zeros left out."""
+    import pyarrow.compute as pc
+
+    weight = table.column_names[-1]
+    names = table.column_names[:width]
+    own = table.select([*names, weight])
+    if not own.num_rows:
+        return own
+    total = own.group_by(names, use_threads=False).aggregate([(weight, "sum")])
+    total = total.select([*names, f"{weight}_sum"]).rename_columns([*names, weight])
+    return total.filter(pc.not_equal(total[weight], 0))

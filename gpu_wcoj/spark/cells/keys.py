@@ -1,0 +1,49 @@
+"""Keys by which Spark's hash partitioning puts each cell into the partition of its own number.
+
+``repartition(p, key)`` takes the partition ``pmod(hash(key), p)``. Hashing the cell's number itself would put several
+cells into one partition and leave others empty; so each cell gets an integer whose hash is right.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+_MASK = 0xFFFFFFFF
+_SEED = 42
+
+
+def cell_keys(cells: int) -> list[int]:
+    """Per cell, the smallest integer that is partitioned to its number.
+
+    Examples
+    --------
+    >>> [spark_hash(key) % 3 for key in cell_keys(3)]
+    [0, 1, 2]
+    """
+    found: dict[int, int] = {}
+    for key in count():
+        found.setdefault(spark_hash(key) % cells, key)
+        if len(found) == cells:
+            return [found[cell] for cell in range(cells)]
+    raise AssertionError
+
+
+def spark_hash(value: int) -> int:
+    """What ``hash`` gives in Spark for an ``int``: MurmurHash3 of 32 bits, with the seed 42.
+
+    Examples
+    --------
+    >>> spark_hash(0), spark_hash(1)
+    (933211791, -559580957)
+    """
+    mixed = _rotated(value * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
+    state = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64) & _MASK
+    state ^= 4
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        state = (state ^ state >> shift) * factor & _MASK
+    state ^= state >> 16
+    return state - (1 << 32) if state >> 31 else state
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 32 - bits) & _MASK

@@ -1,0 +1,356 @@
+"""From rules to stages: which cells each row goes to, and what each cell computes.
+
+In a join stage, a cell evaluates rules whose atoms read *roles*: an input of the cell for each atom, or for atoms whose
+rows go to the same cells. A row is taken into a role only if it was routed for it. So a binding is found in just one
+cell, the one that its hashed variables name, whatever other rows that cell holds, and nothing has to be filtered: each
+of its rows agrees with that cell on the variables of its atom, and every hashed variable is in some atom.
+
+A head is final in its cell if no two cells can derive the same row: it has one rule and keeps all hashed variables (on
+a grid), or all variables (anywhere). Of another one the cells give what their derivations change, summed by row, to an
+owner stage: the row's hash names the one cell that keeps its count. Rows of heads that other rules read go on, by the
+same routing, to the join stage of those rules, which comes later in the same batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Literal
+
+from gpu_wcoj.query.terms import Comparison, Rule, Rules, Term, Variable
+from gpu_wcoj.spark.cells.chosen import Chosen, Value, shares_in
+
+OWNER_SALT = 1 << 20
+"""By what a row's own hash differs from those of its columns' variables."""
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """Columns whose common hash, modulo `parts`, is one coordinate of a cell; the grid's `stride` is its weight."""
+
+    columns: tuple[int, ...]
+    salt: int
+    parts: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where rows of a relation go for one role.
+
+    Attributes
+    ----------
+    stage, role
+        The stage's number and the number of its role.
+    hashed
+        The coordinates that a row determines; it goes to all cells of the grid that have these.
+    cells
+        Cells of the grid.
+    chosen
+        Columns whose value must be (True) or must not be (False) among these values.
+    """
+
+    stage: int
+    role: int
+    hashed: tuple[Hashed, ...]
+    cells: int
+    chosen: tuple[tuple[int, tuple[Value, ...], bool], ...] = ()
+
+    def coordinate(self, cell: int) -> int:
+        """What the hashed coordinates of a row must add up to for it to go to that cell."""
+        return sum((cell // one.stride) % one.parts * one.stride for one in self.hashed)
+
+
+@dataclass(frozen=True)
+class Travelling:
+    """A relation whose rows go to cells.
+
+    Attributes
+    ----------
+    number
+        Its own.
+    name
+        Of the relation that its columns are of.
+    routes
+        Where they go, stage by stage.
+    is_part
+        Whether these are changes of derivations, for the owners of the rows.
+    """
+
+    number: int
+    name: str
+    routes: tuple[Route, ...] = ()
+    is_part: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a stage gives of one head.
+
+    Attributes
+    ----------
+    name
+        What the cell's program calls it.
+    head
+        Of the rules.
+    width
+        Its columns; the cell's program may have more behind these.
+    is_summed
+        Whether rows are to be summed over what they have beyond `width`.
+    goes_to
+        Relations that its rows travel as.
+    is_output
+        Whether they are an answer.
+    """
+
+    name: str
+    head: str
+    width: int
+    is_summed: bool
+    goes_to: tuple[int, ...]
+    is_output: bool
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One exchange and what cells do after it.
+
+    Attributes
+    ----------
+    kind
+        ``"join"`` or ``"owner"``.
+    program
+        The text of a cell's program; an owner's is evaluated over bags, and counts derivations.
+    roles
+        Per role, the relation that travels there; role i is the input ``in{i}``.
+    """
+
+    number: int
+    kind: Literal["join", "owner"]
+    program: str
+    roles: tuple[int, ...]
+    results: tuple[Result, ...]
+
+    def roles_of(self, relation: int) -> list[int]:
+        """The roles that rows of a relation can be routed to; bit i of a mask stands for the i-th."""
+        return [role for role, own in enumerate(self.roles) if own == relation]
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """How a program runs on cells."""
+
+    rules: Rules
+    bag: bool
+    outputs: tuple[str, ...]
+    chosen: Chosen
+    stages: tuple[Stage, ...]
+    travelling: tuple[Travelling, ...]
+    finals: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rules: Rules, outputs: Sequence[str], bag: bool, chosen: Chosen) -> CellPlan:
+        """Plan a program."""
+        return _Planner(rules, tuple(outputs), bag, chosen).planned()
+
+    def __str__(self) -> str:
+        """How it runs, for people."""
+        chosen = self.chosen
+        lines = [f"layout {chosen.layout}, {chosen.cells} cells: {chosen.reason}"]
+        if chosen.layout == "hypercube":
+            for rule, ways, heavy, cost in zip(
+                self.rules.rules, chosen.parts, chosen.heavy, shares_in(self.rules, chosen), strict=True
+            ):
+                lines.append(f"  {rule}")
+                lines.append(f"    {cost}")
+                for way, parts in enumerate(ways[1:], 1):
+                    who = [name for bit, name in enumerate(heavy) if way >> bit & 1]
+                    grid = " x ".join(f"{name}:{part}" for name, part in parts.items()) or "one cell"
+                    lines.append(f"    where {' and '.join(who)} is heavy: {grid}")
+        else:
+            lines.append("  every cell holds all rows and works on its share of each change, by the rows' hash")
+        for stage in self.stages:
+            doing = "joins" if stage.kind == "join" else "counts derivations of"
+            heads = ", ".join(dict.fromkeys(result.head for result in stage.results))
+            lines.append(f"stage {stage.number + 1}: {doing} {heads}")
+        lines.extend(f"  {head}: {how}" for head, how in self.finals.items())
+        return "\n".join(lines)
+
+
+@dataclass(eq=False)
+class _Planner:
+    rules: Rules
+    outputs: tuple[str, ...]
+    bag: bool
+    chosen: Chosen
+    travelling: list[Travelling] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+    finals: dict[str, str] = field(default_factory=dict)
+
+    def planned(self) -> CellPlan:
+        for name in self.rules.inputs:
+            self._new(name)
+        needed = self._needed()
+        levels = self._levels()
+        for level in range(1, max(levels.values()) + 1):
+            heads = [name for name in self.rules.heads if levels[name] == level and name in needed]
+            if heads:
+                self._add_level(heads)
+        return CellPlan(
+            self.rules, self.bag, self.outputs, self.chosen, tuple(self.stages), tuple(self.travelling), self.finals
+        )
+
+    def _needed(self) -> set[str]:
+        """The heads that an output is made of."""
+        needed = list(self.outputs)
+        for name in needed:
+            for rule in self.rules.rules:
+                if rule.head.relation == name:
+                    needed.extend(
+                        atom.relation
+                        for atom in rule.atoms
+                        if atom.relation in self.rules.heads and atom.relation not in needed
+                    )
+        return set(needed)
+
+    def _levels(self) -> dict[str, int]:
+        levels = dict.fromkeys(self.rules.inputs, 0)
+        while len(levels) < len(self.rules.inputs) + len(self.rules.heads):
+            for name in self.rules.heads:
+                read = [a.relation for rule in self.rules.rules if rule.head.relation == name for a in rule.atoms]
+                if name not in levels and all(one in levels for one in read):
+                    levels[name] = 1 + max(levels[one] for one in read)
+        return {name: levels[name] for name in self.rules.heads}
+
+    def _add_level(self, heads: Sequence[str]) -> None:
+        number = len(self.stages)
+        roles: dict[tuple[object, ...], int] = {}
+        of_role: list[int] = []
+        texts: list[str] = []
+        results: list[Result] = []
+        exchanged: list[tuple[str, int, int]] = []
+        for head in heads:
+            own = [(at, rule) for at, rule in enumerate(self.rules.rules) if rule.head.relation == head]
+            width = len(own[0][1].head.terms)
+            final, why = self._is_final(own)
+            part = None if final else self._new(head, is_part=True)
+            goes_on = self._read(head)
+            if final:
+                targets = (self._new(head),) if goes_on else ()
+            else:
+                assert part is not None
+                targets = (part,)
+                exchanged.append((head, width, part))
+            self.finals[head] = why
+            for at, rule in own:
+                for way in range(len(self.chosen.parts[at])):
+                    name = f"out{len(results)}"
+                    whole = (final and why.startswith("counted")) or self._keeps_all(rule)
+                    texts.append(self._cell_rule(rule, at, way, name, not whole, number, roles, of_role))
+                    results.append(Result(name, head, width, not final, targets, final and head in self.outputs))
+        self.stages.append(Stage(number, "join", "\n".join(texts), tuple(of_role), tuple(results)))
+        if exchanged:
+            self._add_owner(exchanged)
+
+    def _add_owner(self, exchanged: Sequence[tuple[str, int, int]]) -> None:
+        number = len(self.stages)
+        texts, results = [], []
+        for role, (head, width, part) in enumerate(exchanged):
+            row = Hashed(tuple(range(width)), OWNER_SALT, self.chosen.cells, 1)
+            self._route(part, Route(number, role, (row,), self.chosen.cells))
+            variables = ", ".join(f"v{i}" for i in range(width))
+            texts.append(f"out{role}({variables}) :- in{role}({variables}).")
+            targets = (self._new(head),) if self._read(head) else ()
+            results.append(Result(f"out{role}", head, width, False, targets, head in self.outputs))
+        roles = tuple(part for _, _, part in exchanged)
+        self.stages.append(Stage(number, "owner", "\n".join(texts), roles, tuple(results)))
+
+    def _is_final(self, own: Sequence[tuple[int, Rule]]) -> tuple[bool, str]:
+        """Whether no two cells can derive the same row of a head, and why."""
+        if len(own) > 1:
+            return False, "has several rules: a row's derivations are counted by the cell that its hash names"
+        at, rule = own[0]
+        if self._keeps_all(rule):
+            return True, "keeps all variables: a row is derived in one cell, once"
+        hashed = {name for ways in self.chosen.parts[at] for name, part in ways.items() if part > 1}
+        hashed |= set(self.chosen.heavy[at])
+        kept = {term.name for term in rule.head.terms if isinstance(term, Variable)}
+        if self.chosen.layout == "hypercube" and hashed <= kept:
+            return True, "counted in the cell that derives it, as it keeps all hashed variables"
+        return False, "drops variables: a row's derivations are counted by the cell that its hash names"
+
+    @staticmethod
+    def _keeps_all(rule: Rule) -> bool:
+        kept = {term for term in rule.head.terms if isinstance(term, Variable)}
+        return set(_variables(rule)) <= kept
+
+    def _cell_rule(
+        self,
+        rule: Rule,
+        at: int,
+        way: int,
+        name: str,
+        keep_all: bool,
+        stage: int,
+        roles: dict[tuple[object, ...], int],
+        of_role: list[int],
+    ) -> str:
+        """The rule as a cell evaluates it; the roles of its atoms are made, with their routes."""
+        variables = _variables(rule)
+        renamed = {one: f"v{i}" for i, one in enumerate(variables)}
+
+        def spelt(term: Term) -> str:
+            return renamed[term] if isinstance(term, Variable) else str(term)
+
+        parts = self.chosen.parts[at][way]
+        strides = {one: prod(list(parts.values())[:i]) for i, one in enumerate(parts)}
+        grid = prod(parts.values()) if self.chosen.layout == "hypercube" else self.chosen.cells
+        heavy = list(self.chosen.heavy[at].items())
+        atoms = []
+        for atom in rule.atoms:
+            hashed, restricted = [], []
+            for variable in atom.variables:
+                column = atom.terms.index(variable)
+                if variable.name in parts:
+                    salt, stride = variables.index(variable), strides[variable.name]
+                    hashed.append(Hashed((column,), salt, parts[variable.name], stride))
+                for bit, (heavy_name, values) in enumerate(heavy):
+                    if heavy_name == variable.name:
+                        restricted.append((column, tuple(values), bool(way >> bit & 1)))
+            relation = self._number_of(atom.relation)
+            key = (relation, tuple(hashed), grid, tuple(restricted))
+            if key not in roles:
+                roles[key] = len(of_role)
+                of_role.append(relation)
+                self._route(relation, Route(stage, roles[key], tuple(hashed), grid, tuple(restricted)))
+            atoms.append(f"in{roles[key]}({', '.join(map(spelt, atom.terms))})")
+        head = [spelt(term) for term in rule.head.terms]
+        if keep_all:
+            head += [renamed[one] for one in variables if one not in rule.head.terms]
+        comparisons = [f"{spelt(one.left)} {one.op} {spelt(one.right)}" for one in rule.comparisons]
+        return f"{name}({', '.join(head)}) :- {', '.join([*atoms, *comparisons])}."
+
+    def _read(self, head: str) -> bool:
+        return any(atom.relation == head for rule in self.rules.rules for atom in rule.atoms)
+
+    def _new(self, name: str, is_part: bool = False) -> int:
+        self.travelling.append(Travelling(len(self.travelling), name, (), is_part))
+        return len(self.travelling) - 1
+
+    def _number_of(self, name: str) -> int:
+        return next(one.number for one in self.travelling if one.name == name and not one.is_part)
+
+    def _route(self, relation: int, route: Route) -> None:
+        known = self.travelling[relation]
+        self.travelling[relation] = replace(known, routes=(*known.routes, route))
+
+
+def _variables(rule: Rule) -> list[Variable]:
+    """All variables, those that only comparisons bind too."""
+    found: dict[Variable, None] = dict.fromkeys(rule.variables)
+    for comparison in rule.comparisons:
+        assert isinstance(comparison, Comparison)
+        found.update(dict.fromkeys(comparison.variables))
+    found.update(dict.fromkeys(rule.head.variables))
+    return list(found)

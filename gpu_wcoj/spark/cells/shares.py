@@ -1,0 +1,120 @@
+"""Shares: into how many parts each variable of a rule is hashed, so that a grid of cells holds all bindings once.
+
+A row of an atom goes to every cell that agrees with it on the atom's variables, so an atom's rows are copied once for
+each part of the variables that it lacks, and each cell holds their number divided by the parts of those that it has.
+
+References
+----------
+S. Chu, M. Balazinska and D. Suciu, "From Theory to Practice: Efficient Join Query Evaluation in a Parallel Database
+System", SIGMOD 2015, doi:10.1145/2723372.2750545: integer shares by exhaustive search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from gpu_wcoj.errors import UsageError
+
+MOST_CELLS = 256
+MOST_VARIABLES = 8
+"""Of more variables, only those that more than one atom has are hashed, and of these the first so many."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The shares of one rule.
+
+    Attributes
+    ----------
+    parts
+        Per variable, into how many parts it is hashed; variables that are not hashed are left out.
+    cell_rows
+        Rows that a cell holds on average, over all atoms.
+    shipped_rows
+        Rows that all cells hold together.
+    input_rows
+        Rows of all atoms, each counted once.
+    """
+
+    parts: tuple[tuple[str, int], ...]
+    cell_rows: float
+    shipped_rows: float
+    input_rows: float
+
+    @property
+    def cells(self) -> int:
+        """How many cells the grid has."""
+        return prod(part for _, part in self.parts)
+
+    @property
+    def fraction(self) -> float:
+        """Which part of the atoms' rows a cell holds."""
+        return self.cell_rows / self.input_rows if self.input_rows else 0.0
+
+    def __str__(self) -> str:
+        grid = " x ".join(f"{name}:{part}" for name, part in self.parts) or "one cell"
+        copies = self.shipped_rows / self.input_rows if self.input_rows else 1.0
+        return f"{grid} ({self.cells} cells, {copies:.3g} copies of a row, {self.fraction:.0%} of the rows in a cell)"
+
+
+def best_shares(atoms: Sequence[tuple[float, Sequence[str]]], cells: int) -> Shares:
+    """The shares with the fewest rows in a cell; of these the fewest rows shipped, then the most even parts.
+
+    Every assignment of whole parts to variables with at most that many cells is looked at. What is still equal is
+    decided by the order in which the variables first stand, so that the answer is always the same.
+
+    Parameters
+    ----------
+    atoms
+        Per atom its number of rows and its variables.
+    cells
+        At most so many cells.
+
+    Examples
+    --------
+    >>> triangle = [(100, "ab"), (100, "bc"), (100, "ac")]
+    >>> print(best_shares(triangle, 8))
+    a:2 x b:2 x c:2 (8 cells, 2 copies of a row, 25% of the rows in a cell)
+    >>> best_shares(triangle, 7).parts
+    (('a', 3), ('b', 2))
+    >>> best_shares([(100, "ab"), (100, "ac"), (100, "ad")], 8).parts
+    (('a', 8),)
+    """
+    if not 1 <= cells <= MOST_CELLS:
+        raise UsageError(f"cells={cells} is not allowed; it must be a number from 1 to {MOST_CELLS}.")
+    variables = list(dict.fromkeys(name for _, names in atoms for name in names))
+    if len(variables) > MOST_VARIABLES:
+        shared = [name for name in variables if sum(name in names for _, names in atoms) > 1]
+        variables = shared[:MOST_VARIABLES]
+    best: tuple[tuple[float, float, int, tuple[int, ...]], Shares] | None = None
+    for parts in _assignments(len(variables), cells):
+        found = _cost(atoms, dict(zip(variables, parts, strict=True)))
+        key = (found.cell_rows, found.shipped_rows, max(parts, default=1), tuple(-part for part in parts))
+        if best is None or key < best[0]:
+            best = key, found
+    assert best is not None
+    return best[1]
+
+
+def shares_of(atoms: Sequence[tuple[float, Sequence[str]]], parts: Mapping[str, int]) -> Shares:
+    """What given parts cost."""
+    return _cost(atoms, parts)
+
+
+def _cost(atoms: Sequence[tuple[float, Sequence[str]]], parts: Mapping[str, int]) -> Shares:
+    whole = prod(parts.values())
+    held = sum(rows / prod(parts.get(name, 1) for name in set(names)) for rows, names in atoms)
+    kept = tuple((name, part) for name, part in parts.items() if part > 1)
+    return Shares(kept, held, held * whole, sum(rows for rows, _ in atoms))
+
+
+def _assignments(n: int, cells: int) -> Iterator[tuple[int, ...]]:
+    """All tuples of `n` numbers from 1 on whose product is at most `cells`."""
+    if n == 0:
+        yield ()
+        return
+    for part in range(1, cells + 1):
+        for rest in _assignments(n - 1, cells // part):
+            yield (part, *rest)

@@ -1,0 +1,195 @@
+"""The state of a cell: a program, in files that no two attempts share, found by the entry that a manifest has of it.
+
+All cells of a checkpoint keep their files in its folder ``cells``: runs as in any checkpoint, and per version one small
+sealed file that lists them. Whatever an attempt writes counts only once a manifest names that file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
+from gpu_wcoj.checkpoint.folder import Folder, OsFolder
+from gpu_wcoj.checkpoint.manifest import Manifest
+from gpu_wcoj.checkpoint.reading import folder_at, read_newest
+from gpu_wcoj.checkpoint.stored import StoredState, load, mark_stored, store
+from gpu_wcoj.checkpoint.watched import WatchedFolder
+from gpu_wcoj.errors import BatchMismatchError, CheckpointDamagedError, GpuWcojError
+from gpu_wcoj.program import Program
+
+CELLS = "cells"
+"""The folder in the checkpoint's, and what a manifest calls the entries of the cells."""
+
+_OURS = re.compile(r"[a-z]+-(\d{12})-\d{3}-\d{5}-[0-9a-f]{16}-\d{6}\.(?:parquet|json)")
+
+MOST_ROOTS = 4
+"""A worker keeps engines of so many checkpoints."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a manifest has of one cell in one stage: the sealed file that lists its runs, and its checksum."""
+
+    file: str
+    sha256: str
+
+    @classmethod
+    def of(cls, manifest: Manifest | None, stage: int, cell: int) -> Entry | None:
+        """The entry in a manifest; None if the cell has no state."""
+        if manifest is None:
+            return None
+        found = manifest.extra.get(CELLS, {}).get(f"{stage}/{cell}")
+        return None if found is None else cls(*found)
+
+
+@dataclass(eq=False)
+class Kept:
+    """A program in the state that an entry stands for."""
+
+    program: Program
+    stored: StoredState | None
+    entry: Entry | None
+
+
+_cache: OrderedDict[str, dict[tuple[int, int], Kept]] = OrderedDict()
+"""Engines that this worker has at hand, by checkpoint, stage and cell. One is taken out while it is worked on."""
+
+
+def base_of(root: str, batch: int) -> tuple[Manifest, bool]:
+    """The newest manifest of a checkpoint, and whether the batch is in it already.
+
+    Raises
+    ------
+    BatchMismatchError
+        If the batch is not the one after it.
+    """
+    newest, _ = read_newest(WatchedFolder(folder_at(root)))
+    if newest.last is not None and batch > newest.batch + 1:
+        raise BatchMismatchError(
+            f"the last batch of the checkpoint '{root}' is {newest.batch}, and what runs is batch {batch}.\n"
+            f"  The next one must be {newest.batch + 1}: batches in between have been lost."
+        )
+    return newest, newest.last is not None and batch <= newest.batch
+
+
+def taken(root: str, stage: int, cell: int, manifest: Manifest, make: Callable[[], Program]) -> Kept:
+    """The program of a cell in the state of a manifest: the one at hand if it is in that state, else loaded."""
+    entry = Entry.of(manifest, stage, cell)
+    own = _cache.get(root, {})
+    kept = own.pop((stage, cell), None)
+    if kept is not None and kept.entry == entry:
+        return kept
+    program = make()
+    if entry is None:
+        return Kept(program, None, None)
+    folder = cells_folder(root)
+    stored = read_entry(folder, entry)
+    load(program.subject, stored, folder, entry.file)
+    return Kept(program, stored, entry)
+
+
+def put_back(root: str, stage: int, cell: int, kept: Kept, manifest: Manifest) -> None:
+    """Keep an engine at hand for the next batch; those that no manifest can ask for any more are dropped."""
+    own = _cache.setdefault(root, {})
+    _cache.move_to_end(root)
+    while len(_cache) > MOST_ROOTS:
+        _cache.popitem(last=False)
+    for (other_stage, other_cell), other in list(own.items()):
+        old = Entry.of(manifest, other_stage, other_cell)
+        if other.entry != old and other.entry is not None and _batch(other.entry.file) <= manifest.batch:
+            del own[other_stage, other_cell]
+    own[stage, cell] = kept
+
+
+def written(root: str, batch: int, stage: int, cell: int, kept: Kept) -> tuple[Kept, int]:
+    """Write what a cell's state has that its entry has not; the files are on the disk when this returns.
+
+    Returns
+    -------
+    The program with its new entry, and the bytes of its runs.
+    """
+    folder = cells_folder(root)
+    folder.prepare()
+    attempt = os.urandom(8).hex()
+    number = 0
+
+    def new_name(kind: str = "run", ending: str = "parquet") -> str:
+        nonlocal number
+        number += 1
+        return f"{kind}-{batch + 1:012}-{stage:03}-{cell:05}-{attempt}-{number:06}.{ending}"
+
+    stored = store(kept.program.subject, kept.stored, folder, new_name)
+    data = sealed({"state": stored.to_json()})
+    name = new_name("state", "json")
+    file = folder.create(name)
+    try:
+        file.write(data)
+        file.sync()
+    finally:
+        file.close()
+    folder.sync()
+    mark_stored(kept.program.subject, name)
+    return Kept(kept.program, stored, Entry(name, checksum(data))), sum(run.bytes for run in stored.runs)
+
+
+def read_entry(folder: Folder, entry: Entry) -> StoredState:
+    """The list of runs that an entry stands for.
+
+    Raises
+    ------
+    CheckpointDamagedError
+        If the file is missing or is not what was written.
+    """
+    shown = folder.shown(entry.file)
+    try:
+        data = folder.read(entry.file)
+    except FileNotFoundError:
+        raise CheckpointDamagedError(shown, "is missing") from None
+    if checksum(data) != entry.sha256:
+        raise CheckpointDamagedError(shown, "does not have the checksum that it was written with")
+    return StoredState.from_json(opened(data, shown)["state"])
+
+
+def cells_folder(root: str) -> WatchedFolder:
+    """Where the cells of a checkpoint keep their files."""
+    return WatchedFolder(OsFolder(Path(root) / CELLS))
+
+
+class Tidying:
+    """Removes files of cells that no kept version needs."""
+
+    def __init__(self, root: str) -> None:
+        self._folder = cells_folder(root)
+        self._files: dict[Entry, set[str]] = {}
+
+    def __call__(self, manifests: list[Manifest]) -> None:
+        """Leave what these manifests need, and what later batches are writing."""
+        entries = {Entry(*one) for manifest in manifests for one in manifest.extra.get(CELLS, {}).values()}
+        self._files = {entry: self._files.get(entry) or self._of(entry) for entry in entries}
+        needed = set().union(*self._files.values()) if self._files else set()
+        last = manifests[-1].batch
+        with contextlib.suppress(GpuWcojError):
+            for name in self._folder.names():
+                if _OURS.fullmatch(name) and name not in needed and _batch(name) <= last:
+                    self._folder.remove(name)
+
+    def _of(self, entry: Entry) -> set[str]:
+        return {entry.file, *(run.file for run in read_entry(self._folder, entry).runs)}
+
+
+def _batch(name: str) -> int:
+    """The batch that a file was written in."""
+    match = _OURS.fullmatch(name)
+    return -1 if match is None else int(match[1]) - 1
+
+
+def as_json(entries: Mapping[tuple[int, int], Entry]) -> dict[str, Any]:
+    """Entries by stage and cell, as a manifest keeps them."""
+    return {f"{stage}/{cell}": [entry.file, entry.sha256] for (stage, cell), entry in sorted(entries.items())}
