@@ -32,7 +32,8 @@ EDGES ?=
 TICK_ROWS ?=
 STREAM := .run/payments.parquet
 
-.PHONY: help setup run test check check-extras format bench clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu
+.PHONY: help setup run test check check-extras format bench clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
+	test-rapids test-rapids-gpu
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +76,14 @@ bench: setup  ## measure the engine beside GraphBLAS and DuckDB (BENCH="--scale 
 
 test-shim-sanitized: setup  ## the kernel tests on the host, with kernels watched for bad addresses and overflow (TESTS=path)
 	$(BIN)/python -m tests.shim.sanitized $(TESTS)
+
+# The jar of the RAPIDS Accelerator, a gigabyte, is fetched once. RAPIDS_RECORD=file keeps what the plugin said.
+test-rapids: setup  ## ask the RAPIDS Accelerator what of our plans it would run on a GPU; needs none
+	RAPIDS_JAR="$$($(BIN)/python -m tests.rapids.fetch | tail -n 1)" $(BIN)/python -m pytest -p no:xdist tests/rapids/test_plans.py
+
+test-rapids-gpu: setup  ## run our plans on a GPU by the RAPIDS Accelerator; whatever stays on the CPU is an error
+	RAPIDS_JAR="$$($(BIN)/python -m tests.rapids.fetch | tail -n 1)" TEST_RAPIDS_GPU=1 \
+	  $(BIN)/python -m pytest -p no:xdist tests/rapids/test_gpu.py
 
 # These need a GPU, an interpreter that has CuPy, and the checkout; they install nothing. Their reports go to
 # bench/results, or to $$OUT.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.spark.formats import detect as detect
     from gpu_wcoj.spark.once import count as count
     from gpu_wcoj.spark.once import join as join
+    from gpu_wcoj.spark.rapids import rapids_conf as rapids_conf
     from gpu_wcoj.spark.reading import read_output as read_output
     from gpu_wcoj.spark.session import local_session as local_session
     from gpu_wcoj.spark.upkeep import maintain as maintain
@@ -28,12 +29,14 @@ _HOME = {
     "local_session": "session",
     "maintain": "upkeep",
     "normalise": "canonical",
+    "rapids_conf": "rapids",
     "read_output": "reading",
 }
 """Which module each public name comes from. None has the name itself: once imported, it would hide what it holds."""
 
 __all__ = [
-    "View", "as_change", "count", "detect", "join", "local_session", "maintain", "normalise", "read_output",
+    "View", "as_change", "count", "detect", "join", "local_session", "maintain", "normalise", "rapids_conf",
+    "read_output",
 ]  # fmt: skip
 
 
