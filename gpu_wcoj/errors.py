@@ -214,4 +214,7 @@ class LeaseLostError(CheckpointError):
 
 
 class CheckpointWriteError(GpuWcojError, OSError):
-    """A file of a checkpoint cannot be written."""
+    """A file of a checkpoint cannot be written; made of the system's number and a text."""
+
+    def __str__(self) -> str:
+        return str(self.args[-1])

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import socket
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -15,7 +16,7 @@ from typing import Any, Self
 from gpu_wcoj.checkpoint.canonical import checksum, sealed
 from gpu_wcoj.checkpoint.definition import Definition
 from gpu_wcoj.checkpoint.folder import Folder
-from gpu_wcoj.checkpoint.manifest import REMEMBERED, Batch, Manifest, OutputFile, chained, number_of
+from gpu_wcoj.checkpoint.manifest import REMEMBERED, Batch, Manifest, OutputFile, chained, manifest_name, number_of
 from gpu_wcoj.checkpoint.merging import MOST_RUNS
 from gpu_wcoj.checkpoint.reading import LEASE, OURS, folder_at, holder, read_all, read_definition
 from gpu_wcoj.checkpoint.stored import load, mark_stored, store
@@ -66,6 +67,7 @@ class Checkpoint:
     owner: str
     manifests: list[Manifest] = field(default_factory=list)
     _n_files: int = 0
+    _is_locked: bool = True
     _is_open: bool = True
 
     @classmethod
@@ -103,14 +105,16 @@ class Checkpoint:
         """
         folder = WatchedFolder(folder_at(path))
         folder.prepare()
-        if not folder.lock(LEASE) and not options.takeover:
+        is_locked = folder.lock(LEASE)
+        if not is_locked and not options.takeover:
             raise CheckpointError(
                 f"the checkpoint '{folder.shown('.')}' is open: {holder(folder)}.\n"
                 "  Stop that process first; or take over with options=CheckpointOptions(takeover=True), and it stops "
                 "with an error at its next commit."
             )
         owner = owner or f"process {os.getpid()} on {socket.gethostname()}"
-        made = cls(folder, program.subject, options, owner)
+        made = cls(folder, program.subject, options, owner, _is_locked=is_locked)
+        weakref.finalize(made, folder.unlock)
         try:
             made._begin()
         except BaseException:
@@ -231,9 +235,11 @@ class Checkpoint:
                 extra=plain,
             )
             names = self._publish(manifest)
-        except BaseException:
+        except BaseException as error:
             if not self.folder.broken:
                 self._forget_files(written)
+            if not isinstance(error, LeaseLostError) and self._is_lost():
+                raise self._lost() from error  # what was missed is what the other writer has tidied up
             raise
         mark_stored(self.subject, manifest.version_name)
         self._tidy(names)
@@ -318,6 +324,7 @@ class Checkpoint:
                 is_old = number_of(name) is not None or (ours is not None and int(ours[1]) <= newest.fence)
                 if is_old and name not in needed:
                     self.folder.remove(name)
+            self._is_locked = self._is_locked or self.folder.lock(LEASE)
             self.folder.note(sealed({"owner": self.owner, "fence": newest.fence, "newest": newest.number}))
         except GpuWcojError as error:
             _LOGGER.warning("after a commit: %s", error)
@@ -326,11 +333,25 @@ class Checkpoint:
         if _has_newer(names, self.manifests[-1].number):
             raise self._lost()
 
+    def _is_lost(self) -> bool:
+        other = self._newest()
+        return other is not None and other.fence > self.fence
+
+    def _newest(self) -> Manifest | None:
+        """What is published last, by whomever, as far as can be told."""
+        with contextlib.suppress(OSError, GpuWcojError, ValueError):
+            folder = self.folder.folder
+            newest = max(number for number in map(number_of, folder.names()) if number is not None)
+            return Manifest.from_bytes(folder.read(manifest_name(newest)), newest)
+        return None
+
     def _lost(self) -> LeaseLostError:
-        self.folder.broken = "another writer has taken it over"
+        other = self._newest()
+        by = "another writer" if other is None else f"{other.owner}, with fencing number {other.fence}"
+        self.folder.broken = f"it has been taken over by {by}"
+        own = f" {self.fence}" if self.manifests else "out one yet"
         return LeaseLostError(
-            f"the checkpoint '{self.path}' has been taken over: {holder(self.folder)};\n"
-            f"  this one is {self.owner}, with fencing number {self.manifests[-1].fence if self.manifests else 0}.\n"
+            f"the checkpoint '{self.path}' has been taken over by {by};\n  this one is {self.owner}, with{own}.\n"
             "  Stop this process: what it has not committed is for the other one to do."
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Generator
@@ -109,7 +110,8 @@ class WatchedFolder:
 
     def unlock(self) -> None:
         """See `Folder.unlock`."""
-        self.folder.unlock()
+        with contextlib.suppress(OSError):
+            self.folder.unlock()
 
     def shown(self, name: str) -> str:
         """See `Folder.shown`."""

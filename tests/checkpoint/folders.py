@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
 from collections.abc import Callable
 from typing import Any
 
-OPERATIONS = ("prepare", "create", "publish", "remove", "sync", "names", "read", "lock", "note", "unlock")
+OPERATIONS = ("prepare", "create", "publish", "remove", "sync", "names", "read", "lock", "note")
 
 
 class HookedFolder:
@@ -162,6 +163,8 @@ class MemoryFolder:
     def publish(self, temporary: str, name: str) -> None:
         if name in self.now:
             raise FileExistsError(name)
+        if temporary not in self.now:
+            raise FileNotFoundError(errno.ENOENT, "No such file", temporary)
         self._name(name, self.now[temporary])
 
     def remove(self, name: str) -> None:
