@@ -12,12 +12,14 @@ from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.errors import (
     UnknownRelationError,
+    UnsupportedError,
     UsageError,
     WeightOverflowError,
 )
 from gpu_wcoj.incoming import Incoming, read_change
 from gpu_wcoj.join.delta import Execution, Piece
 from gpu_wcoj.join.memory import CHUNK_ROWS
+from gpu_wcoj.join.share import Share
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering, stored_columns
 from gpu_wcoj.options import check_inputs, declared, known_heads, positive, processors
@@ -124,6 +126,7 @@ class Program:
         self.threads = positive("threads", threads, processors())
         self.chunk_rows = positive("chunk_rows", chunk_rows, CHUNK_ROWS)
         self._piece_rows = None if chunk_rows is None else self.chunk_rows
+        self._share: tuple[int, int] | None = None
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         types, names, self.declared = declared(self.rules, self._arity, schema or {})
         self._schema = {
@@ -343,6 +346,45 @@ class Program:
         route = None if self._ledger.router is None else str(self._ledger.router)
         return explain(planned, self._outgoing.column_name, self.backend.name, "bag" if self.bag else "set", route)
 
+    def share_work(self, number: int, of: int) -> None:
+        """From the first tick on, work on one of `of` shares of every change: that with the number `number`.
+
+        For engines that hold the same state and get the same changes, each in a process of its own: the changes that
+        their steps return add up to the whole one. Their `relation` and `count` say nothing of heads.
+
+        Raises
+        ------
+        UsageError
+            If there has been a tick, or there is no such share.
+        UnsupportedError
+            If a head has state of its own: it is kept, read by a rule, or its derivations are counted.
+
+        Examples
+        --------
+        >>> text = "path(a, b, c) :- edge(a, b), edge(b, c)."
+        >>> halves = [Program(text), Program(text)]
+        >>> for number, half in enumerate(halves):
+        ...     half.share_work(number, 2)
+        >>> sum(half.step_counts({"edge": [(i, i + 1) for i in range(100)]})["path"].net for half in halves)
+        99
+        """
+        if self._ledger.state.report.tick != -1 or self._ledger.state.sides is not None:
+            raise UsageError("work is shared from the first tick on, and there has been one.\n  Take a new program.")
+        if not 0 <= number < of:
+            raise UsageError(f"there is no share {number} of {of}; they are numbered from 0.")
+        read = {atom.relation for rule in self.rules.rules for atom in rule.atoms}
+        stateful = [name for name in self.heads if name in read or name in self.keep]
+        stateful += [] if self.bag else sorted(self._planned().counted)
+        if stateful:
+            raise UnsupportedError(
+                f"the head '{stateful[0]}' has state of its own, of which no share can tell the rest.\n"
+                "  Let it keep all variables in one rule, and combine the shares elsewhere."
+            )
+        text, binary = self.dictionaries
+        text.encode_one("")  # as code 0, which rows without a value have, too
+        binary.encode_one(b"")
+        self._share = number, of
+
     def compact(self) -> None:
         """Merge every arrangement into one batch; nothing that has cancelled is left. O(state)."""
         self._ledger.compact()
@@ -450,7 +492,17 @@ class Program:
         def ranks(family: str) -> Int64Array:
             return self.dictionaries[0 if family == "string" else 1].rank()
 
-        return Execution(self.backend, self.bag, self._piece_rows, self.threads, ranks)
+        share = None
+        if self._share is not None:
+            text, binary = self.dictionaries
+            share = Share(*self._share, self._family, {"string": text, "binary": binary})
+        return Execution(self.backend, self.bag, self._piece_rows, self.threads, ranks, share)
+
+    def _family(self, relation: str, column: int) -> str:
+        """Which dictionary has the values of a stored column; an empty text for none."""
+        view = self._outgoing.evaluated or self._lowered
+        assert view is not None
+        return view.shapes[relation].family(column) if column < self._arity[relation] else ""
 
     def _no_change(self) -> ChangeCount:
         return ChangeCount(None, None, 0) if self.bag else ChangeCount(0, 0, 0)

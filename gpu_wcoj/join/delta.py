@@ -25,6 +25,7 @@ from gpu_wcoj.join.memory import rows_of_a_piece, with_memory
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.seeds import Seeds, bind, seed_rows, shared_out
+from gpu_wcoj.join.share import Share
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array, Level
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.zset.arrays import exact_sum, is_host, numbers
@@ -72,6 +73,8 @@ class Execution:
         Threads that share a path's seeds; on a device there is one.
     host_ranks
         Per family of text, the rank of every code in text order.
+    share
+        Which share of every path's seeds is worked on; None for all.
     piece_rows
         Rows of one piece in this tick.
     """
@@ -81,6 +84,7 @@ class Execution:
     chunk_rows: int | None = None
     threads: int = 1
     host_ranks: Ranks | None = None
+    share: Share | None = None
     piece_rows: int = field(init=False)
     _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
 
@@ -212,7 +216,7 @@ class IncrementalGenericJoin:
         time in arranging what the kernels take.
         """
         way = self._ways[number][0]
-        if not way.path.is_single or self.execution.weighted:
+        if not way.path.is_single or self.execution.weighted or self.execution.share is not None:
             return None
         delta = way.seeds[0].delta(phase)
         if delta is None:
@@ -287,7 +291,9 @@ class IncrementalGenericJoin:
     def seeds_of(self, number: int, phase: int, join: GenericJoin) -> Seeds:
         """The rows that start a path whose terms are not empty."""
         deltas = [arrangement.pending[phase] for arrangement in self._ways[number][0].seeds]
-        return seed_rows(self.query.paths[number], deltas, join)
+        path, share = self.query.paths[number], self.execution.share
+        seeds = seed_rows(path, deltas, join)
+        return seeds if share is None else share.rows_of(path.seed, seeds, join.backend)
 
     def _over_paths(
         self, numbers: Iterable[int], phase: int, run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]
