@@ -498,11 +498,11 @@ class Program:
             share = Share(*self._share, self._family, {"string": text, "binary": binary})
         return Execution(self.backend, self.bag, self._piece_rows, self.threads, ranks, share)
 
-    def _family(self, relation: str, column: int) -> str:
-        """Which dictionary has the values of a stored column; an empty text for none."""
+    def _family(self, relation: str, column: int) -> str | None:
+        """Which dictionary has the values of a stored column; an empty text for none, None for flags of nulls."""
         view = self._outgoing.evaluated or self._lowered
         assert view is not None
-        return view.shapes[relation].family(column) if column < self._arity[relation] else ""
+        return view.shapes[relation].family(column) if column < self._arity[relation] else None
 
     def _no_change(self) -> ChangeCount:
         return ChangeCount(None, None, 0) if self.bag else ChangeCount(0, 0, 0)

@@ -33,14 +33,15 @@ class Share:
     Attributes
     ----------
     family
-        Of a relation's stored column, which dictionary has its values, ``"string"`` or ``"binary"``; else empty.
+        Of a relation's stored column, which dictionary has its values, ``"string"`` or ``"binary"``; else empty. None
+        for a column of null flags, which an engine may not have before it has seen a null.
     dictionaries
         By family. Code 0 is the empty text in each, whose hash rows without a value have, too.
     """
 
     number: int
     of: int
-    family: Callable[[str, int], str]
+    family: Callable[[str, int], str | None]
     dictionaries: dict[str, Dictionary]
     _hashes: dict[str, _UInt64Array] = field(default_factory=dict)
 
@@ -49,8 +50,10 @@ class Share:
         xp = backend.xp
         mixed: Any = xp.zeros(len(seeds), np.uint64)
         for row, column in enumerate(use.key.order):
-            values = seeds.matrix[row]
             family = self.family(use.key.relation, column)
+            if family is None:
+                continue
+            values = seeds.matrix[row]
             own = backend.asarray(self._text_hashes(family))[values] if family else values.view(np.uint64)
             mixed = _mixed(mixed * np.uint64(0x9E3779B97F4A7C15) + own, xp)
         (kept,) = positions(backend, mixed % np.uint64(self.of) == np.uint64(self.number))
