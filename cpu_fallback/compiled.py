@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cpu_fallback import sort, sums, tries
+from cpu_fallback import choices, sort, sums, tries
 from cpu_fallback.extend import extend_arrays
 from cpu_fallback.memory import address_of as _address
 from cpu_fallback.merge import children_of, merge_level, merge_pairs
@@ -37,6 +37,7 @@ class CompiledKernels:
     segment_sums = staticmethod(sums.segment_sums)
     exclusive_sum = staticmethod(sums.exclusive_sum)
     hash_rows = staticmethod(sums.hash_rows)
+    narrowest = staticmethod(choices.narrowest)
 
     @staticmethod
     def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
@@ -137,6 +138,13 @@ class CompiledKernels:
                 described += (level, column)
         locate(np.array(described, np.int64), columns, positions)
         return positions
+
+    @staticmethod
+    def count_children(
+        levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.count_children`."""
+        return choices.count_children(CompiledKernels.locate, levels, column_of, columns)
 
     @staticmethod
     def extend_seeds(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cpu_fallback import sort, sums, tries
+from cpu_fallback import choices, sort, sums, tries
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
 from cpu_fallback.vectorised.extend import Extension, Question, Slot, Walk, count, fill
@@ -33,6 +33,7 @@ class VectorisedKernels:
     build_levels = staticmethod(tries.build_levels)
     expand_columns = staticmethod(tries.expand_columns)
     merge_tries = staticmethod(merge_tries)
+    narrowest = staticmethod(choices.narrowest)
 
     @staticmethod
     def describe(
@@ -58,6 +59,13 @@ class VectorisedKernels:
                     node = found[alive]
                     found[alive] = find(values, parents[node], parents[node + 1], columns[column, alive])
         return positions
+
+    @staticmethod
+    def count_children(
+        levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.count_children`."""
+        return choices.count_children(VectorisedKernels.locate, levels, column_of, columns)
 
     @staticmethod
     def extend_seeds(

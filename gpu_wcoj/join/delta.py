@@ -24,7 +24,7 @@ from gpu_wcoj.join.generic import GenericJoin, Ranks, Shapes, as_python, largest
 from gpu_wcoj.join.memory import rows_of_a_piece, with_memory
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.seeds import Seeds, bind, seed_rows, shared_out
+from gpu_wcoj.join.seeds import Seeds, bind, first_variables, seed_rows, shared_out
 from gpu_wcoj.join.share import Share
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array, Level
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
@@ -288,11 +288,11 @@ class IncrementalGenericJoin:
         seeds = [self.arrangements[use.key] for use in path.seeds]
         return _Way(path, seeds, [(use, self.arrangements[use.key]) for use in path.others])
 
-    def seeds_of(self, number: int, phase: int, join: GenericJoin) -> Seeds:
-        """The rows that start a path whose terms are not empty."""
+    def seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None = None) -> Seeds:
+        """The rows that start a path whose terms are not empty; `first` is from `first_variables`, if that is known."""
         deltas = [arrangement.pending[phase] for arrangement in self._ways[number][0].seeds]
         path, share = self.query.paths[number], self.execution.share
-        seeds = seed_rows(path, deltas, join)
+        seeds = seed_rows(path, deltas, join, first or first_variables([path], deltas[:1], [join])[0])
         return seeds if share is None else share.rows_of(path.seed, seeds, join.backend)
 
     def _over_paths(
@@ -302,8 +302,8 @@ class IncrementalGenericJoin:
         live = [(number, join) for number in numbers if (join := self.generic_join(number, phase)) is not None]
         threads = self.execution.threads
         if self.execution.backend.device is not None:
-            for number, join in live:
-                yield from self._over_parts(number, phase, join, run)
+            for (number, join), first in zip(live, self._firsts(live, phase), strict=True):
+                yield from self._over_parts(number, phase, join, first, run)
             return
         if threads == 1 or not any(self._n_seeds(number, phase) >= SPLIT_FROM for number, _ in live):
             for number, join in live:
@@ -326,20 +326,29 @@ class IncrementalGenericJoin:
 
         yield from in_order(block, len(blocks), threads)
 
+    def _firsts(self, live: Sequence[tuple[int, GenericJoin]], phase: int) -> list[str]:
+        """What the seeds of each of these paths are sorted by, asked for together."""
+        paths = [self.query.paths[number] for number, _ in live]
+        deltas = [self._ways[number][0].seeds[0].pending[phase] for number, _ in live]
+        joins = [join for _, join in live]
+        doing = "choosing an order of the seeds"
+        return with_memory(self.execution.backend, 0, lambda _: first_variables(paths, deltas, joins), doing)
+
     def _over_parts(
         self,
         number: int,
         phase: int,
-        first: GenericJoin,
+        join: GenericJoin,
+        first: str,
         run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]],
     ) -> Iterator[_T]:
         """Run over a path's seeds on a device, as many at a time as a piece may have rows."""
         ways = self._ways[number]
         others = (self.generic_join(number, phase, at) for at in range(1, len(ways)))
-        joins = [first, *(join for join in others if join is not None)]
+        joins = [join, *(other for other in others if other is not None)]
         backend = self.execution.backend
         doing = f"binding the seeds of path {number + 1}"
-        seeds = with_memory(backend, 0, lambda _: self.seeds_of(number, phase, first), doing)
+        seeds = with_memory(backend, 0, lambda _: self.seeds_of(number, phase, join, first), doing)
         self.seeds += len(seeds)
         begin, most = 0, self.execution.piece_rows
         while begin < len(seeds):
@@ -351,10 +360,10 @@ class IncrementalGenericJoin:
 
             most, prefixes = with_memory(backend, most, bound, doing)
             begin += most
-            for way, join, mine in zip(ways, joins, prefixes, strict=True):
+            for way, own, mine in zip(ways, joins, prefixes, strict=True):
                 if len(mine):
-                    yield from run(join, mine, way.path)
-        self.finished.extend((number, join.work) for join in joins)
+                    yield from run(own, mine, way.path)
+        self.finished.extend((number, own.work) for own in joins)
 
     def _n_seeds(self, number: int, phase: int) -> int:
         return self._ways[number][0].seeds[0].pending[phase].n_rows
@@ -379,10 +388,10 @@ class IncrementalGenericJoin:
         bound = [bind(way.path, seeds, join) for way, join in zip(ways, joins, strict=True)]
         chosen = None
         if len(ways) > 1 and len(bound[0]):
-            widths = [
-                join.widths(prefixes, way.path.steps[0]) for way, join, prefixes in zip(ways, joins, bound, strict=True)
+            choices = [
+                join.choice(prefixes, way.path.steps[0]) for way, join, prefixes in zip(ways, joins, bound, strict=True)
             ]
-            chosen = np.argmin(np.array(widths), axis=0)
+            chosen = self.execution.backend.kernels.narrowest(choices)
         for at, (way, join, prefixes) in enumerate(zip(ways, joins, bound, strict=True)):
             mine = prefixes if chosen is None else prefixes.take(np.flatnonzero(chosen == at))
             if len(mine):

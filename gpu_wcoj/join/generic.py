@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from gpu_wcoj.join.conditions import bounds_of, passes
 from gpu_wcoj.join.memory import CHUNK_ROWS, with_memory
 from gpu_wcoj.join.path import AtomUse, Condition, Step
 from gpu_wcoj.join.prefixes import Layout, Prefixes
-from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
+from gpu_wcoj.kernels.protocol import N_WORK, Choice, Int64Array
 from gpu_wcoj.zset.arrays import numbers, positions
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -135,21 +134,16 @@ class GenericJoin:
                 kept_rows.extend(range(first_row[atom], first_row[atom] + len(self.batches[atom])))
         return ExtensionShape((first, last, shared, rows, out_rows), tuple(new_layout), n_new_rows, tuple(kept_rows))
 
-    def widths(self, prefixes: Prefixes, step: Step) -> Int64Array:
-        """Per prefix, the smallest count over the step's atoms: a bound on the values that it would bind."""
-        xp = self.backend.xp
-        smallest: Int64Array | None = None
+    def choice(self, prefixes: Prefixes, step: Step) -> Choice:
+        """What the step's atoms leave these prefixes, for `Kernels.narrowest`."""
+        atoms = []
         at = 0
         for atom, bound in prefixes.layout:
             batches = self.batches[atom]
             if atom in step.atoms:
-                own: Int64Array | None = None
-                for row, batch in enumerate(batches, at):
-                    width = below(batch.offsets[bound - 1], prefixes.positions[row], xp)
-                    own = width if own is None else own + width
-                smallest = own if smallest is None or own is None else xp.minimum(smallest, own)
+                atoms.append([(row, batch.offsets[bound - 1]) for row, batch in enumerate(batches, at)])
             at += len(batches)
-        return xp.full(len(prefixes), np.iinfo(np.int64).max, np.int64) if smallest is None else smallest
+        return prefixes.positions, atoms
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
         """Bind one variable; yield pieces, each with the parent of every row."""
@@ -339,12 +333,6 @@ class GenericJoin:
         if work is None:
             work = self.work[step.variable] = self.backend.xp.zeros(N_WORK, np.int64)
         return work
-
-
-def below(offsets: Int64Array, position: Int64Array, xp: Any) -> Int64Array:
-    """How many children stand below each position of a level; none below -1."""
-    width: Int64Array = xp.maximum(offsets[position + 1] - offsets[position], 0)  # of -1: minus all children
-    return width
 
 
 def largest(backend: Backend, *columns: Int64Array) -> list[int]:

@@ -10,11 +10,11 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.conditions import passes
-from gpu_wcoj.join.generic import GenericJoin, below
+from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.zset.arrays import BoolArray, numbers, positions, stacked
+from gpu_wcoj.kernels.protocol import Int64Array, Level
+from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 SORTED_FROM = 32
@@ -51,22 +51,20 @@ class Seeds:
         return Seeds(self.order, xp.ascontiguousarray(self.matrix[:, begin:end]), weights)
 
 
-def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin) -> Seeds:
-    """The rows of a change that satisfy the path's first conditions, in the order that serves the path best.
+def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin, first: str) -> Seeds:
+    """The rows of a change that satisfy the path's first conditions, those together that agree on the variable `first`.
 
-    They are sorted so that those stand together for which later steps read the same long range. `deltas` holds the
-    change in each of the path's seed orders. O(n log n) for n rows, or O(n) where one of these is the best.
+    `deltas` holds the change in each of the path's seed orders. O(n log n) for n rows, or O(n) where one of these
+    begins with that variable.
     """
     backend = join.backend
     use, delta = path.seed, deltas[0]
     order = use.variables
-    if len(delta) > SORTED_FROM and path.sort_first:
-        first = _best_first(path, delta, join)
-        if first != order[0]:
-            order = (first, *(name for name in order if name != first))
-            for other, its_delta in zip(path.seeds, deltas, strict=True):
-                if other.variables[0] == first:
-                    use, delta = other, its_delta
+    if first != order[0]:
+        order = (first, *(name for name in order if name != first))
+        for other, its_delta in zip(path.seeds, deltas, strict=True):
+            if other.variables[0] == first:
+                use, delta = other, its_delta
     matrix = delta.matrix
     weights = delta.weight_column() if join.weighted else None
     if use is not path.seed:
@@ -162,8 +160,8 @@ def shared_out(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[Generic
             held = [prefixes.take(kept, backend.xp) for prefixes in held]
     if len(paths) == 1 or len(held[0]) == 0:
         return held
-    widths = [join.widths(own, path.steps[0]) for path, join, own in zip(paths, joins, held, strict=True)]
-    chosen = backend.xp.argmin(stacked(backend, widths), axis=0)
+    choices = [join.choice(own, path.steps[0]) for path, join, own in zip(paths, joins, held, strict=True)]
+    chosen = backend.kernels.narrowest(choices)
     mine = positions(backend, *(chosen == at for at in range(len(paths))))
     return [own.take(rows, backend.xp) for own, rows in zip(held, mine, strict=True)]
 
@@ -222,25 +220,47 @@ def _sum_on_device(batches: tuple[IndexedZSet, ...], positions: Int64Array, xp: 
     return total
 
 
-def _best_first(path: DeltaPath, delta: IndexedZSet, join: GenericJoin) -> str:
-    """Of the variables that steps would share, the one with the widest ranges below it, by a sample."""
-    if len(path.sort_first) == 1:
-        return path.sort_first[0]
-    backend = join.backend
-    columns = delta.columns()
-    stride = max(1, len(delta) // SAMPLE)
-    values = {name: column[::stride] for name, column in zip(path.seed.variables, columns, strict=True)}
-    asked: list[tuple[str, IndexedZSet]] = []
-    for number, use in join.uses.items():
-        if use.variables[0] in path.sort_first and len(use.variables) > 1 and use.variables[1] not in values:
-            asked.extend((use.variables[0], batch) for batch in join.batches[number])
+def first_variables(
+    paths: Sequence[DeltaPath], deltas: Sequence[IndexedZSet], joins: Sequence[GenericJoin]
+) -> list[str]:
+    """Per path, the variable that its seeds are sorted by, so that those stand together whose steps share long ranges.
+
+    Where several would be shared, the one with the widest ranges below it, by a sample: waits once for a device, for
+    all paths together. `deltas` holds each path's change, in its first order.
+    """
+    firsts = [
+        path.sort_first[0] if len(delta) > SORTED_FROM and path.sort_first else path.seed.variables[0]
+        for path, delta in zip(paths, deltas, strict=True)
+    ]
+    asked: list[tuple[int, tuple[str, ...], Int64Array]] = []
+    for at, (path, delta, join) in enumerate(zip(paths, deltas, joins, strict=True)):
+        if len(delta) > SORTED_FROM and len(path.sort_first) > 1:
+            names, counts = _children_of_sample(path, delta, join)
+            if names:
+                asked.append((at, names, counts))
     if not asked:
-        return path.sort_first[0]
-    columns_of = [(path.sort_first.index(name),) for name, _ in asked]
-    sample = stacked(backend, [values[name] for name in path.sort_first])
-    located = backend.kernels.locate([batch.records[:1] for _, batch in asked], columns_of, sample)
-    widths = [below(batch.offsets[0], located[row], backend.xp).sum() for row, (_, batch) in enumerate(asked)]
-    width = dict.fromkeys(path.sort_first, 0)
-    for (name, _), number in zip(asked, numbers(backend, *widths), strict=True):
-        width[name] += number
-    return max(path.sort_first, key=lambda name: width[name])
+        return firsts
+    backend = joins[0].backend
+    counted = asked[0][2] if len(asked) == 1 else backend.xp.concatenate([counts for _, _, counts in asked])
+    found = iter(backend.to_host(counted).tolist())
+    for at, names, _ in asked:
+        width = dict.fromkeys(paths[at].sort_first, 0)
+        for name in names:
+            width[name] += next(found)
+        firsts[at] = max(paths[at].sort_first, key=lambda name, width=width: width[name])  # type: ignore[misc]
+    return firsts
+
+
+def _children_of_sample(path: DeltaPath, delta: IndexedZSet, join: GenericJoin) -> tuple[tuple[str, ...], Int64Array]:
+    """Per range that a sample of the seeds would share, the variable that it hangs on, and how many values it has."""
+    backend = join.backend
+    names: list[str] = []
+    levels: list[tuple[Level, ...]] = []
+    for number, use in join.uses.items():
+        name, *below = use.variables
+        if name in path.sort_first and below and below[0] not in path.seed.variables:
+            names.extend([name] * len(join.batches[number]))
+            levels.extend(batch.levels[:2] for batch in join.batches[number])
+    columns_of = [(path.seed.variables.index(name),) for name in names]
+    sample = backend.xp.ascontiguousarray(delta.matrix[:, :: max(1, len(delta) // SAMPLE)])
+    return tuple(names), backend.kernels.count_children(levels, columns_of, sample)

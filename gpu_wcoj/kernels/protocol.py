@@ -50,6 +50,11 @@ class Level:
     support: Any
 
 
+Choice = tuple[Int64Array, Sequence[Sequence[tuple[int, Int64Array]]]]
+"""A way to go on for n prefixes: their positions, int64 of shape (rows, n), and per atom, per batch of it, a row of
+these and the offsets that delimit the children of what the row points to."""
+
+
 class Kernels(Protocol):
     """What a backend implements. Arrays go in and out on the backend's device; none is modified unless said."""
 
@@ -150,6 +155,36 @@ class Kernels(Protocol):
         -------
         int64 of shape (number of tries, n): the position in the last level descended, -1 where the path is absent.
         O(log) a level and row; O(1) expected at top levels whose codes are dense.
+        """
+        ...
+
+    def count_children(
+        self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """Descend each trie by all of these levels but the last: how many values of that one stand below all rows.
+
+        Parameters
+        ----------
+        levels
+            Per trie, two or more.
+        column_of
+            Per trie, which row of `columns` holds the values for each level but the last.
+        columns
+            int64, shape (c, n).
+
+        Returns
+        -------
+        int64 of shape (number of tries,). Rows that a trie does not hold have nothing below them. O(log) a level and
+        row.
+        """
+        ...
+
+    def narrowest(self, choices: Sequence[Choice]) -> IndexArray:
+        """Per prefix, the first choice of those that leave it the fewest values: int64, shape (n,).
+
+        An atom leaves as many as there are children below its batches' positions, none below -1, added up; a choice
+        as many as its narrowest atom does. One without atoms leaves the most. There is one choice at least. O(1) a
+        batch and prefix.
         """
         ...
 

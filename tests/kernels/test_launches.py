@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.kernels.cases import moved
+from tests.kernels.cases import moved, trie
 from tests.kinds import Kind, lacking
 
 FEW, MANY = 1024, 3000
@@ -115,6 +115,18 @@ def test_tries(device_backend, depth, n, launches):
     wanted = device_backend.asarray(np.array([np.arange(50)] * depth))
     arguments = [records, records[:1]], [list(range(depth)), [0]], wanted
     assert cost(device_backend, kernels.locate, *arguments) == (1, 0, 1)
+
+
+def test_choices(device_backend):
+    """Nothing is waited for, however many tries and choices there are."""
+    kernels = device_backend.kernels
+    index = trie({(i // 10, i): 1 for i in range(MANY)}, 2, device_backend)
+    levels = [index.levels] * 3
+    rows = device_backend.asarray(np.array([np.arange(MANY)]))
+    assert cost(device_backend, kernels.count_children, levels, [[0]] * 3, rows) == (1, 0, 1)
+    positions = kernels.locate([index.records[:1]] * 2, [[0]] * 2, rows)
+    choices = [(positions, [[(0, index.offsets[0]), (1, index.offsets[0])]]), (positions, [])]
+    assert cost(device_backend, kernels.narrowest, choices) == (1, 0, 1)
 
 
 def test_wide_tables_take_an_upload(device_backend):

@@ -94,6 +94,20 @@ def position(batch: Batch, prefix: Row) -> int:
     return nodes.index(prefix) if prefix in nodes else -1
 
 
+def count_children(batch: Batch, wanted: Sequence[Row]) -> int:
+    """How many nodes stand below these prefixes, all of one length."""
+    if not wanted:
+        return 0
+    nodes = prefixes(batch, len(wanted[0]) + 1)
+    return sum(node[:-1] == prefix for prefix in wanted for node in nodes)
+
+
+def narrowest(widths: Sequence[Sequence[int]]) -> int:
+    """The first choice of those whose smallest atom is smallest, from each choice's atoms' numbers of values."""
+    least = [min(own, default=2**63 - 1) for own in widths]
+    return least.index(min(least))
+
+
 @dataclass(frozen=True)
 class Atom:
     """One extender: its batches, which columns of the prefixes its first levels are bound to, whether it ends."""

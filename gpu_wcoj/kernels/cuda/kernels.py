@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpu_wcoj.kernels.cuda import extend, merge, rows, sums, tries
+from gpu_wcoj.kernels.cuda import choosing, extend, merge, rows, sums, tries
 from gpu_wcoj.kernels.cuda.device import Device
-from gpu_wcoj.kernels.protocol import CodeArray, IndexArray, Int64Array, Level, Trie, UInt64Array
+from gpu_wcoj.kernels.protocol import Choice, CodeArray, IndexArray, Int64Array, Level, Trie, UInt64Array
 
 
 class CudaKernels:
@@ -78,6 +78,16 @@ class CudaKernels:
     ) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.locate`."""
         return tries.locate(self.device, records, column_of, columns)
+
+    def count_children(
+        self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.count_children`."""
+        return choosing.count_children(self.device, levels, column_of, columns)
+
+    def narrowest(self, choices: Sequence[Choice]) -> IndexArray:
+        """See `gpu_wcoj.kernels.protocol.Kernels.narrowest`."""
+        return choosing.narrowest(self.device, choices)
 
     def extend_seeds(
         self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], first: Sequence[int],

@@ -91,15 +91,20 @@ def locate(
     positions: Int64Array = xp.empty((len(records), n), np.int64)
     if positions.size == 0:
         return positions
+    table = device.asarray(np.array(descents(records, column_of), np.int64))
+    arguments = [table, len(records), xp.ascontiguousarray(columns), n, positions]
+    device.launch(_SOURCE, "locate_rows", looping_blocks(device, positions.size), BLOCK, arguments)
+    return positions
+
+
+def descents(records: Sequence[Sequence[Record]], column_of: Sequence[Sequence[int]]) -> list[int]:
+    """The table that `descend` reads: where each trie's levels start in it, then the levels."""
     starts, entries = [0], []
     for levels, wanted in zip(records, column_of, strict=True):
         starts.append(starts[-1] + len(levels))
         for record, column in zip(levels, wanted, strict=True):
             entries += [*record, column]
-    table = device.asarray(np.array([*starts, *entries], np.int64))
-    arguments = [table, len(records), xp.ascontiguousarray(columns), n, positions]
-    device.launch(_SOURCE, "locate_rows", looping_blocks(device, positions.size), BLOCK, arguments)
-    return positions
+    return [*starts, *entries]
 
 
 def _address(array: Any) -> int:

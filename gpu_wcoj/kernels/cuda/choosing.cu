@@ -1,0 +1,48 @@
+// How many values stand below positions: what the choice between orders and between paths goes by.
+#include "descend.cuh"
+#include "scan.cuh"
+
+// totals[t]: the children below all rows of `columns` in trie t, a block a trie. `offsets` delimit, per trie, the
+// children of the level that `descend` ends in.
+extern "C" __global__ void sum_children(const long long *table, long long n_tries, const long long *offsets,
+                                        const long long *columns, long long n, long long *totals) {
+    __shared__ long long scratch[33];
+    const long long *bounds = (const long long *)offsets[blockIdx.x];
+    long long sum = 0, total;
+    for (long long i = threadIdx.x; i < n; i += blockDim.x) {
+        long long node = descend(table, n_tries, blockIdx.x, columns, n, i);
+        if (node >= 0) sum += bounds[node + 1] - bounds[node];
+    }
+    block_exclusive_sum(sum, scratch, &total);
+    if (threadIdx.x == 0) totals[blockIdx.x] = total;
+}
+
+// chosen[i]: the first choice of those that leave prefix i the fewest values. The table: where the atoms of each choice
+// begin (n_choices + 1), where the batches of each atom begin (n_atoms + 1), the address of each choice's positions,
+// n a row, and per batch a row of these and the address of the offsets that delimit the children.
+extern "C" __global__ void narrowest(const long long *table, long long n_choices, long long n_atoms, long long n,
+                                     long long *chosen) {
+    const long long *atoms = table, *batches = atoms + n_choices + 1, *places = batches + n_atoms + 1;
+    const long long *ranges = places + n_choices;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
+        long long best = 0, fewest = 0;
+        for (long long c = 0; c < n_choices; c++) {
+            const long long *positions = (const long long *)places[c];
+            long long least = 9223372036854775807ll;
+            for (long long a = atoms[c]; a < atoms[c + 1]; a++) {
+                long long width = 0;
+                for (long long b = batches[a]; b < batches[a + 1]; b++) {
+                    long long position = positions[ranges[2 * b] * n + i];
+                    const long long *bounds = (const long long *)ranges[2 * b + 1];
+                    if (position >= 0) width += bounds[position + 1] - bounds[position];
+                }
+                least = min(least, width);
+            }
+            if (c == 0 || least < fewest) {
+                fewest = least;
+                best = c;
+            }
+        }
+        chosen[i] = best;
+    }
+}

@@ -1,0 +1,60 @@
+"""What the choice between orders and between paths goes by, on a device: how many values stand below positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpu_wcoj.kernels.cuda.columns import BLOCK, looping_blocks
+from gpu_wcoj.kernels.cuda.device import Device
+from gpu_wcoj.kernels.cuda.tries import descents
+from gpu_wcoj.kernels.protocol import Choice, IndexArray, Int64Array, Level
+
+_SOURCE = "choosing"
+_SUM_BLOCK = 1024
+"""Threads of a block that adds up what stands below a sample of rows in one trie."""
+
+
+def count_children(
+    device: Device, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], columns: Int64Array
+) -> Int64Array:
+    """See `gpu_wcoj.kernels.protocol.Kernels.count_children`. 1 upload, 1 launch, no read.
+
+    A block takes a trie: meant for a sample of some thousand rows.
+    """
+    xp = device.xp
+    totals: Int64Array = xp.empty(len(levels), np.int64)
+    if not levels:
+        return totals
+    table = descents([[level.record for level in own[:-1]] for own in levels], column_of)
+    offsets = [_address(own[-1].parent_offsets) for own in levels]
+    uploaded = device.asarray(np.array([*table, *offsets], np.int64))
+    arguments = [uploaded, len(levels), uploaded[len(table) :], xp.ascontiguousarray(columns), columns.shape[1], totals]
+    device.launch(_SOURCE, "sum_children", len(levels), _SUM_BLOCK, arguments)
+    return totals
+
+
+def narrowest(device: Device, choices: Sequence[Choice]) -> IndexArray:
+    """See `gpu_wcoj.kernels.protocol.Kernels.narrowest`. 1 upload, 1 launch, no read; a thread takes a prefix."""
+    xp = device.xp
+    places = [xp.ascontiguousarray(positions) for positions, _ in choices]
+    n = places[0].shape[1]
+    atoms, batches, ranges = [0], [0], []
+    for _, own in choices:
+        atoms.append(atoms[-1] + len(own))
+        for atom in own:
+            batches.append(batches[-1] + len(atom))
+            for row, offsets in atom:
+                ranges += [row, _address(offsets)]
+    addresses = [_address(positions) for positions in places]
+    chosen: IndexArray = xp.empty(n, np.int64)
+    table = device.asarray(np.array([*atoms, *batches, *addresses, *ranges], np.int64))
+    arguments = [table, len(choices), len(batches) - 1, n, chosen]
+    device.launch(_SOURCE, "narrowest", looping_blocks(device, n), BLOCK, arguments)
+    return chosen
+
+
+def _address(array: Int64Array | None) -> int:
+    assert array is not None
+    return int(array.data.ptr) if array.size else 0  # type: ignore[attr-defined]
