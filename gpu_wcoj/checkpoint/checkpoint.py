@@ -34,7 +34,7 @@ class CheckpointOptions:
     Attributes
     ----------
     most_runs
-        Runs of one relation that are left, so that a restart reads few files; more are merged.
+        Runs of one relation that are left, at least 2, so that a restart reads few files; more are merged.
     layout
         How the state is spread; it must be the same at every opening.
     takeover
@@ -103,6 +103,8 @@ class Checkpoint:
         UsageError
             If the path is no path of a file system.
         """
+        if options.most_runs < 2:
+            raise UsageError(f"most_runs={options.most_runs!r} is not allowed; it must be at least 2.")
         folder = WatchedFolder(folder_at(path))
         folder.prepare()
         is_locked = folder.lock(LEASE)

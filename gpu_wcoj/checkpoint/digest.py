@@ -35,17 +35,19 @@ def _pieces(column: pa.Array) -> Iterable[bytes | memoryview]:
     """What tells a column from others, as bytes: where it has values, then those."""
     if isinstance(column, pa.ChunkedArray):  # what combine_chunks gives of a column without chunks
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    if column.null_count:
-        yield np.packbits(column.is_valid().to_numpy(zero_copy_only=False)).tobytes()
-        column = column.drop_null()
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
         kind = column.type
+    is_text = _is_text(kind) or _is_bytes(kind)
+    if is_text:
+        column = column.cast(pa.large_string() if _is_text(kind) else pa.large_binary())
+    if column.null_count:
+        yield np.packbits(column.is_valid().to_numpy(zero_copy_only=False)).tobytes()
+        column = column.drop_null()
     if pa.types.is_null(kind):
         return
-    if _is_text(kind) or _is_bytes(kind):
-        column = column.cast(pa.large_string() if _is_text(kind) else pa.large_binary())
+    if is_text:
         _, offsets, data = column.buffers()
         ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
         if len(ends):

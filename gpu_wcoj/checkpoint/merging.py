@@ -15,7 +15,7 @@ def first_to_merge(sizes: Sequence[int], most_runs: int = MOST_RUNS) -> int:
     sizes
         Rows of the runs, the oldest first; the last is the change that is about to be written.
     most_runs
-        More than this are not left.
+        More than this are not left; at least 2.
 
     Notes
     -----
@@ -36,7 +36,8 @@ def first_to_merge(sizes: Sequence[int], most_runs: int = MOST_RUNS) -> int:
     if len(sizes) <= most_runs:
         return last
     start, total = last, sizes[last]
-    while start > 1 and (last - start + 1 < most_runs // 2 or sizes[start - 1] < 2 * total):
+    at_least = max(2, most_runs // 2)
+    while start > 1 and (last - start + 1 < at_least or sizes[start - 1] < 2 * total):
         start -= 1
         total += sizes[start]
     return start
