@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,31 @@ weights, 0 where there are none, the number of values, and of their parents, 1 a
 Record = tuple[int, int, int, int, int, int]
 
 
-def describe(values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None) -> tuple[Record, None]:
+@dataclass(eq=False, slots=True)
+class Support:
+    """What is made of a level with weights once it is needed, and lives as long as its batch."""
+
+    weights: Int64Array
+    sums: Int64Array | None = None
+
+    def weight_sums(self, device: Device) -> Int64Array:
+        """The running sums of the weights modulo 2^64, the first of them first."""
+        if self.sums is None:
+            self.sums = device.xp.cumsum(self.weights)
+        return self.sums
+
+
+def describe(
+    values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None
+) -> tuple[Record, Support | None]:
     """See `gpu_wcoj.kernels.protocol.Kernels.describe`. Nothing is launched or read.
 
     The record holds addresses: who uses it has to keep the arrays.
     """
     parents, n_parents = (0, 1) if parent_offsets is None else (_address(parent_offsets), len(parent_offsets) - 1)
     sums = 0 if weights is None else _address(weights)
-    return (_address(values), values.dtype.itemsize, parents, sums, len(values), n_parents), None
+    record = _address(values), values.dtype.itemsize, parents, sums, len(values), n_parents
+    return record, None if weights is None else Support(weights)
 
 
 def build_levels(device: Device, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
@@ -125,8 +143,9 @@ def _rounded(n_bytes: int) -> int:
 
 
 def _words(sizes: Sequence[tuple[int, int]]) -> int:
-    """The words of a trie's levels."""
-    return sum(_rounded(count * size) + _rounded(8 * (count + 1)) for count, size in sizes)
+    """The words of a trie's levels: values, and offsets but for the last one."""
+    words = [_rounded(count * size) + _rounded(8 * (count + 1)) for count, size in sizes]
+    return sum(words) - _rounded(8 * (sizes[-1][0] + 1))
 
 
 def _levels(memory: Any, sizes: Sequence[tuple[int, int]]) -> tuple[list[CodeArray], list[Int64Array]]:
