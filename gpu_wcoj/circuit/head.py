@@ -251,7 +251,7 @@ def _as_change(arrangement: Arrangement, execution: Execution, after: bool) -> A
     spine = arrangement.committed() if after else arrangement.spine
     compact = spine.compact().batches
     nothing = IndexedZSet.empty(len(arrangement.key.order), execution.backend)
-    batch = compact[0] if compact else nothing
+    batch = compact[0].lent() if compact else nothing
     change.pending = (batch,) if execution.weighted else (nothing, batch)
     return change
 

@@ -221,6 +221,8 @@ class Arrangement:
 
     def commit(self, spine: Spine | None = None) -> None:
         """End the tick: what was pending becomes state."""
+        for batch in self.pending:
+            batch.forget_rows()
         self.spine = self.committed() if spine is None else spine
         self.pending = ()
 

@@ -180,8 +180,19 @@ class IndexedZSet:
 
     @cached_property
     def matrix(self) -> Int64Array:
-        """All rows, sorted: int64 of shape (depth, n)."""
+        """All rows, sorted: int64 of shape (depth, n). Kept until `forget_rows`."""
         return stacked(self.backend, self.columns())
+
+    def forget_rows(self) -> None:
+        """Let go of `matrix`, which may take several times as much as the trie."""
+        self.__dict__.pop("matrix", None)
+
+    def lent(self) -> IndexedZSet:
+        """The same trie over the same arrays; what its reader has it keep goes with it."""
+        made = IndexedZSet(self.values, self.offsets, self.weights, self.backend)
+        made.__dict__.update(self.__dict__)
+        made._levels = self.levels
+        return made
 
     def weight_column(self) -> Int64Array:
         """The weight of every row."""

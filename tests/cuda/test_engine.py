@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -274,6 +275,21 @@ class TestMemory:
             found = self.ticks(program, ticks, way)
             outcomes.update("right" if one == right else type(one) for one, right in zip(found, expected, strict=True))
         assert outcomes == {"right", DeviceMemoryError}
+
+    @BAGS
+    def test_nothing_but_the_state_stays(self, bag):
+        """Rows spread out for a join go when the tick ends, or when what was joined afresh has been read."""
+        backend = shim_backend(3)
+        program = gw.Program(TRIANGLE, bag=bag, backend=backend, route="device")
+        assert isinstance(backend.device, ShimDevice)
+        program.step_counts({"e": gw.ZSet.from_rows([((i, i * 7 % 5000), 1) for i in range(5000)])})
+        program.count("h")
+        gc.collect()
+        batches = [one for one in gc.get_objects() if isinstance(one, IndexedZSet) and one.backend is backend]
+        assert sum(map(len, batches)) == sum(sum(sizes) for sizes in program.state_rows.values())
+        assert not any("matrix" in vars(batch) for batch in batches)
+        grain = 1 << 12
+        assert backend.device.counts.allocated <= sum(batch.nbytes for batch in batches) + grain * len(batches)
 
     def ticks(self, program: gw.Program, ticks: list[Any], way: str) -> list[object]:
         """What each tick gives; one that fails leaves the state, and is right once there is memory."""

@@ -97,6 +97,20 @@ class TestBeforeAndAfter:
             for array, other in zip(arrays(one), copy, strict=True):
                 np.testing.assert_array_equal(array, other)
 
+    def test_rows_spread_out_for_a_reader_go_with_the_commit(self, arrangement):
+        change = arrangement.delta(1)
+        assert change.matrix.tolist() == [[5], [4]]
+        assert change.lent().matrix is change.matrix
+        arrangement.commit()
+        assert "matrix" not in vars(change)
+
+    def test_what_is_lent_keeps_its_own_rows(self, arrangement):
+        (state,) = arrangement.accumulated()
+        lent = state.lent()
+        assert lent.matrix.shape == (2, 1003)
+        assert "matrix" not in vars(state)
+        assert (lent.levels is state.levels, lent.n_negative) == (True, 0)
+
     def test_a_phase_without_rows_adds_no_batch(self):
         made = Arrangement(ArrangementKey("e", (0,)), CPU)
         made.receive_delta([rows([(1,)]), rows(np.empty((0, 1)))])
