@@ -32,15 +32,8 @@ def confs_of(session: SparkSession) -> Mapping[str, str]:
     UsageError
         If it sets something of that prefix that there is not.
     """
-    found = {
-        key.removeprefix(PREFIX): value
-        for key, value in dict(session.sparkContext.getConf().getAll()).items()
-        if key.startswith(PREFIX)
-    }
-    for name in CONFS:
-        value = session.conf.get(PREFIX + name, None)
-        if value is not None:
-            found[name] = value
+    everything = {**dict(session.sparkContext.getConf().getAll()), **session.conf.getAll}
+    found = {key.removeprefix(PREFIX): value for key, value in everything.items() if key.startswith(PREFIX)}
     for name in found:
         if name not in CONFS and not name.startswith(_OTHERS):
             raise UsageError(

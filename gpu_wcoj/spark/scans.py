@@ -18,7 +18,7 @@ _NAMING = ("path", "subscribe", "subscribePattern", "assign", "table", "topic")
 
 def streams_of(df: DataFrame) -> list[str]:
     """What the streams in a DataFrame's plan read, in the plan's order."""
-    leaves = _plan(df, "logical").collectLeaves()
+    leaves = _plan(df, "analyzed").collectLeaves()
     found = []
     for i in range(leaves.size()):
         leaf = leaves.apply(i)
