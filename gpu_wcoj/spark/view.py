@@ -86,6 +86,7 @@ class View:
         self._query: StreamingQuery | None = None
         self._listener: Listener | None = None
         self._batch = threading.Lock()
+        self._closing = threading.RLock()
         self._progress: dict[str, Any] = {}
         self._answers: dict[str, int] = {}
 
@@ -242,17 +243,18 @@ class View:
 
     def close(self) -> None:
         """Let go of the checkpoint, when the batch that is running is done. Closing twice is no error."""
-        with self._batch:
-            checkpoint, self._checkpoint = self._checkpoint, None
+        with self._closing:
+            with self._batch:
+                checkpoint, self._checkpoint = self._checkpoint, None
             listener, self._listener = self._listener, None
-        if listener is not None:
-            with suppress(Exception):  # the session may have gone
-                self._session.streams.removeListener(listener)
-                latest = None if self._query is None else self._query.lastProgress
-                if latest is not None and self._progress:  # what the listener is yet to be told
-                    self._progress["spark"] = kept_of(latest.json)
-        if checkpoint is not None:
-            checkpoint.close()
+            if listener is not None:
+                with suppress(Exception):  # the session may have gone
+                    self._session.streams.removeListener(listener)
+                    latest = None if self._query is None else self._query.lastProgress
+                    if latest is not None and self._progress:  # what the listener is yet to be told
+                        self._progress["spark"] = kept_of(latest.json)
+            if checkpoint is not None:
+                checkpoint.close()
 
     # Opening.
 
