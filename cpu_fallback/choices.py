@@ -1,4 +1,4 @@
-"""Children of positions counted with NumPy alone."""
+"""What stands below rows and at them, counted with NumPy alone."""
 
 from __future__ import annotations
 
@@ -29,6 +29,21 @@ def count_children(
     found = locate(records, column_of, columns)
     sums = [children_below(own[-1].parent_offsets, row).sum() for own, row in zip(levels, found, strict=True)]
     return np.array(sums, np.int64)
+
+
+def weights_of(
+    locate: Locate, levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
+) -> Int64Array:
+    """See `gpu_wcoj.kernels.protocol.Kernels.weights_of`; `locate` is the kernels' own."""
+    total = np.zeros(columns.shape[1], np.int64)
+    found = locate([[level.record for level in own] for own in levels], column_of, columns)
+    for own, row in zip(levels, found, strict=True):
+        held = row >= 0
+        if own[-1].weights is None:
+            total += held
+        else:
+            total[held] += own[-1].weights[row[held]]
+    return total
 
 
 def narrowest(

@@ -34,6 +34,7 @@ class CompiledKernels:
     run_starts = staticmethod(sort.run_starts)
     distinct_rows = staticmethod(sort.distinct_rows)
     consolidate = staticmethod(sort.consolidate)
+    held_rows = staticmethod(sort.held_rows)
     segment_sums = staticmethod(sums.segment_sums)
     exclusive_sum = staticmethod(sums.exclusive_sum)
     hash_rows = staticmethod(sums.hash_rows)
@@ -138,6 +139,13 @@ class CompiledKernels:
                 described += (level, column)
         locate(np.array(described, np.int64), columns, positions)
         return positions
+
+    @staticmethod
+    def weights_of(
+        levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.weights_of`."""
+        return choices.weights_of(CompiledKernels.locate, levels, column_of, columns)
 
     @staticmethod
     def count_children(

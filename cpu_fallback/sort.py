@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+IndexArray = npt.NDArray[np.intp]
 
 PACKED_BITS = 63
 """Columns whose ranges need no more bits together are sorted as one int64 key."""
@@ -63,6 +65,11 @@ def run_starts(columns: Sequence[Int64Array]) -> npt.NDArray[np.intp]:
     for column in columns[1:]:
         differs |= column[1:] != column[:-1]
     return np.concatenate([np.zeros(1, np.intp), np.flatnonzero(differs) + 1])
+
+
+def held_rows(masks: Sequence[BoolArray]) -> list[IndexArray]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.held_rows`."""
+    return [np.flatnonzero(mask) for mask in masks]
 
 
 def distinct_rows(columns: Sequence[Int64Array]) -> list[Int64Array]:

@@ -27,6 +27,7 @@ class VectorisedKernels:
     run_starts = staticmethod(sort.run_starts)
     distinct_rows = staticmethod(sort.distinct_rows)
     consolidate = staticmethod(sort.consolidate)
+    held_rows = staticmethod(sort.held_rows)
     segment_sums = staticmethod(sums.segment_sums)
     exclusive_sum = staticmethod(sums.exclusive_sum)
     hash_rows = staticmethod(sums.hash_rows)
@@ -59,6 +60,13 @@ class VectorisedKernels:
                     node = found[alive]
                     found[alive] = find(values, parents[node], parents[node + 1], columns[column, alive])
         return positions
+
+    @staticmethod
+    def weights_of(
+        levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.weights_of`."""
+        return choices.weights_of(VectorisedKernels.locate, levels, column_of, columns)
 
     @staticmethod
     def count_children(

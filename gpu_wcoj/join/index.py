@@ -182,8 +182,11 @@ class RelationIndex:
         if not batches:
             nothing: Int64Array = self.backend.xp.zeros(len(columns[0]), np.int64)
             return nothing
-        records = [batch.records for batch in batches]
         matrix = stacked(self.backend, columns)
+        if self.backend.device is not None:
+            levels = [batch.levels for batch in batches]
+            return self.backend.kernels.weights_of(levels, [self.canonical.order] * len(batches), matrix)
+        records = [batch.records for batch in batches]
         located = self.backend.kernels.locate(records, [self.canonical.order] * len(batches), matrix)
         return sum_of_weights(batches, located, self.backend)
 

@@ -19,6 +19,7 @@ Int64Array = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 IndexArray = npt.NDArray[np.intp]
 UInt64Array = npt.NDArray[np.uint64]
+BoolArray = npt.NDArray[np.bool_]
 Trie = tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None]
 """(values, offsets, weights); weights None means that all are 1."""
 
@@ -77,6 +78,10 @@ class Kernels(Protocol):
 
     def consolidate(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[list[Int64Array], Int64Array]:
         """Sort rows, add the weights of equal ones modulo 2^64, drop rows of weight 0. O(n log n)."""
+        ...
+
+    def held_rows(self, masks: Sequence[BoolArray]) -> list[IndexArray]:
+        """Per mask, the rows that it holds, ascending. O(n)."""
         ...
 
     def segment_sums(self, values: Int64Array, starts: IndexArray) -> Int64Array:
@@ -155,6 +160,15 @@ class Kernels(Protocol):
         -------
         int64 of shape (number of tries, n): the position in the last level descended, -1 where the path is absent.
         O(log) a level and row; O(1) expected at top levels whose codes are dense.
+        """
+        ...
+
+    def weights_of(
+        self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """Per row, the sum of its weights in all tries, modulo 2^64, 0 where none holds it: int64, shape (n,).
+
+        Arguments are those of `count_children`, but that all levels are descended, and the last is a trie's last.
         """
         ...
 

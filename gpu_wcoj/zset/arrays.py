@@ -60,15 +60,7 @@ def positions(backend: Backend, *masks: BoolArray) -> list[Int64Array]:
     """
     if backend.device is None:
         return [np.flatnonzero(mask) for mask in masks]
-    xp = backend.xp
-    ends = [xp.cumsum(mask, dtype=np.int64) for mask in masks]
-    sizes = iter(numbers(backend, *(end[-1:] for end in ends if len(end))))
-    found = []
-    for end in ends:
-        size = next(sizes) if len(end) else 0
-        every = size == len(end)
-        found.append(xp.arange(size) if every else xp.searchsorted(end, xp.arange(1, size + 1)))
-    return found
+    return backend.kernels.held_rows(masks)
 
 
 def stacked(backend: Backend, columns: Sequence[Int64Array]) -> Int64Array:

@@ -41,6 +41,31 @@ def test_count_children(kind, seed):
 
 @given(seeds)
 @settings(max_examples=80)
+def test_weights_of(kind, seed):
+    rng = random.Random(seed)
+    backend = kind.backend(seed)
+    arity = rng.randint(1, 3)
+    domains = [DOMAINS[rng.choice(list(DOMAINS))] for _ in range(arity)]
+    rows = random_rows(rng, rng.choice([0, 1, 33, 700]), domains)
+    levels, column_of, expected = [], [], [0] * len(rows)
+    for _ in range(rng.choice([0, 1, 2, 3, 5, 33])):
+        order = rng.sample(range(arity), arity)
+        weights = WEIGHTS[rng.choice(list(WEIGHTS))]
+        batch = random_batch(rng, rng.choice(SIZES[1:5]), [domains[column] for column in order], weights)
+        if not batch:
+            continue
+        levels.append(trie(batch, arity, backend).levels)
+        column_of.append(order)
+        for i, row in enumerate(rows):
+            expected[i] = reference.wrap(expected[i] + batch.get(tuple(row[column] for column in order), 0))
+    matrix = backend.asarray(np.array(columns_of(rows, arity), np.int64).reshape(arity, len(rows)))
+    found = backend.kernels.weights_of(levels, column_of, matrix)
+    assert found.dtype == np.int64
+    assert found.tolist() == expected
+
+
+@given(seeds)
+@settings(max_examples=80)
 def test_narrowest(kind, seed):
     rng = random.Random(seed)
     backend = kind.backend(seed)

@@ -96,6 +96,12 @@ def test_exclusive_sum(device_backend, n, launches):
     assert cost(device_backend, device_backend.kernels.exclusive_sum, counts) == (launches, 0, 0)
 
 
+@pytest.mark.parametrize(("n", "launches"), [(0, 0), (FEW, 1), (MANY, 3)])
+def test_held_rows(device_backend, n, launches):
+    masks = [device_backend.asarray(np.arange(n) % 2 == k) for k in range(2)]
+    assert cost(device_backend, device_backend.kernels.held_rows, masks) == (2 * launches, min(n, 1), 0)
+
+
 def test_hash_rows(device_backend):
     assert cost(device_backend, device_backend.kernels.hash_rows, some_columns(device_backend, MANY)) == (1, 0, 0)
 
@@ -127,6 +133,8 @@ def test_choices(device_backend):
     positions = kernels.locate([index.records[:1]] * 2, [[0]] * 2, rows)
     choices = [(positions, [[(0, index.offsets[0]), (1, index.offsets[0])]]), (positions, [])]
     assert cost(device_backend, kernels.narrowest, choices) == (1, 0, 1)
+    both = device_backend.asarray(np.array([np.arange(MANY), np.arange(MANY)]))
+    assert cost(device_backend, kernels.weights_of, levels, [[0, 1]] * 3, both) == (1, 0, 1)
 
 
 def test_wide_tables_take_an_upload(device_backend):

@@ -159,6 +159,20 @@ def test_exclusive_sum(kind, seed, weights_are):
 
 
 @given(seeds)
+@settings(max_examples=40)
+def test_held_rows(kind, seed):
+    rng = random.Random(seed)
+    backend = kind.backend(seed)
+    share = rng.choice([0, 0.1, 0.9, 1])
+    masks = [
+        [rng.random() < share for _ in range(rng.choice([*SIZES, *LARGE_SIZES, 2500]))] for _ in range(rng.randrange(4))
+    ]
+    found = backend.kernels.held_rows([backend.asarray(np.array(mask, bool)) for mask in masks])
+    assert all(rows.dtype == np.int64 for rows in found)
+    assert [rows.tolist() for rows in found] == [[i for i, held in enumerate(mask) if held] for mask in masks]
+
+
+@given(seeds)
 @settings(max_examples=30)
 def test_hash_rows(kind, seed):
     rows, arity = some_rows(random.Random(seed))

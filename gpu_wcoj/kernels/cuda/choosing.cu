@@ -1,6 +1,26 @@
-// How many values stand below positions: what the choice between orders and between paths goes by.
+// What stands at rows and below them: their weights, and what the choice between orders and between paths goes by.
 #include "descend.cuh"
 #include "scan.cuh"
+
+// sums[i]: the weights of row i of `columns` in all tries. `weights` has the address of each trie's, 0 where all are 1.
+// As many lanes as `group` says, a power of two up to 32, share a row: each looks into its tries.
+extern "C" __global__ void add_weights(const long long *table, long long n_tries, const long long *weights,
+                                       const long long *columns, long long n, long long group, long long *sums) {
+    const int lane = threadIdx.x & 31;
+    const long long total = n * group;
+    for (long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x - lane; first < total;
+         first += (long long)gridDim.x * blockDim.x) {
+        long long i = (first + lane) / group, own = (first + lane) % group;
+        unsigned long long sum = 0;
+        for (long long t = own; t < n_tries && i < n; t += group) {
+            long long node = descend(table, n_tries, t, columns, n, i);
+            const unsigned long long *of_rows = (const unsigned long long *)weights[t];
+            if (node >= 0) sum += of_rows ? of_rows[node] : 1;
+        }
+        for (int step = (int)group >> 1; step > 0; step >>= 1) sum += __shfl_xor_sync(FULL_WARP, sum, step);
+        if (own == 0 && i < n) sums[i] = (long long)sum;
+    }
+}
 
 // totals[t]: the children below all rows of `columns` in trie t, a block a trie. `offsets` delimit, per trie, the
 // children of the level that `descend` ends in.

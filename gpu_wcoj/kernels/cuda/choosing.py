@@ -1,4 +1,4 @@
-"""What the choice between orders and between paths goes by, on a device: how many values stand below positions."""
+"""What stands at rows and below them, on a device: weights, and what the choice of orders and paths goes by."""
 
 from __future__ import annotations
 
@@ -14,6 +14,28 @@ from gpu_wcoj.kernels.protocol import Choice, IndexArray, Int64Array, Level
 _SOURCE = "choosing"
 _SUM_BLOCK = 1024
 """Threads of a block that adds up what stands below a sample of rows in one trie."""
+
+
+def weights_of(
+    device: Device, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], columns: Int64Array
+) -> Int64Array:
+    """See `gpu_wcoj.kernels.protocol.Kernels.weights_of`. 1 upload, 1 launch, no read.
+
+    A thread takes a row and a trie, or more of them where there are more than 32.
+    """
+    xp = device.xp
+    n, k = columns.shape[1], len(levels)
+    if k == 0:
+        nothing: Int64Array = xp.zeros(n, np.int64)
+        return nothing
+    sums: Int64Array = xp.empty(n, np.int64)
+    table = descents([[level.record for level in own] for own in levels], column_of)
+    weights = [0 if own[-1].weights is None else _address(own[-1].weights) for own in levels]
+    uploaded = device.asarray(np.array([*table, *weights], np.int64))
+    group = min(32, 1 << (k - 1).bit_length())
+    arguments = [uploaded, k, uploaded[len(table) :], xp.ascontiguousarray(columns), n, group, sums]
+    device.launch(_SOURCE, "add_weights", looping_blocks(device, n * group), BLOCK, arguments)
+    return sums
 
 
 def count_children(

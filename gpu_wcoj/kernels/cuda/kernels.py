@@ -10,7 +10,7 @@ from typing import Any
 
 from gpu_wcoj.kernels.cuda import choosing, extend, merge, rows, sums, tries
 from gpu_wcoj.kernels.cuda.device import Device
-from gpu_wcoj.kernels.protocol import Choice, CodeArray, IndexArray, Int64Array, Level, Trie, UInt64Array
+from gpu_wcoj.kernels.protocol import BoolArray, Choice, CodeArray, IndexArray, Int64Array, Level, Trie, UInt64Array
 
 
 class CudaKernels:
@@ -42,6 +42,10 @@ class CudaKernels:
     def consolidate(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[list[Int64Array], Int64Array]:
         """See `gpu_wcoj.kernels.protocol.Kernels.consolidate`."""
         return rows.consolidate(self.device, columns, weights)
+
+    def held_rows(self, masks: Sequence[BoolArray]) -> list[IndexArray]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.held_rows`."""
+        return rows.held_rows(self.device, masks)
 
     def segment_sums(self, values: Int64Array, starts: IndexArray) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.segment_sums`."""
@@ -78,6 +82,12 @@ class CudaKernels:
     ) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.locate`."""
         return tries.locate(self.device, records, column_of, columns)
+
+    def weights_of(
+        self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.weights_of`."""
+        return choosing.weights_of(self.device, levels, column_of, columns)
 
     def count_children(
         self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], columns: Int64Array

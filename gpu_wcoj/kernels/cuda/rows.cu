@@ -153,6 +153,36 @@ extern "C" __global__ void scan_sums(long long *sums, long long length, long lon
     scan_row(sums + blockIdx.x * length, length, totals + blockIdx.x, scratch);
 }
 
+// Per tile, how many rows the mask holds.
+extern "C" __global__ void count_held(const unsigned char *mask, long long n, long long *sums) {
+    __shared__ long long scratch[33];
+    long long held = 0, total;
+    for (int item = 0; item < ITEMS; item++) {
+        long long i = tile_row(item);
+        held += i < n && mask[i];
+    }
+    block_exclusive_sum(held, scratch, &total);
+    if (threadIdx.x == 0) sums[blockIdx.x] = total;
+}
+
+// The rows that the mask holds. `sums` are those of `count_held`, scanned; none where there is one tile, which then
+// writes how many there are.
+extern "C" __global__ void place_held(const unsigned char *mask, long long n, const long long *sums, long long *totals,
+                                      long long *rows) {
+    __shared__ int counts[33];
+    bool holds[ITEMS];
+    int number[ITEMS];
+    for (int item = 0; item < ITEMS; item++) {
+        long long i = tile_row(item);
+        holds[item] = i < n && mask[i];
+    }
+    int n_held = number_in_tile(holds, number, counts);
+    long long base = tile_base(sums, 0);
+    if (!sums && threadIdx.x == 0) totals[0] = n_held;
+    for (int item = 0; item < ITEMS; item++)
+        if (holds[item]) rows[base + number[item]] = tile_row(item);
+}
+
 // Per tile, how many runs of equal rows start, and, with weights, their sum.
 extern "C" __global__ void count_runs(const long long *c0, const long long *c1, const long long *c2,
                                       const long long *c3, const long long *c4, const long long *c5,

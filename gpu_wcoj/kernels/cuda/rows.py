@@ -19,7 +19,7 @@ import numpy as np
 
 from gpu_wcoj.kernels.cuda.columns import BLOCK, FEW, column_arguments, looping_blocks, tiles
 from gpu_wcoj.kernels.cuda.device import Device
-from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
+from gpu_wcoj.kernels.protocol import BoolArray, IndexArray, Int64Array
 
 _SOURCE = "rows"
 _ASCENDING, _REPEATING, _UNSORTED = range(3)
@@ -62,6 +62,33 @@ def run_starts(device: Device, columns: Sequence[Int64Array]) -> IndexArray:
         starts = device.xp.empty(_number(device, total), np.int64)
     device.launch(_SOURCE, "place_runs", tiles(n), BLOCK, [*arguments, None, n, sums, total, starts, None])
     return starts if sums is not None else starts[: _number(device, total)]
+
+
+def held_rows(device: Device, masks: Sequence[BoolArray]) -> list[IndexArray]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.held_rows`. Per mask 3 launches, 1 for one tile; 1 read for all."""
+    xp = device.xp
+    masks = [xp.ascontiguousarray(mask) for mask in masks]
+    totals = xp.empty(len(masks), np.int64)
+    kept: list[Any] = []
+    for at, mask in enumerate(masks):
+        n = len(mask)
+        kept.append(xp.empty(n if tiles(n) == 1 else tiles(n), np.int64))
+        if tiles(n) == 1:
+            device.launch(_SOURCE, "place_held", 1, BLOCK, [mask, n, None, totals[at : at + 1], kept[at]])
+        elif n:
+            device.launch(_SOURCE, "count_held", tiles(n), BLOCK, [mask, n, kept[at]])
+            scan_sums(device, kept[at], tiles(n), totals[at : at + 1])
+    found: list[IndexArray] = []
+    sizes = device.to_host(totals).tolist() if any(map(len, masks)) else []
+    for mask, own, size in zip(masks, kept, sizes or [0] * len(masks), strict=True):
+        n = len(mask)
+        if tiles(n) <= 1:
+            found.append(own[: size if n else 0])
+            continue
+        found.append(xp.empty(size, np.int64))
+        if size:
+            device.launch(_SOURCE, "place_held", tiles(n), BLOCK, [mask, n, own, None, found[-1]])
+    return found
 
 
 def distinct_rows(device: Device, columns: Sequence[Int64Array]) -> list[Int64Array]:
