@@ -4,8 +4,9 @@ Nothing but `fill_common` reads from the device, once a window of candidates. A 
 give `capacity` survivors; what it gives beyond that waits on the device for the next call, which then neither looks at
 a candidate nor reads. Launches of a call, whatever the number of prefixes (a running sum counted as one):
 
-    count_common   3; 7 if some atom may be marked
-    fill_common    5; 9 if some atom may be marked; 3 where a plan is left by the call before; 1 where survivors are
+    count_common   3; 7 if some atom may be marked; 1 for an atom alone
+    fill_common    5; 9 if some atom may be marked; 3 where a plan is left by the call before; 1 where survivors are;
+                   for a batch alone 4, 2 where a plan is left
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_wcoj.kernels.cuda import alone
 from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.cuda.plan import (
     BLOCK,
@@ -42,7 +44,7 @@ MOST_SPREAD = 8
 """Candidates of a window for each survivor asked for, at most."""
 
 COUNTED_PREFIXES = 1 << 22
-"""Prefixes counted at a time; each takes some 32 bytes."""
+"""Prefixes counted at a time, or copied; each takes some 32 bytes."""
 
 ROW_BITS = 24
 """``resume[2]`` is the number of a walk, and in so many low bits the survivors returned of the window it is in."""
@@ -131,6 +133,9 @@ def count_common(
     if end <= begin:
         return counts
     question = Question.of(device, positions, lower, upper, excluded, work)
+    if alone.can_count(extension):
+        alone.count(device, extension, question, begin, counts, work)
+        return counts
     for at in range(begin, end, COUNTED_PREFIXES):
         n = min(end - at, COUNTED_PREFIXES)
         own = counts[at - begin : at - begin + n]
@@ -157,13 +162,18 @@ def fill_common(
     xp = device.xp
     walk = _walk(extension, resume, end, (positions, lower, upper, excluded))
     question = Question.of(device, positions, lower, upper, excluded, work)
+    copied = alone.can_copy(extension, question)
     piece = None
     while piece is None and walk.prefix < end:
+        if copied:
+            piece = _copy_candidates(device, extension, question, walk, capacity, weights, weighted, n_out_rows)
+            continue
         if walk.window is None:
             try:
                 _look_at_window(device, extension, question, walk, capacity, n_out_rows)
             except device.out_of_memory:
                 walk.plan = None  # the next call may plan for fewer
+                extension.spread = 1
                 raise
         window = walk.window
         assert window is not None
@@ -208,7 +218,8 @@ def _look_at_window(
         n = min(walk.end - walk.prefix, MOST_SPREAD * room)
         plan = make_plan(device, extension, question, walk.prefix, n, None, min(MARK_VALUES, MOST_SPREAD * room))
         walk.plan, walk.item_begin = plan, walk.item
-    # All memory first: a window that has been looked at is never lost.
+    # All memory first, that of a piece too: a window that has been looked at is never lost.
+    piece = [xp.empty(min(capacity, room), np.int64) for _ in range(3 + n_out_rows)]
     owners = xp.empty(room, np.int32)
     values = xp.empty(room, np.int64)
     weights = None if extension.sets else xp.empty(room, np.int64)
@@ -216,6 +227,7 @@ def _look_at_window(
     kept = xp.empty(-(-room // 32), np.uint32)
     unit_sums = xp.empty(-(-room // BLOCK) + 1, np.int64)
     summary = xp.empty(4, np.int64)
+    del piece
     n_blocks = looping_blocks(device)
     device.launch(
         "extend", "fill_sets" if extension.sets else "fill_weights", n_blocks, BLOCK,
@@ -237,10 +249,35 @@ def _look_at_window(
     extension.spread = min(MOST_SPREAD, max(1, n_items // max(1, survivors)))
 
 
+def _copy_candidates(
+    device: Device, extension: Extension, question: Question, walk: Walk, capacity: int,
+    prefix_weights: Int64Array | None, weighted: bool, n_out_rows: int,
+) -> alone.Piece | None:  # fmt: skip
+    """The walk's next candidates, all of which survive; None if its plan has none. Five numbers are read."""
+    try:
+        plan = walk.plan
+        if plan is None:
+            n = min(walk.end - walk.prefix, COUNTED_PREFIXES)
+            plan = make_plan(device, extension, question, walk.prefix, n, None, 0)
+            walk.plan, walk.item_begin = plan, walk.item
+        piece, prefix, item = alone.copy_piece(
+            device, extension, question, plan, walk.item_begin, capacity, prefix_weights, weighted, n_out_rows,
+            question.work,
+        )  # fmt: skip
+    except device.out_of_memory:
+        walk.plan = None  # the next call may plan for fewer
+        raise
+    walk.item_begin += len(piece[0])
+    walk.prefix, walk.item = plan.begin + prefix, item
+    if prefix == plan.n:
+        walk.plan = None
+    return piece if len(piece[0]) else None
+
+
 def _copy_survivors(
     device: Device, walk: Walk, question: Question, m: int, prefix_weights: Int64Array | None, weighted: bool,
     n_out_rows: int,
-) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
+) -> alone.Piece:  # fmt: skip
     """The next m survivors of the walk's window, in arrays of their own."""
     xp = device.xp
     plan, window = walk.plan, walk.window

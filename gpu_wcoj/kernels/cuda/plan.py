@@ -41,6 +41,10 @@ class Extension:
         Of one atom.
     sets
         Whether every atom has one batch and no weights count.
+    ends
+        Whether the first atom, often the only one, has no further variable.
+    weight_sums
+        The addresses of the slots' running sums of weights, once they are needed; on the device.
     left
         What the last call of `fill_common` can leave to the next.
     spread
@@ -55,6 +59,8 @@ class Extension:
     markable: list[tuple[int, bool]]
     most_batches: int
     sets: bool
+    ends: bool
+    weight_sums: Any = None
     left: Any = None
     spread: int = 1
 
@@ -146,7 +152,8 @@ def prepare(
     weightless = all(levels[k].weights is None for a in range(n_atoms) if last[a] for k in batches[a])
     sets = weightless and all(len(own) == 1 for own in batches)
     table = device.asarray(words)
-    return Extension(table, tuple(levels), n_atoms, n_slots, n_families, markable, most_batches, sets)
+    ends = n_atoms > 0 and last[0]
+    return Extension(table, tuple(levels), n_atoms, n_slots, n_families, markable, most_batches, sets, ends)
 
 
 def _can_be_marked(n_values: int, top: bool) -> bool:

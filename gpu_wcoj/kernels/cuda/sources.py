@@ -11,7 +11,7 @@ from importlib.resources import files
 
 _INCLUDE = re.compile(r'^[ \t]*#include "([\w]+\.cuh)"[^\n]*$', re.MULTILINE)
 
-SOURCES = ("rows", "sums", "tries", "choosing", "merge", "plan", "extend")
+SOURCES = ("rows", "sums", "tries", "choosing", "merge", "plan", "extend", "alone")
 """The files with kernels, without their suffix."""
 
 

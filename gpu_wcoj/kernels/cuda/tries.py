@@ -33,9 +33,10 @@ class Support:
 
     def weight_sums(self, device: Device) -> Int64Array:
         """The running sums of the weights modulo 2^64, the first of them first."""
-        if self.sums is None:
-            self.sums = device.xp.cumsum(self.weights)
-        return self.sums
+        sums = self.sums
+        if sums is None:
+            sums = self.sums = device.xp.cumsum(self.weights)
+        return sums
 
 
 def describe(
