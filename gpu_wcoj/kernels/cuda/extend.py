@@ -40,6 +40,9 @@ FEWEST_ITEMS = 1 << 12
 MOST_ITEMS = 1 << 22
 """Candidates of a window, at most."""
 
+SEED_ITEMS = 1 << 18
+"""Survivors of one window where the prefixes are a few seeds."""
+
 MOST_SPREAD = 8
 """Candidates of a window for each survivor asked for, at most."""
 
@@ -330,10 +333,15 @@ def extend_seeds(
     pieces = []
     while resume[0] < n:
         parent, value, _, _ = fill_common(
-            device, extension, positions, resume, n, none, none, excluded, None, False, MOST_ITEMS, 0, work
+            device, extension, positions, resume, n, none, none, excluded, None, False, SEED_ITEMS, 0, work
         )
-        pieces.append(xp.stack((parent, value)))
+        if len(parent):
+            pieces.append(xp.stack((parent, value)))
+    if not pieces:
+        return xp.zeros(n, np.int64), xp.empty((2, 0), np.int64)
     found = pieces[0] if len(pieces) == 1 else xp.concatenate(pieces, axis=1)
     # Sums of weights are 0 or 1, so a row's count is the number of its survivors.
+    if n == 1:
+        return xp.full(1, found.shape[1], np.int64), found
     offsets = xp.searchsorted(found[0], xp.arange(n + 1, dtype=np.int64))
-    return xp.diff(offsets).astype(np.int64), found
+    return xp.diff(offsets).astype(np.int64, copy=False), found
