@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -200,6 +201,29 @@ def write_columns(columns: Mapping[str, Int64Array], path: Path) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(path, error) from None
+
+
+def write_parts(columns: Mapping[str, Int64Array], folder: Path, count: int) -> None:
+    """Write columns of integers as so many Parquet files of about the same size, each whole or not there.
+
+    Their times are a second apart, the last one now: by that, Spark takes the files of a stream in order.
+
+    Raises
+    ------
+    OutputFileError
+        If they cannot be written.
+    UsageError
+        If the folder holds files already.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"the folder '{folder}' holds files already.\n  Empty it, or choose another.")
+    n_rows = len(next(iter(columns.values())))
+    now = int(time.time())
+    for part in range(count):
+        rows = slice(n_rows * part // count, n_rows * (part + 1) // count)
+        path = folder / f"{part:05}.parquet"
+        write_columns({name: values[rows] for name, values in columns.items()}, path)
+        os.utime(path, (now - count + part, now - count + part))
 
 
 def _unwritable(path: Path, error: OSError) -> OutputFileError:
