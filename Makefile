@@ -27,13 +27,17 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python;
 TEST_WORKERS ?= auto
 TESTS ?=
 
-# `make run` reads a stream that it generates once, or any file: make run EDGES=graph.txt.gz TICK_ROWS=10000
+# `make run-engine` reads a stream that it generates once, or any file: make run-engine EDGES=graph.txt.gz TICK_ROWS=10000
 EDGES ?=
 TICK_ROWS ?=
 STREAM := .run/payments.parquet
+CHANGES := .run/changes
 
-.PHONY: help setup run test check check-extras format bench clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
-	test-rapids test-rapids-gpu
+# Kills of the driver that `make soak-spark` makes.
+POINTS ?= 20
+
+.PHONY: help setup run run-engine soak-spark bench-spark test check check-extras format bench clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
+	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +50,13 @@ $(STAMP): pyproject.toml
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
 	@touch $@
 
-run: setup  ## keep triangles up to date over a stream of changes (EDGES=path for your own)
+run: setup  ## keep triangles up to date on Spark, on this machine alone, over a stream of files that is made first
+	@test -e $(CHANGES) || { $(BIN)/gpu-wcoj generate payments --files 40 --output $(CHANGES).new && mv $(CHANGES).new $(CHANGES); }
+	@rm -rf .run/checkpoint .run/triangles
+	$(BIN)/gpu-wcoj spark run examples/triangles.dl --source 'edge=$(CHANGES)?columns=src,dst&weight=weight' \
+	  --max-files 2 --checkpoint .run/checkpoint --output .run/triangles
+
+run-engine: setup  ## the same without Spark (EDGES=path for a file of your own)
 ifeq ($(strip $(EDGES)),)
 	@test -e $(STREAM) || { mkdir -p $(dir $(STREAM)) && $(BIN)/gpu-wcoj generate payments --output $(STREAM); }
 	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(STREAM)?columns=src,dst&weight=weight&tick=tick'
@@ -67,6 +77,12 @@ test: check  ## check, then run the tests (TESTS=path chooses some)
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py
 
+soak-spark: setup  ## kill drivers of Spark at random times (POINTS=20) and see that every batch counts once
+	SOAK_POINTS=$(POINTS) $(BIN)/python -m pytest -p no:xdist -s tests/spark/test_view_kills.py -k soak
+
+bench-spark: setup  ## measure views and joins beside Spark SQL's own (BENCH="--scale 14" for a small graph)
+	$(BIN)/python -m bench.spark $(BENCH)
+
 format: setup  ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -84,6 +100,9 @@ test-rapids: setup  ## ask the RAPIDS Accelerator what of our plans it would run
 test-rapids-gpu: setup  ## run our plans on a GPU by the RAPIDS Accelerator; whatever stays on the CPU is an error
 	RAPIDS_JAR="$$($(BIN)/python -m tests.rapids.fetch | tail -n 1)" TEST_RAPIDS_GPU=1 \
 	  $(BIN)/python -m pytest -p no:xdist tests/rapids/test_gpu.py
+
+test-docker: setup  ## carry out the steps of the CPU image over this machine's root, without Docker; needs root
+	TEST_DOCKER=1 $(BIN)/python -m pytest -p no:xdist tests/docker
 
 # These need a GPU, an interpreter that has CuPy, and the checkout; they install nothing. Their reports go to
 # bench/results, or to $$OUT.

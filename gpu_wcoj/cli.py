@@ -161,13 +161,21 @@ def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto
     print(f"stored in {store(device, twin, found.model)}")
 
 
+app.command("gpu_wcoj.spark.command:app", name="spark", help="Run programs on Apache Spark.")
+
 generate = App(name="generate", help="Write data that the program makes itself, the same on every machine.")
 app.command(generate)
 
 
 @generate.command
 def payments(
-    *, output: Path, transfers: int = 200_000, accounts: int = 20_000, seed: int = 1, tick_rows: int = 1000
+    *,
+    output: Path,
+    transfers: int = 200_000,
+    accounts: int = 20_000,
+    seed: int = 1,
+    tick_rows: int = 1000,
+    files: int | None = None,
 ) -> None:
     """A stream of payments and their reversals, as Parquet with columns src, dst, weight and tick.
 
@@ -183,10 +191,19 @@ def payments(
         Of the random numbers.
     tick_rows
         Changes to a tick.
+    files
+        Write so many files into a folder instead, as Spark reads a stream: their times are a second apart.
     """
     from gpu_wcoj import datasets
+    from gpu_wcoj.files.output import write_parts
 
-    _write(datasets.payments(transfers, accounts, seed, tick_rows=tick_rows), output)
+    stream = datasets.payments(transfers, accounts, seed, tick_rows=tick_rows)
+    if files is None:
+        _write(stream, output)
+    elif files < 1:
+        raise UsageError(f"--files is {files}.\n  It is 1 or more.")
+    else:
+        write_parts(stream, output, files)
 
 
 @generate.command

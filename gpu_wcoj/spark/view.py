@@ -89,6 +89,7 @@ class View:
         self._closing = threading.RLock()
         self._progress: dict[str, Any] = {}
         self._answers: dict[str, int] = {}
+        self._listening: list[Callable[[dict[str, Any]], object]] = []
 
     @property
     def program(self) -> Program:
@@ -139,6 +140,10 @@ class View:
             See `gpu_wcoj.program.Program.restore`.
         """
         return Program.restore(Path(checkpoint) / ENGINE, **options)
+
+    def on_batch(self, told: Callable[[dict[str, Any]], object]) -> None:
+        """Let a function be told of every batch that is committed or passed over, with its `progress`."""
+        self._listening.append(told)
 
     def count(self, name: str) -> int:
         """How many rows a relation of the program has, after the batch that is running now, if one is."""
@@ -434,6 +439,8 @@ class View:
             "hint": hint(rows, whole, self._batch_rows),
         }
         logged(self._progress)
+        for told in self._listening:
+            told(dict(self._progress))
 
     def _query_id(self) -> str:
         """The id that Spark's checkpoint gives the query, empty before its first start."""

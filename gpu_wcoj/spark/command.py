@@ -1,0 +1,249 @@
+"""The command ``gpu-wcoj spark``: a view over folders of files, run from a shell."""
+
+from __future__ import annotations
+
+import json as json_text
+import logging
+import re
+import sys
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from gpu_wcoj.backend import BackendName
+from gpu_wcoj.errors import ColumnError, GpuWcojError, InputFileError, UnknownRelationError, UsageError
+from gpu_wcoj.files.lines import open_bytes
+from gpu_wcoj.files.spec import ColumnName, InputSpec, parse_input
+from gpu_wcoj.spark.formats import Format
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from rich.status import Status
+
+    from gpu_wcoj.spark.view import View
+
+app = App(name="spark", help="Run programs on Apache Spark.", help_format="plaintext")
+
+_TEXT = Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
+_FLAG = Parameter(negative="")
+_FILES = Parameter(negative="", allow_leading_hyphen=True)
+
+
+@app.command
+def run(
+    program: Annotated[Path | None, Parameter(help="A file with the text of the program.")] = None,
+    /,
+    *,
+    text: Annotated[str | None, _TEXT] = None,
+    source: Annotated[list[str], _FILES],
+    table: Annotated[list[str] | None, _FILES] = None,
+    checkpoint: Path,
+    output: Path | None = None,
+    changes: Format = "auto",
+    max_files: int | None = None,
+    trigger: str = "available-now",
+    master: str | None = None,
+    memory: str = "2g",
+    backend: BackendName = "auto",
+    threads: int | None = None,
+    bag: Annotated[bool, _FLAG] = False,
+    json: Annotated[bool, _FLAG] = False,
+) -> None:
+    """Keep a program's answers up to date while files arrive in folders; what a checkpoint has is not read again.
+
+    A folder is given as RELATION=PATH?option=value&...: Parquet files, or format=csv with a header. Options are
+    columns=src,dst (by name, or by position from 0), weight=NAME, and tick=NAME for a column that says in which order
+    the rows of a batch happened.
+
+    Parameters
+    ----------
+    source
+        A folder with files of changes, in which new ones may appear; once for each relation.
+    table
+        A file or folder that is loaded once, before all changes; for relations that have no source.
+    checkpoint
+        A folder for the state; the next run with the same one goes on from there.
+    output
+        A folder for the changes of the answers, as Parquet that gpu_wcoj.spark.read_output reads; else they are
+        counted.
+    changes
+        How the files write changes down, as auto, append, weight, op, debezium; auto goes by their columns.
+    max_files
+        Files of each source to a batch; all that are there if not said otherwise.
+    trigger
+        available-now to end when all files are read that are there at the start, or an interval, such as '5 seconds',
+        to go on until Ctrl-C.
+    master
+        Spark's master if none is given by spark-submit: local[*].
+    memory
+        Of Spark's JVM, where this command starts it.
+    backend
+        Where the state lives and the joins run.
+    threads
+        How many threads the engine uses.
+    bag
+        Keep exact weights instead of sets.
+    json
+        Print one line of JSON a batch and one at the end.
+    """
+    from pyspark.errors import PySparkException
+
+    if max_files is not None and max_files < 1:
+        raise UsageError(f"--max-files is {max_files}.\n  It is 1 or more.")
+    for name in ("py4j", "gpu_wcoj.spark"):  # what they log of a failure comes as one message at the end
+        logging.getLogger(name).addHandler(logging.NullHandler())
+        logging.getLogger(name).propagate = logging.getLogger(name).propagate and bool(logging.getLogger().handlers)
+    streams, tables = list(map(parse_input, source)), list(map(parse_input, table or ()))
+    rules = _text_of(program, text)
+    try:
+        view = _view(
+            rules, streams, tables, max_files, changes, checkpoint, output, master, memory, backend, threads, bag
+        )
+        with ExitStack() as stack:
+            stack.callback(view.stop)
+            view.on_batch(_teller(stack, json))
+            view.start("availableNow" if trigger == "available-now" else trigger)
+            view.wait()
+    except PySparkException as error:
+        raise _readable(error) from error
+    if json:
+        _print({"total": view.answers})
+        return
+    for name, rows in view.answers.items():
+        print(f"{name}: {rows:,} rows")
+    if output is not None:
+        print(f"changes in {output}, state in {checkpoint}")
+
+
+def _view(
+    text: str,
+    streams: list[InputSpec],
+    tables: list[InputSpec],
+    max_files: int | None,
+    changes: Format,
+    checkpoint: Path,
+    output: Path | None,
+    master: str | None,
+    memory: str,
+    backend: BackendName,
+    threads: int | None,
+    bag: bool,
+) -> View:
+    from gpu_wcoj.query.datalog import parse
+    from gpu_wcoj.spark.upkeep import maintain
+
+    inputs = parse(text).inputs
+    session = _session(master, memory)
+    frames, formats, orders = {}, {}, {}
+    for spec in (*streams, *tables):
+        if spec.relation not in inputs:
+            raise UnknownRelationError(spec.relation, inputs, "relations that the program reads")
+        if spec.relation in frames:
+            raise UsageError(f"relation '{spec.relation}' is given twice.\n  Put its files into one folder.")
+        frames[spec.relation] = _frame(session, spec, max_files if spec in streams else None, spec in streams)
+        formats[spec.relation] = changes if spec.weight is None else "weight"
+        if spec.tick is not None:
+            orders[spec.relation] = "tick"
+    return maintain(
+        frames, text, changes=formats, order_by=orders, checkpoint=checkpoint, output=output,
+        backend=None if backend == "auto" else backend, threads=threads, bag=bag,
+    )  # fmt: skip
+
+
+def _session(master: str | None, memory: str) -> SparkSession:
+    """The session of spark-submit if there is one, else one of this machine."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from gpu_wcoj.spark.session import local_session
+
+    if SparkContext._gateway is not None:  # pyright: ignore[reportPrivateUsage]  # set where the JVM was there first
+        return SparkSession.builder.getOrCreate()
+    return local_session(master=master or "local[*]", memory=memory, conf={"spark.log.level": "OFF"})
+
+
+def _frame(session: SparkSession, spec: InputSpec, max_files: int | None, is_stream: bool) -> DataFrame:
+    """The files of one relation, with its columns, ``weight`` and ``tick``."""
+    from pyspark.sql import functions as sf
+
+    kind = spec.format or "parquet"
+    if kind not in ("parquet", "csv"):
+        raise UsageError(f"'{spec}' has format={kind}; on Spark, parquet and csv are read.")
+    if not spec.path.exists():
+        raise InputFileError(f"'{spec.path}' is not there.\n  Name a folder with files of changes.")
+    options = {"header": "true", "inferSchema": "true"} if kind == "csv" else {}
+    sample = session.read.format(kind).options(**options).load(str(spec.path))
+    frame = sample
+    if is_stream:
+        reader = session.readStream.format(kind).schema(sample.schema).options(**options)
+        if max_files is not None:
+            reader = reader.option("maxFilesPerTrigger", max_files)
+        frame = reader.load(str(spec.path))
+    beside = [(column, name) for column, name in ((spec.weight, "weight"), (spec.tick, "tick")) if column is not None]
+    if spec.columns is None and not beside:
+        return frame
+    taken = [_named(spec, column, sample.columns) for column, _ in beside]
+    data = [_named(spec, column, sample.columns) for column in spec.columns or ()]
+    data = data or [name for name in sample.columns if name not in taken]
+    chosen = [*((name, name) for name in data), *zip(taken, (name for _, name in beside), strict=True)]
+    return frame.select(*(sf.col("`" + column.replace("`", "``") + "`").alias(name) for column, name in chosen))
+
+
+def _named(spec: InputSpec, column: ColumnName, columns: list[str]) -> str:
+    name = columns[column] if isinstance(column, int) and column < len(columns) else str(column)
+    if name not in columns:
+        raise ColumnError(spec.relation, name, columns)
+    return name
+
+
+def _teller(stack: ExitStack, as_json: bool) -> Any:
+    """What to do with each batch's progress: a line of JSON, or one line that changes where a person is looking."""
+    if as_json:
+        return lambda progress: _print(
+            {name: progress[name] for name in ("batch", "rows", "changes", "answers", "seconds")}
+        )
+    status: Status | None = None
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        status = stack.enter_context(Console(stderr=True).status("starting"))
+
+    def tell(progress: dict[str, Any]) -> None:
+        answers = ", ".join(f"{name} {rows:,}" for name, rows in progress["answers"].items())
+        seconds = progress["seconds"]["batch"]
+        line = f"batch {progress['batch']}: {progress['rows']:,} changes in {seconds:.2f} s; {answers}"
+        if status is not None:
+            status.update(line)
+        else:
+            print(line, flush=True)
+
+    return tell
+
+
+def _text_of(path: Path | None, text: str | None) -> str:
+    if (path is None) == (text is None):
+        raise UsageError("a program is a file, or a text after -e.\n  Give one of the two.")
+    if text is not None:
+        return text
+    assert path is not None
+    with open_bytes(path) as file:
+        try:
+            return file.read().decode()
+        except UnicodeDecodeError:
+            raise UsageError(f"the program '{path}' is not UTF-8 text.\n  Convert it to UTF-8.") from None
+
+
+def _readable(error: Exception) -> GpuWcojError:
+    """What Spark says, without its stack traces; what our expressions raise, alone."""
+    message = str(error)
+    if ours := re.search(r"gpu_wcoj: (.+?)(?: SQLSTATE: \w+)?$", message, re.MULTILINE):
+        return InputFileError(ours[1])
+    return InputFileError(f"Spark: {message.splitlines()[0] if message else type(error).__name__}")
+
+
+def _print(content: dict[str, Any]) -> None:
+    with suppress(BrokenPipeError):
+        sys.stdout.write(json_text.dumps(content) + "\n")
+        sys.stdout.flush()

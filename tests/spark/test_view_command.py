@@ -1,0 +1,131 @@
+"""The command ``gpu-wcoj spark run``, the example script, and what `make run` does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
+
+import gpu_wcoj.spark as gws
+from gpu_wcoj import cli
+from gpu_wcoj.errors import InputFileError
+from tests.spark.streams import TRIANGLE, alone, assert_same, payments, write_stream
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_run_again_goes_on(spark, tmp_path):
+    """In processes of its own; the second one finds the files that came in between."""
+    tables = payments(3, 600, 100)
+    write_stream(tmp_path / "changes", tables[:2])
+    found = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-m", "gpu_wcoj.cli", "spark", "run", "-e", TRIANGLE, "--json", "--max-files", "1",
+             "--source", f"edge={tmp_path}/changes?columns=src,dst&weight=weight", "--master", "local[2]",
+             "--checkpoint", tmp_path / "checkpoint", "--output", tmp_path / "out"],
+            cwd=ROOT, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found.append([json.loads(line) for line in done.stdout.splitlines()])
+        write_stream(tmp_path / "changes", tables[2:], first=2)
+    assert [line["batch"] for lines in found for line in lines[:-1]] == [-1, 0, 1, 2]
+    expected, engine = alone(TRIANGLE, [{"edge": table} for table in tables], "triangle")
+    assert found[-1][-1] == {"total": {"triangle": engine.count("triangle")}}
+    assert_same(gws.read_output(spark, tmp_path / "out").toArrow(), expected)
+
+
+def test_in_this_session_with_a_table_order_and_csv(spark, tmp_path, capsys):
+    (tmp_path / "edges").mkdir()
+    (tmp_path / "edges" / "1.csv").write_text("when,from,to,op\n2,a,b,insert\n1,a,b,delete\n3,b,c,insert\n")
+    write_stream(tmp_path / "names", [pa.table({"c0": ["c"], "c1": ["Cy"]})])
+    status = cli.main(
+        ["spark", "run", "-e", "p(a, n) :- e(a, b), e(b, c), name(c, n).", "--changes", "op",
+         "--source", f"e={tmp_path}/edges?columns=from,to&tick=when&format=csv",
+         "--table", f"name={tmp_path}/names", "--checkpoint", str(tmp_path / "checkpoint")]
+    )  # fmt: skip
+    printed = capsys.readouterr()
+    assert status == 2
+    assert "no column 'op'" in printed.err
+    (tmp_path / "edges" / "1.csv").write_text("when,from,to,w\n2,a,b,1\n1,a,b,-1\n3,b,c,1\n")
+    arguments = [
+        "spark", "run", "-e", "p(a, n) :- e(a, b), e(b, c), name(c, n).",
+        "--source", f"e={tmp_path}/edges?columns=from,to&tick=when&weight=w&format=csv",
+        "--table", f"name={tmp_path}/names", "--checkpoint", str(tmp_path / "checkpoint"),
+    ]  # fmt: skip
+    assert cli.main(arguments) == 0
+    assert re.fullmatch(
+        r"batch -1: 0 changes.*; p 0\nbatch 0: 3 changes in .* s; p 1\np: 1 rows\n",
+        capsys.readouterr().out.replace("batch -1: 1 changes", "batch -1: 0 changes"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--source", "e=nowhere"], "'nowhere' is not there"),
+        (["--source", "f={tmp}"], "no relation 'f'"),
+        (["--source", "e={tmp}", "--table", "e={tmp}"], "relation 'e' is given twice"),
+        (["--source", "e={tmp}?format=arrow"], "format=arrow; on Spark, parquet and csv are read"),
+        (["--source", "e={tmp}?columns=src,dts"], "no column 'dts'"),
+        (["--source", "e={tmp}", "--max-files", "0"], "--max-files is 0"),
+    ],
+)
+def test_what_cannot_be_run_is_said(spark, tmp_path, capsys, arguments, message):
+    write_stream(tmp_path, payments(1, 50, 50))
+    given = [one.replace("{tmp}", str(tmp_path)) for one in arguments]
+    place = str(tmp_path / "checkpoint")
+    assert cli.main(["spark", "run", "-e", "p(a) :- e(a, b).", *given, "--checkpoint", place]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_wrong_row_is_said_without_a_stack_trace(spark, tmp_path, capsys):
+    nothing = pa.table({"src": [1], "dst": [2], "weight": pa.array([None], pa.int64())})
+    write_stream(tmp_path / "changes", [nothing])
+    place = str(tmp_path / "checkpoint")
+    source = f"e={tmp_path}/changes?weight=weight"
+    assert cli.main(["spark", "run", "-e", "p(a) :- e(a, b).", "--source", source, "--checkpoint", place]) == 2
+    assert capsys.readouterr().err.splitlines() == ["gpu-wcoj: the column 'weight' of weights is null."]
+
+
+def test_example_by_spark_submit(tmp_path):
+    tables = write_stream(tmp_path / "changes", payments(3, 600, 100))
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [Path(sys.executable).parent / "spark-submit", "--master", "local[2]", "--conf", "spark.ui.enabled=false",
+         "--conf", f"spark.sql.warehouse.dir={tmp_path / 'warehouse'}", ROOT / "examples" / "spark_triangles.py",
+         tmp_path / "changes", tmp_path / "checkpoint", tmp_path / "out"],
+        env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    _, engine = alone(TRIANGLE, [{"edge": table} for table in tables], "triangle")
+    n = engine.count("triangle")
+    assert done.stdout.splitlines()[-2:] == [f"{n:,} triangles", f"{n:,} by the output"]
+
+
+def test_payments_come_as_files_in_order(tmp_path):
+    assert (
+        cli.main(["generate", "payments", "--transfers", "500", "--files", "4", "--output", str(tmp_path / "p")]) == 0
+    )
+    paths = sorted((tmp_path / "p").iterdir())
+    times = [path.stat().st_mtime for path in paths]
+    assert len(paths) == 4
+    assert times == sorted(set(times))
+    assert cli.main(["generate", "payments", "--files", "4", *place]) == 2
+    assert cli.main(["generate", "payments", "--files", "0", "--output", str(tmp_path / "q")]) == 2
+
+
+def test_what_spark_says_is_cut_to_its_first_line():
+    from gpu_wcoj.spark.command import _readable
+
+    assert isinstance(_readable(ValueError("")), InputFileError)
+    assert str(_readable(ValueError("one\ntwo"))) == "Spark: one"
