@@ -199,8 +199,8 @@ class CheckpointMismatchError(CheckpointError):
 
     def __init__(self, path: object, what: str, stored: object, given: object) -> None:
         super().__init__(
-            f"the checkpoint '{path}' was made with another {what}.\n"
-            f"  It has: {stored}\n  Given:  {given}\n  Use what it was made with, or begin a new checkpoint."
+            f"what is given differs from the checkpoint '{path}' in its {what}.\n"
+            f"  Checkpoint: {stored}\n  Given:      {given}\n  Use what it was made with, or begin a new checkpoint."
         )
         self.what, self.stored, self.given = what, stored, given
 

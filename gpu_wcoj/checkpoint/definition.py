@@ -64,7 +64,7 @@ class Definition:
 
     def check(self, given: Definition, path: object) -> None:
         """Raise `CheckpointMismatchError` for the first part that differs."""
-        for what in dict.fromkeys([*self.parts, *given.parts]):
+        for what in dict.fromkeys([*given.parts, *self.parts]):
             stored, other = self.parts.get(what), given.parts.get(what)
             if stored != other:
                 raise CheckpointMismatchError(path, what, _shown(stored), _shown(other))

@@ -61,12 +61,21 @@ class _HookedFile:
         self.file.close()
 
 
-def kill_at(number: int) -> Callable[[int, str, str], None]:
-    """SIGKILL for this process at an operation."""
+CHANGING = ("create", "write", "rest of write", "publish", "remove", "note")
+"""Operations that change files; a kill after any other leaves what a kill before it leaves."""
+
+
+def kill_at(number: int, at_every: bool) -> Callable[[int, str, str], None]:
+    """SIGKILL for this process before the operation of that number: of all, or of those that follow a change."""
+    before, n = "note", -1
 
     def hook(at: int, operation: str, name: str) -> None:
-        if at == number:
-            os.kill(os.getpid(), signal.SIGKILL)
+        nonlocal before, n
+        if at_every or before in CHANGING:
+            n += 1
+            if n == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+        before = operation
 
     return hook
 
@@ -77,9 +86,17 @@ class _Inode:
     def __init__(self, now: bytes = b"", durable: bytes = b"") -> None:
         self.now, self.durable = now, durable
 
+    def twin(self) -> _Inode:
+        """The same content; only what has been forced to the disk is sure not to be written to any more."""
+        return self if self.is_whole else _Inode(self.now, self.durable)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.now is self.durable and len(self.now) > 0
+
     def after_loss(self, rng: random.Random) -> _Inode:
-        if self.now == self.durable:
-            return _Inode(self.now, self.now)
+        if self.is_whole:
+            return self
         way = rng.randrange(5)
         if way == 0:
             left = self.durable
@@ -116,7 +133,7 @@ class MemoryFolder:
 
     def copy(self) -> MemoryFolder:
         """As it is now, to lose its power or go on apart."""
-        twins = {id(inode): _Inode(inode.now, inode.durable) for inode in self._inodes()}
+        twins = {id(inode): inode.twin() for inode in self._inodes()}
         other = MemoryFolder()
         other._locked = self._locked
         other.now = {name: twins[id(inode)] for name, inode in self.now.items()}
@@ -190,13 +207,23 @@ class MemoryFolder:
         return True
 
     def note(self, data: bytes) -> None:
-        self.now[self._locked].now = data
+        self.now[self._locked] = _replaced(self, self._locked, data)
 
     def unlock(self) -> None:
         pass
 
     def shown(self, name: str) -> str:
         return f"memory/{name}"
+
+
+def _replaced(folder: MemoryFolder, name: str, data: bytes) -> _Inode:
+    """The file with new content, in place: names that were forced to the disk hold it, too."""
+    before = folder.now[name]
+    after = _Inode(data, before.durable)
+    if folder.durable.get(name) is before:
+        folder.durable[name] = after
+    folder.pending = [(one, after if inode is before else inode) for one, inode in folder.pending]
+    return after
 
 
 class _MemoryFile:

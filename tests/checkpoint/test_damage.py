@@ -145,11 +145,11 @@ def test_what_differs_is_said(copy: Path) -> None:
         "schema": Program(SET_TEXT, keep=["corner"], schema={"edge": {"src": "int64", "dst": "int64"}}),
     }
     for what, program in others.items():
-        with pytest.raises(CheckpointMismatchError, match=f"another {what}") as caught:
+        with pytest.raises(CheckpointMismatchError, match=f"in its {what}") as caught:
             Checkpoint.open(copy, program=program)
         assert str(caught.value.stored) in str(caught.value)
         assert str(caught.value.given) in str(caught.value)
-    with pytest.raises(CheckpointMismatchError, match="another layout"):
+    with pytest.raises(CheckpointMismatchError, match="in its layout"):
         Checkpoint.open(copy, program=new_program(), options=CheckpointOptions(layout="hypercube 2x2"))
     Checkpoint.open(copy, program=Program("% the same\n" + SET_TEXT, keep=["corner"])).close()
 
