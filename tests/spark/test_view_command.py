@@ -113,9 +113,8 @@ def test_example_by_spark_submit(tmp_path):
 
 
 def test_payments_come_as_files_in_order(tmp_path):
-    assert (
-        cli.main(["generate", "payments", "--transfers", "500", "--files", "4", "--output", str(tmp_path / "p")]) == 0
-    )
+    place = ["--output", str(tmp_path / "p")]
+    assert cli.main(["generate", "payments", "--transfers", "500", "--files", "4", *place]) == 0
     paths = sorted((tmp_path / "p").iterdir())
     times = [path.stat().st_mtime for path in paths]
     assert len(paths) == 4
