@@ -36,7 +36,7 @@ CHANGES := .run/changes
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine soak-spark bench-spark test check check-extras format bench clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine soak-spark bench-spark test check check-extras soak-checkpoint format bench clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -73,6 +73,9 @@ check: setup  ## lint, format, types, layers
 
 test: check  ## check, then run the tests (TESTS=path chooses some)
 	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $(TESTS)
+
+soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go on to the end; lose power 200 times at each
+	SOAK=1 $(BIN)/python -m pytest -rP tests/checkpoint/test_kill.py tests/checkpoint/test_power.py
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py

@@ -61,6 +61,23 @@ def test_on_each_backend_and_moved_between_them(tmp_path: Path, backend: Backend
     assert seen(Program.restore(tmp_path, backend=backend)) == reference.state(15)
 
 
+def test_on_a_device_behind_the_shim(tmp_path: Path) -> None:
+    """Arrays that are not NumPy's, the ticks on either side."""
+    from tests.shim import available, shim_backend
+
+    if reason := available():
+        pytest.skip(reason)
+    reference = Reference(ticks(12))
+    device = shim_backend()
+    program = Program(SET_TEXT, keep=["corner"], backend=device, route=6, threads=1)
+    for number, tick in enumerate(reference.script):
+        assert answers(program, tick) == reference.answers[number]
+        program.checkpoint(tmp_path)
+        if number % 4 == 1:
+            program = Program.restore(tmp_path, backend=device, route=("cpu", "device", 6)[number % 3], threads=1)
+            assert seen(program) == reference.state(number)
+
+
 def test_with_a_twin_that_takes_some_of_the_ticks(tmp_path: Path) -> None:
     """A journal with ticks of both sides."""
     reference = Reference(ticks(24))
