@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
 from gpu_wcoj.spark import rapids
-from tests.rapids.plans import PLANS
+from tests.rapids.plans import KEPT, PLANS
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +36,9 @@ def on_the_gpu(text: str) -> int:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_nothing_of_a_plan_is_kept_from_the_gpu(planning, outcome, tmp_path, name):
+def test_nothing_of_a_plan_is_kept_from_the_gpu(planning, outcome, request, tmp_path, name):
+    if name in KEPT:
+        request.applymarker(pytest.mark.xfail(reason=KEPT[name], raises=AssertionError))
     text = explained(planning, PLANS[name](planning, tmp_path))
     outcome["plans"][name] = {"on_gpu": on_the_gpu(text), "kept": kept_from_the_gpu(text)}
     assert "*Exec <FileSourceScanExec> will run on GPU" in text
