@@ -186,14 +186,14 @@ class TestWeights:
 class TestWaiting:
     """How often a tick waits for the device does not depend on the number of rows.
 
-    What was counted, with 200 and 2,000 edges: 7 to 8 waits for the first tick of `step_counts`, 14 for a quarter of
-    the edges more and 13 for a quarter of them fewer; of `step` 8 to 10, 17 to 18 and 16 to 17. The largest ticks
+    What was counted, with 200 and 2,000 edges: 7 to 8 waits for the first tick of `step_counts`, 12 for a quarter of
+    the edges more and 11 for a quarter of them fewer; of `step` 8 to 10, 15 to 16 and 14 to 15. The largest ticks
     sort in another way, which has to know the ranges of values: one wait more a sort.
     """
 
     MOST: ClassVar = {
-        "step_counts": {"first": 8, "insert": 15, "delete": 15},
-        "step": {"first": 11, "insert": 19, "delete": 19},
+        "step_counts": {"first": 8, "insert": 13, "delete": 13},
+        "step": {"first": 11, "insert": 17, "delete": 17},
     }
 
     @pytest.mark.parametrize("size", [200, 2000])
