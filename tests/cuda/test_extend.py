@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.kernels.cuda import extend, plan
+from gpu_wcoj.kernels.cuda import alone, extend, plan
 from gpu_wcoj.kernels.protocol import MARKS, N_WORK, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from tests.kernels.cases import Case, Question, random_case, trie
 from tests.kernels.test_extend import FAR, HUGE, NEAR, check, few_of, hub
@@ -93,11 +93,13 @@ def test_a_prefix_alone_and_short_ranges_are_not_marked():
         assert question.work[MARKS] == 0
 
 
-def test_a_top_level_is_marked_for_all_prefixes():
+def test_a_long_top_level_is_marked_for_all_prefixes(monkeypatch):
     case = hub(20, NEAR[:300], few_of(80, NEAR), top=NEAR[::3])
-    question = Question(case, shim_backend(3))
-    assert question.count().tolist() == totals(case)
-    assert question.work[MARKS] == 2 * 300 + len(NEAR[::3])
+    for shortest in (len(NEAR[::3]), len(NEAR[::3]) + 1):
+        monkeypatch.setattr(plan, "SHORTEST_MARKED_TOP", shortest)
+        question = Question(case, shim_backend(3))
+        assert question.count().tolist() == totals(case)
+        assert question.work[MARKS] == 2 * 300 + (len(NEAR[::3]) if shortest == len(NEAR[::3]) else 0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -220,6 +222,72 @@ def test_what_calls_cost():
         if n < 3000:
             assert resume.tolist() == [n, 0, 0]
     assert launches == [(5, [(7, 1, 0), (1, 0, 0), (1, 0, 0)])] * 3
+
+
+def lone(rng: random.Random, n_batches: int, weights: tuple[int, ...], *, top: bool, rest: int) -> Case:
+    """One atom, bounds and two values excluded, now and then the same; ranges from none to hundreds."""
+    sizes = [rng.choice([0, 1, 5, 40, 150]) for _ in range(6)]
+    batches = tuple(
+        {(*([] if top else [x]), value, *[3] * rest): rng.choice(weights)
+         for x in range(1 if top else 6) for value in rng.sample(range(300), sizes[x])}
+        for _ in range(n_batches)
+    )  # fmt: skip
+    prefixes = [(rng.randrange(7),) for _ in range(30)]
+    case = Case([Atom(batches, () if top else (0,), rest == 0)], [rest], prefixes, [False])
+    case.bounds = [tuple(rng.choices(range(-5, 305), k=2)) for _ in prefixes]
+    case.excluded = [[rng.randrange(3) for _ in prefixes], [rng.randrange(300) for _ in prefixes]]
+    case.excluded.append([rng.choice(pair) for pair in zip(*case.excluded, strict=True)])
+    return case
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n_batches", [1, 3])
+@pytest.mark.parametrize("rest", [0, 1])
+def test_an_atom_alone(monkeypatch, seed, n_batches, rest):
+    """With and without weights, bounds, exclusions and running sums."""
+    rng = random.Random(f"{seed} {n_batches} {rest}")
+    monkeypatch.setattr(alone, "FEWEST_SUMMED", rng.choice([1, 100, HUGE]))
+    monkeypatch.setattr(extend, "COUNTED_PREFIXES", rng.choice([4, 20, HUGE]))
+    weights = rng.choice([(1,), (-1, 1, 2), (2**62, -(2**63))]) if rest == 0 else (1,)
+    case = lone(rng, n_batches, weights, top=seed % 3 == 0, rest=rest)
+    case.weights = [rng.choice([-1, 3]) for _ in case.prefixes]
+    backend = shim_backend(seed)
+    for bounds in (case.bounds, None):
+        for excluded in (case.excluded, []):
+            case.bounds, case.excluded = bounds, excluded
+            check(case, backend, (100, HUGE))
+
+
+def test_what_an_atom_alone_costs():
+    """A count looks at no value, and takes one launch; running sums of weights are made once."""
+    backend = shim_backend(3)
+    for weight in (1, 2):
+        rows = {(x, value): weight for x in range(3) for value in range(100)}
+        question = Question(Case([Atom((rows,), (0,), True)], [0], [(x % 4,) for x in range(50)], [False]), backend)
+        costs = []
+        for _ in range(2):
+            with backend.device.counted() as counted:
+                counts = question.count().tolist()
+            costs.append((counted.launches, counted.uploads))
+            assert counts == [0 if x % 4 == 3 else 100 * weight for x in range(50)]
+        assert costs == ([(1, 0)] * 2 if weight == 1 else [(1, 1), (1, 0)])
+        assert question.work.tolist() == [7600, 0, 0, 0, 7600]
+        assert [len(piece[0]) for piece in question.fill(3000)] == [3000, 800]
+        assert question.work[PROPOSALS] == 3800
+
+
+def test_copies_that_were_interrupted_go_on_in_their_place():
+    rows = {(x, value): 2 for x in range(3) for value in range(100)}
+    case = Case([Atom((rows,), (0,), True)], [0], [(x % 4,) for x in range(50)], [False])
+    question = Question(case, shim_backend(4))
+    walks = [question.fill(170), question.fill(90, weighted=False)]
+    found: list[list[tuple[int, int]]] = [[], []]
+    for _ in range(50):
+        for number, walk in enumerate(walks):
+            for parent, value, _, _ in [*([] if (piece := next(walk, None)) is None else [piece])]:
+                found[number].extend(zip(parent.tolist(), value.tolist(), strict=True))
+    assert found == [[(p, value) for p, value, *_ in case.expected()]] * 2
+    assert question.work[SUM_OF_MINIMA] == 2 * case.sum_of_minima()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
