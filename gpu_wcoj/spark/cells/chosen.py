@@ -106,7 +106,7 @@ def choose(
     """
     if layout not in ("auto", "hypercube", "replicated"):
         raise UsageError(f"layout='{layout}' is not allowed; it must be 'auto', 'hypercube' or 'replicated'.")
-    if isinstance(cells, bool) or not isinstance(cells, int) or not 1 <= cells <= MOST_CELLS:
+    if type(cells) is not int or not 1 <= cells <= MOST_CELLS:
         raise UsageError(f"cells={cells!r} is not allowed; it must be a number from 1 to {MOST_CELLS}.")
     given = {number: _checked(rules, number, values) for number, values in (heavy or {}).items()}
     known = dict(sizes or {})
@@ -129,7 +129,7 @@ def choose(
         chosen = "replicated" if held > LARGEST_FRACTION and cells > 1 else "hypercube"
         reason = (
             f"on a grid a cell would hold {held:.0%} of a rule's rows, "
-            f"{'more' if held > LARGEST_FRACTION else 'at most'} {LARGEST_FRACTION:.0%}"
+            f"{'more than' if held > LARGEST_FRACTION else 'at most'} {LARGEST_FRACTION:.0%}"
         )
     else:
         chosen, reason = layout, "as asked for"

@@ -52,6 +52,7 @@ class CellRun:
     backend: BackendName
     threads: int | None
     watch: Watch | None
+    sources: Mapping[str, Any] = field(default_factory=dict)
     progress: dict[str, Any] = field(default_factory=dict)
     _listing: Listing | None = None
     _tidying: Tidying | None = None
@@ -73,6 +74,7 @@ class CellRun:
         backend: BackendName = "auto",
         threads: int | None = None,
         options: CheckpointOptions | None = None,
+        sources: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
     ) -> CellRun:
         """Open a checkpoint for a program on cells, new or from where it was left.
@@ -92,6 +94,8 @@ class CellRun:
             Of the cells' engines. On executors with GPUs, a task takes the one that Spark gave it.
         threads
             Of one cell's engine; by default the CPUs of its task.
+        sources
+            What the manifests are to say of the sources, as plain values.
 
         Raises
         ------
@@ -122,7 +126,8 @@ class CellRun:
                 listing = Listing(Path(fspath(output)).expanduser().absolute())
                 listing.resume(opened.manifests[-1].checkpoint, opened.last)
             folder = "" if listing is None else str(listing.path)
-            run = cls(plan, columns, known, opened, folder, backend, threads, watch, {}, listing, Tidying(place))
+            told = json.loads(json.dumps(dict(sources or {})))
+            run = cls(plan, columns, known, opened, folder, backend, threads, watch, told, {}, listing, Tidying(place))
             run._check_listed()
             return run
         except BaseException:
@@ -191,12 +196,15 @@ class CellRun:
         if self.checkpoint.has(batch, query=query, rows=rows, digest=digest):
             assert self.checkpoint.last is not None
             self._publish(self.checkpoint.last)
-            self.progress = {"batch": batch, "rows": rows, "skipped": True}
+            self.progress = self._told(batch, rows, (), done - start, 0.0) | {"skipped": True}
             return self.checkpoint.last
         entries = self._entries(cells)
         outputs = [OutputFile(*one) for cell in cells for one in cell["outputs"]]
         outputs.sort(key=lambda one: one.path)
-        extra = {CELLS: as_json(entries), "listed": self._listing is not None, "relations": self._relations()}
+        extra = {
+            CELLS: as_json(entries), "listed": self._listing is not None, "relations": self._relations(),
+            "sources": self.sources, "answers": self._answers(cells),
+        }  # fmt: skip
         manifest = self.checkpoint.commit(batch, query=query, rows=rows, digest=digest, outputs=outputs, extra=extra)
         self._publish(manifest)
         if self._tidying is not None:
@@ -245,6 +253,19 @@ class CellRun:
             found[name] = json_schema(with_batch(_shown(self.columns.heads[name]), 0))
         return found
 
+    @property
+    def answers(self) -> dict[str, int]:
+        """How many rows each output has after the last batch; in bag semantics the sum of their weights."""
+        last = self.checkpoint.last
+        return dict.fromkeys(self.plan.outputs, 0) if last is None else dict(last.extra["answers"])
+
+    def _answers(self, cells: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+        answers = self.answers
+        for one in cells:
+            for name, (_, _, net) in one["counts"].items():
+                answers[name] += net
+        return answers
+
     def _publish(self, manifest: Manifest) -> None:
         if self._listing is not None:
             self._listing.publish(manifest)
@@ -280,10 +301,13 @@ class CellRun:
             "batch": batch,
             "rows": rows,
             "skipped": False,
+            "hint": "",
+            "answers": self.answers,
             "changes": {
                 name: {"inserted": came, "deleted": went, "net": net} for name, (came, went, net) in changes.items()
             },
             "seconds": {
+                "batch": running + committing,
                 "cells": running,
                 "commit": committing,
                 **{part: max((one["seconds"][part] for one in cells), default=0.0) for part in _PARTS},

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_wcoj.errors import CheckpointError, WeightOverflowError
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.lowering import stored_columns
 from gpu_wcoj.program import Program
@@ -38,7 +39,10 @@ def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
     before = after - rows.weights
     if (after < 0).any():
         at = int(np.flatnonzero(after < 0)[0])
-        raise AssertionError(f"row {rows.rows()[at][0]} has {int(after[at])} derivations")
+        raise CheckpointError(
+            f"row {rows.rows()[at][0]} would have {int(after[at])} derivations: the state is not that of the changes.\n"
+            "  The batch is not committed. Begin a new checkpoint from the inputs, and report this."
+        )
     sign = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
     return ZSet.from_columns(rows.names, rows.columns, sign)
 
@@ -52,6 +56,9 @@ def summed(table: Any, width: int) -> Any:
     own = table.select([*names, weight])
     if not own.num_rows:
         return own
+    weights = own[weight].to_numpy()
+    if max(int(weights.max()), -int(weights.min())) * len(weights) >= 1 << 63:
+        raise WeightOverflowError("of a cell", "of some derivations", None)
     total = own.group_by(names, use_threads=False).aggregate([(weight, "sum")])
     total = total.select([*names, f"{weight}_sum"]).rename_columns([*names, weight])
     return total.filter(pc.not_equal(total[weight], 0))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.query.terms import Comparison, Rule, Rules, Term, Variable
 from gpu_wcoj.spark.cells.chosen import Chosen, Value, shares_in
 
@@ -151,7 +152,15 @@ class CellPlan:
 
     @classmethod
     def of(cls, rules: Rules, outputs: Sequence[str], bag: bool, chosen: Chosen) -> CellPlan:
-        """Plan a program."""
+        """Plan a program.
+
+        Raises
+        ------
+        UsageError
+            If nothing is put out.
+        """
+        if not outputs:
+            raise UsageError("outputs=[]: on cells, only what is put out is computed.\n  Name an output.")
         return _Planner(rules, tuple(outputs), bag, chosen).planned()
 
     def __str__(self) -> str:

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from gpu_wcoj.errors import UnsupportedTypeError
 from gpu_wcoj.spark.cells.keys import cell_keys
-from gpu_wcoj.spark.cells.plan import CellPlan, Route, Stage
+from gpu_wcoj.spark.cells.plan import CellPlan, Route
 from gpu_wcoj.spark.cells.rows import CELL, DIGEST, FIRST, KEY, MASK, NOTE, REL, STAGE, Columns
 from gpu_wcoj.spark.formats import WEIGHT
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _TO = "to"
+_SHIFT = 64
+"""A cell of a stage is written as one number, the stage's times this plus the cell's."""
 _AS_THEY_ARE = (BooleanType, FractionalType, DateType, TimestampType, TimestampNTZType, StringType, BinaryType)
 
 
@@ -44,34 +46,46 @@ def routed(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> Da
     Parameters
     ----------
     frame
-        Rows of relations, with ``first`` and ``stage`` if they come out of a stage. Rows with a stage keep their cell:
-        they are on their way to it.
+        Rows of inputs, for the first stage; else what comes out of the stage before `since`. Of those, rows with a
+        stage keep it and their cell: they are on their way.
     """
-    inside = STAGE in frame.columns
-    to = sf.lit(None).cast(f"array<struct<{STAGE}:int,{CELL}:int,{MASK}:bigint>>")
-    for relation in plan.travelling:
-        entries = [
-            entry
-            for stage in plan.stages[since:]
-            for entry in _entries(plan, stage, relation.number, columns.structs[relation.number])
-        ]
-        if entries:
-            there = sf.filter(sf.array(*entries), lambda one: one[MASK] != 0)
-            to = sf.when(sf.col(REL) == relation.number, there).otherwise(to)
+    inside = since > 0
+    coming = _coming(plan, since)
+    routes = [(one, route) for one in plan.travelling if one.number in coming for route in one.routes]
+    names = {route: f"to_{route.stage}_{route.role}" for _, route in routes}
+    words = [_cells_of(route, one.number, columns.structs[one.number]).alias(names[route]) for one, route in routes]
+    arrays, masks = [], ["CASE"]
+    for stage in plan.stages[since:]:
+        here = [(one, route) for one, route in routes if route.stage == stage.number]
+        if here:
+            cells = ", ".join(str(_SHIFT * stage.number + cell) for cell in range(plan.chosen.cells))
+            word = " | ".join(names[route] for _, route in here)
+            arrays.append(f"filter(array({cells}), d -> (shiftright({word}, d % {_SHIFT}) & 1L) = 1L)")
+            bits = []
+            for one, route in here:
+                bit = stage.roles_of(one.number).index(route.role)
+                bits.append(f"shiftleft(shiftright({names[route]}, {_TO} % {_SHIFT}) & 1L, {bit})")
+            masks.append(f"WHEN {_TO} div {_SHIFT} = {stage.number} THEN {' | '.join(bits)}")
+    to = f"concat({', '.join(arrays)})" if arrays else "cast(null as array<int>)"
+    mask = f"{' '.join(masks)} ELSE 0L END" if arrays else "0L"
     if inside:
-        stay = sf.array(sf.struct(sf.col(STAGE), sf.col(CELL), sf.col(MASK)))
-        note = sf.array(_entry(since, 0, sf.lit(0).cast("bigint")))
-        to = sf.when(sf.col(STAGE).isNotNull(), stay).when(sf.col(NOTE).isNotNull(), note).otherwise(to)
-    structs = [sf.col(f"r{i}") for i in range(len(columns.structs))]
-    counted = sf.col("pos") == 0
-    first = sf.col(FIRST) if inside else counted.cast("bigint")
-    digest = sf.col(DIGEST) if inside else sf.when(counted, sf.col(DIGEST)).otherwise(sf.lit(0).cast("bigint"))
-    note_column = sf.col(NOTE) if inside else sf.lit(None).cast("string")
-    kept = [sf.col(name) for name in ((REL, WEIGHT, FIRST, DIGEST, NOTE) if inside else (REL, WEIGHT, DIGEST))]
-    exploded = frame.select(*kept, *structs, sf.posexplode(to).alias("pos", _TO))
-    return exploded.select(
-        sf.col(REL), sf.col(WEIGHT), first.alias(FIRST), digest.alias(DIGEST), note_column.alias(NOTE),
-        *(sf.col(f"{_TO}.{name}").alias(name) for name in (STAGE, CELL, MASK)), *structs,
+        to = (
+            f"CASE WHEN {STAGE} IS NOT NULL THEN array({_SHIFT} * {STAGE} + {CELL}) "
+            f"WHEN {NOTE} IS NOT NULL THEN array({_SHIFT * since}) ELSE {to} END"
+        )
+        mask = f"CASE WHEN {STAGE} IS NOT NULL THEN {MASK} ELSE {mask} END"
+    structs = [f"r{i}" for i in range(len(columns.structs))]
+    exploded = frame.select("*", *words).select("*", sf.expr(f"posexplode({to})").alias("pos", _TO))
+    counted = [FIRST, DIGEST, NOTE]
+    if not inside:
+        counted = [
+            f"CASE WHEN pos = 0 THEN 1L ELSE 0L END AS {FIRST}",
+            f"CASE WHEN pos = 0 THEN {DIGEST} ELSE 0L END AS {DIGEST}",
+            f"cast(null as string) AS {NOTE}",
+        ]
+    return exploded.selectExpr(
+        REL, WEIGHT, *counted, f"cast({_TO} div {_SHIFT} AS int) AS {STAGE}", f"{_TO} % {_SHIFT} AS {CELL}",
+        f"{mask} AS {MASK}", *structs,
     )  # fmt: skip
 
 
@@ -81,33 +95,32 @@ def exchanged(frame: DataFrame, cells: int) -> DataFrame:
     return frame.withColumn(KEY, sf.element_at(keys, sf.col(CELL) + 1)).repartition(cells, KEY).drop(KEY)
 
 
-def _entries(plan: CellPlan, stage: Stage, relation: int, struct: StructType) -> list[Column]:
-    """Per cell, the roles of a row there; the mask is 0 where it does not go."""
-    roles = stage.roles_of(relation)
-    routes = [one for one in plan.travelling[relation].routes if one.stage == stage.number]
-    found = []
-    for cell in range(plan.chosen.cells):
-        bits = [_bit(route, roles.index(route.role), relation, struct, cell) for route in routes if cell < route.cells]
-        if bits:
-            found.append(_entry(stage.number, cell, reduce(lambda one, other: one + other, bits)))
-    return found
+def _coming(plan: CellPlan, since: int) -> set[int]:
+    """The relations whose rows begin to travel before this stage."""
+    if since == 0:
+        return set(range(len(plan.rules.inputs)))
+    return {number for result in plan.stages[since - 1].results for number in result.goes_to}
 
 
-def _bit(route: Route, bit: int, relation: int, struct: StructType, cell: int) -> Column:
-    mine = sf.lit(1 << bit).cast("bigint")
-    conditions = []
-    if route.hashed:
-        at = [
-            sf.pmod(_hash(relation, one.columns, struct, one.salt), sf.lit(one.parts).cast("bigint")) * one.stride
-            for one in route.hashed
-        ]
-        conditions.append(reduce(lambda one, other: one + other, at) == route.coordinate(cell))
+def _cells_of(route: Route, relation: int, struct: StructType) -> Column:
+    """The cells that a row goes to, as bits; 0 if it does not take this route.
+
+    A row's own coordinates add up to the number of one cell, and the others are so far from it as the cells are from
+    the first one that differ from that in the other coordinates only. So all are that pattern of bits, shifted.
+    """
+    pattern = sum(1 << cell for cell in range(route.cells) if route.coordinate(cell) == 0)
+    word = sf.lit(pattern - (1 << 64) if pattern >> 63 else pattern).cast("bigint")
+    at = [
+        sf.pmod(_hash(relation, one.columns, struct, one.salt), sf.lit(one.parts).cast("bigint")) * one.stride
+        for one in route.hashed
+    ]
+    if at:
+        word = sf.call_function("shiftleft", word, reduce(lambda one, other: one + other, at).cast("int"))
+    taken = sf.col(REL) == relation
     for column, values, wanted in route.chosen:
         held = sf.coalesce(sf.col(f"r{relation}.c{column}").isin(*values), sf.lit(False))
-        conditions.append(held if wanted else ~held)
-    if not conditions:
-        return mine
-    return sf.when(reduce(lambda one, other: one & other, conditions), mine).otherwise(sf.lit(0).cast("bigint"))
+        taken = taken & (held if wanted else ~held)
+    return sf.when(taken, word).otherwise(sf.lit(0).cast("bigint"))
 
 
 def _hash(relation: int, columns: Sequence[int], struct: StructType, salt: int) -> Column:
@@ -132,12 +145,3 @@ def canonical(value: Column, kind: DataType) -> Column:
     raise UnsupportedTypeError(
         f"a column of type '{kind.simpleString()}' cannot be spread over cells.\n  Cast it, or use layout='one'."
     )
-
-
-def entry_type() -> str:
-    """The type of a cell that a row goes to."""
-    return f"struct<{STAGE}:int,{CELL}:int,{MASK}:bigint>"
-
-
-def _entry(stage: int, cell: int, mask: Column) -> Column:
-    return sf.struct(sf.lit(stage).alias(STAGE), sf.lit(cell).alias(CELL), mask.alias(MASK))

@@ -17,7 +17,8 @@ from math import prod
 
 from gpu_wcoj.errors import UsageError
 
-MOST_CELLS = 256
+MOST_CELLS = 64
+"""The cells that a row goes to are the bits of one integer."""
 MOST_VARIABLES = 8
 """Of more variables, only those that more than one atom has are hashed, and of these the first so many."""
 

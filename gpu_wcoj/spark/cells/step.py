@@ -14,15 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cells.counted import owned, summed
 from gpu_wcoj.spark.cells.files import write_output
 from gpu_wcoj.spark.cells.plan import Result, Stage
-from gpu_wcoj.spark.cells.rows import CELL, DIGEST, FIRST, MASK, NOTE, REL, STAGE, WEIGHT, moving_rows, note_row
+from gpu_wcoj.spark.cells.rows import CELL, DIGEST, FIRST, MASK, NOTE, REL, STAGE, moving_rows, note_row
 from gpu_wcoj.spark.cells.state import base_of, put_back, taken, written
 from gpu_wcoj.spark.feed import as_change
-from gpu_wcoj.spark.formats import ORDER
+from gpu_wcoj.spark.formats import ORDER, WEIGHT
 from gpu_wcoj.zset.zset import ZSet
 
 Watch = Callable[[str, int, int, int], None]
@@ -183,7 +184,7 @@ class Work:
         is_bag = self.bag or self.stage.kind == "owner"
         program = Program(parse(self.stage.program), bag=is_bag, backend=self.backend, threads=threads)
         if self.cells and self.stage.kind == "join":
-            program.share = (cell, self.cells)
+            program.share_work(cell, self.cells)
         return program
 
     def _note(self, text: str) -> pa.RecordBatch:
@@ -208,7 +209,11 @@ class Work:
         if self.batch is not None:
             return self.batch, ""
         assert context is not None
-        return int(context.getLocalProperty("streaming.sql.batchId")), context.getLocalProperty("sql.streaming.queryId")
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        query = context.getLocalProperty("sql.streaming.queryId")
+        if batch is None or query is None:
+            raise UsageError("changes on cells come from a stream, or are loaded as tables: this task is of neither.")
+        return int(batch), query
 
 
 def _cpus() -> int:

@@ -1,0 +1,68 @@
+"""Finding heavy values: those that so many rows have that the cells of one part would hold far more than others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sf
+from pyspark.sql.types import IntegralType, StringType
+
+from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.spark.cells.chosen import MOST_HEAVY, Chosen, Heavy, Value
+from gpu_wcoj.spark.cells.rows import data_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_VALUES = 64
+"""Of one variable, so many values at most are heavy, the most frequent ones."""
+
+
+def heavy_values(rules: Rules, chosen: Chosen, tables: Mapping[str, DataFrame]) -> dict[int, Heavy]:
+    """The heavy values of every rule's hashed variables, by the tables that are loaded first.
+
+    A value is heavy if more rows of an atom have it than one part of its variable would hold if all were even. The
+    bindings with it are then spread by the other variables alone. Runs one job for each column that is asked about.
+    """
+    counted: dict[tuple[str, int], tuple[int, dict[Value, int]]] = {}
+    found: dict[int, Heavy] = {}
+    for number, rule in enumerate(rules.rules):
+        most: dict[str, dict[Value, float]] = {}
+        for atom in rule.atoms:
+            if atom.relation not in tables:
+                continue
+            for variable in atom.variables:
+                parts = chosen.parts[number][0].get(variable.name, 1)
+                if parts == 1:
+                    continue
+                at = atom.relation, atom.terms.index(variable)
+                if at not in counted:
+                    counted[at] = _frequent(tables[atom.relation], at[1])
+                rows, values = counted[at]
+                own = most.setdefault(variable.name, {})
+                for value, count in values.items():
+                    if count * parts > rows:
+                        own[value] = max(own.get(value, 0.0), count / rows)
+        heaviest = sorted((name for name in most if most[name]), key=lambda name: -max(most[name].values()))
+        chosen_ones = {name: _largest(most[name]) for name in heaviest[:MOST_HEAVY]}
+        if chosen_ones:
+            found[number] = chosen_ones
+    return found
+
+
+def _largest(values: Mapping[Value, float]) -> tuple[Value, ...]:
+    ordered = sorted(values, key=lambda value: (-values[value], str(value)))
+    return tuple(ordered[:MOST_VALUES])
+
+
+def _frequent(table: DataFrame, column: int) -> tuple[int, dict[Value, int]]:
+    """How many rows a table has, and the most frequent values of a column, if it is of integers or text."""
+    name = data_columns(table.columns)[column]
+    if not isinstance(table.schema[name].dataType, (IntegralType, StringType)):
+        return 0, {}
+    value = sf.col("`" + name.replace("`", "``") + "`")
+    groups = table.groupBy(value.alias("v")).agg(sf.count(sf.lit(1)).alias("n"))
+    rows = int(table.count())
+    top = groups.where(sf.col("v").isNotNull()).orderBy(sf.col("n").desc(), sf.col("v")).limit(MOST_VALUES).collect()
+    return rows, {row["v"]: int(row["n"]) for row in top}
