@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from rich.status import Status
 
+    from gpu_wcoj.spark.cells.view import CellView
     from gpu_wcoj.spark.view import View
 
 app = App(name="spark", help="Run programs on Apache Spark.", help_format="plaintext")
@@ -130,7 +131,7 @@ def _view(
     backend: BackendName,
     threads: int | None,
     bag: bool,
-) -> View:
+) -> View | CellView:
     from gpu_wcoj.query.datalog import parse
     from gpu_wcoj.spark.upkeep import maintain
 

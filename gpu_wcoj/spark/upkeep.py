@@ -11,6 +11,7 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError, listed
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.spark.cells.view import CellView
 from gpu_wcoj.spark.confs import confs_of, number
 from gpu_wcoj.spark.formats import Format
 from gpu_wcoj.spark.output import Receiver, sink_of
@@ -46,7 +47,7 @@ def maintain(
     threads: int | None = None,
     gpu_memory: float | str | None = None,
     emit_loaded: bool = True,
-) -> View:
+) -> View | CellView:
     """Keep the answers of a program up to date while its relations change; `View.start` starts it.
 
     Several streams become one, so that a micro-batch of Spark is one tick of the engine: what one batch brings for all
@@ -78,7 +79,11 @@ def maintain(
         Columns that say in which order the rows of a batch happened, for all sources or by relation. Without, rows of
         a batch have no order, and the net weight of a row decides.
     layout
-        ``"one"``: one engine, in the driver. The others spread it over the executors.
+        ``"one"``: one engine, in the driver. ``"hypercube"``: each of ``spark.gpuWcoj.cells`` cells (by default as
+        many as tasks run at a time) has an engine of its own on some executor and holds the rows that agree with it.
+        ``"replicated"``: each holds all rows and works on its share of every change. ``"auto"``: one of these by what
+        a cell would hold, or one engine where Spark runs on this machine alone; `explain` says which. The answers are
+        the same. Checkpoint and output must be folders that every executor sees under the same path.
     backend, bag, keep, outputs, threads, gpu_memory
         See `gpu_wcoj.program.Program`. Of these and `layout`, what is not given is taken from the session's confs
         ``spark.gpuWcoj.backend``, ``.layout``, ``.threads`` and ``.gpuMemory``.
@@ -104,8 +109,8 @@ def maintain(
     spread = layout or confs.get("layout", "one")
     if spread not in LAYOUTS:
         raise UsageError(f"there is no layout '{spread}'.\n  The layouts are: {listed(LAYOUTS)}.")
-    if spread in ("hypercube", "replicated"):
-        raise UnsupportedError(f"layout='{spread}' is not there yet; layout='one' runs one engine in the driver.")
+    if spread == "auto" and str(session.sparkContext.master).split("[")[0] == "local":
+        spread = "one"  # all tasks would run beside the driver, where one engine shares its state among threads
 
     def make() -> Program:
         return Program(
@@ -123,15 +128,43 @@ def maintain(
     for option in (changes, columns, key, order_by):
         if isinstance(option, Mapping) and (unknown := [name for name in option if name not in inputs]):
             raise UnknownRelationError(unknown[0], inputs, "relations that the program reads")
+    found = sources_of(sources, inputs, readings)
+    if spread != "one":
+        _refuse_on_cells(spread, keep, gpu_memory, emit_loaded, output, format)
+        return CellView(
+            session, found, program if isinstance(program, str) else str(program),
+            Path(checkpoint).expanduser().absolute(),
+            None if output is None else Path(str(output)).expanduser().absolute(),
+            layout="replicated" if spread == "replicated" else "hypercube" if spread == "hypercube" else "auto",
+            cells=number(confs, "cells"), bag=bag, outputs=None if outputs is None else list(outputs),
+            backend=backend or _backend(confs.get("backend", "auto")),
+            threads=threads if threads is not None else number(confs, "threads"),
+        )  # fmt: skip
     return View(
         session,
-        Sources(sources_of(sources, inputs, readings)),
+        Sources(found),
         make,
         Path(checkpoint).expanduser().absolute(),
         sink_of(session, output, format, options),
         emit_loaded,
         number(confs, "batchRows", BATCH_ROWS) or BATCH_ROWS,
     )
+
+
+def _refuse_on_cells(
+    layout: str, keep: Sequence[str], gpu_memory: object, emit_loaded: bool, output: object, written_as: str
+) -> None:
+    """Raise `UnsupportedError` for what only one engine in the driver does."""
+    refused = {
+        "keep": bool(keep),
+        "gpu_memory": gpu_memory is not None,
+        "emit_loaded=False": not emit_loaded,
+        "a function as output": callable(output),
+        f"format='{written_as}'": written_as != "parquet",
+    }
+    for what, given in refused.items():
+        if given:
+            raise UnsupportedError(f"layout='{layout}' does not take {what}.\n  Leave it out, or use layout='one'.")
 
 
 def _of(option: Any, name: str, default: Any) -> Any:
