@@ -2,7 +2,7 @@
 
 A ``text`` block right after a snippet is its output; ``...`` in it stands for anything. Python snippets share one
 namespace and shell snippets one folder, in the order of the page. A snippet under ``<!-- not run: why -->`` is skipped,
-one under ``<!-- needs a GPU -->`` runs where there is one.
+one under ``<!-- needs a GPU -->`` runs where there is one, one under ``<!-- needs Spark -->`` in a process of its own.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Snippet:
     output: str | None
     run: bool
     needs_gpu: bool
+    needs_spark: bool
 
 
 def snippets() -> list[Snippet]:
@@ -46,13 +47,14 @@ def snippets() -> list[Snippet]:
         printed = following and following[1] == "text" and not text[block.end() : following.start()].strip()
         not_run = re.search(r"<!-- not run: [^>]+ -->\n$", text[: block.start()])
         needs_gpu = text[: block.start()].endswith("<!-- needs a GPU -->\n")
+        needs_spark = text[: block.start()].endswith("<!-- needs Spark -->\n")
         output = following[2] if following and printed else None
-        found.append(Snippet(block[1], block[2], output, not not_run, needs_gpu))
+        found.append(Snippet(block[1], block[2], output, not not_run, needs_gpu, needs_spark))
     return found
 
 
 def of(language: str) -> list[Snippet]:
-    return [snippet for snippet in snippets() if snippet.language == language and snippet.run and not snippet.needs_gpu]
+    return [one for one in snippets() if one.language == language and one.run and not one.needs_gpu | one.needs_spark]
 
 
 def assert_prints(snippet: Snippet, printed: str) -> None:
@@ -90,6 +92,29 @@ def test_gpu_snippets():
         with contextlib.redirect_stdout(printed):
             exec(compile(snippet.code, "README.md", "exec"), namespace)
         assert_prints(snippet, printed.getvalue())
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_snippets(tmp_path):
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
+    from gpu_wcoj.errors import JavaNotFoundError
+    from gpu_wcoj.spark.java import find_java
+
+    try:
+        find_java()
+    except JavaNotFoundError as error:
+        pytest.skip(str(error).splitlines()[0])
+    chosen = [snippet for snippet in snippets() if snippet.needs_spark]
+    assert chosen
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    for snippet in chosen:
+        command = [sys.executable, "-c", snippet.code]
+        done = subprocess.run(
+            command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{snippet.code}\nended with {done.returncode}\n{done.stderr}"
+        assert_prints(snippet, done.stdout)
 
 
 def test_shell_snippets(tmp_path):
