@@ -9,6 +9,12 @@
 // last prefix, 32 places a step, so C / 256 * log32(n) steps of a warp; each candidate then a search in shared memory,
 // one coalesced load of its value, and per other slot the range (three loads, the same for all lanes of a prefix) and
 // log2(length) steps, or one load where the range is marked.
+// Ranges that are not marked are searched by each lane for itself, short ones too. A warp could load a range of up to
+// 32 values at once and search it by shuffles, where all its candidates are of one prefix. But the smallest range
+// proposes: where one prefix fills a warp, another atom's range is as long, unless it is cut into batches, and such a
+// short range is met again by every warp of the prefix. It is in the nearest cache then, where 5 loads take about as
+// long as 5 shuffles, or as 10 for values of 64 bits. What a warp would save is waiting at first touch, for two or three
+// sectors in turn rather than at once, which other warps fill. This is arithmetic: neither way was measured.
 // `count_*` adds the lanes of one prefix in registers and leaves one atomic addition a warp and prefix, one a warp and
 // unit where the unit lies within one prefix; sums are modulo 2^64, so their order does not matter.
 // A survivor is written twice, at its candidate's place and at its own, and probed once.
