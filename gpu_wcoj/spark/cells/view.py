@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint import CheckpointOptions
 from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, GpuWcojError, UsageError
-from gpu_wcoj.spark.cells.chosen import Heavy, Layout
+from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.spark.cells.chosen import Heavy, Layout, choose
 from gpu_wcoj.spark.cells.commit import CellRun
+from gpu_wcoj.spark.cells.heavy import heavy_values
 from gpu_wcoj.spark.sources import Source
 
 if TYPE_CHECKING:
@@ -163,13 +165,14 @@ class CellView:
 
     def _open(self, takeover: bool) -> CellRun:
         if self._run is None:
+            cells = self._how["cells"] or self._cells()
             run = CellRun.open(
                 self._text,
                 {source.relation: source.frame.schema for source in self._sources},
                 checkpoint=self.checkpoint_path / ENGINE,
                 options=CheckpointOptions(takeover=takeover),
                 sources={source.relation: source.described() for source in self._sources},
-                **{**self._how, "cells": self._how["cells"] or self._cells()},
+                **{**self._how, **self._measured(cells or 1), "cells": cells},
             )
             self._plan = run.explain()
             try:
@@ -182,9 +185,27 @@ class CellView:
 
     def _cells(self) -> int | None:
         """How many cells a new checkpoint gets: as many as tasks run at a time."""
-        if (self.checkpoint_path / ENGINE / "lease").exists():
+        if not self._is_new:
             return None  # as it was made
         return max(1, min(64, self._session.sparkContext.defaultParallelism))
+
+    def _measured(self, cells: int) -> dict[str, Any]:
+        """What the tables that are loaded first say: their sizes and heavy values. Of streams nothing is known."""
+        tables = {source.relation: source.frame for source in self._sources if not source.is_stream}
+        if not self._is_new or not tables:
+            return {}
+        sizes = {name: float(frame.count()) for name, frame in tables.items()}
+        heavy = self._how["heavy"]
+        if heavy is None:
+            rules = parse(self._text)
+            chosen = choose(rules, self._how["layout"], cells, sizes)
+            heavy = heavy_values(rules, chosen, tables) if chosen.layout == "hypercube" else {}
+        return {"sizes": sizes, "heavy": heavy}
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether the checkpoint has never been opened."""
+        return not (self.checkpoint_path / ENGINE / "lease").exists()
 
     def _check(self, run: CellRun) -> None:
         """Whether Spark's checkpoint and the sources are those that the cells' state comes from."""
