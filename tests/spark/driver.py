@@ -3,7 +3,7 @@
 ``python driver.py FOLDER '{"kill": "manifest", "batch": 3}'``: the stream is ``FOLDER/changes``. Every point is between
 two steps of a batch: ``middle`` (some of the output is written), ``outputs`` (all of it), ``manifest`` (the state is
 committed, the output is not listed yet), ``commit`` (all is done but Spark's own commit). ``seconds`` kills at a time
-instead, counted from the first batch; ``stop`` is a batch before whose manifest the process stops itself (SIGSTOP).
+instead, counted from the start of a batch, before which ``after`` others are done; ``stop`` is a batch before whose manifest the process stops itself (SIGSTOP).
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ def arm(plan: dict) -> None:
             Checkpoint, "commit", lambda _, number: number == plan["stop"], lambda: os.kill(os.getpid(), signal.SIGSTOP)
         )
     if "seconds" in plan:
-        started = threading.Event()
+        taken = []
 
         def start() -> None:
-            if not started.is_set():
-                started.set()
+            taken.append(1)
+            if len(taken) == plan.get("after", 0) + 1:
                 threading.Timer(plan["seconds"], kill).start()
 
         armed(view.View, "_take", lambda *_: True, start)

@@ -227,7 +227,7 @@ def test_soak(spark, tmp_path):
         folder = tmp_path / f"stream{stream}"
         tables = write_stream(folder / "changes", payments(12, 3000, 300, seed=seed + stream))
         for _ in range(min(5, points - killed)):
-            driver = start(folder, seconds=chance.uniform(0.0, 2.5))
+            driver = start(folder, after=chance.randrange(3), seconds=chance.uniform(0.0, 1.0))
             _, errors = driver.communicate(timeout=300)
             assert driver.returncode in (0, -signal.SIGKILL), (seed, errors)
             if driver.returncode == 0:
