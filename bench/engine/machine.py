@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +14,7 @@ LIBRARIES = ("numpy", "pyarrow", "numba", "llvmlite", "duckdb", "python-graphbla
 ROOT = Path(__file__).parents[2]
 
 
-def describe() -> dict[str, object]:
+def describe(libraries: Sequence[str] = LIBRARIES) -> dict[str, object]:
     """Date, commit, processor, memory, load and versions."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -24,7 +25,7 @@ def describe() -> dict[str, object]:
         "load_average": os.getloadavg()[0],
         "system": platform.platform(),
         "python": platform.python_version(),
-        "libraries": {name: metadata.version(name) for name in LIBRARIES},
+        "libraries": {name: metadata.version(name) for name in libraries},
     }
 
 

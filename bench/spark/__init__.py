@@ -1,0 +1,1 @@
+"""Views and joins on Spark beside Spark SQL alone."""
