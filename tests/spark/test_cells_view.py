@@ -7,6 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
@@ -180,3 +183,30 @@ def test_values_that_are_equal_meet(spark: Any, tmp_path: Path) -> None:
     expected = program.step({name: frame.toArrow() for name, frame in (("l", left), ("r", right))})
     assert len(expected["same"]) == 8
     assert answers["hypercube"] == answers["replicated"] == Counter(expected["same"].to_dict())
+
+
+@pytest.mark.parametrize(("layout", "cells"), [("hypercube", 8), ("replicated", 3)])
+def test_wiki_vote(spark: Any, shared_data: Path, tmp_path: Path, layout: Any, cells: int) -> None:
+    """Four fifths as a table, the rest as a stream; the triangles of the whole are known."""
+    rows = np.loadtxt(shared_data / "graphs" / "wiki-Vote.txt.gz", dtype=np.int64, comments="#")
+    first = int(len(rows) * 0.8)
+    kind = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    table = spark.createDataFrame(pa.table([rows[:first, 0], rows[:first, 1]], schema=kind))
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table([rows[first:, 0], rows[first:, 1]], schema=kind), tmp_path / "in" / "rest.parquet")
+    stream = spark.readStream.schema("a bigint, b bigint").parquet(str(tmp_path / "in"))
+    changes, more = gws.normalise(table, "append"), gws.normalise(stream, "append")
+    with CellRun.open(
+        TRIANGLE, {"edge": changes.schema}, checkpoint=tmp_path / "ckpt", output=tmp_path / "out",
+        layout=layout, cells=cells,
+    ) as run_:  # fmt: skip
+        run_.load({"edge": changes})
+        writer = run_.frame({"edge": more}).writeStream.foreachBatch(run_.commit)
+        query = writer.option("checkpointLocation", str(tmp_path / "spark")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert run_.progress["batch"] == 0
+        assert run_.answers == {"triangle": gws.read_output(spark, tmp_path / "out").count()}
+    program = Program(TRIANGLE, backend="cpu")
+    expected = program.step_counts({"edge": pa.table([rows[:, 0], rows[:, 1]], schema=kind)})["triangle"].net
+    assert run_.answers == {"triangle": expected}
+    assert expected > 500_000

@@ -190,7 +190,8 @@ class CellRun:
         told = [one for one in collected if "entry" not in one]
         cells = [one for one in collected if "entry" in one]
         query = _same([one["query"] for one in told], "") if batch != LOAD else ""
-        query = query or (self._query() if batch != LOAD else "")
+        if not query and notes is not None and batch != LOAD:  # a batch without rows has no task to tell
+            query = notes.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
         rows = sum(one["rows"] for one in told)
         digest = f"{sum(one['digest'] for one in told) % (1 << 64):016x}"
         if self.checkpoint.has(batch, query=query, rows=rows, digest=digest):
@@ -277,13 +278,6 @@ class CellRun:
                 f"the checkpoint '{self.checkpoint.folder.shown('.')}' is of a program in one place, not on cells.\n"
                 "  Use layout='one', or begin a new checkpoint."
             )
-
-    def _query(self) -> str:
-        """The id of the query whose batch runs in this thread."""
-        from pyspark import SparkContext
-
-        context = SparkContext._active_spark_context  # what a batch without rows has no task to tell
-        return "" if context is None else context.getLocalProperty("sql.streaming.queryId") or ""
 
     def _told(
         self, batch: int, rows: int, cells: Sequence[Mapping[str, Any]], running: float, committing: float
