@@ -168,7 +168,9 @@ def pytest_command(part: Part, paths: Sequence[str], is_slow: bool) -> list[str]
 
 def environment(part: Part, on: str, log: Path, is_slow: bool) -> dict[str, str]:
     """The variables of the run; examples are the same every time, and few where every launch is watched."""
-    found = {**os.environ, "GPU_WCOJ_TESTS_ON": on, "GPU_WCOJ_TESTS_ROUTE": part.route, "GPU_WCOJ_TESTS_LOG": str(log)}
+    # A part that a test starts is no worker of that test's run.
+    found = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    found |= {"GPU_WCOJ_TESTS_ON": on, "GPU_WCOJ_TESTS_ROUTE": part.route, "GPU_WCOJ_TESTS_LOG": str(log)}
     found |= {"CI": "1", "PYTHONUNBUFFERED": "1"}
     if is_slow:
         # A pool hides what is read or written past the end of an array.
