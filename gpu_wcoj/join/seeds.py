@@ -149,21 +149,18 @@ def bind_all(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes
 def shared_out(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[GenericJoin]) -> list[Prefixes]:
     """Each seed bound on the one of these variants that gives it the fewest values to begin with; for a device.
 
-    All variants hold the same seeds, so that it is asked once which these are: waits twice, once for one path.
+    All variants hold the same seeds, so that it is asked once which these are. Waits once.
     """
     backend = joins[0].backend
     bound, masks = zip(*(bind_all(path, seeds, join) for path, join in zip(paths, joins, strict=True)), strict=True)
-    held: list[Prefixes] = list(bound)
-    if masks[0] is not None:
-        (kept,) = positions(backend, masks[0])
-        if len(kept) < len(seeds):
-            held = [prefixes.take(kept, backend.xp) for prefixes in held]
-    if len(paths) == 1 or len(held[0]) == 0:
-        return held
-    choices = [join.choice(own, path.steps[0]) for path, join, own in zip(paths, joins, held, strict=True)]
+    alive: BoolArray | None = masks[0]
+    if len(paths) == 1:
+        return [bound[0] if alive is None else held_in_all(bound[0], alive, backend)]
+    choices = [join.choice(own, path.steps[0]) for path, join, own in zip(paths, joins, bound, strict=True)]
     chosen = backend.kernels.narrowest(choices)
-    mine = positions(backend, *(chosen == at for at in range(len(paths))))
-    return [own.take(rows, backend.xp) for own, rows in zip(held, mine, strict=True)]
+    ours = [chosen == at if alive is None else (chosen == at) & alive for at in range(len(paths))]
+    mine = positions(backend, *ours)
+    return [own.take(rows, backend.xp) for own, rows in zip(bound, mine, strict=True)]
 
 
 def _bind_one(

@@ -80,7 +80,7 @@ def test_ticks_within_little_memory_count_alike(site, query):
     loaded, stream = (site.backend.to_host(keys) for keys in (parts.loaded, parts.stream))
     del plenty, parts
     site.backend.device.release()
-    with site.limited(site.sized(700 << 20, 300_000)) as backend:
+    with site.limited(site.sized(700 << 20, 400_000)) as backend:
         scarce = program(backend, query)
         there = Place(backend)
         load(there, scarce, backend.asarray(loaded))
