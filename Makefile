@@ -36,7 +36,7 @@ CHANGES := .run/changes
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine soak-spark bench-spark test check check-extras soak-checkpoint format bench clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark soak-spark bench-spark test check check-extras soak-checkpoint format bench clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -79,6 +79,9 @@ soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go 
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py
+
+test-spark: setup  ## test on Spark at length: kills, restarts, many cells (some twenty minutes)
+	TEST_SPARK=all $(BIN)/python -m pytest -p no:xdist tests/spark
 
 soak-spark: setup  ## kill drivers of Spark at random times (POINTS=20) and see that every batch counts once
 	SOAK_POINTS=$(POINTS) $(BIN)/python -m pytest -p no:xdist -s tests/spark/test_view_kills.py -k soak

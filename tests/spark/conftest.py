@@ -1,7 +1,12 @@
-"""One session of Spark for all tests of a process, and what marks them."""
+"""One session of Spark for all tests of a process, and what marks them.
+
+`make test` has twenty minutes; what kills drivers, restarts clusters or runs many cells takes longer than that, and is
+left to `make test-spark`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +17,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+LONG = ("test_cells", "test_cells_view", "test_cells_faults", "test_view_kills")
+"""Files of long tests."""
+QUICK = (
+    "test_tables_of_triangles[hypercube-4]",
+    "test_what_cells_do_not_do",
+    "test_a_batch_that_spark_forgot_is_passed_over",
+)
+"""Tests in them that always run."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,6 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
             item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+            is_long = item.path.stem in LONG and item.name not in QUICK
+            if is_long and "TEST_SPARK" not in os.environ:
+                item.add_marker(pytest.mark.skip(reason="takes minutes; make test-spark runs it"))
 
 
 @pytest.fixture(scope="session")
