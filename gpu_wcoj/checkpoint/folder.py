@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
 
+from gpu_wcoj.errors import CheckpointError
+
 _CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _RENAME_NOREPLACE = 1
@@ -126,6 +128,7 @@ class OsFolder:
 
     def prepare(self) -> None:
         """See `Folder.prepare`."""
+        self.names()  # refuses a file
         missing = [folder for folder in (self.path, *self.path.parents) if not folder.is_dir()]
         for folder in reversed(missing):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -164,6 +167,8 @@ class OsFolder:
             return sorted(os.listdir(self.path))
         except FileNotFoundError:
             return []
+        except NotADirectoryError:
+            raise CheckpointError(f"'{self.path}' is a file.\n  A checkpoint is a folder; name one.") from None
 
     def read(self, name: str) -> bytes:
         """See `Folder.read`."""

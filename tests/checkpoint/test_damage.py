@@ -168,6 +168,9 @@ def test_folders_without_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
         Program.restore(tmp_path / "absent")
     (tmp_path / "thesis.txt").write_text("mine")
+    for use in (Program.restore, new_program().checkpoint):
+        with pytest.raises(CheckpointError, match=r"thesis.txt' is a file"):
+            use(tmp_path / "thesis.txt")
     with pytest.raises(CheckpointError, match="holds no checkpoint, but 'thesis.txt'"):
         new_program().checkpoint(tmp_path)
     for option in ("bag", "keep", "outputs", "schema"):
