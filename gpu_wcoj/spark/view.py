@@ -24,10 +24,10 @@ from gpu_wcoj.errors import (
     BatchMismatchError,
     CheckpointError,
     CheckpointMismatchError,
-    GpuWcojError,
     UsageError,
 )
 from gpu_wcoj.program import Program
+from gpu_wcoj.spark.ending import wait_for
 from gpu_wcoj.spark.feed import as_change
 from gpu_wcoj.spark.formats import detect
 from gpu_wcoj.spark.output import Changes, Sink, Written
@@ -232,19 +232,7 @@ class View:
         GpuWcojError
             The error that ended it; `StreamingQueryException` if it is not one of this package's own.
         """
-        if self._query is None:
-            raise UsageError("this view has not been started.\n  Call start() first.")
-        try:
-            ended = self._query.awaitTermination(timeout)
-        except Exception:
-            self.close()
-            if isinstance(self.failure, GpuWcojError):
-                raise self.failure from None
-            raise
-        if ended is False:
-            return False
-        self.close()
-        return True
+        return wait_for(self._query, timeout, self.close, lambda: self.failure)
 
     def close(self) -> None:
         """Let go of the checkpoint, when the batch that is running is done. Closing twice is no error."""

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint import CheckpointOptions
-from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, GpuWcojError, UsageError
+from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, UsageError
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cells.chosen import Heavy, Layout, choose
 from gpu_wcoj.spark.cells.commit import CellRun
 from gpu_wcoj.spark.cells.heavy import heavy_values
+from gpu_wcoj.spark.ending import wait_for
 from gpu_wcoj.spark.sources import Source
 
 if TYPE_CHECKING:
@@ -142,19 +143,7 @@ class CellView:
 
     def wait(self, timeout: int | None = None) -> bool:
         """Wait until the query has ended; False if it is still running after `timeout` seconds."""
-        if self._query is None:
-            raise UsageError("this view has not been started.\n  Call start() first.")
-        try:
-            ended = self._query.awaitTermination(timeout)
-        except Exception:
-            self.close()
-            if isinstance(self.failure, GpuWcojError):
-                raise self.failure from None
-            raise
-        if ended is False:
-            return False
-        self.close()
-        return True
+        return wait_for(self._query, timeout, self.close, lambda: self.failure)
 
     def close(self) -> None:
         """Let go of the checkpoint. Closing twice is no error."""
