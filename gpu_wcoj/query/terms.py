@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpu_wcoj.errors import UnsupportedTypeError
@@ -77,9 +78,6 @@ def _escaped(char: str) -> str:
 
 Term = Variable | Constant
 
-COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
-MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
 
 @dataclass(frozen=True)
 class Span:
@@ -88,6 +86,52 @@ class Span:
     line: int = 0
     column: int = 0
     width: int = 1
+
+
+@dataclass(frozen=True)
+class Call:
+    """``op(arguments)``: arithmetic (``+ - * / %``, ``-`` of one argument) or ``cat``, ``substr``, ``strlen``.
+
+    Examples
+    --------
+    >>> print(Call("*", (Call("+", (Variable("a"), Constant(1))), Variable("b"))))
+    (a + 1) * b
+    >>> print(Call("cat", (Variable("a"), Constant("!"))))
+    cat(a, "!")
+    """
+
+    op: str
+    arguments: tuple[Expression, ...]
+    span: Span = field(default=Span(), compare=False)
+
+    def __str__(self) -> str:
+        if self.op.isalpha():
+            return f"{self.op}({', '.join(map(str, self.arguments))})"
+        shown = [f"({one})" if isinstance(one, Call) and not one.op.isalpha() else str(one) for one in self.arguments]
+        return f" {self.op} ".join(shown) if len(shown) > 1 else f"{self.op}{shown[0]}"
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The distinct variables, in the order in which they first stand."""
+        return variables_of(self.arguments)
+
+
+Expression = Variable | Constant | Call
+
+
+def variables_of(parts: Iterable[Expression]) -> tuple[Variable, ...]:
+    """The distinct variables of expressions, in the order in which they first stand."""
+    found: dict[Variable, None] = {}
+    for part in parts:
+        if isinstance(part, Variable):
+            found[part] = None
+        elif isinstance(part, Call):
+            found.update(dict.fromkeys(part.variables))
+    return tuple(found)
+
+
+COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True)
@@ -126,15 +170,34 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """``variable = call`` of a rule in core form: the call's arguments are variables and constants."""
+
+    variable: Variable
+    call: Call
+
+    def __str__(self) -> str:
+        return f"{self.variable} = {self.call}"
+
+
+@dataclass(frozen=True)
 class Rule:
-    """``head :- atoms, comparisons.``"""
+    """``head :- atoms, not negated, comparisons.``
+
+    In core form, which is what the planner takes, terms of atoms and comparisons are variables and constants, what is
+    calculated stands in `computed`, each behind those that it uses, and every variable of a negated atom is bound by
+    the positive ones or computed.
+    """
 
     head: Atom
     atoms: tuple[Atom, ...]
     comparisons: tuple[Comparison, ...] = ()
+    negated: tuple[Atom, ...] = ()
+    computed: tuple[Computed, ...] = ()
 
     def __str__(self) -> str:
-        body = [str(part) for part in (*self.atoms, *self.comparisons)]
+        negated = (f"!{atom}" for atom in self.negated)
+        body = [*map(str, self.atoms), *negated, *map(str, self.computed), *map(str, self.comparisons)]
         return f"{self.head} :- {', '.join(body)}."
 
     @property
@@ -160,6 +223,46 @@ class Declaration:
 
 
 @dataclass(frozen=True)
+class Grouping:
+    """A head of a program in core form that aggregates another relation by its first columns.
+
+    Attributes
+    ----------
+    relation
+        The head; its columns are the keys and then the result.
+    source
+        The relation that is aggregated: the keys, then the value (for ``count``: none), then whatever tells the
+        rows that count apart.
+    keys
+        How many columns are keys. Groups without rows do not stand in the head, also where there are no keys.
+    op
+        ``count``, ``sum``, ``min``, ``max`` or ``mean``.
+    """
+
+    relation: str
+    source: str
+    keys: int
+    op: str
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """A head of a program in core form that keeps, of rows that agree elsewhere, the one with the least value.
+
+    Attributes
+    ----------
+    column
+        Where the value stands.
+    op
+        ``min`` or ``max``.
+    """
+
+    relation: str
+    column: int
+    op: str
+
+
+@dataclass(frozen=True)
 class Rules:
     """A whole program text: its rules in order, its declarations, and the relations its ``.output`` lines name.
 
@@ -179,6 +282,8 @@ class Rules:
     declarations: tuple[Declaration, ...] = ()
     outputs: tuple[str, ...] = ()
     text: str = field(default="", compare=False)
+    groupings: tuple[Grouping, ...] = ()
+    extremes: tuple[Extreme, ...] = ()
 
     def __str__(self) -> str:
         outputs = [f".output {name}" for name in self.outputs]
@@ -187,11 +292,12 @@ class Rules:
     @property
     def heads(self) -> tuple[str, ...]:
         """The relations that rules define, in the order in which they first stand."""
-        return tuple(dict.fromkeys(rule.head.relation for rule in self.rules))
+        grouped = (one.relation for one in self.groupings)
+        return tuple(dict.fromkeys([*(rule.head.relation for rule in self.rules), *grouped]))
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The relations that bodies read and no rule defines, in the order in which they first stand."""
         heads = set(self.heads)
-        used = dict.fromkeys(atom.relation for rule in self.rules for atom in rule.atoms)
+        used = dict.fromkeys(atom.relation for rule in self.rules for atom in (*rule.atoms, *rule.negated))
         return tuple(name for name in used if name not in heads)
