@@ -103,6 +103,25 @@ def test_a_long_top_level_is_marked_for_all_prefixes(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("step", [1, 2**40])
+@pytest.mark.parametrize("batches", [1, 3])
+def test_short_ranges_are_scanned_by_a_warp(seed, step, batches):
+    """Candidates of one prefix that fill warps, in ranges of 1 to 65 values, 4 and 8 bytes wide, in one or more batches."""
+    rng = random.Random(seed)
+    left: dict[tuple[int, ...], int] = {}
+    right: list[dict[tuple[int, ...], int]] = [{} for _ in range(batches)]
+    for x, size in enumerate([*range(30, 67), 1, 2, 31, 32, 33, 63, 64, 65]):
+        domain = [step * value for value in range(-size, size)]
+        left.update({(x, value): 1 for value in rng.sample(domain, size)})
+        for batch in right:
+            few = rng.sample(domain, size if batches == 1 else rng.choice([1, 32, 33, size]) % (2 * size))
+            batch.update({(x, value): rng.choice([-1, 1, 2]) if batches > 1 else 1 for value in few})
+    atoms = [Atom((left,), (0,), True), Atom(tuple(right), (0,), True)]
+    case = Case(atoms, [0, 0], [(x,) for x in range(45)], [False, False])
+    check(case, shim_backend(seed), (97, HUGE))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_units_end_anywhere(seed):
     """Prefixes of sizes around a block's and a unit's, some of none, thousands of none together."""
     rng = random.Random(seed)

@@ -9,12 +9,9 @@
 // last prefix, 32 places a step, so C / 256 * log32(n) steps of a warp; each candidate then a search in shared memory,
 // one coalesced load of its value, and per other slot the range (three loads, the same for all lanes of a prefix) and
 // log2(length) steps, or one load where the range is marked.
-// Ranges that are not marked are searched by each lane for itself, short ones too. A warp could load a range of up to
-// 32 values at once and search it by shuffles, where all its candidates are of one prefix. But the smallest range
-// proposes: where one prefix fills a warp, another atom's range is as long, unless it is cut into batches, and such a
-// short range is met again by every warp of the prefix. It is in the nearest cache then, where 5 loads take about as
-// long as 5 shuffles, or as 10 for values of 64 bits. What a warp would save is waiting at first touch, for two or three
-// sectors in turn rather than at once, which other warps fill. This is arithmetic: neither way was measured.
+// Where one prefix fills a warp, a range of at most 64 values is scanned by it: one or two coalesced loads for all
+// lanes, then shuffles (scanned.cuh). Otherwise each lane searches by itself, as lanes of different prefixes have
+// different ranges: loading these in turn would wait once a prefix.
 // `count_*` adds the lanes of one prefix in registers and leaves one atomic addition a warp and prefix, one a warp and
 // unit where the unit lies within one prefix; sums are modulo 2^64, so their order does not matter.
 // A survivor is written twice, at its candidate's place and at its own, and probed once.
@@ -68,17 +65,15 @@ __device__ inline void count_units(
         Bits total = 0;
         for (long long base = first; base < last; base += BLOCK) {
             long long item = base + threadIdx.x;
-            Bits weight = 0;
-            long long i = -1;
-            if (item < last) {
-                long long k, value;
-                i = row_of_item(unit, view.sums, item, k);
-                if (examine<false, SETS>(view, orders, clips, excluded, n_excluded, i, k, nowhere, value, weight,
-                                         probes))
-                    ++survivors;
-                else
-                    weight = 0;
-            }
+            bool inside = item < last;
+            long long k, value;
+            Bits weight;
+            long long i = row_of_item(unit, view.sums, inside ? item : last - 1, k);
+            if (examine<false, SETS>(view, orders, clips, excluded, n_excluded, inside, i, k, nowhere, value, weight,
+                                     probes))
+                ++survivors;
+            else
+                weight = 0;
             if (alone) total += weight;
             else add_by_prefix<SETS>(counts, (int)i, weight);
         }
@@ -156,19 +151,17 @@ __device__ inline void fill_units(
         long long survivors = 0;
         for (long long base = first; base < last; base += BLOCK) {
             long long item = base + threadIdx.x;
-            bool survives = false;
-            if (item < last) {
-                long long k, value;
-                Bits weight;
-                long long i = row_of_item(unit, view.sums, item_begin + item, k);
-                Places own = {places, room, item};
-                survives = examine<true, SETS>(view, orders, clips, excluded, n_excluded, i, k, own, value, weight,
-                                               probes);
-                if (survives) {
-                    owners[item] = (int)i;
-                    values[item] = value;
-                    if (weights != nullptr) weights[item] = (long long)weight;
-                }
+            bool inside = item < last;
+            long long k, value;
+            Bits weight;
+            long long i = row_of_item(unit, view.sums, item_begin + (inside ? item : last - 1), k);
+            Places own = {places, room, item};
+            bool survives = examine<true, SETS>(view, orders, clips, excluded, n_excluded, inside, i, k, own, value,
+                                                weight, probes);
+            if (survives) {
+                owners[item] = (int)i;
+                values[item] = value;
+                if (weights != nullptr) weights[item] = (long long)weight;
             }
             unsigned int survivors_of_warp = __ballot_sync(FULL_WARP, survives);
             if (lane == 0 && item < last) kept[item >> 5] = survivors_of_warp;

@@ -1,6 +1,7 @@
 // One candidate: proposed by one slot of the prefix's cheapest atom, then sought in the other slots.
 
 #include "marks.cuh"
+#include "scanned.cuh"
 #include "slots.cuh"
 
 // Where the candidates' positions go: element out_row * room + item; none when counting.
@@ -17,57 +18,64 @@ __device__ inline long long group_of(const View& view, const Atom& atom, long lo
     return begins[i + 1] - begins[0] - 1;
 }
 
-// Where a slot holds the value for prefix i, -1 if nowhere.
+// Where a slot holds the value for prefix i, -1 if nowhere or not sought. `together`: all lanes of the warp are here, for
+// one prefix.
 __device__ inline long long probe_slot(
-    const View& view, const Slot& slot, long long group, long long i, long long value, unsigned int& probes
+    const View& view, const Slot& slot, long long group, long long i, long long value, bool sought, bool together,
+    unsigned int& probes
 ) {
     if (group >= 0 && slot.mark >= 0) {
         const long long* length = view.lengths + slot.mark * view.n + group;
         long long begin = length[0], end = length[1];
         if (begin < end && end <= view.budget) {
-            ++probes;
-            return find_marked(view.arena + 2 * begin, (Bits)(2 * (end - begin - 1)), slot, value);
+            probes += sought;
+            return sought ? find_marked(view.arena + 2 * begin, (Bits)(2 * (end - begin - 1)), slot, value) : -1;
         }
     }
     long long begin, end;
     range_of(slot, view.positions, view.stride, view.begin + i, begin, end);
     if (begin >= end) return -1;
-    ++probes;
-    return find(slot, begin, end, value);
+    probes += sought;
+    if (together && end - begin <= SCANNED) {
+        long long position = find_scanned(slot, begin, (int)(end - begin), value);
+        return sought ? position : -1;
+    }
+    return sought ? find(slot, begin, end, value) : -1;
 }
 
 // Seeks the value in slots from .. to - 1 of an atom: whether one holds it; their weights are added to `weight`.
 template <bool FILL>
 __device__ inline bool probe_slots(
-    const View& view, const Atom& atom, long long from, long long to, long long i, long long value, Bits& weight,
-    const Places& places, unsigned int& probes
+    const View& view, const Atom& atom, long long from, long long to, long long i, long long value, bool sought,
+    bool together, Bits& weight, const Places& places, unsigned int& probes
 ) {
     long long group = group_of(view, atom, i);
     bool held = false;
     for (long long s = from; s < to; ++s) {
         const Slot& slot = view.slots[s];
-        long long position = probe_slot(view, slot, group, i, value, probes);
-        if (FILL && slot.out_row >= 0) places.at[slot.out_row * places.room + places.item] = position;
+        long long position = probe_slot(view, slot, group, i, value, sought, together, probes);
+        if (FILL && sought && slot.out_row >= 0) places.at[slot.out_row * places.room + places.item] = position;
         if (position < 0) continue;
         held = true;
-        if (atom.last) weight += weight_at(slot, position);
-        else if (!FILL) break;
+        if (atom.last) {
+            weight += weight_at(slot, position);
+        } else if (!FILL) {
+            sought = false;
+            if (!together) break;
+        }
     }
     return held;
 }
 
-// Whether candidate k of prefix i survives, its value, and the product of the atoms' weights.
+// Candidate k of prefix i: whether its slot proposes it, its value, and the proposing atom's weight.
 //
-// SETS: every atom has one slot, and no weights are stored at last levels; the product is 1.
+// SETS: every atom has one slot, and no weights are stored at last levels; the weight is 1.
 // `clips` holds what the bounds leave of the proposing atom's ranges, null without bounds.
 template <bool FILL, bool SETS>
-__device__ inline bool examine(
-    const View& view, const long long* orders, const long long* clips, const long long* excluded,
-    long long n_excluded, long long i, long long k, const Places& places, long long& value, Bits& weight,
-    unsigned int& probes
+__device__ inline bool propose(
+    const View& view, const Atom& own, const long long* clips, const long long* excluded, long long n_excluded,
+    long long i, long long k, const Places& places, long long& value, Bits& weight, unsigned int& probes
 ) {
-    long long order = orders[i];
-    const Atom& own = view.atoms[atom_at(order, 0, view.n_atoms)];
     long long s = own.first;
     long long position = 0;
     for (;; ++s) {
@@ -87,29 +95,47 @@ __device__ inline bool examine(
     for (long long e = 0; e < n_excluded; ++e)
         if (excluded[e * view.stride + view.begin + i] == value) return false;
     if (FILL && view.slots[s].out_row >= 0) places.at[view.slots[s].out_row * places.room + places.item] = position;
-    if (!SETS) {
-        // Only the first slot that holds a value proposes it.
-        Bits ignored = 0;
-        if (s > own.first && probe_slots<FILL>(view, own, own.first, s, i, value, ignored, places, probes))
-            return false;
-        if (own.last) weight = weight_at(view.slots[s], position);
-        if (s + 1 < own.end && (own.last || FILL)) {
-            Bits more = 0;
-            probe_slots<FILL>(view, own, s + 1, own.end, i, value, more, places, probes);
-            if (own.last) weight += more;
-        }
-        if (weight == 0) return false;
+    if (SETS) return true;
+    // Only the first slot that holds a value proposes it.
+    Bits ignored = 0;
+    if (s > own.first
+        && probe_slots<FILL>(view, own, own.first, s, i, value, true, false, ignored, places, probes))
+        return false;
+    if (own.last) weight = weight_at(view.slots[s], position);
+    if (s + 1 < own.end && (own.last || FILL)) {
+        Bits more = 0;
+        probe_slots<FILL>(view, own, s + 1, own.end, i, value, true, false, more, places, probes);
+        if (own.last) weight += more;
     }
+    return weight != 0;
+}
+
+// Whether candidate k of prefix i survives, its value, and the product of the atoms' weights. All lanes of a warp take
+// part; one that is not `inside` names the prefix of the last that is, and never survives.
+template <bool FILL, bool SETS>
+__device__ inline bool examine(
+    const View& view, const long long* orders, const long long* clips, const long long* excluded,
+    long long n_excluded, bool inside, long long i, long long k, const Places& places, long long& value, Bits& weight,
+    unsigned int& probes
+) {
+    bool together = __all_sync(FULL_WARP, i == __shfl_sync(FULL_WARP, i, 0));
+    long long order = orders[i];
+    value = 0;
+    weight = 0;
+    const Atom& own = view.atoms[atom_at(order, 0, view.n_atoms)];
+    bool alive = inside && propose<FILL, SETS>(view, own, clips, excluded, n_excluded, i, k, places, value, weight,
+                                               probes);
     for (int rank = 1; rank < view.n_atoms; ++rank) {
+        if (together ? !__any_sync(FULL_WARP, alive) : !alive) return false;
         const Atom& other = view.atoms[atom_at(order, rank, view.n_atoms)];
         Bits factor = 0;
-        if (!probe_slots<FILL>(view, other, other.first, SETS ? other.first + 1 : other.end, i, value, factor, places,
-                               probes))
-            return false;
+        bool held = probe_slots<FILL>(view, other, other.first, SETS ? other.first + 1 : other.end, i, value, alive,
+                                      together, factor, places, probes);
+        alive = alive && held;
         if (!SETS && other.last) {
-            if (factor == 0) return false;
             weight *= factor;
+            alive = alive && factor != 0;
         }
     }
-    return true;
+    return alive;
 }
