@@ -106,7 +106,7 @@ def test_a_long_top_level_is_marked_for_all_prefixes(monkeypatch):
 @pytest.mark.parametrize("step", [1, 2**40])
 @pytest.mark.parametrize("batches", [1, 3])
 def test_short_ranges_are_scanned_by_a_warp(seed, step, batches):
-    """Candidates of one prefix that fill warps, in ranges of 1 to 65 values of 4 and 8 bytes, in several batches too."""
+    """Candidates of one prefix that fill warps, in ranges of 1 to 65 values of 4 and 8 bytes, in batches too."""
     rng = random.Random(seed)
     left: dict[tuple[int, ...], int] = {}
     right: list[dict[tuple[int, ...], int]] = [{} for _ in range(batches)]
