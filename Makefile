@@ -36,7 +36,7 @@ CHANGES := .run/changes
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark soak-spark bench-spark test check check-extras soak-checkpoint format bench clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test check check-extras soak-checkpoint format bench clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -88,6 +88,9 @@ soak-spark: setup  ## kill drivers of Spark at random times (POINTS=20) and see 
 
 bench-spark: setup  ## measure views and joins beside Spark SQL's own (BENCH="--scale 14" for a small graph)
 	$(BIN)/python -m bench.spark $(BENCH)
+
+bench-spark-flat: setup  ## keep a view up for half an hour at a constant rate; plots time and memory (BENCH="--minutes 5")
+	$(BIN)/python -m bench.spark.flat $(BENCH)
 
 format: setup  ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .

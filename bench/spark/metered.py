@@ -43,7 +43,7 @@ def metered(spark: SparkSession, do: Callable[[], Any], limit: float) -> Metered
 
     def watch() -> None:
         while not is_over.wait(0.1):
-            peak[0] = max(peak[0], _resident())
+            peak[0] = max(peak[0], resident())
 
     def stop() -> None:
         context.cancelAllJobs()
@@ -76,7 +76,7 @@ def _shuffled(context: Any) -> int:
     return sum(stages.apply(i).shuffleWriteBytes() for i in range(stages.size()))
 
 
-def _resident() -> int:
+def resident() -> int:
     """Resident memory of this process and of those below it."""
     parents: dict[int, int] = {}
     sizes: dict[int, int] = {}
