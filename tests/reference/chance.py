@@ -1,0 +1,159 @@
+"""Programs that chance writes: strata with loops, negation, comparisons, arithmetic, aggregates, least values."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+INPUTS = {"u": 1, "e": 2, "f": 2, "t": 3}
+COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+MODULUS = 5
+
+
+def chance_text(random: random.Random, negative: bool = True) -> str:
+    """A safe program of a few strata.
+
+    Values stay few: what a loop calculates is a remainder. Without `negative`, least sums of a column come up too, for
+    which no value of an input may be below 0.
+    """
+    writer = _Writer(random, negative)
+    for _ in range(random.randint(2, 4)):
+        writer.stratum()
+    if random.random() < 0.3:
+        random.shuffle(writer.rules)
+    return " ".join(writer.rules)
+
+
+@dataclass
+class _Writer:
+    random: random.Random
+    negative: bool
+    readable: dict[str, int] = field(default_factory=lambda: dict(INPUTS))
+    rules: list[str] = field(default_factory=list)
+    heads: int = 0
+
+    def stratum(self) -> None:
+        kinds = [self.loop, self.loop, self.plain, self.grouped, self.extreme]
+        heads = self.random.choice(kinds)()
+        self.readable |= heads
+
+    def head(self, width: int | None = None) -> dict[str, int]:
+        self.heads += 1
+        return {f"h{self.heads}": width or self.random.randint(1, 3)}
+
+    def plain(self) -> dict[str, int]:
+        """One head that does not read itself."""
+        heads = self.head()
+        ((name, width),) = heads.items()
+        for _ in range(self.random.randint(1, 2)):
+            self.rule(name, width, {}, in_loop=False)
+        return heads
+
+    def loop(self) -> dict[str, int]:
+        """One to three heads that may all read each other."""
+        heads: dict[str, int] = {}
+        for _ in range(self.random.choice((1, 1, 2, 3))):
+            heads |= self.head(self.random.choice((1, 2, 2, 2, 3)))
+        for name, width in heads.items():
+            self.rule(name, width, {}, in_loop=True)
+            for _ in range(self.random.randint(1, 2)):
+                self.rule(name, width, heads, in_loop=True)
+        return heads
+
+    def grouped(self) -> dict[str, int]:
+        """A head that aggregates."""
+        heads = self.head(self.random.randint(1, 3))
+        ((name, width),) = heads.items()
+        body, bound = self.body({})
+        terms = self.random.choices([*sorted(bound), "5"], k=width - 1)
+        op = self.random.choice(("count", "sum", "min", "max"))
+        terms.insert(self.random.randrange(width), f"{op}({self.random.choice(sorted(bound))})")
+        self.rules.append(f"{name}({', '.join(terms)}) :- {', '.join(body)}.")
+        return heads
+
+    def extreme(self) -> dict[str, int]:
+        """A least or greatest value through recursion."""
+        heads = self.head(2)
+        (name,) = heads
+        u, e, t = (self.pick(width) for width in (1, 2, 3))
+        start = self.random.choice((f"{u}(a)", f"{e}(a, _)", f"{e}(_, a), {u}(a)"))
+        value = self.random.choice(("a", "0", "3"))
+        op, step = self.random.choice(
+            [("min", "d"), ("max", "d"), ("max", "d / 2")]
+            + ([] if self.negative else [("min", "d + w"), ("max", "d - w")])
+        )
+        self.rules.append(f"{name}(a, {op}({value})) :- {start}.")
+        edge = f"{t}(a, b, w)" if "w" in step else f"{e}(a, b)"
+        extra = self.random.choice(["", "", ", d < 6" if op == "min" else ", d > -3", f", !{u}(b)", ", a != b"])
+        again = f"{name}(c, d), {e}(c, a), {edge}" if self.random.random() < 0.3 else f"{name}(a, d), {edge}"
+        self.rules.append(f"{name}(b, {op}({step})) :- {again}{extra}.")
+        return heads
+
+    def rule(self, name: str, width: int, loop: Mapping[str, int], in_loop: bool) -> None:
+        body, bound = self.body(loop)
+        if self.random.random() < 0.3:
+            body.append(f"z = {self.calculated(bound, in_loop)}")
+            bound = bound | {"z"}
+            if self.random.random() < 0.3:  # a calculated value that is looked up as well
+                body.append(self.atom(self.readable, [*sorted(bound), "z", "z"]))
+        if self.random.random() < 0.3 and not in_loop:
+            body.append(f"n = {self.aggregate(bound)}")
+            bound = bound | {"n"}
+        if self.random.random() < 0.15:
+            body.append(f"{self.random.randint(0, 2)} {self.random.choice(COMPARISONS)} {self.aggregate(bound)}")
+        if self.random.random() < 0.35:
+            body.append("!" + self.atom(self.readable, [*sorted(bound) * 3, "_", "1"]))
+        for _ in range(self.random.choice((0, 0, 1, 2))):
+            other = self.random.choice([*sorted(bound), "0", "1", "2"])
+            if self.random.random() < 0.2:
+                other = self.calculated(bound, in_loop=False)
+            body.append(f"{self.random.choice(sorted(bound))} {self.random.choice(COMPARISONS)} {other}")
+        if self.random.random() < 0.5:
+            self.random.shuffle(body)
+        terms = [self.random.choice([*sorted(bound) * 3, "3"]) for _ in range(width)]
+        if self.random.random() < 0.2:
+            terms[self.random.randrange(width)] = self.calculated(bound, in_loop)
+        self.rules.append(f"{name}({', '.join(terms)}) :- {', '.join(body)}.")
+
+    def body(self, loop: Mapping[str, int]) -> tuple[list[str], set[str]]:
+        """Positive atoms, one at least of the loop if there is one, and their variables."""
+        names = "abcd"[: self.random.randint(2, 4)]
+        n_atoms = self.random.choice((1, 2, 2, 2, 3))
+        places: list[str] = []
+        while not set(names) & set("".join(places)):
+            choices = [*names * 4, "_", "1"]
+            places = [self.atom({**self.readable, **loop}, choices) for _ in range(n_atoms)]
+            if loop:
+                places[self.random.randrange(n_atoms)] = self.atom(loop, choices)
+        terms = {term.strip() for atom in places for term in atom[atom.index("(") + 1 : -1].split(",")}
+        bound = {term for term in terms if term in names}
+        return (places, bound) if bound else self.body(loop)
+
+    def atom(self, readable: Mapping[str, int], choices: list[str]) -> str:
+        name = self.random.choice(list(readable))
+        terms = self.random.choices(choices, k=readable[name])
+        for _ in range(3):  # a variable twice in one atom leaves little, so it is rare
+            if len(set(terms)) < len(terms):
+                terms = self.random.choices(choices, k=readable[name])
+        return f"{name}({', '.join(terms)})"
+
+    def calculated(self, bound: Iterable[str], in_loop: bool) -> str:
+        one, other = self.random.choices([*sorted(bound) * 2, "2", "3"], k=2)
+        inner = self.random.choice(
+            (f"{one} + {other}", f"{one} - {other}", f"{one} * {other}", f"{one} / 2", f"{one} % 3", f"-{one}")
+        )
+        return f"({inner}) % {MODULUS}" if in_loop or self.random.random() < 0.5 else inner
+
+    def aggregate(self, bound: set[str]) -> str:
+        names = [*sorted(bound) * 2, "p", "q", "_"]
+        body = [self.atom(self.readable, names) for _ in range(self.random.choice((1, 1, 2)))]
+        inside = {one for one in "pq" if any(one in atom[atom.index("(") :] for atom in body)}
+        if inside and self.random.random() < 0.3:
+            body.append(f"{self.random.choice(sorted(inside))} {self.random.choice(COMPARISONS)} 1")
+        op = self.random.choice(("count", "sum", "min", "max")) if inside else "count"
+        value = "" if op == "count" else f" {self.random.choice(sorted(inside))}"
+        return f"{op}{value} : {{ {', '.join(body)} }}"
+
+    def pick(self, width: int) -> str:
+        return self.random.choice([name for name, own in self.readable.items() if own == width])

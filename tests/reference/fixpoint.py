@@ -1,0 +1,289 @@
+"""What full Datalog means: strata in order, each by trying its rules on everything until nothing comes of it any more.
+
+Slow, and meant to be obvious. Rules are those of `tests.reference.written`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from tests.reference.changes import Row, ZSet
+from tests.reference.functions import aggregated, called
+from tests.reference.written import (
+    Aggregate,
+    Atom,
+    Call,
+    Literal,
+    Name,
+    Rule,
+    Term,
+    Test,
+    Written,
+    aggregates,
+    atoms,
+    names,
+    names_in,
+    parts,
+)
+
+OPERATORS: dict[str, Callable[[object, object], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+Binding = dict[Name, object]
+Facts = Mapping[str, Mapping[Row, int]]
+
+
+class NoEndError(Exception):
+    """A recursion has not ended within the iterations allowed."""
+
+
+class NotStratifiedError(Exception):
+    """A relation depends on itself by negation or aggregation."""
+
+
+def fixpoint(program: Written, given: Facts, bag: bool = False, limit: int = 1000) -> dict[str, ZSet]:
+    """Every head over what is `given` (for inputs, and for heads that are inputs too), as {head: {row: weight}}.
+
+    In a set every weight is 1. In a bag weights of a body's atoms multiply and those of all ways to derive a row add;
+    a loop reads the rows of positive weight as a set, and its heads are sets.
+    """
+    known: dict[str, ZSet] = {name: dict(given.get(name, {})) for name in (*program.inputs, *program.heads)}
+    for stratum in strata(program):
+        rules = [rule for rule in program.rules if rule.head.relation in stratum]
+        recursive = any(atom.relation in stratum for rule in rules for atom in atoms(rule.body))
+        if recursive:
+            known.update(_loop(rules, stratum, known, given, limit))
+        else:
+            (head,) = stratum
+            known[head] = _once(rules, known, given.get(head, {}), bag)
+    return {head: known[head] for head in program.heads}
+
+
+def strata(program: Written) -> list[tuple[str, ...]]:
+    """The heads in groups that depend on each other, each group behind those that it reads."""
+    reads = {head: set[str]() for head in program.heads}
+    for rule in program.rules:
+        reads[rule.head.relation] |= {atom.relation for atom in atoms(rule.body)} & reads.keys()
+    reach = {head: set(own) for head, own in reads.items()}
+    for middle in reads:
+        for own in reach.values():
+            if middle in own:
+                own |= reach[middle]
+    found: list[tuple[str, ...]] = []
+    waiting = list(reads)
+    while waiting:
+        done = {head for group in found for head in group}
+        for head in waiting:
+            group = tuple(
+                other for other in waiting if other == head or (other in reach[head] and head in reach[other])
+            )
+            if all(reach[other] <= done | set(group) for other in group):
+                break
+        found.append(group)
+        waiting = [head for head in waiting if head not in group]
+    for rule in program.rules:
+        (group,) = (group for group in found if rule.head.relation in group)
+        for literal in rule.body:
+            inner = [atom for one in aggregates(literal) for atom in atoms(one.body)]
+            negated = [literal] if isinstance(literal, Atom) and not literal.positive else []
+            for atom in (*inner, *negated):
+                if atom.relation in group:
+                    raise NotStratifiedError(f"{rule.head.relation} depends on {atom.relation}")
+    return found
+
+
+def _once(rules: Sequence[Rule], known: Facts, given: Mapping[Row, int], bag: bool) -> ZSet:
+    """A head that does not depend on itself."""
+    if any(rule.aggregates for rule in rules):
+        assert not given
+        return _grouped(rules, known, bag)
+    total: ZSet = defaultdict(int, given)
+    for rule in rules:
+        for row, weight in _rows(rule, known, bag):
+            total[row] += weight
+    if bag:
+        return {row: weight for row, weight in total.items() if weight}
+    return {row: 1 for row, weight in total.items() if weight > 0}
+
+
+def _loop(rules: Sequence[Rule], stratum: Sequence[str], known: Facts, given: Facts, limit: int) -> dict[str, ZSet]:
+    """Heads that depend on each other: sets, and for least and greatest values one row a group."""
+    outside = {name: {row: 1 for row, weight in rows.items() if weight > 0} for name, rows in known.items()}
+    extremes = {rule.head.relation: _extreme(rule) for rule in rules if rule.aggregates}
+    state: dict[str, ZSet] = {name: {} for name in stratum}
+    for _ in range(limit):
+        derived = {name: {row for row, weight in given.get(name, {}).items() if weight > 0} for name in stratum}
+        for rule in rules:
+            derived[rule.head.relation] |= {row for row, _ in _rows(rule, outside | state, bag=False)}
+        after = {name: dict.fromkeys(derived[name] | state[name].keys(), 1) for name in stratum}
+        for name, (column, op) in extremes.items():
+            after[name] = dict.fromkeys(_best(after[name], column, op), 1)
+        if after == state:
+            return state
+        state = after
+    raise NoEndError(f"{', '.join(stratum)}: no end after {limit} iterations")
+
+
+def _extreme(rule: Rule) -> tuple[int, str]:
+    """(column, op) of a head that keeps the least or the greatest value."""
+    ((column, op),) = ((i, term.op) for i, term in enumerate(rule.head.terms) if isinstance(term, Aggregate))
+    if op not in ("min", "max"):
+        raise NotStratifiedError(f"{rule.head.relation} depends on itself by {op}")
+    return column, op
+
+
+def _best(rows: Iterable[Row], column: int, op: str) -> list[Row]:
+    groups: dict[Row, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row[:column] + row[column + 1 :]].append(row)
+    choose = min if op == "min" else max
+    return [choose(own, key=lambda row: row[column]) for own in groups.values()]
+
+
+def _grouped(rules: Sequence[Rule], known: Facts, bag: bool) -> ZSet:
+    """A head that aggregates: per key, over every way to satisfy the bodies of its rules."""
+    groups: dict[tuple[Row, int, str], list[tuple[object, int]]] = defaultdict(list)
+    for rule in rules:
+        ((column, aggregate),) = ((i, term) for i, term in enumerate(rule.head.terms) if isinstance(term, Aggregate))
+        others = [term for term in rule.head.terms if term is not aggregate]
+        for binding, weight in satisfied(rule.body, {}, known, bag):
+            key = tuple(value(term, binding) for term in others)
+            own = None if aggregate.value is None else value(aggregate.value, binding)
+            groups[key, column, aggregate.op].append((own, weight))
+    found: ZSet = {}
+    for (key, column, op), values in groups.items():
+        answer = aggregated(op, values)
+        if answer is not None and any(weight for _, weight in values):
+            found[(*key[:column], answer, *key[column:])] = 1
+    return found
+
+
+def _rows(rule: Rule, known: Facts, bag: bool) -> Iterator[tuple[Row, int]]:
+    """(head row, weight) for every way to satisfy the body."""
+    terms = [term.value if isinstance(term, Aggregate) else term for term in rule.head.terms]
+    for binding, weight in satisfied(rule.body, {}, known, bag):
+        yield tuple(value(term, binding) for term in terms), weight
+
+
+def satisfied(body: Sequence[Literal], binding: Binding, known: Facts, bag: bool) -> Iterator[tuple[Binding, int]]:
+    """(binding, weight) for every way to satisfy a body, given what is bound already."""
+    steps = _ordered(body, set(binding))
+    indexes: dict[int, dict[Row, list[tuple[Row, int]]]] = {}
+
+    def follow(number: int, binding: Binding, weight: int) -> Iterator[tuple[Binding, int]]:
+        if number == len(steps):
+            yield binding, weight
+            return
+        literal, keys = steps[number]
+        if not isinstance(literal, Atom):
+            for extended in _tested(literal, binding, known, bag):
+                yield from follow(number + 1, extended, weight)
+            return
+        if number not in indexes:
+            index = indexes[number] = defaultdict(list)
+            for row, own in known[literal.relation].items():
+                index[tuple(row[i] for i in keys)].append((row, own))
+        wanted = tuple(value(literal.terms[i], binding) for i in keys)
+        matching = ((row, own) for row, own in indexes[number].get(wanted, ()))
+        matches = ((found, own) for row, own in matching if (found := _matched(literal, row, binding)) is not None)
+        if literal.positive:
+            for found, own in matches:
+                yield from follow(number + 1, found, weight * (own if bag else 1))
+        elif not any(own > 0 for _, own in matches):
+            yield from follow(number + 1, binding, weight)
+
+    yield from follow(0, binding, 1)
+
+
+def _ordered(body: Sequence[Literal], bound: set[Name]) -> list[tuple[Literal, list[int]]]:
+    """The literals in an order in which each can be looked at, and of atoms the columns that are known by then."""
+    order: list[tuple[Literal, list[int]]] = []
+    waiting = list(body)
+    while waiting:
+        literal = next((one for one in waiting if _ready(one, bound, body)), None)
+        assert literal is not None, f"unsafe: {waiting}"
+        waiting.remove(literal)
+        keys = []
+        if isinstance(literal, Atom):
+            keys = [i for i, term in enumerate(literal.terms) if names(term) <= bound]
+        order.append((literal, keys))
+        if not (isinstance(literal, Atom) and not literal.positive):
+            bound = bound | {part for part in parts(literal) if isinstance(part, Name)}
+    return order
+
+
+def _ready(literal: Literal, bound: set[Name], body: Sequence[Literal]) -> bool:
+    if isinstance(literal, Atom):
+        calculated = {name for term in literal.terms if not isinstance(term, Name) for name in names(term)}
+        if literal.positive:
+            return calculated <= bound
+        return {name for term in literal.terms for name in names(term) if not name.name.startswith("_")} <= bound
+    outside = {name for one in body for part in parts(one) for name in names(part)}
+    needed = {name for one in aggregates(literal) for name in names_in(one.body) & outside}
+    sides = [names(literal.left) - bound, names(literal.right) - bound]
+    if not needed <= bound:
+        return False
+    if literal.op == "=" and (isinstance(literal.left, Name) or isinstance(literal.right, Name)):
+        free = [side for side in sides if side]
+        return not free or (
+            len(free) == 1 and any(isinstance(t, Name) and {t} == free[0] for t in (literal.left, literal.right))
+        )
+    return not sides[0] and not sides[1]
+
+
+def _tested(test: Test, binding: Binding, known: Facts, bag: bool) -> Iterator[Binding]:
+    """`binding`, with what an equality binds, if the comparison holds."""
+    answers: dict[int, object] = {}
+    for one in aggregates(test):
+        inside = names_in(one.body) | (set() if one.value is None else names(one.value))
+        shared = {name: own for name, own in binding.items() if name in inside}
+        values = [
+            (None if one.value is None else value(one.value, found), weight)
+            for found, weight in satisfied(one.body, shared, known, bag)
+        ]
+        answer = aggregated(one.op, values)
+        if answer is None:
+            return
+        answers[id(one)] = answer
+    sides = []
+    for term in (test.left, test.right):
+        free = isinstance(term, Name) and term not in binding
+        sides.append(UNBOUND if free else value(term, binding, answers))
+    left, right = sides
+    if left is UNBOUND or right is UNBOUND:
+        name = test.left if left is UNBOUND else test.right
+        assert isinstance(name, Name)
+        yield {**binding, name: right if left is UNBOUND else left}
+    elif OPERATORS[test.op](left, right):
+        yield binding
+
+
+UNBOUND = object()
+
+
+def _matched(atom: Atom, row: Row, binding: Binding) -> Binding | None:
+    """`binding` with what `row` says, or None where the two disagree."""
+    found = dict(binding)
+    for term, own in zip(atom.terms, row, strict=True):
+        if (found.setdefault(term, own) if isinstance(term, Name) else value(term, found)) != own:
+            return None
+    return found
+
+
+def value(term: Term, binding: Binding, answers: Mapping[int, object] | None = None) -> object:
+    """What a term says; UndefinedError where it says nothing."""
+    if isinstance(term, Name):
+        return binding[term]
+    if isinstance(term, Aggregate):
+        assert answers is not None
+        return answers[id(term)]
+    if not isinstance(term, Call):
+        return term
+    return called(term.op, [value(argument, binding, answers) for argument in term.arguments])
