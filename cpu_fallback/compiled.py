@@ -9,6 +9,7 @@ import numpy as np
 
 from cpu_fallback import choices, sort, sums, tries
 from cpu_fallback.extend import extend_arrays
+from cpu_fallback.fresh import MOST_BYTES, fresh_values, span_of
 from cpu_fallback.memory import address_of as _address
 from cpu_fallback.merge import children_of, merge_level, merge_pairs
 from cpu_fallback.progress import N_WORK, SURVIVORS
@@ -218,6 +219,23 @@ class CompiledKernels:
         work += own
         n = int(own[SURVIVORS])
         return out[0, :n], out[1, :n], out[2, :n] if weighted else None, out[fixed:, :n].copy()
+
+    @staticmethod
+    def fresh_values(
+        levels: Sequence[Any], positions: Int64Array, starts: Int64Array,
+        known: Sequence[Any], known_positions: Int64Array, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.fresh_values`."""
+        records = np.array([level.record for level in (*levels, *known)], np.int64)
+        base, most = span_of(records[: len(levels)])
+        span = most - base + 1
+        seen = np.zeros(-(-span // 8) * 8 if span <= MOST_BYTES else 0, np.uint8)
+        offsets = np.empty(len(starts), np.int64)
+        values, n = fresh_values(
+            records, len(levels), np.ascontiguousarray(positions), starts, np.ascontiguousarray(known_positions),
+            base, seen, offsets, work,
+        )  # fmt: skip
+        return offsets, _trimmed(values, n)
 
 
 def _merge_pairs(

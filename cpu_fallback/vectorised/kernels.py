@@ -12,6 +12,7 @@ from cpu_fallback import choices, sort, sums, tries
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
 from cpu_fallback.vectorised.extend import Extension, Question, Slot, Walk, count, fill
+from cpu_fallback.vectorised.fresh import fresh_values
 from cpu_fallback.vectorised.merge import merge_tries
 from cpu_fallback.vectorised.search import find, find_in_all
 
@@ -35,6 +36,7 @@ class VectorisedKernels:
     expand_columns = staticmethod(tries.expand_columns)
     merge_tries = staticmethod(merge_tries)
     narrowest = staticmethod(choices.narrowest)
+    fresh_values = staticmethod(fresh_values)
 
     @staticmethod
     def describe(

@@ -315,3 +315,41 @@ class Kernels(Protocol):
         positions : int64 (n_out_rows, m), where each stands in the batches of the atoms that go on
         """
         ...
+
+    def fresh_values(
+        self, levels: Sequence[Level], positions: Int64Array, starts: Int64Array,
+        known: Sequence[Level], known_positions: Int64Array, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
+        """Per group of prefixes, the values that stand below some prefix of it and are not known to the group.
+
+        For sets: weights are not looked at.
+
+        Parameters
+        ----------
+        levels
+            Per batch, one or more, the level that holds the values.
+        positions
+            int64, shape (len(levels), n): where each prefix stands in the level above, -1 for nowhere. All values of a
+            top level stand below every prefix.
+        starts
+            int64, shape (g + 1,): group i is the prefixes from ``starts[i]`` to ``starts[i + 1]``; the first is 0,
+            the last n.
+        known
+            Per batch, the level that holds what is known; there may be none.
+        known_positions
+            int64, shape (len(known), g): where each group stands in the level above, as in `positions`.
+        work
+            int64, shape (N_WORK,): added to. Every value below a prefix is proposed; what is returned survives.
+
+        Returns
+        -------
+        offsets : int64, shape (g + 1,)
+        values : int64, those of group i from ``offsets[i]`` to ``offsets[i + 1]``, ascending and distinct
+
+        Notes
+        -----
+        O(1) expected for a value that is proposed, and a sort of the distinct ones of a group where they are sparse;
+        known values cost no more than the proposed ones, times a logarithm. What is taken beside the result does not
+        grow with the number of values proposed.
+        """
+        ...

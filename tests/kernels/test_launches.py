@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu_wcoj.kernels.protocol import N_WORK
 from tests.kernels.cases import moved, trie
 from tests.kinds import Kind, lacking
 
@@ -140,3 +141,17 @@ def test_choices(device_backend):
 def test_wide_tables_take_an_upload(device_backend):
     columns = moved([np.arange(MANY)] * 9, device_backend)
     assert cost(device_backend, device_backend.kernels.hash_rows, columns) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(("n", "alone", "beside"), [(200, (4, 2, 1), (7, 3, 2)), (MANY, (9, 3, 1), (14, 4, 2))])
+def test_fresh_values(device_backend, n, alone, beside):
+    kernels = device_backend.kernels
+    index = trie({(key, value): 1 for key in range(4) for value in range(n)}, 2, device_backend)
+    half = trie({(key, value): 1 for key in range(4) for value in range(0, n, 2)}, 2, device_backend)
+    positions, known_positions, starts = moved(
+        [np.array([[0, 1, 2, 3]]), np.array([[0, 1]]), np.array([0, 2, 4])], device_backend
+    )
+    work = device_backend.asarray(np.zeros(N_WORK, np.int64))
+    arguments = [index.levels[1:], positions, starts]
+    assert cost(device_backend, kernels.fresh_values, *arguments, (), known_positions[:0], work) == alone
+    assert cost(device_backend, kernels.fresh_values, *arguments, half.levels[1:], known_positions, work) == beside

@@ -108,6 +108,21 @@ def narrowest(widths: Sequence[Sequence[int]]) -> int:
     return least.index(min(least))
 
 
+def below(batches: Sequence[Batch], prefix: Row) -> set[int]:
+    """The values that some batch has right below a prefix."""
+    return {node[-1] for batch in batches for node in prefixes(batch, len(prefix) + 1) if node[:-1] == prefix}
+
+
+def fresh_values(
+    batches: Sequence[Batch], groups: Sequence[Sequence[Row]], known: Sequence[Batch], known_groups: Sequence[Row]
+) -> list[list[int]]:
+    """Per group of prefixes, the values below any of them that no known batch has below the group's own prefix."""
+    return [
+        sorted({value for prefix in group for value in below(batches, prefix)} - below(known, own))
+        for group, own in zip(groups, known_groups, strict=True)
+    ]
+
+
 @dataclass(frozen=True)
 class Atom:
     """One extender: its batches, which columns of the prefixes its first levels are bound to, whether it ends."""

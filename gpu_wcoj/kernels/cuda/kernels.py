@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpu_wcoj.kernels.cuda import choosing, extend, merge, rows, sums, tries
+from gpu_wcoj.kernels.cuda import choosing, extend, fresh, merge, rows, sums, tries
 from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.protocol import BoolArray, Choice, CodeArray, IndexArray, Int64Array, Level, Trie, UInt64Array
 
@@ -130,3 +130,10 @@ class CudaKernels:
             self.device, extension, positions, resume, end, lower, upper, excluded,
             weights, weighted, capacity, n_out_rows, work,
         )  # fmt: skip
+
+    def fresh_values(
+        self, levels: Sequence[Level], positions: Int64Array, starts: Int64Array,
+        known: Sequence[Level], known_positions: Int64Array, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.fresh_values`."""
+        return fresh.fresh_values(self.device, levels, positions, starts, known, known_positions, work)

@@ -1,0 +1,226 @@
+"""What is new: the union of the ranges below the prefixes of a group, less what the group is known to have.
+
+Values of a group are marked in a table of a byte a value, and found again in order by reading that table: nothing is
+sorted, and a value that comes a second time costs one store. Where a group's values lie too far apart for that, they go
+through a hash table and are sorted, once each. A group with a single range copies it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.merge import copy_block, first_from
+from cpu_fallback.pointers import load, pointer32, pointer64
+from cpu_fallback.progress import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
+from cpu_fallback.slots import MAXIMUM, MINIMUM, PARENT, SIZE, VALUES, WIDTH
+
+MOST_BYTES = 1 << 24
+"""Values that lie within a span of so many are marked; others are hashed."""
+
+WORDS_A_VALUE = 64
+"""Words of eight marks that are read for a proposed value, at most: reading them takes as long as hashing it."""
+
+KNOWN_A_VALUE = 4
+"""Known values that are taken out of the marks for a proposed one, at most; where there are more, what was found is
+sought among them."""
+
+_FIRST_ROOM = 1 << 12
+
+
+@cached_njit
+def span_of(records):
+    """Least and greatest value of all these levels; (0, -1) if they are empty."""
+    least = np.int64(0)
+    most = np.int64(-1)
+    found = False
+    for record in records:
+        fields = pointer64(record)
+        if fields[SIZE] > 0:
+            least = min(least, fields[MINIMUM]) if found else fields[MINIMUM]
+            most = max(most, fields[MAXIMUM]) if found else fields[MAXIMUM]
+            found = True
+    return least, most
+
+
+@cached_njit
+def range_below(fields, node):
+    """The range of a level below a node of the level above; all of a top level."""
+    if fields[PARENT] == 0:
+        return np.int64(0), fields[SIZE]
+    if node < 0:
+        return np.int64(0), np.int64(0)
+    offsets = pointer64(fields[PARENT])
+    return offsets[node], offsets[node + 1]
+
+
+@cached_njit
+def mark(address, width, begin, end, base, seen, sign):
+    """Set the marks of a range of values to this."""
+    if width == 4:
+        narrow = pointer32(address)
+        for i in range(begin, end):
+            seen[np.int64(narrow[i]) - base] = sign
+    else:
+        wide = pointer64(address)
+        for i in range(begin, end):
+            seen[wide[i] - base] = sign
+
+
+@cached_njit
+def take_marked(seen, base, low, high, out, n):
+    """Append the marked values from `low` to `high`, and take their marks away; `out` has room for one more."""
+    words = seen.view(np.uint64)
+    for word in range((low - base) >> 3, ((high - base) >> 3) + 1):
+        marks = words[word]
+        if marks != 0:
+            words[word] = 0
+            first = base + (word << 3)
+            for i in range(8):
+                out[n] = first + i
+                n += np.int64((marks >> np.uint64(8 * i)) & np.uint64(1))
+    return n
+
+
+@cached_njit
+def hashed(value, shift):
+    """A slot for a value in a table of 2^(64 - shift) slots."""
+    return np.int64((np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
+
+
+@cached_njit
+def grown(table, stamp, out, start, n):
+    """A table twice as large, with the values from `start` to `n` of `out` in it."""
+    larger = np.zeros(2 * len(table), np.int64)
+    shift = 64
+    size = len(larger)
+    while size > 1:
+        size >>= 1
+        shift -= 1
+    for i in range(start, n):
+        slot = hashed(out[i], shift)
+        while larger[slot] != 0:
+            slot = (slot + 1) & (len(larger) - 1)
+        larger[slot] = (stamp << 32) | (i - start)
+    return larger, shift
+
+
+@cached_njit
+def with_room(out, n, needed):
+    """The values, in an array that has room for so many."""
+    if needed <= len(out):
+        return out
+    larger = np.empty(max(needed, 2 * len(out)), np.int64)
+    larger[:n] = out[:n]
+    return larger
+
+
+@cached_njit
+def without(out, start, n, address, width, begin, end):
+    """Drop from the ascending values at `start` to `n` of `out` those of a range; where they end then."""
+    kept = start
+    for i in range(start, n):
+        value = out[i]
+        if begin < end:
+            begin = first_from(address, width, begin, end, value)
+        if begin >= end or load(address, width, begin) != value:
+            out[kept] = value
+            kept += 1
+    return kept
+
+
+@cached_njit
+def fresh_values(records, n_levels, positions, starts, known_positions, base, seen, offsets, work):
+    """Fill `offsets`; the values, with room behind them, and how many they are. See the protocol.
+
+    `records` holds the addresses of the levels' fields, then of the known ones'. `seen` has a byte for every value
+    from `base` on, all 0, or is empty.
+    """
+    n_known = len(records) - n_levels
+    out = np.empty(_FIRST_ROOM, np.int64)
+    table = np.zeros(64, np.int64)
+    shift = 58
+    n = 0
+    for group in range(len(starts) - 1):
+        offsets[group] = n
+        proposed = 0
+        n_ranges = 0
+        low = np.int64(0)
+        high = np.int64(0)
+        only_level, only_begin = 0, np.int64(0)
+        for p in range(starts[group], starts[group + 1]):
+            for k in range(n_levels):
+                fields = pointer64(records[k])
+                begin, end = range_below(fields, positions[k, p])
+                if begin < end:
+                    first = load(fields[VALUES], fields[WIDTH], begin)
+                    last = load(fields[VALUES], fields[WIDTH], end - 1)
+                    low = first if n_ranges == 0 else min(low, first)
+                    high = last if n_ranges == 0 else max(high, last)
+                    proposed += end - begin
+                    n_ranges += 1
+                    only_level, only_begin = k, begin
+        if n_ranges == 0:
+            continue
+        work[SUM_OF_MINIMA] += proposed
+        work[PROPOSALS] += proposed
+        span = np.uint64(high) - np.uint64(low)
+        start = n
+        n_known_values = 0
+        for k in range(n_known):
+            begin, end = range_below(pointer64(records[n_levels + k]), known_positions[k, group])
+            n_known_values += end - begin
+        if n_ranges == 1:
+            fields = pointer64(records[only_level])
+            out = with_room(out, n, n + proposed)
+            copy_block(fields[VALUES], fields[WIDTH], only_begin, proposed, out.ctypes.data, 8, n)
+            n += proposed
+        elif len(seen) > 0 and span >> np.uint64(3) <= np.uint64(WORDS_A_VALUE * proposed):
+            for p in range(starts[group], starts[group + 1]):
+                for k in range(n_levels):
+                    fields = pointer64(records[k])
+                    begin, end = range_below(fields, positions[k, p])
+                    mark(fields[VALUES], fields[WIDTH], begin, end, base, seen, np.uint8(1))
+            work[MARKS] += proposed
+            if 0 < n_known_values <= KNOWN_A_VALUE * proposed:
+                for k in range(n_known):
+                    fields = pointer64(records[n_levels + k])
+                    begin, end = range_below(fields, known_positions[k, group])
+                    if begin < end:
+                        begin = first_from(fields[VALUES], fields[WIDTH], begin, end, low)
+                    if begin < end and load(fields[VALUES], fields[WIDTH], end - 1) > high:
+                        end = first_from(fields[VALUES], fields[WIDTH], begin, end, high + 1)
+                    mark(fields[VALUES], fields[WIDTH], begin, end, base, seen, np.uint8(0))
+                    work[MARKS] += end - begin
+                n_known_values = 0
+            out = with_room(out, n, n + min(proposed, high - low + 1) + 1)
+            n = take_marked(seen, base, low, high, out, n)
+        else:
+            stamp = np.int64(group + 1)
+            for p in range(starts[group], starts[group + 1]):
+                for k in range(n_levels):
+                    fields = pointer64(records[k])
+                    begin, end = range_below(fields, positions[k, p])
+                    for i in range(begin, end):
+                        value = load(fields[VALUES], fields[WIDTH], i)
+                        slot = hashed(value, shift)
+                        while table[slot] >> 32 == stamp and out[start + (table[slot] & 0xFFFFFFFF)] != value:
+                            slot = (slot + 1) & (len(table) - 1)
+                        if table[slot] >> 32 != stamp:
+                            out = with_room(out, n, n + 1)
+                            table[slot] = (stamp << 32) | (n - start)
+                            out[n] = value
+                            n += 1
+                            if 2 * (n - start) > len(table):
+                                table, shift = grown(table, stamp, out, start, n)
+            out[start:n].sort()
+        if n_known_values > 0:
+            for k in range(n_known):
+                fields = pointer64(records[n_levels + k])
+                begin, end = range_below(fields, known_positions[k, group])
+                if begin < end:
+                    work[PROBES] += n - start
+                    n = without(out, start, n, fields[VALUES], fields[WIDTH], begin, end)
+    offsets[len(starts) - 1] = n
+    work[SURVIVORS] += n
+    return out, n
