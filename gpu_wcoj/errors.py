@@ -140,6 +140,32 @@ class WeightOverflowError(GpuWcojError, OverflowError):
         self.relation, self.row, self.weight = relation, row, weight
 
 
+class NegativeWeightError(WeightError):
+    """A row has a negative weight where rows are counted, summed or put in order."""
+
+    def __init__(self, doing: str, row: object, weight: int) -> None:
+        super().__init__(
+            f"{doing}: the row {row} has the weight {weight}, and rows that are aggregated are there or not.\n"
+            "  Feed each deletion after the insertion that it takes back, or put distinct before the aggregate."
+        )
+        self.row, self.weight = row, weight
+
+
+class CircuitError(UsageError):
+    """The nodes of a circuit do not fit together."""
+
+
+class IterationLimitError(GpuWcojError, RuntimeError):
+    """A loop has not come to its fixpoint."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(
+            f"{what} has not come to a fixpoint after {limit:,} iterations.\n"
+            "  The tick was undone; the state is as before. Let it derive finitely many rows, or allow more iterations."
+        )
+        self.limit = limit
+
+
 class BackendUnavailableError(GpuWcojError, ImportError):
     """A backend was asked for that this machine does not have."""
 
