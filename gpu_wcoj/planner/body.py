@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_wcoj.join.path import Condition
-from gpu_wcoj.query.terms import MIRRORED, Atom, Comparison, Constant, Rule, Term, Variable
+from gpu_wcoj.query.terms import MIRRORED, Atom, Comparison, Constant, Expression, Rule, Term, Variable, plain
 from gpu_wcoj.trace.arrangement import ComparedColumns
 
 Encode = Callable[[str, int, object], int]
@@ -169,10 +169,10 @@ def _substitution(rule: Rule) -> dict[Variable, Term] | None:
     return value
 
 
-def _resolve(term: Term, value: Mapping[Variable, Term]) -> Term:
+def _resolve(term: Expression, value: Mapping[Variable, Term]) -> Term:
     while isinstance(term, Variable) and term in value:
         term = value[term]
-    return term
+    return plain(term)
 
 
 def _occurrences(rule: Rule, value: Mapping[Variable, Term]) -> dict[Variable, int]:
@@ -188,7 +188,7 @@ def _occurrences(rule: Rule, value: Mapping[Variable, Term]) -> dict[Variable, i
 
 
 def _compared(comparison: Comparison) -> tuple[Term, Term]:
-    return comparison.left, comparison.right
+    return plain(comparison.left), plain(comparison.right)
 
 
 def _body_atom(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.query.terms import Constant, Rules, Term, Variable
+from gpu_wcoj.query.terms import Constant, Rules, Term, Variable, plain
 from gpu_wcoj.schema import DataType
 
 Place = tuple[str, int]
@@ -32,7 +32,7 @@ class Types:
             home: dict[Variable, Place] = {}
             literal: list[tuple[Place, Term]] = []
             for atom in (*rule.atoms, rule.head):
-                for column, term in enumerate(atom.terms):
+                for column, term in enumerate(map(plain, atom.terms)):
                     place = (atom.relation, column)
                     self._parent.setdefault(place, place)
                     if isinstance(term, Constant):

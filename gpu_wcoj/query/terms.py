@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gpu_wcoj.errors import UnsupportedTypeError
@@ -88,9 +89,20 @@ class Span:
     width: int = 1
 
 
+ARITHMETIC = ("+", "-", "*", "/", "%")
+FUNCTIONS = {"cat": "two texts or more", "substr": "a text, a start and a length", "strlen": "a text"}
+"""Functions of text, and what each takes."""
+AGGREGATES = ("count", "sum", "min", "max", "mean")
+
+
 @dataclass(frozen=True)
 class Call:
     """``op(arguments)``: arithmetic (``+ - * / %``, ``-`` of one argument) or ``cat``, ``substr``, ``strlen``.
+
+    Integers are int64, and a result outside it is an error; ``/`` cuts off towards zero and ``%`` has the sign of what
+    is divided, as in C; to divide by zero is an error. A float and an integer mix only where the integer is a constant.
+    ``substr`` counts characters from 0, and takes what there is of them. As a direct argument of a head, one of
+    `AGGREGATES` may be called as well: ``total(x, sum(v))``.
 
     Examples
     --------
@@ -107,20 +119,61 @@ class Call:
     def __str__(self) -> str:
         if self.op.isalpha():
             return f"{self.op}({', '.join(map(str, self.arguments))})"
-        shown = [f"({one})" if isinstance(one, Call) and not one.op.isalpha() else str(one) for one in self.arguments]
-        return f" {self.op} ".join(shown) if len(shown) > 1 else f"{self.op}{shown[0]}"
+        if len(self.arguments) == 1:
+            (only,) = self.arguments
+            return f"-({only})" if isinstance(only, (Call, Constant)) and not _is_closed(only) else f"-{only}"
+        shown = [str(one) if not isinstance(one, Call) or _is_closed(one) else f"({one})" for one in self.arguments]
+        return f" {self.op} ".join(shown)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """The distinct variables, in the order in which they first stand."""
+        """The distinct variables, in the order in which they first stand; see `variables_of`."""
         return variables_of(self.arguments)
 
 
-Expression = Variable | Constant | Call
+def _is_closed(piece: Call | Constant) -> bool:
+    """Whether its text stands as one operand, also behind a minus."""
+    if isinstance(piece, Call):
+        return piece.op.isalpha()
+    return isinstance(piece.value, (bool, str)) or str(piece).startswith("-")
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """``op value : { body }``: one of `AGGREGATES` over the ways to satisfy a body.
+
+    Variables that also stand outside of all braces of the rule are keys, which the rule binds; the others are the
+    body's own. ``count`` and ``sum`` of nothing are 0; ``min``, ``max`` and ``mean`` of nothing derive nothing.
+
+    Examples
+    --------
+    >>> x, v = Variable("x"), Variable("v")
+    >>> print(Aggregate("sum", v, (Atom("paid", (x, v)),), (Comparison(">", v, Constant(0)),)))
+    sum v : { paid(x, v), v > 0 }
+    """
+
+    op: str
+    value: Expression | None
+    atoms: tuple[Atom, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    negated: tuple[Atom, ...] = ()
+    span: Span = field(default=Span(), compare=False)
+
+    def __str__(self) -> str:
+        value = "" if self.value is None else f"{self._value()} "
+        body = ", ".join([*map(str, self.atoms), *(f"!{atom}" for atom in self.negated), *map(str, self.comparisons)])
+        return f"{self.op} {value}: {{ {body} }}"
+
+    def _value(self) -> str:
+        text = str(self.value)
+        return f"({text})" if text.startswith("-") else text
+
+
+Expression = Variable | Constant | Call | Aggregate
 
 
 def variables_of(parts: Iterable[Expression]) -> tuple[Variable, ...]:
-    """The distinct variables of expressions, in the order in which they first stand."""
+    """The distinct variables of expressions, in the order in which they first stand; not those of aggregates."""
     found: dict[Variable, None] = {}
     for part in parts:
         if isinstance(part, Variable):
@@ -128,6 +181,21 @@ def variables_of(parts: Iterable[Expression]) -> tuple[Variable, ...]:
         elif isinstance(part, Call):
             found.update(dict.fromkeys(part.variables))
     return tuple(found)
+
+
+def aggregates_of(parts: Iterable[Expression]) -> Iterator[Aggregate]:
+    """The aggregates of expressions, in the order in which they stand; not those within other ones."""
+    for part in parts:
+        if isinstance(part, Aggregate):
+            yield part
+        elif isinstance(part, Call):
+            yield from aggregates_of(part.arguments)
+
+
+def plain(expression: Expression) -> Term:
+    """A variable or constant of a rule in core form, where no other expressions are."""
+    assert isinstance(expression, (Variable, Constant)), f"'{expression}' is not in core form"
+    return expression
 
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
@@ -139,7 +207,7 @@ class Atom:
     """``relation(term, ...)``: one occurrence of a relation in a body, or a head."""
 
     relation: str
-    terms: tuple[Term, ...]
+    terms: tuple[Expression, ...]
     span: Span = field(default=Span(), compare=False)
 
     def __str__(self) -> str:
@@ -147,8 +215,8 @@ class Atom:
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """The distinct variables, in the order in which they first stand."""
-        return tuple(dict.fromkeys(term for term in self.terms if isinstance(term, Variable)))
+        """The distinct variables, in the order in which they first stand; see `variables_of`."""
+        return variables_of(self.terms)
 
 
 @dataclass(frozen=True)
@@ -156,8 +224,8 @@ class Comparison:
     """``left op right`` between two terms, with `op` one of `COMPARISONS`."""
 
     op: str
-    left: Term
-    right: Term
+    left: Expression
+    right: Expression
     span: Span = field(default=Span(), compare=False)
 
     def __str__(self) -> str:
@@ -165,8 +233,8 @@ class Comparison:
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """The distinct variables, left one first."""
-        return tuple(dict.fromkeys(term for term in (self.left, self.right) if isinstance(term, Variable)))
+        """The distinct variables, left one first; see `variables_of`."""
+        return variables_of((self.left, self.right))
 
 
 @dataclass(frozen=True)
@@ -182,11 +250,11 @@ class Computed:
 
 @dataclass(frozen=True)
 class Rule:
-    """``head :- atoms, not negated, comparisons.``
+    """``head :- atoms, not negated, comparisons.`` A rule without a body is a fact.
 
     In core form, which is what the planner takes, terms of atoms and comparisons are variables and constants, what is
     calculated stands in `computed`, each behind those that it uses, and every variable of a negated atom is bound by
-    the positive ones or computed.
+    the positive ones or computed. Elsewhere they may be any expressions.
     """
 
     head: Atom
@@ -197,13 +265,37 @@ class Rule:
 
     def __str__(self) -> str:
         negated = (f"!{atom}" for atom in self.negated)
-        body = [*map(str, self.atoms), *negated, *map(str, self.computed), *map(str, self.comparisons)]
-        return f"{self.head} :- {', '.join(body)}."
+        body = ", ".join([*map(str, self.atoms), *negated, *map(str, self.computed), *map(str, self.comparisons)])
+        return f"{self.head} :- {body}." if body else f"{self.head}."
 
     @property
     def variables(self) -> tuple[Variable, ...]:
         """The distinct variables of the body's atoms, in the order in which they first stand."""
         return tuple(dict.fromkeys(variable for atom in self.atoms for variable in atom.variables))
+
+    @property
+    def aggregates(self) -> tuple[Aggregate, ...]:
+        """The aggregates of the rule, in the order in which they stand; not those within other ones."""
+        return tuple(aggregates_of((*self.head.terms, *_parts(self))))
+
+    @property
+    def read(self) -> tuple[Atom, ...]:
+        """All atoms of the body, also negated ones and those of aggregates."""
+        return tuple(_read(self, self.aggregates))
+
+
+def _parts(body: Rule | Aggregate) -> Iterator[Expression]:
+    for atom in (*body.atoms, *body.negated):
+        yield from atom.terms
+    for comparison in body.comparisons:
+        yield from (comparison.left, comparison.right)
+
+
+def _read(body: Rule | Aggregate, within: Iterable[Aggregate]) -> Iterator[Atom]:
+    yield from (*body.atoms, *body.negated)
+    for one in within:
+        inner = (*_parts(one),) if one.value is None else (one.value, *_parts(one))
+        yield from _read(one, aggregates_of(inner))
 
 
 @dataclass(frozen=True)
@@ -223,6 +315,32 @@ class Declaration:
 
 
 @dataclass(frozen=True)
+class Directive:
+    """``.input relation(name=value, ...)`` or ``.output ...``: where the command line reads or writes a relation.
+
+    Attributes
+    ----------
+    kind
+        ``input`` or ``output``.
+    parameters
+        Names and values, in order. The text has quotes around values where they are no names or numbers.
+    """
+
+    kind: str
+    relation: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    span: Span = field(default=Span(), compare=False)
+
+    def __str__(self) -> str:
+        pairs = ", ".join(f"{name}={_parameter(value)}" for name, value in self.parameters)
+        return f".{self.kind} {self.relation}" + (f"({pairs})" if pairs else "")
+
+
+def _parameter(value: str) -> str:
+    return value if re.fullmatch(r"[^\W\d]\w*|[0-9]+", value) else str(Constant(value))
+
+
+@dataclass(frozen=True)
 class Grouping:
     """A head of a program in core form that aggregates another relation by its first columns.
 
@@ -232,7 +350,7 @@ class Grouping:
         The head; its columns are the keys and then the result.
     source
         The relation that is aggregated: the keys, then the value (for ``count``: none), then whatever tells the
-        rows that count apart.
+        rows that count apart. Rows whose value is null do not count.
     keys
         How many columns are keys. Groups without rows do not stand in the head, also where there are no keys.
     op
@@ -243,6 +361,10 @@ class Grouping:
     source: str
     keys: int
     op: str
+
+    def __str__(self) -> str:
+        by = f"its first {self.keys} columns" if self.keys > 1 else "its first column" if self.keys else "nothing"
+        return f"{self.relation}: {self.op} of {self.source} by {by}"
 
 
 @dataclass(frozen=True)
@@ -261,12 +383,30 @@ class Extreme:
     column: int
     op: str
 
+    def __str__(self) -> str:
+        return f"{self.relation}: {self.op} of column {self.column}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Rows that the text of a program in core form gives of an input, which are there from the first tick on."""
+
+    relation: str
+    rows: tuple[tuple[int | float | bool | str, ...], ...]
+
 
 @dataclass(frozen=True)
 class Rules:
     """A whole program text: its rules in order, its declarations, and the relations its ``.output`` lines name.
 
-    As text it is a program again, which parses to an equal value.
+    As text it is a program again, which parses to an equal value; in core form, a text for people.
+
+    Attributes
+    ----------
+    directives
+        All ``.input`` lines, and those ``.output`` lines that have parameters, one for each relation.
+    groupings, extremes, facts
+        Of a program in core form.
 
     Examples
     --------
@@ -284,10 +424,16 @@ class Rules:
     text: str = field(default="", compare=False)
     groupings: tuple[Grouping, ...] = ()
     extremes: tuple[Extreme, ...] = ()
+    directives: tuple[Directive, ...] = ()
+    facts: tuple[Facts, ...] = ()
 
     def __str__(self) -> str:
-        outputs = [f".output {name}" for name in self.outputs]
-        return "\n".join([*map(str, self.declarations), *map(str, self.rules), *outputs])
+        inputs = [one for one in self.directives if one.kind == "input"]
+        written = {one.relation: one for one in self.directives if one.kind == "output"}
+        outputs = [written.get(name, Directive("output", name)) for name in self.outputs]
+        facts = [Rule(Atom(one.relation, tuple(map(Constant, row))), ()) for one in self.facts for row in one.rows]
+        core = (*self.groupings, *self.extremes)
+        return "\n".join(map(str, (*self.declarations, *inputs, *facts, *self.rules, *core, *outputs)))
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -297,7 +443,15 @@ class Rules:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The relations that bodies read and no rule defines, in the order in which they first stand."""
+        """The relations that take rows: those that bodies read and no rule defines, and heads that ``.input`` names."""
         heads = set(self.heads)
-        used = dict.fromkeys(atom.relation for rule in self.rules for atom in (*rule.atoms, *rule.negated))
-        return tuple(name for name in used if name not in heads)
+        used = dict.fromkeys(atom.relation for rule in self.rules for atom in rule.read)
+        named = (one.relation for one in self.directives if one.kind == "input" and one.relation in heads)
+        return tuple(dict.fromkeys([*(name for name in used if name not in heads), *named]))
+
+    @property
+    def arity(self) -> dict[str, int]:
+        """Columns of each relation that rules use."""
+        atoms = (atom for rule in self.rules for atom in (rule.head, *rule.read))
+        found = {atom.relation: len(atom.terms) for atom in atoms}
+        return found | {one.relation: one.keys + 1 for one in self.groupings}

@@ -19,7 +19,7 @@ from math import prod
 from typing import Literal
 
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.query.terms import Comparison, Rule, Rules, Term, Variable
+from gpu_wcoj.query.terms import Comparison, Expression, Rule, Rules, Variable
 from gpu_wcoj.spark.cells.chosen import Chosen, Value, shares_in
 
 OWNER_SALT = 1 << 20
@@ -309,7 +309,7 @@ class _Planner:
         variables = _variables(rule)
         renamed = {one: f"v{i}" for i, one in enumerate(variables)}
 
-        def spelt(term: Term) -> str:
+        def spelt(term: Expression) -> str:
             return renamed[term] if isinstance(term, Variable) else str(term)
 
         parts = self.chosen.parts[at][way]
