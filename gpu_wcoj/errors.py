@@ -140,6 +140,14 @@ class WeightOverflowError(GpuWcojError, OverflowError):
         self.relation, self.row, self.weight = relation, row, weight
 
 
+class CalculationError(GpuWcojError, ArithmeticError):
+    """A calculation has no value: it leaves int64, or divides by zero."""
+
+    def __init__(self, calculation: str, why: str) -> None:
+        super().__init__(f"{calculation} {why}.\n  Compare the operands first, so that such rows are left out.")
+        self.calculation = calculation
+
+
 class NegativeWeightError(WeightError):
     """A row has a negative weight where rows are counted, summed or put in order."""
 
