@@ -113,6 +113,14 @@ class Dictionary:
                 raise UnsupportedTypeError(f"the text {value!r} is not valid Unicode: {error.reason}.") from None
         return int(self._codes_of_values([value])[0])
 
+    def codes_of(self, values: list[str] | list[bytes]) -> Int64Array:
+        """The codes of values of this dictionary's kind, valid as they are; those that are missing are added."""
+        return self._codes_of_values(values)
+
+    def values_of(self, codes: Int64Array) -> list[Any]:
+        """The values behind the codes."""
+        return [self._values[code] for code in codes.tolist()]
+
     def find(self, value: str | bytes) -> int | None:
         """The code of a value, or None if it is not there."""
         return self._codes.get(value)

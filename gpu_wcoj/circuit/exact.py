@@ -7,7 +7,8 @@ from dataclasses import replace
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.generic import as_python
-from gpu_wcoj.join.seeds import bind, sum_of_weights
+from gpu_wcoj.join.seeds import bind
+from gpu_wcoj.join.weights import sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import stacked
 from gpu_wcoj.zset.index import IndexedZSet

@@ -217,9 +217,7 @@ class Head:
     def begin(self) -> None:
         """Forget what was counted in the tick before."""
         for join in self.joins:
-            join.finished = []
-            join.seeds = 0
-            join.weight_bound = 0
+            join.begin()
         self.pending_bound = self.weight_bound
 
     @property

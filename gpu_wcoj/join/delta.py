@@ -5,6 +5,9 @@
 with atoms numbered in the order of the body, every occurrence an atom of its own. It is exact for insertions,
 deletions, bag weights, self-joins and simultaneous changes. A path is skipped where one of its factors is empty: from
 the empty state only that of the last atom is left.
+
+A negated atom N is the factor 1 - d(N), d(w) = 1 if w > 0 else 0. Negated atoms are numbered before the positive ones,
+so that elsewhere they are asked as they are after the tick; the change of -d(N) starts a path of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -24,11 +27,15 @@ from gpu_wcoj.join.generic import GenericJoin, Ranks, Shapes, as_python, largest
 from gpu_wcoj.join.memory import rows_of_a_piece, with_memory
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.seeds import Seeds, bind, first_variables, seed_rows, shared_out
+from gpu_wcoj.join.seeds import Seeds, bind, first_variables, reversed_change, seed_rows, shared_out
 from gpu_wcoj.join.share import Share
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array, Level
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.zset.arrays import exact_sum, is_host, numbers
+from gpu_wcoj.zset.index import IndexedZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
 
 _T = TypeVar("_T")
 
@@ -43,6 +50,10 @@ BLOCKS_PER_THREAD = 4
 FEWEST_SEEDS = 256
 MOST_SEEDS = 1 << 16
 """Seeds of one block, at least and at most."""
+
+
+ITERATIONS = 100_000
+"""A loop takes so many iterations in a tick at most, unless the user says otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +86,10 @@ class Execution:
         Per family of text, the rank of every code in text order.
     share
         Which share of every path's seeds is worked on; None for all.
+    iterations
+        How many a loop may take in a tick.
+    dictionary
+        Of the texts that rules calculate with.
     piece_rows
         Rows of one piece in this tick.
     """
@@ -85,6 +100,8 @@ class Execution:
     threads: int = 1
     host_ranks: Ranks | None = None
     share: Share | None = None
+    iterations: int = ITERATIONS
+    dictionary: Dictionary | None = None
     piece_rows: int = field(init=False)
     _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
 
@@ -117,6 +134,7 @@ class _Way:
     path: DeltaPath
     seeds: list[Arrangement]
     others: list[tuple[AtomUse, Arrangement]]
+    negated: list[tuple[AtomUse, Arrangement]]
     shapes: Shapes = field(default_factory=dict)
 
 
@@ -133,6 +151,8 @@ class IncrementalGenericJoin:
     finished
         Of the last tick, what the kernels counted, by path and variable, one entry a block. Blocks of several threads
         append to it, and nothing has to be locked for that.
+    failed
+        Of the last tick, where calculation leaves word of bindings that have no value; see `checks.checked`.
     """
 
     query: DeltaQuery
@@ -141,33 +161,60 @@ class IncrementalGenericJoin:
     finished: list[tuple[int, dict[str, Int64Array]]] = field(default_factory=list)
     weight_bound: int = 0
     seeds: int = 0
+    failed: list[Any] = field(default_factory=list)
 
-    def join(self, phase: int) -> Iterator[Piece]:
-        """The change of one phase, in pieces whose rows may repeat across pieces where the head projects."""
+    def begin(self) -> None:
+        """Forget what was counted in the tick before."""
+        self.finished = []
+        self.seeds = 0
+        self.weight_bound = 0
+        self.failed.clear()
+
+    @property
+    def may_have_failed(self) -> bool:
+        """Whether a value was missing on the way of a binding of the last tick. Waits once for a device."""
+        return bool(self.failed) and any(numbers(self.execution.backend, *self.failed))
+
+    @property
+    def negated_changes(self) -> bool:
+        """Whether a negated atom's relation changes in this tick, so that either phase brings rows of both signs."""
+        if not self.query.has_negation:
+            return False
+        seeds = (way[0].seeds[0] for way in self._ways if way[0].path.is_negated)
+        return any(batch.n_rows for arrangement in seeds for batch in arrangement.pending)
+
+    def join(self, phase: int, paths: Iterable[int] | None = None) -> Iterator[Piece]:
+        """The change of one phase, in pieces whose rows may repeat across pieces where the head projects.
+
+        `paths` chooses some of the query's.
+        """
         sign = self.execution.phases[phase]
         backend = self.execution.backend
         xp = backend.xp
 
         def enumerate_block(
             join: GenericJoin, prefixes: Prefixes, path: DeltaPath
-        ) -> Iterator[tuple[Prefixes, Int64Array | None, int | None]]:
-            kept = [i for i, step in enumerate(path.steps) if step.variable in self.query.head_variables]
+        ) -> Iterator[tuple[Prefixes, int, Int64Array | None, int | None]]:
+            wanted = self.query.head_variables
+            kept = [i for i, step in enumerate(path.steps) if step.variable in wanted or step.calculated & wanted]
             depth = kept[-1] + 1 if kept else 0
+            own = -sign if path.is_negated else sign
             for piece in join.pieces(prefixes, path.steps[:depth]):
                 if depth < len(path.steps):
-                    yield piece, *join.count_bounded(piece, path.steps[depth:])
+                    yield piece, own, *join.count_bounded(piece, path.steps[depth:])
                 else:
-                    yield piece, None, None
+                    yield piece, own, None, None
 
         rest = []
-        for number, path in enumerate(self.query.paths):
+        for number in range(len(self.query.paths)) if paths is None else paths:
+            path = self.query.paths[number]
             few = self._few(number, phase, True) if path.order[-1] in self.query.head_variables else None
             if few is None:
                 rest.append(number)
             elif few[2].shape[1]:
                 yield Piece(self._few_rows(number, few[0], few[2]), sign)
-        for piece, counts, bound in self._over_paths(rest, phase, enumerate_block):
-            weights: Int64Array | int = sign
+        for piece, own, counts, bound in self._over_paths(rest, phase, enumerate_block):
+            weights: Int64Array | int = own
             if self.execution.weighted:
                 weights = piece.weights if piece.weights is not None else xp.ones(len(piece), np.int64)
             if counts is not None:
@@ -177,7 +224,7 @@ class IncrementalGenericJoin:
                 yield Piece(self._head(piece), weights)
 
     def count(self, phase: int) -> int:
-        """Sum of the weights of the change of one phase; the last level is never enumerated."""
+        """Sum of the weights of the change of one phase; the last level is enumerated only where it has checks."""
         backend = self.execution.backend
         total = 0
         late: list[Any] = []
@@ -192,6 +239,11 @@ class IncrementalGenericJoin:
                 late.append(few[1].sum())
 
         def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[Any]:
+            reverse = path.is_negated and not self.execution.weighted
+            for count in count_positive(join, prefixes, path):
+                yield -count if reverse else count
+
+        def count_positive(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[Any]:
             counts, bound = join.count_bounded(prefixes, path.steps)
             if bound is None or counts.dtype == object:
                 return (exact_dot(counts, prefixes.weights, backend),)
@@ -286,13 +338,16 @@ class IncrementalGenericJoin:
 
     def _way(self, path: DeltaPath) -> _Way:
         seeds = [self.arrangements[use.key] for use in path.seeds]
-        return _Way(path, seeds, [(use, self.arrangements[use.key]) for use in path.others])
+        others = [(use, self.arrangements[use.key]) for use in path.others]
+        return _Way(path, seeds, others, [(check.use, self.arrangements[check.use.key]) for check in path.absent])
 
     def seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None = None) -> Seeds:
         """The rows that start a path whose terms are not empty; `first` is from `first_variables`, if that is known."""
         deltas = [arrangement.pending[phase] for arrangement in self._ways[number][0].seeds]
         path, share = self.query.paths[number], self.execution.share
         seeds = seed_rows(path, deltas, join, first or first_variables([path], deltas[:1], [join])[0])
+        if path.is_negated and self.execution.weighted:
+            seeds = reversed_change(seeds, self._ways[number][0].seeds[0].before(phase), join.backend)
         return seeds if share is None else share.rows_of(path.seed, seeds, join.backend)
 
     def _over_paths(
@@ -300,12 +355,12 @@ class IncrementalGenericJoin:
     ) -> Iterator[_T]:
         """Run over the seeds of these paths, in blocks on several threads where there are many; in the seeds' order."""
         live = [(number, join) for number in numbers if (join := self.generic_join(number, phase)) is not None]
-        threads = self.execution.threads
+        threads = 1 if self._makes_text else self.execution.threads
         if self.execution.backend.device is not None:
             for (number, join), first in zip(live, self._firsts(live, phase), strict=True):
                 yield from self._over_parts(number, phase, join, first, run)
             return
-        if threads == 1 or not any(self._n_seeds(number, phase) >= SPLIT_FROM for number, _ in live):
+        if threads == 1 or not any(self.pending(number, phase).n_rows >= SPLIT_FROM for number, _ in live):
             for number, join in live:
                 seeds = self.seeds_of(number, phase, join)
                 self.seeds += len(seeds)
@@ -365,8 +420,14 @@ class IncrementalGenericJoin:
                     yield from run(own, mine, way.path)
         self.finished.extend((number, own.work) for own in joins)
 
-    def _n_seeds(self, number: int, phase: int) -> int:
-        return self._ways[number][0].seeds[0].pending[phase].n_rows
+    @cached_property
+    def _makes_text(self) -> bool:
+        """Whether texts are calculated: then one thread gives them their codes, the same ones every time."""
+        return any(one.family == "string" for path in self.query.paths for one in path.calculations)
+
+    def pending(self, number: int, phase: int) -> IndexedZSet:
+        """The change that starts a path."""
+        return self._ways[number][0].seeds[0].pending[phase]
 
     def _over_ways(
         self,
@@ -406,7 +467,7 @@ class IncrementalGenericJoin:
             return None
         execution = self.execution
         batches = {}
-        bound = delta.largest_weight if execution.weighted else 1
+        bound = delta.largest_weight if execution.weighted and not way.path.is_negated else 1
         for use, arrangement in way.others:
             seen = arrangement.after(phase) if use.atom < way.path.seed.atom else arrangement.before(phase)
             if not seen:
@@ -415,10 +476,14 @@ class IncrementalGenericJoin:
             if execution.weighted:
                 bound *= sum(batch.largest_weight for batch in seen)
         self.weight_bound = max(self.weight_bound, bound)
+        negated = {}
+        for use, arrangement in way.negated:
+            after = use.atom < way.path.seed.atom
+            negated[use.atom] = arrangement.after(phase) if after else arrangement.before(phase)
         return GenericJoin(
             {use.atom: use for use, _ in way.others}, batches, execution.weighted,
             self.query.head_variables | way.path.compared, execution.backend, execution.piece_rows, execution.ranks,
-            bound, way.shapes,
+            bound, way.shapes, negated=negated, failed=self.failed, dictionary=execution.dictionary,
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.conditions import passes
 from gpu_wcoj.join.path import Condition
-from gpu_wcoj.join.seeds import sum_of_weights
+from gpu_wcoj.join.weights import sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import stacked
 from gpu_wcoj.zset.index import IndexedZSet

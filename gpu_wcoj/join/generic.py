@@ -11,17 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.checks import following
 from gpu_wcoj.join.conditions import bounds_of, passes
 from gpu_wcoj.join.memory import CHUNK_ROWS, with_memory
-from gpu_wcoj.join.path import AtomUse, Condition, Step
+from gpu_wcoj.join.path import AtomUse, Step
 from gpu_wcoj.join.prefixes import Layout, Prefixes
 from gpu_wcoj.kernels.protocol import N_WORK, Choice, Int64Array
 from gpu_wcoj.zset.arrays import numbers, positions
 from gpu_wcoj.zset.index import IndexedZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
 
 Bounds = tuple[Int64Array, Int64Array, Int64Array]
 """From `bounds_of`."""
@@ -73,6 +78,12 @@ class GenericJoin:
         Extensions' shapes, kept from tick to tick.
     work
         Per variable, what the kernels counted; see `gpu_wcoj.kernels.protocol`.
+    negated
+        Per negated atom, the batches of the state that it sees.
+    failed
+        Where calculation leaves word of rows that have no value, as truth values of the host or the device.
+    dictionary
+        Of the texts that are calculated with.
     """
 
     uses: dict[int, AtomUse]
@@ -85,6 +96,9 @@ class GenericJoin:
     most_weight: int | None = None
     shapes: Shapes = field(default_factory=dict)
     work: dict[str, Int64Array] = field(default_factory=dict)
+    negated: dict[int, tuple[IndexedZSet, ...]] = field(default_factory=dict)
+    failed: list[Any] = field(default_factory=list)
+    dictionary: Dictionary | None = None
     _extensions: dict[tuple[Layout, str, str], Extension] = field(default_factory=dict)
 
     def extension(self, layout: Layout, step: Step, newest: str) -> Extension:
@@ -159,10 +173,14 @@ class GenericJoin:
             if len(parent) == 0:
                 continue
             capacity = self.chunk_rows
-            textual = [condition for condition in step.conditions if condition.textual]
-            if textual:
-                (kept,) = positions(self.backend, passes(textual, piece.values, self.ranks, self.backend.xp))
-                parent, piece = parent[kept], piece.take(kept, self.backend.xp)
+            if not step.is_plain:
+                textual = [condition for condition in step.conditions if condition.textual]
+                if textual:
+                    (kept,) = positions(self.backend, passes(textual, piece.values, self.ranks, self.backend.xp))
+                    parent, piece = parent[kept], piece.take(kept, self.backend.xp)
+                if step.checks:
+                    piece, rows = following(step.checks, piece, self)
+                    parent = parent if rows is None else parent[rows]
             yield parent, piece
 
     def _piece_on_device(
@@ -244,7 +262,7 @@ class GenericJoin:
                 product = times(product, factor, self.backend, bound)
             return product, bound
         bare = prefixes if prefixes.weights is None else _without_weights(prefixes)
-        if len(steps) == 1 and not any(condition.textual for condition in steps[0].conditions):
+        if len(steps) == 1 and steps[0].is_plain:
             return self._count_last(bare, steps[0])
         counts: Int64Array = self.backend.xp.zeros(len(prefixes), np.int64)
         most: int | None = 0
@@ -315,7 +333,7 @@ class GenericJoin:
                 rows.extend(range(at, at + len(self.batches[atom])))
             at += len(self.batches[atom])
         seen = [prefixes.positions[row] for row in rows]
-        asked = {condition.other for step in steps for condition in step.conditions}
+        asked = frozenset[str]().union(*(step.spoken for step in steps))
         seen.extend(prefixes.values[name] for name in prefixes.values if name in asked)
         backend, n = self.backend, len(prefixes)
         starts = backend.kernels.run_starts(seen) if seen else backend.xp.zeros(1, np.int64)
@@ -367,19 +385,15 @@ def _without_weights(prefixes: Prefixes) -> Prefixes:
 
 @lru_cache(maxsize=1024)
 def independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
-    """Split steps into parts that share no atom and no condition, each in the given order."""
+    """Split steps into parts that share no atom, no condition and no check, each in the given order."""
     group = list(range(len(steps)))
-    place = {step.variable: number for number, step in enumerate(steps)}
+    place = {name: number for number, step in enumerate(steps) for name in (step.variable, *step.calculated)}
     links: list[tuple[int, int]] = []
     for i, step in enumerate(steps):
         links.extend((i, j) for j in range(i) if set(step.atoms) & set(steps[j].atoms))
-        links.extend((i, place[str(other)]) for other in _others(step.conditions) if other in place)
+        links.extend((i, place[other]) for other in step.spoken if other in place)
     for i, j in links:
         old, new = max(group[i], group[j]), min(group[i], group[j])
         group = [new if own == old else own for own in group]
     parts = (tuple(step for step, own in zip(steps, group, strict=True) if own == one) for one in sorted(set(group)))
     return tuple(parts)
-
-
-def _others(conditions: Sequence[Condition]) -> list[str]:
-    return [condition.other for condition in conditions if isinstance(condition.other, str)]

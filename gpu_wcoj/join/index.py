@@ -12,7 +12,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.extender import Extender
 from gpu_wcoj.join.path import AtomUse
-from gpu_wcoj.join.seeds import sum_of_weights
+from gpu_wcoj.join.weights import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine
@@ -182,13 +182,7 @@ class RelationIndex:
         if not batches:
             nothing: Int64Array = self.backend.xp.zeros(len(columns[0]), np.int64)
             return nothing
-        matrix = stacked(self.backend, columns)
-        if self.backend.device is not None:
-            levels = [batch.levels for batch in batches]
-            return self.backend.kernels.weights_of(levels, [self.canonical.order] * len(batches), matrix)
-        records = [batch.records for batch in batches]
-        located = self.backend.kernels.locate(records, [self.canonical.order] * len(batches), matrix)
-        return sum_of_weights(batches, located, self.backend)
+        return weights_of_rows(batches, self.canonical.order, stacked(self.backend, columns), self.backend)
 
     def rows(self) -> tuple[list[Int64Array], Int64Array]:
         """All committed rows, in the relation's columns, sorted, with their weights. O(n), O(n log n) to reorder."""
@@ -201,6 +195,10 @@ class RelationIndex:
             rows = self.backend.kernels.lexsort(restored)
             restored, weights = [column[rows] for column in restored], weights[rows]
         return restored, weights
+
+    def visible_rows(self) -> tuple[list[Int64Array], Int64Array]:
+        """The rows as rules and users see them: those of `rows`."""
+        return self.rows()
 
     def load(self, columns: Sequence[Int64Array], weights: Int64Array) -> None:
         """Make these sorted distinct rows the committed state."""

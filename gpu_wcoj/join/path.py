@@ -50,12 +50,98 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Calculation:
+    """``variable = op(arguments)`` on codes.
+
+    Attributes
+    ----------
+    arguments
+        Per argument a variable's name or a constant's code.
+    families
+        Of the arguments: ``integer``, ``float32``, ``float64`` or ``string``.
+    family
+        Of the result.
+    """
+
+    variable: str
+    op: str
+    arguments: tuple[str | int, ...]
+    families: tuple[str, ...]
+    family: str
+
+    def __str__(self) -> str:
+        shown = list(map(str, self.arguments))
+        if self.op.isalpha():
+            return f"{self.variable} = {self.op}({', '.join(shown)})"
+        return f"{self.variable} = " + (f" {self.op} ".join(shown) if len(shown) > 1 else f"{self.op}{shown[0]}")
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A negated atom whose variables are bound: no row of positive weight is there.
+
+    Attributes
+    ----------
+    use
+        The atom. Its number is negative, so that every path of a positive atom sees it as it is after the tick.
+    terms
+        What is looked for in each of its levels: a variable's name, or a code.
+    """
+
+    use: AtomUse
+    terms: tuple[str | int, ...]
+
+    def __str__(self) -> str:
+        return f"!{self.use.key.relation}({', '.join(map(str, self.terms))})"
+
+
+Check = Condition | Calculation | Absent
+"""What follows once variables are bound, done in order: a value is found, or rows are dropped."""
+
+
+def names_of(check: Check) -> tuple[str, ...]:
+    """The variables that have to be bound before."""
+    if isinstance(check, Condition):
+        terms: tuple[str | int, ...] = (check.variable, check.other)
+    else:
+        terms = check.arguments if isinstance(check, Calculation) else check.terms
+    return tuple(term for term in terms if isinstance(term, str))
+
+
+@dataclass(frozen=True)
 class Step:
-    """Bind one variable: the atoms that hold it take part, and the conditions that it completes are checked."""
+    """Bind one variable: the atoms that hold it take part.
+
+    Attributes
+    ----------
+    atoms
+        By number.
+    conditions
+        On this variable; what it is compared with is bound before.
+    checks
+        What follows then.
+    """
 
     variable: str
     atoms: tuple[int, ...]
     conditions: tuple[Condition, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the kernels alone know which values there are."""
+        return not self.checks and not any(condition.textual for condition in self.conditions)
+
+    @cached_property
+    def calculated(self) -> frozenset[str]:
+        """The variables that get their values here, besides its own."""
+        return frozenset(check.variable for check in self.checks if isinstance(check, Calculation))
+
+    @cached_property
+    def spoken(self) -> frozenset[str]:
+        """The variables that its conditions and checks speak of, and those that it calculates."""
+        read = [name for check in (*self.conditions, *self.checks) for name in names_of(check)]
+        return self.calculated.union(read)
 
 
 @dataclass(frozen=True)
@@ -67,8 +153,9 @@ class DeltaPath:
     seeds
         The atom whose change starts the path, once for each arrangement that holds its rows; the first is taken
         unless another stands in a better order. Atoms of lower number are seen after this tick, of higher before.
+        Negated atoms have negative numbers; one that starts a path does so with its change reversed.
     others
-        The other atoms, by number.
+        The other positive atoms, by number.
     seed_conditions
         Conditions among the seed's variables.
     steps
@@ -78,6 +165,8 @@ class DeltaPath:
     variants
         Paths of the same seed that bind another variable first and need no further arrangement. Each row of the
         change goes down the one that gives it the fewest values to begin with.
+    seed_checks
+        What follows once the seed's variables are bound.
     """
 
     seeds: tuple[AtomUse, ...]
@@ -86,6 +175,24 @@ class DeltaPath:
     steps: tuple[Step, ...]
     sort_first: tuple[str, ...] = ()
     variants: tuple[DeltaPath, ...] = ()
+    seed_checks: tuple[Check, ...] = ()
+
+    @property
+    def is_negated(self) -> bool:
+        """Whether a negated atom starts it: what that gains, the answer loses."""
+        return self.seeds[0].atom < 0
+
+    @cached_property
+    def absent(self) -> tuple[Absent, ...]:
+        """The other negated atoms."""
+        checks = (*self.seed_checks, *(check for step in self.steps for check in step.checks))
+        return tuple(check for check in checks if isinstance(check, Absent))
+
+    @cached_property
+    def calculations(self) -> tuple[Calculation, ...]:
+        """What is calculated on the way."""
+        checks = (*self.seed_checks, *(check for step in self.steps for check in step.checks))
+        return tuple(check for check in checks if isinstance(check, Calculation))
 
     @property
     def seed(self) -> AtomUse:
@@ -105,8 +212,10 @@ class DeltaPath:
 
     @cached_property
     def is_single(self) -> bool:
-        """Whether one step binds the last variable of every other atom, without conditions."""
+        """Whether one step binds the last variable of every other atom, without conditions, checks and negation."""
         if len(self.steps) != 1 or self.steps[0].conditions or self.seed_conditions:
+            return False
+        if self.steps[0].checks or self.seed_checks or self.is_negated:
             return False
         return all(use.variables[-1] == self.steps[0].variable for use in self.others) and len(self.binding) == len(
             self.others
@@ -114,9 +223,13 @@ class DeltaPath:
 
     @cached_property
     def compared(self) -> frozenset[str]:
-        """The variables that conditions of the steps speak of."""
-        spoken = [name for step in self.steps for one in step.conditions for name in (one.variable, one.other)]
-        return frozenset(name for name in spoken if isinstance(name, str))
+        """The variables that conditions and checks of the steps speak of."""
+        return frozenset[str]().union(*(step.spoken for step in self.steps))
+
+    @property
+    def keys(self) -> tuple[ArrangementKey, ...]:
+        """The arrangements that it reads besides its seeds'."""
+        return (*(use.key for use in self.others), *(check.use.key for check in self.absent))
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -135,12 +248,22 @@ class DeltaQuery:
     head
         Per column of the head, a variable's name or a constant's code.
     paths
-        One per atom of the body, in the body's order.
+        One per atom of the body, in the order of their numbers: negated ones first.
     """
 
     rule: str
     head: tuple[str | int, ...]
     paths: tuple[DeltaPath, ...]
+
+    @cached_property
+    def has_negation(self) -> bool:
+        """Whether an atom is negated."""
+        return any(path.is_negated for path in self.paths)
+
+    @cached_property
+    def calculates(self) -> bool:
+        """Whether a value is calculated."""
+        return any(path.calculations for path in self.paths)
 
     @cached_property
     def head_variables(self) -> frozenset[str]:
@@ -150,5 +273,4 @@ class DeltaQuery:
     @property
     def keys(self) -> tuple[ArrangementKey, ...]:
         """The arrangements that the paths use, each once."""
-        used = (use.key for path in self.paths for use in (path.seed, *path.others))
-        return tuple(dict.fromkeys(used))
+        return tuple(dict.fromkeys(key for path in self.paths for key in (path.seed.key, *path.keys)))

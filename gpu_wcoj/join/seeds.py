@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.checks import checked
 from gpu_wcoj.join.conditions import passes
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.join.weights import sum_of_weights, weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array, Level
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
@@ -95,6 +97,23 @@ def bind(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
     return prefixes if alive is None else held_in_all(prefixes, alive, join.backend)
 
 
+def reversed_change(seeds: Seeds, before: tuple[IndexedZSet, ...], backend: Backend) -> Seeds:
+    """Of a negated atom's changed rows those that appear (then of weight -1) or are gone (then 1), in a bag.
+
+    Parameters
+    ----------
+    before
+        The batches of the state before the change, in the order of the path's seed.
+    """
+    assert seeds.weights is not None
+    old: Int64Array = backend.xp.zeros(len(seeds), np.int64)
+    if before and len(seeds):
+        old = weights_of_rows(before, range(len(seeds.matrix)), seeds.matrix, backend)
+    change = (old > 0).astype(np.int64) - (old + seeds.weights > 0)
+    (kept,) = positions(backend, change != 0)
+    return Seeds(seeds.order, backend.xp.ascontiguousarray(seeds.matrix[:, kept]), change[kept])
+
+
 def held_in_all(prefixes: Prefixes, alive: BoolArray, backend: Backend) -> Prefixes:
     """The prefixes that are alive."""
     if backend.device is None and alive.all():
@@ -104,7 +123,7 @@ def held_in_all(prefixes: Prefixes, alive: BoolArray, backend: Backend) -> Prefi
 
 
 def bind_all(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes, BoolArray | None]:
-    """Find the rows in every atom that they reach: all of them, and which all atoms hold, None if no atom was asked.
+    """Find the rows in every atom that they reach: all of them, and which all atoms hold, None if nothing was asked.
 
     Atoms that the rows bind completely multiply the weight; the others leave their positions.
     """
@@ -118,7 +137,7 @@ def bind_all(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes
     order, matrix, weights = seeds.order, seeds.matrix, seeds.weights
     located = backend.kernels.locate(records, columns_of, matrix)
     needed = {name: matrix[row] for row, name in enumerate(path.seed.variables) if name in join.needed}
-    if len(seeds) == 1 and weights is None and backend.device is None:
+    if len(seeds) == 1 and weights is None and backend.device is None and not path.seed_checks:
         alone = _bind_one(path, order, needed, located, join)
         if alone is not None:
             return alone, None
@@ -143,6 +162,10 @@ def bind_all(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes
         at += len(batches)
     if len(rows) < len(located):
         located = stacked(backend, [located[row] for row in rows]) if rows else located[:0]
+    if path.seed_checks:
+        values = {name: matrix[row] for row, name in enumerate(path.seed.variables)}
+        alive = checked(path.seed_checks, values, len(seeds), join, alive)
+        needed = {name: column for name, column in values.items() if name in join.needed}
     return Prefixes(order, needed, weights, tuple(layout), located), alive
 
 
@@ -180,41 +203,6 @@ def _bind_one(
             return Prefixes(order, needed, None, (), located)
         at = end
     return Prefixes(order, needed, None, tuple(layout), located)
-
-
-def sum_of_weights(batches: tuple[IndexedZSet, ...], positions: Int64Array, backend: Backend) -> Int64Array:
-    """Weight of each row, from its position in each batch (-1: absent), added modulo 2^64."""
-    if backend.device is not None:
-        return _sum_on_device(batches, positions, backend.xp)
-    if positions.shape[1] == 1:
-        exact = sum(
-            [
-                1 if batch.weights is None else int(batch.weights[position])
-                for batch, position in zip(batches, positions[:, 0].tolist(), strict=True)
-                if position >= 0
-            ]
-        )
-        return np.array([(exact + (1 << 63)) % (1 << 64) - (1 << 63)], np.int64)
-    total = np.zeros(positions.shape[1], np.int64)
-    for batch, position in zip(batches, positions, strict=True):
-        held = position >= 0
-        if batch.weights is None:
-            total += held
-        else:
-            total[held] += batch.weights[position[held]]
-    return total
-
-
-def _sum_on_device(batches: tuple[IndexedZSet, ...], positions: Int64Array, xp: Any) -> Int64Array:
-    """`sum_of_weights` without knowing how many rows a batch holds, which a device would be waited for."""
-    total: Int64Array = xp.zeros(positions.shape[1], np.int64)
-    for row, batch in enumerate(batches):
-        position = positions[row]
-        if batch.weights is None:
-            total += position >= 0
-        elif batch.n_rows:
-            total += xp.where(position >= 0, batch.weights[xp.maximum(position, 0)], 0)
-    return total
 
 
 def first_variables(
