@@ -27,7 +27,7 @@ WILDCARD = re.compile(r"\bV_\w*")
 SIGNS = {"+": "+", "-": "-", "*": "*", "/": "/", "%": "\\"}
 
 
-def answer_set(program: Written, given: Mapping[str, Mapping[Row, int]], bound: int = 1000) -> dict[str, ZSet]:
+def answer_set(program: Written, given: Mapping[str, Mapping[Row, int]], bound: int = 60) -> dict[str, ZSet]:
     """Every head over what is `given`, as {head: {row: 1}}.
 
     `bound` is the largest absolute value that a least or greatest value through recursion may take: clingo lists all
@@ -60,7 +60,7 @@ def facts(given: Mapping[str, Mapping[Row, int]]) -> str:
     )
 
 
-def translated(program: Written, bound: int = 1000) -> str:
+def translated(program: Written, bound: int = 60) -> str:
     """The rules as clingo reads them."""
     lines = []
     for stratum in strata(program):

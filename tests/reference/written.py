@@ -77,10 +77,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Written:
-    """The rules of a text, and the outputs that it names."""
+    """The rules of a text, and the outputs and the inputs that it names."""
 
     rules: tuple[Rule, ...]
     outputs: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -89,9 +90,9 @@ class Written:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """What is read and no rule defines."""
+        """What is read and no rule defines, and what is named as an input."""
         used = dict.fromkeys(atom.relation for rule in self.rules for atom in atoms(rule.body))
-        return tuple(name for name in used if name not in self.heads)
+        return tuple(name for name in used if name not in self.heads or name in self.named)
 
     @property
     def arities(self) -> dict[str, int]:
@@ -187,17 +188,18 @@ class _Reader:
         return token
 
     def program(self) -> Written:
-        rules, outputs = [], []
+        rules, outputs, inputs = [], [], []
         while self.next:
             if self.tokens[self.place][0] == "directive":
                 kind, *names = re.findall(r"\.?\w+", self.take())
                 outputs += names if kind == ".output" else []
+                inputs += names if kind == ".input" else []
                 continue
             head, body = self.atom(), ()
             if self.take(":-", ".") == ":-":
                 body = self.body(".")
             rules.append(Rule(head, body))
-        return Written(tuple(rules), tuple(outputs))
+        return Written(tuple(rules), tuple(outputs), tuple(inputs))
 
     def body(self, end: str) -> tuple[Literal, ...]:
         literals = [self.literal()]
