@@ -1,0 +1,285 @@
+"""What is new: the distinct rows that rules derive from one phase's change, less those that are known.
+
+Most bindings that a recursive rule finds were found before. So a path whose last variable comes from one atom alone
+does not bind it row by row: its prefixes are put into groups that agree on the head's other columns, and a kernel gives
+the values that are new to each group. Groups stand together where the seeds are sorted by those columns; where later
+steps bind some of them, the prefixes of each piece are sorted. Other paths list their rows in pieces. What several
+pieces, paths and rules have found is put together whenever it has doubled, so memory follows what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.blocks import in_order
+from gpu_wcoj.join.delta import (
+    BLOCKS_PER_THREAD,
+    FEW_SEEDS,
+    FEWEST_SEEDS,
+    MOST_SEEDS,
+    SPLIT_FROM,
+    IncrementalGenericJoin,
+)
+from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.memory import with_memory
+from gpu_wcoj.join.path import DeltaPath
+from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.join.seeds import Seeds, bind
+from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
+from gpu_wcoj.zset.arrays import positions, stacked
+from gpu_wcoj.zset.index import IndexedZSet
+
+PORTION = 1 << 22
+"""Rows that may gather before those that come twice are dropped."""
+
+Known = Mapping[tuple[int, ...], Sequence[IndexedZSet]]
+"""The same rows in one or more orders of the head's columns, as batches of weight 1; levels beyond the head's width are
+not looked at."""
+
+Columns = list[Int64Array]
+
+
+def fresh_rows(join: IncrementalGenericJoin, phase: int, known: Sequence[IndexedZSet]) -> Columns:
+    """`fresh_of` for one rule, what is known being given in the order of the head's columns."""
+    return fresh_of([join], phase, {tuple(range(len(join.query.head))): known})
+
+
+def fresh_of(joins: Sequence[IncrementalGenericJoin], phase: int, known: Known) -> Columns:
+    """The distinct rows that the rules of one head derive from a phase's change, and that are not known.
+
+    Sorted, one array a column. For sets.
+
+    Parameters
+    ----------
+    joins
+        One per rule.
+    known
+        In the order of the head's columns, and perhaps in others: a path that binds last what stands in the last
+        column of an order finds a group's known values together there.
+    """
+    backend = joins[0].execution.backend
+    gathered: list[Columns] = []
+    n_rows = n_distinct = 0
+    for join in joins:
+        for columns in _found(join, phase, known):
+            if len(columns[0]) == 0:
+                continue
+            gathered.append(columns)
+            n_rows += len(columns[0])
+            if n_rows > PORTION + 2 * n_distinct:
+                gathered = [_distinct(gathered, backend)]
+                n_rows = n_distinct = len(gathered[0][0])
+    if not gathered:
+        return [backend.xp.empty(0, np.int64) for _ in joins[0].query.head]
+    return _distinct(gathered, backend)
+
+
+def _found(join: IncrementalGenericJoin, phase: int, known: Known) -> Iterator[Columns]:
+    """What one rule derives that is not known, piece by piece; rows may repeat across pieces."""
+    plain = []
+    for number, path in enumerate(join.query.paths):
+        generic = join.generic_join(number, phase)
+        if generic is None:
+            continue
+        tail = Tail.of(path, join.query.head, known, generic)
+        n_seeds = join.pending(number, phase).n_rows
+        if tail is None or (path.is_single and n_seeds <= FEW_SEEDS):
+            plain.append(number)
+        else:
+            yield from _by_groups(join, number, phase, generic, tail, known)
+    backend = join.execution.backend
+    gathered: list[Columns] = []
+    n_rows = 0
+    for piece in join.join(phase, plain) if plain else ():
+        columns = list(piece.columns)
+        if not isinstance(piece.weights, int):
+            (held,) = positions(backend, backend.asarray(piece.weights != 0))
+            columns = [column[held] for column in columns]
+        gathered.append(columns)
+        n_rows += len(columns[0])
+        if n_rows > PORTION:
+            yield _unknown(_distinct(gathered, backend), known, backend)
+            gathered, n_rows = [], 0
+    if gathered:
+        yield _unknown(_distinct(gathered, backend), known, backend)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The last step of a path, where a kernel can take it for groups of prefixes.
+
+    Attributes
+    ----------
+    atom
+        The one that binds the last variable.
+    variable
+        That variable; it stands in one column of the head.
+    order
+        The order in which the known rows are sought: its last column is the variable's.
+    apart
+        Whether they are given in such an order; else what is known is dropped afterwards.
+    group
+        The other variables of the head, in that order, each once.
+    """
+
+    atom: int
+    variable: str
+    order: tuple[int, ...]
+    apart: bool
+    group: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: DeltaPath, head: Sequence[str | int], known: Known, generic: GenericJoin) -> Tail | None:
+        """The path's last step; None if that needs more than one atom's ranges."""
+        if not path.steps or len(path.steps[-1].atoms) != 1 or path.is_negated or path.calculations:
+            return None
+        if path.steps[-1].conditions or path.steps[-1].checks:
+            return None
+        variable, (atom,) = path.steps[-1].variable, path.steps[-1].atoms
+        if generic.weighted or list(head).count(variable) != 1 or generic.uses[atom].variables[-1] != variable:
+            return None
+        if any(batch.weights is not None for batch in generic.batches[atom]):
+            return None
+        column = list(head).index(variable)
+        suited = [order for order in known if order[-1] == column]
+        rest = tuple(range(column)) + tuple(range(column + 1, len(head)))
+        order = suited[0] if suited else (*rest, column)
+        names = [head[at] for at in order[:-1]]
+        group = tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
+        return cls(atom, variable, order, not suited, group)
+
+
+def _by_groups(
+    join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail, known: Known
+) -> Iterator[Columns]:
+    """The rows of one path that are not known."""
+    backend, threads = join.execution.backend, join.execution.threads
+    path = join.query.paths[number]
+    seeds = _sorted_seeds(join, number, phase, generic, tail)
+    join.seeds += len(seeds)
+
+    def block(own: GenericJoin, part: Seeds) -> Iterator[Columns]:
+        for piece in own.pieces(bind(path, part, own), path.steps[:-1]):
+            columns = _new_to_groups(join, own, piece, tail, known)
+            yield _unknown(columns, known, backend) if tail.apart else columns
+        join.finished.append((number, own.work))
+
+    n = len(seeds)
+    if backend.device is not None:
+        yield from _in_parts(backend, seeds, join.execution.piece_rows, lambda part: block(generic, part))
+    elif threads == 1 or n < SPLIT_FROM:
+        for begin in range(0, n, MOST_SEEDS):
+            yield from block(generic, seeds if n <= MOST_SEEDS else seeds.part(begin, min(n, begin + MOST_SEEDS)))
+    else:
+        most = max(1, min(threads * BLOCKS_PER_THREAD, n // FEWEST_SEEDS), n // MOST_SEEDS)
+        edges = list(pairwise(np.linspace(0, n, most + 1).astype(int).tolist()))
+
+        def run(at: int) -> Iterator[Columns]:
+            own = join.generic_join(number, phase)
+            assert own is not None
+            return block(own, seeds.part(*edges[at]))
+
+        yield from in_order(run, len(edges), threads)
+
+
+def _in_parts(backend: Backend, seeds: Seeds, rows: int, run: Any) -> Iterator[Columns]:
+    """Run over the seeds on a device, fewer at a time where it has no memory for all that they bring."""
+    begin = 0
+    while begin < len(seeds):
+
+        def part(most: int, begin: int = begin) -> tuple[int, list[Columns]]:
+            return most, list(run(seeds.part(begin, min(len(seeds), begin + most), backend.xp)))
+
+        rows, found = with_memory(backend, rows, part, "finding what is new")
+        yield from found
+        begin += rows
+
+
+def _sorted_seeds(join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail) -> Seeds:
+    """The path's seeds, sorted by those of the group's variables that they bind."""
+    names = join.query.paths[number].seed.variables
+    first = [name for name in tail.group if name in names]
+    seeds = join.seeds_of(number, phase, generic, first[0] if first else None)
+    if set(seeds.order[: len(first)]) == set(first):
+        return seeds
+    order = (*first, *(name for name in names if name not in first))
+    rows = [names.index(name) for name in order]
+    backend = join.execution.backend
+    columns = backend.kernels.distinct_rows([seeds.matrix[row] for row in rows])
+    return Seeds(order, stacked(backend, [columns[rows.index(row)] for row in range(len(names))]), None)
+
+
+def _new_to_groups(
+    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, known: Known
+) -> Columns:
+    """The head's rows with the values that are new to each group of these prefixes."""
+    backend, head = join.execution.backend, join.query.head
+    xp, kernels = backend.xp, backend.kernels
+    n, keys = len(prefixes), [prefixes.values[name] for name in tail.group]
+    if n and set(prefixes.order[: len(keys)]) != set(tail.group):
+        prefixes = prefixes.take(kernels.lexsort(keys), xp)
+        keys = [prefixes.values[name] for name in tail.group]
+    first = kernels.run_starts(keys) if keys else xp.zeros(min(n, 1), np.int64)
+    n_groups = len(first)
+    group = {name: column[first] for name, column in zip(tail.group, keys, strict=True)}
+    starts = xp.concatenate([first, xp.full(1, n, np.int64)])
+    batches = generic.batches[tail.atom]
+    depth = len(generic.uses[tail.atom].variables) - 1
+    known_batches = () if tail.apart else [batch for batch in known[tail.order] if len(batch)]
+    known_at = xp.zeros((len(known_batches), n_groups), np.int64)
+    if known_batches and len(tail.order) > 1:
+        wanted = [group[term] if isinstance(term, str) else xp.full(n_groups, term, np.int64)
+                  for term in (head[column] for column in tail.order[:-1])]  # fmt: skip
+        records = [batch.records[: len(wanted)] for batch in known_batches]
+        known_at = kernels.locate(records, [range(len(wanted))] * len(records), stacked(backend, wanted))
+    offsets, values = kernels.fresh_values(
+        [batch.levels[depth] for batch in batches], _stand(prefixes, generic, tail.atom), starts,
+        [batch.levels[len(head) - 1] for batch in known_batches], known_at, _work(generic, tail.variable, xp),
+    )  # fmt: skip
+    sizes = offsets[1:] - offsets[:-1]
+    columns: dict[str, Int64Array] = {name: xp.repeat(column, sizes) for name, column in group.items()}
+    columns[tail.variable] = values
+    return [columns[term] if isinstance(term, str) else xp.full(len(values), term, np.int64) for term in head]
+
+
+def _stand(prefixes: Prefixes, generic: GenericJoin, atom: int) -> Int64Array:
+    """Where the prefixes stand in an atom's batches; of no meaning where nothing of the atom is bound."""
+    at = 0
+    for number, _ in prefixes.layout:
+        n_batches = len(generic.batches[number])
+        if number == atom:
+            return prefixes.positions[at : at + n_batches]
+        at += n_batches
+    nowhere: Int64Array = generic.backend.xp.zeros((len(generic.batches[atom]), len(prefixes)), np.int64)
+    return nowhere
+
+
+def _work(generic: GenericJoin, variable: str, xp: Any) -> Int64Array:
+    return generic.work.setdefault(variable, xp.zeros(N_WORK, np.int64))
+
+
+def _distinct(parts: list[Columns], backend: Backend) -> Columns:
+    """The distinct rows of all parts, sorted; lets go of the parts."""
+    columns = parts[0]
+    if len(parts) > 1:
+        columns = [backend.xp.concatenate(own) for own in zip(*parts, strict=True)]
+    parts.clear()
+    return backend.kernels.distinct_rows(columns)
+
+
+def _unknown(columns: Columns, known: Known, backend: Backend) -> Columns:
+    """The rows that are not known."""
+    order = min(known)
+    for batch in known[order]:
+        if len(columns[0]) == 0:
+            break
+        (kept,) = positions(backend, batch.locate([columns[column] for column in order]) < 0)
+        if len(kept) < len(columns[0]):
+            columns = [column[kept] for column in columns]
+    return columns
