@@ -27,6 +27,7 @@ from gpu_wcoj.outgoing import Outgoing, pieces_of
 from gpu_wcoj.planner.explain import explain
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.strata import unread
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.routing.router import router_of
 from gpu_wcoj.subject import Subject
@@ -51,7 +52,7 @@ class Program:
         Heads whose answer is stored between ticks, so that `relation` need not join it afresh.
     outputs
         Heads whose changes `step` returns; by default those that ``.output`` lines name, else those that no other
-        rule reads.
+        rule reads, rules of one recursion with them aside.
     backend
         ``"auto"`` (the GPU where there is one), ``"cpu"`` or ``"cuda"``.
     gpu_memory
@@ -119,8 +120,7 @@ class Program:
         self.heads = self.rules.heads
         self._arity = {atom.relation: len(atom.terms) for rule in self.rules.rules for atom in (rule.head, *rule.atoms)}
         self.keep = known_heads(keep, "keep", self.heads)
-        read = {atom.relation for rule in self.rules.rules for atom in rule.atoms}
-        default = self.rules.outputs or tuple(name for name in self.heads if name not in read)
+        default = self.rules.outputs or unread(self.rules)
         self.outputs = default if outputs is None else known_heads(outputs, "outputs", self.heads)
         self.backend = select_backend(backend, gpu_memory)
         self.threads = positive("threads", threads, processors())

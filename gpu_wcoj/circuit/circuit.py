@@ -14,6 +14,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.head import ChangeCount, Head, afresh
+from gpu_wcoj.circuit.recursion.loop import LoopHead
 from gpu_wcoj.circuit.source import bag_change, set_change
 from gpu_wcoj.join.delta import Execution, Piece, fetch_work
 from gpu_wcoj.join.index import RelationIndex
@@ -65,13 +66,13 @@ class Circuit:
     sources
         The input relations, by name.
     heads
-        The derived relations, each behind those that its rules read.
+        The derived relations, each behind those that its rules read; those of a loop stand together.
     outputs
         The heads whose changes may be asked for; others are evaluated only where they have state.
     """
 
     sources: dict[str, RelationIndex]
-    heads: dict[str, Head]
+    heads: dict[str, Head | LoopHead]
     execution: Execution
     outputs: frozenset[str]
 
@@ -130,8 +131,9 @@ class Circuit:
                 phases, ignored[name] = set_change(relation, columns, weights, change.is_ordered)
             relation.receive_delta(phases)
         counts, rows = {}, {}
-        for name, head in self.heads.items():
+        for head in self.heads.values():
             head.begin()
+        for name, head in self.heads.items():
             if not head.state and (name not in self.outputs or (collect is None and not self.execution.weighted)):
                 continue
             to = None if sink is None else (lambda piece, name=name: sink(name, piece))
@@ -187,11 +189,12 @@ class Circuit:
             return self.sources[name].rows()
         head = self.heads[name]
         if head.relation is not None:
-            return head.relation.rows()
+            return head.relation.visible_rows()
         if head.derivations is not None:
             columns, weights = head.derivations.rows()
             (kept,) = positions(self.backend, weights > 0)
             return [column[kept] for column in columns], self.backend.xp.ones(len(kept), np.int64)
+        assert isinstance(head, Head)
         self.execution.begin()
         _, phases = afresh(head).evaluate(collect=True)
         assert phases is not None
@@ -201,9 +204,10 @@ class Circuit:
     def total(self, name: str) -> int:
         """Sum of the weights of a relation's rows; a head that is not kept is counted without enumerating it."""
         with within_memory(self.backend, f"counting relation '{name}'"):
-            if name in self.heads and not self.heads[name].state:
+            head = self.heads.get(name)
+            if isinstance(head, Head) and not head.state:
                 self.execution.begin()
-                return afresh(self.heads[name]).evaluate(collect=False)[0].net
+                return afresh(head).evaluate(collect=False)[0].net
             return exact_sum(self.backend, self._whole(name)[1])
 
     def compact(self) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import Head
+from gpu_wcoj.circuit.recursion.loop import Loop, LoopHead, loop_heads
+from gpu_wcoj.circuit.recursion.ranked import RankedIndex
+from gpu_wcoj.circuit.recursion.rules import LoopPlan
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.planner.body import Alias, Body, Encode, Shape, alias_of, normalise
+from gpu_wcoj.planner.loops import loop_plan
 from gpu_wcoj.planner.orders import delta_query
-from gpu_wcoj.query.terms import Rules
-from gpu_wcoj.trace.arrangement import ArrangementKey
+from gpu_wcoj.query.strata import components, cycle
+from gpu_wcoj.query.terms import Rule, Rules
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
 
 
@@ -26,13 +31,15 @@ class Plan:
     shapes
         Per relation, its stored columns.
     order
-        The heads, each behind those that its rules read.
+        The heads, each behind those that its rules read; those of a loop stand together.
     queries
         Per head, one delta query per rule that can derive something.
     aliases
         Heads that only rename another relation.
     counted
         Heads whose rows may be derived more than once, in set semantics.
+    loops
+        Heads that read each other.
     """
 
     shapes: Mapping[str, Shape]
@@ -40,50 +47,55 @@ class Plan:
     queries: Mapping[str, tuple[DeltaQuery, ...]]
     aliases: Mapping[str, Alias]
     counted: frozenset[str]
+    loops: tuple[LoopPlan, ...] = ()
 
 
 def plan(rules: Rules, shapes: Mapping[str, Shape], encode: Encode, bag: bool, sizes: Mapping[str, int]) -> Plan:
     """Plan every rule; see `normalise` and `delta_query`."""
     by_head = {name: [rule for rule in rules.rules if rule.head.relation == name] for name in rules.heads}
-    aliases = {}
 
     def textual(relation: str, column: int) -> bool:
         return bool(shapes[relation].family(column))
 
+    aliases = _aliases(by_head, textual)
+    bodies: dict[str, list[Body]] = {}
+    queries: dict[str, tuple[DeltaQuery, ...]] = {}
+    for name, own in by_head.items():
+        found = [normalise(rule, shapes, aliases, encode) for rule in own]
+        bodies[name] = [body for body in found if not body.never]
+        queries[name] = tuple(delta_query(body, sizes) for body in bodies[name])
+    reads = {
+        name: list(dict.fromkeys(atom.relation for body in own for atom in body.atoms)) for name, own in bodies.items()
+    }
+    order: list[str] = []
+    loops: list[LoopPlan] = []
+    counted = set()
+    for members in components(reads):
+        order.extend(members)
+        if len(members) > 1 or members[0] in reads[members[0]]:
+            planned = {name: list(zip(bodies[name], queries[name], strict=True)) for name in members}
+            widths = {name: shapes[name].width for name in members}
+            loops.append(loop_plan(planned, widths, cycle(members[0], members, reads), sizes))
+            continue
+        live = bodies[members[0]]
+        if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
+            counted.add(members[0])
+    return Plan(dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops))
+
+
+def _aliases(by_head: Mapping[str, Sequence[Rule]], textual: Callable[[str, int], bool]) -> dict[str, Alias]:
+    """Heads of one rule that only renames or selects; of those that rename each other in a circle, all but one."""
+    aliases: dict[str, Alias] = {}
     for name, own in by_head.items():
         alias = alias_of(own[0], textual) if len(own) == 1 else None
-        if alias is not None:
+        if alias is None:
+            continue
+        end = alias.relation
+        while end in aliases and end != name:
+            end = aliases[end].relation
+        if end != name:
             aliases[name] = alias
-    queries: dict[str, tuple[DeltaQuery, ...]] = {}
-    counted = set()
-    for name, own in by_head.items():
-        bodies: list[Body] = [normalise(rule, shapes, aliases, encode) for rule in own]
-        live = [body for body in bodies if not body.never]
-        queries[name] = tuple(delta_query(body, sizes) for body in live)
-        if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
-            counted.add(name)
-    return Plan(dict(shapes), _sorted_heads(by_head), queries, aliases, frozenset(counted))
-
-
-def _sorted_heads(by_head: Mapping[str, Sequence[object]]) -> tuple[str, ...]:
-    """Heads in an order in which each stands behind those that its rules read."""
-    from gpu_wcoj.query.terms import Rule
-
-    done: dict[str, None] = {}
-
-    def visit(name: str) -> None:
-        if name in done:
-            return
-        for rule in by_head[name]:
-            assert isinstance(rule, Rule)
-            for atom in rule.atoms:
-                if atom.relation in by_head:
-                    visit(atom.relation)
-        done[name] = None
-
-    for name in by_head:
-        visit(name)
-    return tuple(done)
+    return aliases
 
 
 def lower(
@@ -95,23 +107,52 @@ def lower(
     policy: MergePolicy | None,
 ) -> Circuit:
     """The circuit of a plan, its state empty."""
+    backend, threads = execution.backend, execution.threads
+    loop_of = {name: loop for loop in planned.loops for name in loop.widths}
     keys: dict[str, list[ArrangementKey]] = {name: [] for name in inputs}
-    for queries in planned.queries.values():
-        for query in queries:
-            for key in query.keys:
+    ranked: dict[str, list[ArrangementKey]] = {name: [] for name in loop_of}
+    for name, queries in planned.queries.items():
+        if name not in loop_of:
+            for key in (key for query in queries for key in query.keys):
                 keys.setdefault(key.relation, []).append(key)
-    backend = execution.backend
-    relations = {
-        name: RelationIndex(name, planned.shapes[name].width, wanted, backend, policy, execution.threads)
-        for name, wanted in {**keys, **{name: keys.get(name, []) for name in keep}}.items()
-    }
-    heads = {}
+    for loop in planned.loops:
+        for key in loop.keys:
+            (ranked if key.relation in loop.widths else keys).setdefault(key.relation, []).append(key)
+    relations: dict[str, RelationIndex] = {}
+    for name in dict.fromkeys([*keys, *keep, *loop_of]):
+        width, wanted = planned.shapes[name].width, keys.get(name, [])
+        relations[name] = (
+            RankedIndex(name, width, ranked[name], wanted, backend, policy, threads)
+            if name in loop_of
+            else RelationIndex(name, width, wanted, backend, policy, threads)
+        )
+    heads: dict[str, Head | LoopHead] = {}
     for name in planned.order:
+        if name in loop_of:
+            if name not in heads:
+                own = _loop(loop_of[name], relations, execution)
+                heads.update({head.name: head for head in loop_heads(own)})
+            continue
         joins = []
         for query in planned.queries[name]:
-            held = {key: relations[key.relation].arrangements[key] for key in query.keys}
+            held = {key: _arrangement(relations[key.relation], key) for key in query.keys}
             joins.append(IncrementalGenericJoin(query, held, execution))
         width = planned.shapes[name].width
-        counts = RelationIndex(name, width, (), backend, policy, execution.threads) if name in planned.counted else None
+        counts = RelationIndex(name, width, (), backend, policy, threads) if name in planned.counted else None
         heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
     return Circuit({name: relations[name] for name in inputs}, heads, execution, frozenset(outputs))
+
+
+def _arrangement(index: RelationIndex, key: ArrangementKey) -> Arrangement:
+    """What rules that are in no loop with the relation read."""
+    return index.visible[key] if isinstance(index, RankedIndex) else index.arrangements[key]
+
+
+def _loop(planned: LoopPlan, relations: Mapping[str, RelationIndex], execution: Execution) -> Loop:
+    own: dict[str, RankedIndex] = {}
+    for name in planned.widths:
+        index = relations[name]
+        assert isinstance(index, RankedIndex)
+        own[name] = index
+    outside = {key: _arrangement(relations[key.relation], key) for key in planned.keys if key.relation not in own}
+    return Loop(planned, own, outside, execution)

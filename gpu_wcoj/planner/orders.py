@@ -31,6 +31,11 @@ def delta_query(body: Body, sizes: Mapping[str, int] | None = None) -> DeltaQuer
     return DeltaQuery(str(body.rule), body.head, tuple(_with_variants(body, path, rows, held) for path in shared))
 
 
+def path_from(body: Body, seed: int, sizes: Mapping[str, int] | None = None) -> DeltaPath:
+    """The one path that starts with the rows of atom `seed`, which may be a relation of its own."""
+    return _path(body, seed, sizes or {})
+
+
 def _with_variants(body: Body, path: DeltaPath, sizes: Mapping[str, int], held: set[ArrangementKey]) -> DeltaPath:
     """The path with its variants: other first variables that as many atoms reach, over arrangements that are there."""
     if len(path.steps) < 2 or any(step.variable not in body.head for step in path.steps):

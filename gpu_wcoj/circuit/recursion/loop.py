@@ -1,0 +1,155 @@
+"""Loops as parts of a circuit: heads that read each other, evaluated together and shown one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gpu_wcoj.circuit.head import ChangeCount, PieceSink
+from gpu_wcoj.circuit.recursion.changes import Changes
+from gpu_wcoj.circuit.recursion.ranked import RankedIndex, unranked
+from gpu_wcoj.circuit.recursion.rules import LoopPlan
+from gpu_wcoj.circuit.recursion.scratch import Scratch
+from gpu_wcoj.errors import IterationLimitError
+from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.zset.arrays import positions
+from gpu_wcoj.zset.index import IndexedZSet
+
+
+@dataclass(eq=False)
+class Loop:
+    """Heads that read each other.
+
+    Attributes
+    ----------
+    relations
+        The state of each head.
+    outside
+        The arrangements of other relations that the rules use.
+    execution
+        The circuit's.
+    joins
+        Those of the last tick.
+    """
+
+    plan: LoopPlan
+    relations: Mapping[str, RankedIndex]
+    outside: Mapping[ArrangementKey, Arrangement]
+    execution: Execution
+    joins: list[IncrementalGenericJoin] = field(default_factory=list)
+    _changes: dict[str, list[PhaseRows]] | None = None
+
+    def __post_init__(self) -> None:
+        self._set = replace(self.execution, weighted=False)
+        self._weighted = replace(self.execution, weighted=True)
+
+    def begin(self) -> None:
+        """Forget the tick before."""
+        self.joins = []
+        self._changes = None
+
+    def change(self, name: str) -> list[PhaseRows]:
+        """This tick's change of one head, found for all heads when the first of them is asked for."""
+        if self._changes is None:
+            self._changes = self._evaluated()
+        return self._changes[name]
+
+    def _evaluated(self) -> dict[str, list[PhaseRows]]:
+        for execution in (self._set, self._weighted):
+            execution.threads = self.execution.threads
+            execution.begin()
+        found: dict[str, dict[ArrangementKey, IndexedZSet]] = {}
+        if any(batch.n_rows for arrangement in self.outside.values() for batch in arrangement.pending):
+            if any(_holds_rows(index) for index in self.relations.values()):
+                found = self._run(Changes(self.relations, self.plan.rules, self.outside, self._weighted))
+            else:
+                found = self._run(Scratch(self.relations, self.plan.rules, self.outside, self._set))
+        return {name: self._shown(index, found.get(name, {})) for name, index in self.relations.items()}
+
+    def _run(self, run: Scratch | Changes) -> dict[str, dict[ArrangementKey, IndexedZSet]]:
+        self.joins = run.joins
+        for number, _ in enumerate(run.iterations()):
+            if number >= self.execution.iterations:
+                reads = " reads ".join(f"'{name}'" for name in self.plan.cycle)
+                raise IterationLimitError(f"the recursion {reads}", self.execution.iterations)
+        return run.result()
+
+    def _shown(self, index: RankedIndex, found: Mapping[ArrangementKey, IndexedZSet]) -> list[PhaseRows]:
+        """Let a relation's arrangements hold its entries as pending; return the change without ranks."""
+        backend = self.execution.backend
+        for key, arrangement in index.arrangements.items():
+            arrangement.pending = (found[key],) if key in found else ()
+        own = found.get(index.canonical)
+        change = IndexedZSet.empty(index.columns, backend) if own is None else unranked(own)
+        columns, weights = change.columns(), change.weights
+        if self.execution.weighted:
+            phases = [PhaseRows(columns, backend.xp.ones(len(change), np.int64) if weights is None else weights)]
+        elif weights is None:
+            phases = [PhaseRows([column[:0] for column in columns], -1), PhaseRows(columns, 1)]
+        else:
+            gone, come = positions(backend, weights < 0, weights > 0)
+            phases = [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
+        index.show(phases)
+        return phases
+
+
+def _holds_rows(index: RankedIndex) -> bool:
+    return sum(len(batch) - 2 * batch.n_negative for batch in index.accumulated()) > 0
+
+
+@dataclass(eq=False)
+class LoopHead:
+    """One head of a loop.
+
+    Attributes
+    ----------
+    relation
+        Its state.
+    number
+        Its place among the loop's heads; the first speaks for what they share.
+    """
+
+    name: str
+    loop: Loop
+    relation: RankedIndex
+    number: int
+    derivations: None = None
+    weight_bound: int = 0
+    pending_bound: int = 0
+
+    def begin(self) -> None:
+        """Forget the tick before."""
+        if self.number == 0:
+            self.loop.begin()
+
+    def evaluate(
+        self,
+        collect: bool,
+        sink: PieceSink | None = None,  # noqa: ARG002  # rows come when the loop has ended
+    ) -> tuple[ChangeCount, list[PhaseRows] | None]:
+        """This tick's change, from the pending changes of what the loop's rules read."""
+        phases = self.loop.change(self.name)
+        if self.loop.execution.weighted:
+            net = int(phases[0].weight_column(self.loop.execution.backend.xp).sum())
+            return ChangeCount(None, None, net), phases if collect else None
+        deleted, inserted = map(len, phases)
+        return ChangeCount(inserted, deleted, inserted - deleted), phases if collect else None
+
+    @property
+    def joins(self) -> Sequence[IncrementalGenericJoin]:
+        """Those of the loop in the last tick, at its first head."""
+        return self.loop.joins if self.number == 0 else ()
+
+    @property
+    def state(self) -> tuple[RankedIndex, ...]:
+        """What the head keeps between ticks."""
+        return (self.relation,)
+
+
+def loop_heads(loop: Loop) -> Iterator[LoopHead]:
+    """The loop's heads, in its order."""
+    for number, (name, relation) in enumerate(loop.relations.items()):
+        yield LoopHead(name, loop, relation, number)

@@ -1,0 +1,107 @@
+"""What a loop is told of its rules: the joins that fill it, those that follow changes, and those that are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery, Step
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+
+@dataclass(frozen=True)
+class LoopRule:
+    """One rule of a head of a loop.
+
+    Attributes
+    ----------
+    query
+        The rule over rows without ranks.
+    ranked
+        The same, with the rank of every atom of the loop bound last and put behind the head's columns.
+    asked
+        From rows of the head, numbered, to their derivations: the number, then the ranks. Its one path is seeded by a
+        pseudo-relation of the head's columns and the number.
+    """
+
+    head: str
+    query: DeltaQuery
+    ranked: DeltaQuery
+    asked: DeltaQuery
+
+
+@dataclass(frozen=True)
+class LoopPlan:
+    """Heads that read each other.
+
+    Attributes
+    ----------
+    widths
+        Per head its stored columns, the rank not counted.
+    cycle
+        The heads from one of them back to itself, for people.
+    """
+
+    widths: Mapping[str, int]
+    rules: tuple[LoopRule, ...]
+    cycle: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[ArrangementKey, ...]:
+        """The arrangements of the relations outside, and of those of the loop, with ranks, that rules use."""
+        used: dict[ArrangementKey, None] = {}
+        for rule in self.rules:
+            used.update(dict.fromkeys((*rule.ranked.keys, *(use.key for use in rule.asked.paths[0].others))))
+            used.update({with_rank(key, self.widths): None for key in rule.query.keys})
+        return tuple(used)
+
+
+def with_rank(key: ArrangementKey, widths: Mapping[str, int]) -> ArrangementKey:
+    """The arrangement with the rank as its last level, if the relation is in the loop.
+
+    Examples
+    --------
+    >>> str(with_rank(ArrangementKey("reach", (1, 0)), {"reach": 2}))
+    'reach[1, 0, 2]'
+    """
+    if key.relation not in widths:
+        return key
+    return replace(key, order=(*key.order, widths[key.relation]))
+
+
+def without_rank(key: ArrangementKey) -> ArrangementKey:
+    """The arrangement without its last level."""
+    return replace(key, order=key.order[:-1])
+
+
+def ranked_query(query: DeltaQuery, widths: Mapping[str, int]) -> DeltaQuery:
+    """The query over rows with ranks: each is bound behind all other variables, and stands behind the head's columns.
+
+    Parameters
+    ----------
+    widths
+        Of the relations of the loop, the rank not counted.
+    """
+    in_loop: dict[int, str] = {}
+    for path in query.paths:
+        for use in (path.seed, *path.others):
+            if use.key.relation in widths:
+                in_loop[use.atom] = f"#rank{use.atom}"
+
+    def ranked(use: AtomUse) -> AtomUse:
+        if use.atom not in in_loop:
+            return use
+        return AtomUse(use.atom, with_rank(use.key, widths), (*use.variables, in_loop[use.atom]))
+
+    def over(path: DeltaPath) -> DeltaPath:
+        last = tuple(Step(in_loop[use.atom], (use.atom,)) for use in path.others if use.atom in in_loop)
+        return replace(
+            path,
+            seeds=tuple(map(ranked, path.seeds)),
+            others=tuple(map(ranked, path.others)),
+            steps=(*path.steps, *last),
+            variants=tuple(map(over, path.variants)),
+        )
+
+    ranks = [in_loop[atom] for atom in sorted(in_loop)]
+    return DeltaQuery(query.rule, (*query.head, *ranks), tuple(map(over, query.paths)))
