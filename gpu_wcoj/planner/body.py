@@ -1,8 +1,9 @@
 """Normalise a rule: equalities become substitutions, constants and repetitions selections, nulls extra columns.
 
 A nullable column is followed, behind the relation's own columns, by a column of flags (1 where the value is null).
-A variable that joins, is compared or repeated takes rows without null only; one that stands once is kept with its
-flag, so that nulls survive where they are only carried along.
+A variable that joins, is compared or repeated takes rows without null only, and so does one that is calculated with
+or stands in a negated atom too; one that stands once is kept with its flag, so that nulls survive where they are only
+carried along.
 
 Examples
 --------
@@ -21,12 +22,38 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_wcoj.join.path import Condition
-from gpu_wcoj.query.terms import MIRRORED, Atom, Comparison, Constant, Expression, Rule, Term, Variable, plain
+from gpu_wcoj.join.path import Calculation, Condition
+from gpu_wcoj.query.terms import MIRRORED, Atom, Comparison, Computed, Constant, Expression, Rule, Term, Variable, plain
+from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.trace.arrangement import ComparedColumns
 
 Encode = Callable[[str, int, object], int]
 """(relation, column, value) to the code of the value in that column's type."""
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Types of a rule's variables.
+
+    Attributes
+    ----------
+    of
+        The type of each variable of a rule, by name, as far as it is known.
+    encode
+        (type, value) to the code of the value.
+    """
+
+    of: Callable[[Rule], Mapping[str, DataType | None]]
+    encode: Callable[[DataType | None, object], int]
+
+
+def _whole_number(kind: DataType | None, value: object) -> int:  # noqa: ARG001  # as `Kinds.encode` is called
+    assert isinstance(value, int)
+    return int(value)
+
+
+INTEGERS = Kinds(lambda _: {}, _whole_number)
+"""All variables are integers."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +107,10 @@ class Body:
         Per stored column of the head, a variable or a code.
     never
         Whether its comparisons of constants already fail, so that it derives nothing.
+    negated
+        Negated atoms.
+    calculations
+        What is calculated, each behind those that it uses.
     """
 
     rule: Rule
@@ -87,10 +118,12 @@ class Body:
     atoms: tuple[BodyAtom, ...]
     conditions: tuple[Condition, ...]
     never: bool = False
+    negated: tuple[BodyAtom, ...] = ()
+    calculations: tuple[Calculation, ...] = ()
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables of the atoms, in the order in which they first stand."""
+        """The variables of the positive atoms, in the order in which they first stand."""
         return tuple(dict.fromkeys(name for atom in self.atoms for name in atom.variables))
 
     @property
@@ -116,17 +149,24 @@ class Alias:
     compared: tuple[tuple[int, str, int | None, Constant | None], ...] = ()
 
 
-def normalise(rule: Rule, shapes: Mapping[str, Shape], aliases: Mapping[str, Alias], encode: Encode) -> Body:
+def normalise(
+    rule: Rule, shapes: Mapping[str, Shape], aliases: Mapping[str, Alias], encode: Encode, kinds: Kinds = INTEGERS
+) -> Body:
     """The rule over stored columns; see the module's text."""
     value = _substitution(rule)
     if value is None:
         return Body(rule, (), (), (), never=True)
     uses = _occurrences(rule, value)
-    atoms: list[BodyAtom] = []
     flags: dict[str, str] = {}
     homes: dict[str, tuple[str, int]] = {}
-    for number, atom in enumerate(rule.atoms):
-        atoms.append(_body_atom(number, atom, shapes, value, uses, flags, homes, encode))
+    atoms = [
+        _body_atom(number, atom, shapes, value, uses, flags, homes, encode) for number, atom in enumerate(rule.atoms)
+    ]
+    negated = [
+        _body_atom(number - len(rule.negated), atom, shapes, value, {}, {}, {}, encode)
+        for number, atom in enumerate(rule.negated)
+    ]
+    types = kinds.of(rule)
     conditions = []
     for comparison in rule.comparisons:
         left, right = _resolve(comparison.left, value), _resolve(comparison.right, value)
@@ -142,26 +182,74 @@ def normalise(rule: Rule, shapes: Mapping[str, Shape], aliases: Mapping[str, Ali
         if isinstance(left, Constant):
             left, right, op = right, left, MIRRORED[op]
         assert isinstance(left, Variable)
-        relation, column = homes[left.name]
-        family = shapes[relation].family(column)
-        other = right.name if isinstance(right, Variable) else encode(relation, column, right.value)
+        home, kind = homes.get(left.name), types.get(left.name)
+        if home is not None:
+            family = shapes[home[0]].family(home[1])
+        else:
+            family = kind.family if kind is not None and kind.has_dictionary else ""
+        if isinstance(right, Variable):
+            other: str | int = right.name
+        else:
+            other = kinds.encode(kind, right.value) if home is None else encode(*home, right.value)
         ordered = op not in ("=", "!=")
         conditions.append(Condition(left.name, op, other, textual=bool(family) and ordered, family=family))
-    head = _head(rule, shapes, value, flags, encode)
-    return Body(rule, head, tuple(_through_aliases(atom, aliases, shapes, encode) for atom in atoms), tuple(conditions))
+    return Body(
+        rule,
+        _head(rule, shapes, value, flags, encode),
+        tuple(_through_aliases(atom, aliases, shapes, encode) for atom in atoms),
+        tuple(conditions),
+        negated=tuple(_through_aliases(atom, aliases, shapes, encode) for atom in negated),
+        calculations=tuple(_calculation(one, value, types, kinds) for one in rule.computed),
+    )
+
+
+def _calculation(
+    computed: Computed, value: Mapping[Variable, Term], types: Mapping[str, DataType | None], kinds: Kinds
+) -> Calculation:
+    arguments: list[str | int] = []
+    families: list[str] = []
+    result = types.get(computed.variable.name) or INT64
+    for term in (_resolve(argument, value) for argument in computed.call.arguments):
+        if isinstance(term, Variable):
+            kind = types.get(term.name) or INT64
+            arguments.append(term.name)
+        else:
+            kind = _kind_of_constant(term.value, result)
+            arguments.append(kinds.encode(kind, term.value))
+        families.append(kind.family)
+    return Calculation(computed.variable.name, computed.call.op, tuple(arguments), tuple(families), result.family)
+
+
+def _kind_of_constant(value: object, result: DataType) -> DataType:
+    """A number is of the result's type where that is one of floats."""
+    if isinstance(value, str):
+        return DataType("string")
+    return result if result.family.startswith("float") else INT64
 
 
 def _substitution(rule: Rule) -> dict[Variable, Term] | None:
-    """What equalities make of each variable; None if two different constants would have to be equal."""
+    """What equalities make of each variable; None if two different constants would have to be equal.
+
+    What is calculated keeps its name, and is compared with what atoms bind.
+    """
     value: dict[Variable, Term] = {}
+    calculated = {one.variable for one in rule.computed}
+    bound = {variable for atom in rule.atoms for variable in atom.variables}
     for comparison in rule.comparisons:
         if comparison.op != "=":
             continue
         left, right = _resolve(comparison.left, value), _resolve(comparison.right, value)
         if left == right:
             continue
-        if isinstance(left, Variable):
+        if right in calculated:
+            left, right = right, left
+        if left in calculated:
+            if isinstance(right, Variable) and right not in calculated and right not in bound:
+                value[right] = left
+        elif isinstance(left, Variable):
             value[left] = right
+            if left in bound and isinstance(right, Variable):
+                bound.add(right)
         elif isinstance(right, Variable):
             value[right] = left
         elif left.value != right.value:
@@ -176,9 +264,10 @@ def _resolve(term: Expression, value: Mapping[Variable, Term]) -> Term:
 
 
 def _occurrences(rule: Rule, value: Mapping[Variable, Term]) -> dict[Variable, int]:
-    """How often each variable stands in atoms and comparisons of the body, after substitution."""
+    """How often each variable stands in the body, after substitution."""
     count: dict[Variable, int] = {}
-    terms = [term for atom in rule.atoms for term in atom.terms]
+    terms = [term for atom in (*rule.atoms, *rule.negated) for term in atom.terms]
+    terms += [term for one in rule.computed for term in one.call.arguments]
     terms += [term for comparison in rule.comparisons for term in _compared(comparison)]
     for term in terms:
         end = _resolve(term, value)
@@ -219,7 +308,7 @@ def _body_atom(
             homes.setdefault(term.name, (atom.relation, column))
         if flag is None:
             continue
-        if isinstance(term, Variable) and uses[term] == 1:
+        if isinstance(term, Variable) and uses.get(term) == 1:
             flags[term.name] = f"{term.name}?"
             columns.append(flag)
             variables.append(f"{term.name}?")
@@ -296,7 +385,7 @@ def alias_of(rule: Rule, textual: Callable[[str, int], bool]) -> Alias | None:
     >>> alias_of(parse("e(b, a) :- edge(a, b).").rules[0], lambda relation, column: False)
     Alias(relation='edge', columns=(1, 0), compared=())
     """
-    if len(rule.atoms) != 1:
+    if len(rule.atoms) != 1 or rule.negated or rule.computed:
         return None
     terms = rule.atoms[0].terms
     names = [term for term in terms if isinstance(term, Variable)]

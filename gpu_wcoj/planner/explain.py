@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
@@ -37,7 +37,7 @@ def explain(plan: Plan, name_of: ColumnName, backend: str, semantics: str, route
 def _query(query: DeltaQuery, name_of: ColumnName) -> list[str]:
     lines = [query.rule]
     for number, path in enumerate(query.paths, 1):
-        lines.append(f"  delta path {number}: change of {_use(path.seed)}")
+        lines.append(f"  delta path {number}: change of {'!' if path.is_negated else ''}{_use(path.seed)}")
         lines.extend("    " + line for line in _path(path, name_of))
     return lines
 
@@ -49,16 +49,24 @@ def _path(path: DeltaPath, name_of: ColumnName) -> list[str]:
     bound = set(path.seed.variables)
     by_number = {use.atom: use for use in path.others}
     lines.extend(f"check {_extender(use, path, name_of)}" for use in path.others if set(use.variables) <= bound)
+    lines.extend(_check(check, path, name_of) for check in path.seed_checks)
     for step in path.steps:
         extenders = [by_number[number] for number in step.atoms]
         verb = "look up" if len(extenders) == 1 else "intersect"
         shown = " with ".join(_extender(use, path, name_of) for use in extenders)
         where = f" where {', '.join(map(str, step.conditions))}" if step.conditions else ""
         lines.append(f"{step.variable}: {verb} {shown}{where}")
+        lines.extend(f"  {_check(check, path, name_of)}" for check in step.checks)
     for variant in path.variants:
         names = ", ".join(step.variable for step in variant.steps)
         lines.append(f"or in the order {names}, where that begins with fewer values")
     return lines
+
+
+def _check(check: Check, path: DeltaPath, name_of: ColumnName) -> str:
+    if isinstance(check, Absent):
+        return f"drop where {_extender(check.use, path, name_of)}"
+    return f"then {check}"
 
 
 def _extender(use: AtomUse, path: DeltaPath, name_of: ColumnName) -> str:

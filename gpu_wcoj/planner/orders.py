@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from gpu_wcoj.join.path import AtomUse, Condition, DeltaPath, DeltaQuery, Step
+from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, DeltaQuery, Step, names_of
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 
 def delta_query(body: Body, sizes: Mapping[str, int] | None = None) -> DeltaQuery:
-    """Plan one delta path per atom.
+    """Plan one delta path per atom, negated ones first.
 
     A path binds its seed's variables, then, one by one, the variable that most atoms already reach (the most
     constrained), of these one that the head keeps, of these one in the smallest relation, of these the first in the
-    body. Every atom that holds a variable takes part in binding it.
+    body. Every atom that holds a variable takes part in binding it. What is calculated is found as soon as its
+    arguments are bound, and reaches a variable that it is equal to as an atom would; a negated atom is asked as soon as
+    all of its variables are bound.
 
     Parameters
     ----------
@@ -25,9 +27,9 @@ def delta_query(body: Body, sizes: Mapping[str, int] | None = None) -> DeltaQuer
         Rows of each relation, where known.
     """
     rows = sizes or {}
-    paths = [_path(body, number, rows) for number in range(len(body.atoms))]
-    shared = _share_seeds(body, paths)
-    held = {use.key for path in shared for use in (*path.seeds, *path.others)}
+    paths = [_path(body, number, rows) for number in range(-len(body.negated), len(body.atoms))]
+    shared = _share_seeds(body, [_looked_up(path, paths) for path in paths] if body.negated else paths)
+    held = {key for path in shared for key in (*(use.key for use in path.seeds), *path.keys)}
     return DeltaQuery(str(body.rule), body.head, tuple(_with_variants(body, path, rows, held) for path in shared))
 
 
@@ -51,13 +53,14 @@ def _with_variants(body: Body, path: DeltaPath, sizes: Mapping[str, int], held: 
     for step in path.steps[1:]:
         if reached(step.variable) == reached(first) > 0:
             other = _path(body, path.seed.atom, sizes, step.variable)
-            if all(use.key in held for use in other.others):
+            if all(key in held for key in other.keys):
                 variants.append(replace(other, seeds=path.seeds, sort_first=path.sort_first))
     return replace(path, variants=tuple(variants))
 
 
 def _path(body: Body, seed: int, sizes: Mapping[str, int], begin_with: str | None = None) -> DeltaPath:
-    order = list(body.atoms[seed].variables)
+    start = _atom(body, seed)
+    order = list(start.variables)
     rest = [name for name in body.variables if name not in order]
     others = [(number, atom) for number, atom in enumerate(body.atoms) if number != seed]
     if begin_with is not None:
@@ -65,10 +68,14 @@ def _path(body: Body, seed: int, sizes: Mapping[str, int], begin_with: str | Non
         order.append(begin_with)
     while rest:
         bound = set(order)
+        known = _calculable(body.calculations, bound)
 
-        def preference(name: str, bound: set[str] = bound, rest: list[str] = rest) -> tuple[int, bool, int, int]:
+        def preference(
+            name: str, bound: set[str] = bound, known: set[str] = known, rest: list[str] = rest
+        ) -> tuple[int, bool, int, int]:
             holding = [atom for _, atom in others if name in atom.variables]
             reached = sum(bool(bound & set(atom.variables)) for atom in holding)
+            reached += sum(_is_fixed(condition, name, known) for condition in body.conditions)
             smallest = min(sizes.get(atom.relation, 0) for atom in holding)
             return -reached, name not in body.head, smallest, rest.index(name)
 
@@ -77,18 +84,86 @@ def _path(body: Body, seed: int, sizes: Mapping[str, int], begin_with: str | Non
         order.append(chosen)
     place = {name: i for i, name in enumerate(order)}
     uses = tuple(_use(number, atom, place) for number, atom in others)
-    n_seed = len(body.atoms[seed].variables)
+    n_seed = len(start.variables)
+    plans = _checks(body, seed, {name: max(0, i + 1 - n_seed) for name, i in place.items()}, len(order) - n_seed)
     steps = tuple(
-        Step(
-            name,
-            tuple(number for number, atom in others if name in atom.variables),
-            tuple(_facing(condition, name) for condition in body.conditions if _completes(condition, name, place)),
-        )
-        for name in order[n_seed:]
+        Step(name, tuple(number for number, atom in others if name in atom.variables), *plans[i])
+        for i, name in enumerate(order[n_seed:], 1)
     )
-    first = tuple(condition for condition in body.conditions if all(place[name] < n_seed for name in _names(condition)))
-    seed_use = _use(seed, body.atoms[seed], place)
-    return DeltaPath((seed_use,), uses, first, steps, _sort_first(seed_use.variables, uses, steps))
+    seed_use = _use(seed, start, place)
+    sort_first = _sort_first(seed_use.variables, uses, steps)
+    return DeltaPath((seed_use,), uses, plans[0][0], steps, sort_first, seed_checks=plans[0][1])
+
+
+def _atom(body: Body, number: int) -> BodyAtom:
+    """Negated atoms are numbered from ``-len(body.negated)`` to -1."""
+    return body.atoms[number] if number >= 0 else body.negated[number]
+
+
+def _calculable(calculations: Sequence[Calculation], bound: Collection[str]) -> set[str]:
+    """What is calculated from bound variables."""
+    known = set(bound)
+    for one in calculations:
+        if known.issuperset(names_of(one)):
+            known.add(one.variable)
+    return known.difference(bound)
+
+
+def _is_fixed(condition: Condition, name: str, known: Collection[str]) -> bool:
+    """Whether the condition says that a variable is equal to one of these."""
+    sides = (condition.variable, condition.other)
+    return condition.op == "=" and name in sides and any(side in known for side in sides)
+
+
+def _checks(
+    body: Body, seed: int, depth: dict[str, int], n_steps: int
+) -> list[tuple[tuple[Condition, ...], tuple[Check, ...]]]:
+    """Per depth (0 for the seed, then one a step) the conditions that bound it, and what follows.
+
+    Parameters
+    ----------
+    depth
+        Of each variable of the atoms; those that are calculated are added.
+    """
+    calculations: list[Calculation] = []
+    waiting: list[Condition | Absent] = list(body.conditions)
+    atoms = enumerate(body.negated, -len(body.negated))
+    waiting += [_absent(number, atom) for number, atom in atoms if number != seed]
+    for one in body.calculations:
+        if one.variable in depth:  # the seed has it: both must agree
+            again = replace(one, variable=f"{one.variable}'")
+            waiting.append(Condition(again.variable, "=", one.variable))
+            one = again
+        depth[one.variable] = max((depth[name] for name in names_of(one)), default=0)
+        calculations.append(one)
+    found: list[tuple[tuple[Condition, ...], tuple[Check, ...]]] = []
+    for level in range(n_steps + 1):
+        own = [one for one in calculations if depth[one.variable] == level]
+        late = {one.variable for one in own}
+        ready = [one for one in waiting if all(depth[name] <= level for name in names_of(one))]
+        waiting = [one for one in waiting if one not in ready]
+        early = [one for one in ready if not late.intersection(names_of(one))]
+        conditions = [one for one in early if isinstance(one, Condition)]
+        if level:
+            (variable,) = (name for name, at in depth.items() if at == level and name not in late)
+            conditions = [_facing(one, variable) for one in conditions]
+        checks: list[Check] = [one for one in early if isinstance(one, Absent)]
+        ready = [one for one in ready if one not in early]
+        for one in own:
+            checks.append(one)
+            late.remove(one.variable)
+            checks += [check for check in ready if not late.intersection(names_of(check))]
+            ready = [check for check in ready if late.intersection(names_of(check))]
+        found.append((tuple(conditions), tuple(checks)))
+    return found
+
+
+def _absent(number: int, atom: BodyAtom) -> Absent:
+    """The atom in the order of its relation's columns; one of constants only is looked up by the first of them."""
+    use = _use(number, atom, dict(zip(atom.variables, atom.columns, strict=True)))
+    codes = dict(atom.constants)
+    is_constant = atom.variables == (f"#{number}",)
+    return Absent(use, (codes[use.key.order[0]],) if is_constant else use.variables)
 
 
 def _use(number: int, atom: BodyAtom, place: Mapping[str, int]) -> AtomUse:
@@ -99,20 +174,31 @@ def _use(number: int, atom: BodyAtom, place: Mapping[str, int]) -> AtomUse:
     return AtomUse(number, key, tuple(atom.variables[i] for i in levels))
 
 
-def _names(condition: Condition) -> list[str]:
-    return [name for name in (condition.variable, condition.other) if isinstance(name, str)]
-
-
-def _completes(condition: Condition, name: str, place: Mapping[str, int]) -> bool:
-    return max(_names(condition), key=lambda other: place[other]) == name
-
-
 def _facing(condition: Condition, name: str) -> Condition:
     """The condition with `name` on its left."""
     if condition.variable == name:
         return condition
     mirrored = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}[condition.op]
     return replace(condition, variable=name, op=mirrored, other=condition.variable)
+
+
+def _looked_up(path: DeltaPath, paths: Sequence[DeltaPath]) -> DeltaPath:
+    """The path with its negated atoms looked up in arrangements that positive ones need anyway, whatever the order."""
+    held: dict[tuple[object, ...], ArrangementKey] = {}
+    for key in (use.key for other in paths for use in other.others):
+        held.setdefault(key.selection, key)
+
+    def over(checks: Sequence[Check]) -> tuple[Check, ...]:
+        return tuple(through(check) if isinstance(check, Absent) else check for check in checks)
+
+    def through(check: Absent) -> Absent:
+        key = held.get(check.use.key.selection, check.use.key)
+        place = [check.use.key.order.index(column) for column in key.order]
+        use = AtomUse(check.use.atom, key, tuple(check.use.variables[i] for i in place))
+        return Absent(use, tuple(check.terms[i] for i in place))
+
+    steps = tuple(replace(step, checks=over(step.checks)) for step in path.steps)
+    return replace(path, steps=steps, seed_checks=over(path.seed_checks))
 
 
 def _sort_first(seed: tuple[str, ...], uses: tuple[AtomUse, ...], steps: tuple[Step, ...]) -> tuple[str, ...]:
@@ -137,15 +223,15 @@ def _share_seeds(body: Body, paths: list[DeltaPath]) -> tuple[DeltaPath, ...]:
     """Let every path take its seeds from the arrangements that other paths need anyway."""
     held: dict[tuple[object, ...], list[ArrangementKey]] = {}
     for path in paths:
-        for use in path.others:
-            keys = held.setdefault(use.key.selection, [])
-            if use.key not in keys:
-                keys.append(use.key)
+        for key in path.keys:
+            keys = held.setdefault(key.selection, [])
+            if key not in keys:
+                keys.append(key)
     shared = []
     for path in paths:
         own = path.seed.key
         keys = held.setdefault(own.selection, [own])
-        atom = body.atoms[path.seed.atom]
+        atom = _atom(body, path.seed.atom)
         variable = dict(zip(atom.columns, atom.variables, strict=True))
         seeds = [AtomUse(path.seed.atom, key, tuple(variable[column] for column in key.order)) for key in keys]
         seeds.sort(key=lambda use: use.key.order != own.order)
