@@ -121,6 +121,10 @@ class Dictionary:
         """The values behind the codes."""
         return [self._values[code] for code in codes.tolist()]
 
+    def value_of(self, code: int) -> str | bytes:
+        """The value behind a code."""
+        return self._values[code]
+
     def find(self, value: str | bytes) -> int | None:
         """The code of a value, or None if it is not there."""
         return self._codes.get(value)

@@ -134,13 +134,17 @@ class Circuit:
         for head in self.heads.values():
             head.begin()
         for name, head in self.heads.items():
-            if not head.state and (name not in self.outputs or (collect is None and not self.execution.weighted)):
+            if not head.state and (name not in self.outputs or (collect is None and not self._may_fail(head))):
                 continue
             to = None if sink is None else (lambda piece, name=name: sink(name, piece))
             counts[name], found = head.evaluate(collect is not None and name in collect, to)
             if found is not None and collect is not None and name in collect:
                 rows[name] = found
         return counts, rows, ignored
+
+    def _may_fail(self, head: Head | LoopHead) -> bool:
+        """Whether a tick has to be looked at for its errors, also where nobody asks for its answer."""
+        return self.execution.weighted or (isinstance(head, Head) and head.calculates)
 
     @property
     def work(self) -> dict[str, dict[int, dict[int, dict[str, Int64Array]]]]:

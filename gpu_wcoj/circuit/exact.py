@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.generic import as_python
@@ -26,10 +28,14 @@ def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ..
         generic = join.generic_join(number, phase)
         if generic is None:
             continue
-        generic = replace(generic, needed=frozenset(path.order), work={}, _extensions={})
+        generic = replace(generic, needed=generic.needed.union(path.order), work={}, _extensions={})
         change = join.arrangements[path.seed.key].pending[phase]
         for piece in generic.pieces(bind(path, join.seeds_of(number, phase, generic), generic), path.steps):
             weight = _weights((change,), path.seed.variables, piece.values, backend)
+            if path.is_negated:
+                before = join.arrangements[path.seed.key].before(phase)
+                old = _weights(before, path.seed.variables, piece.values, backend)
+                weight = (old > 0).astype(object) * 1 - (old + weight > 0).astype(object) * 1
             for atom, use in generic.uses.items():
                 weight = weight * _weights(generic.batches[atom], use.variables, piece.values, backend)
             columns = [
@@ -45,5 +51,7 @@ def _weights(
     batches: tuple[IndexedZSet, ...], variables: tuple[str, ...], values: dict[str, Int64Array], backend: Backend
 ) -> Int64Array:
     columns = [values[name] for name in variables]
+    if not batches:
+        return np.zeros(len(columns[0]), object)
     positions = stacked(backend, [batch.locate(columns) for batch in batches])
     return as_python(backend, sum_of_weights(batches, positions, backend))

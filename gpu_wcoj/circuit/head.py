@@ -8,16 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
+from gpu_wcoj.circuit.afresh import joins_afresh
 from gpu_wcoj.circuit.exact import exact_change
+from gpu_wcoj.circuit.failures import refuse_failures
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin, Piece
 from gpu_wcoj.join.generic import as_python
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.arrays import exact_sum, positions
-from gpu_wcoj.zset.index import IndexedZSet
 
 CONSOLIDATE_ROWS = 1 << 22
 """Pieces of a projected or bag answer are consolidated whenever so many rows have gathered."""
@@ -78,11 +79,25 @@ class Head:
             Whether to return the rows; without it they are counted, and enumerated only as far as `distinct` needs.
         sink
             Where rows go piece by piece instead, if nothing else needs them.
+
+        Raises
+        ------
+        CalculationError
+            If a binding lacks a value that a rule calculates.
+        WeightOverflowError
+            If the exact weight of a row leaves int64.
         """
+        found = self._evaluate(collect, sink)
+        refuse_failures(self.joins)
+        return found
+
+    def _evaluate(self, collect: bool, sink: PieceSink | None) -> tuple[ChangeCount, list[PhaseRows] | None]:
         if self.execution.weighted:
             return self._evaluate_bag(collect or self.relation is not None)
         if self.derivations is not None:
             return self._evaluate_distinct()
+        if any(join.negated_changes for join in self.joins):
+            return self._evaluate_signed()
         if collect or self.relation is not None:
             if sink is not None and self.relation is None:
                 return self._stream(sink), None
@@ -108,6 +123,15 @@ class Head:
             self.relation.receive_delta(phases)
         deleted, inserted = map(len, phases)
         return ChangeCount(inserted, deleted, inserted - deleted), phases
+
+    def _evaluate_signed(self) -> tuple[ChangeCount, list[PhaseRows]]:
+        """Where a negated atom changes, either phase brings rows of both signs, and what cancels is no change."""
+        columns, weights = self._consolidated()
+        gone, come = positions(self.execution.backend, weights < 0, weights > 0)
+        phases = [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
+        if self.relation is not None:
+            self.relation.receive_delta(phases)
+        return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases
 
     def _sorted(self, pieces: list[list[Int64Array]]) -> list[Int64Array]:
         if not pieces:
@@ -221,6 +245,11 @@ class Head:
         self.pending_bound = self.weight_bound
 
     @property
+    def calculates(self) -> bool:
+        """Whether a tick may fail for what its rules calculate, so that they are evaluated also if nobody asks."""
+        return any(join.query.calculations for join in self.joins)
+
+    @property
     def state(self) -> tuple[RelationIndex, ...]:
         """What the head keeps between ticks."""
         return tuple(index for index in (self.derivations, self.relation) if index is not None)
@@ -234,24 +263,7 @@ def afresh(head: Head, after: bool = False) -> Head:
     after
         Whether to take the state with this tick's change rather than the committed one.
     """
-    whole: dict[ArrangementKey, Arrangement] = {}
-    joins = []
-    for join in head.joins:
-        for key in join.query.keys:
-            if key not in whole:
-                whole[key] = _as_change(join.arrangements[key], head.execution, after)
-        joins.append(IncrementalGenericJoin(join.query, whole, head.execution))
-    return Head(head.name, head.width, joins, None, None, head.execution)
-
-
-def _as_change(arrangement: Arrangement, execution: Execution, after: bool) -> Arrangement:
-    change = Arrangement(arrangement.key, execution.backend)
-    spine = arrangement.committed() if after else arrangement.spine
-    compact = spine.compact().batches
-    nothing = IndexedZSet.empty(len(arrangement.key.order), execution.backend)
-    batch = compact[0].lent() if compact else nothing
-    change.pending = (batch,) if execution.weighted else (nothing, batch)
-    return change
+    return Head(head.name, head.width, joins_afresh(head.joins, head.execution, after), None, None, head.execution)
 
 
 def _consolidate(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:

@@ -249,21 +249,19 @@ class DeltaQuery:
         Per column of the head, a variable's name or a constant's code.
     paths
         One per atom of the body, in the order of their numbers: negated ones first.
+    calculations
+        What the body calculates, in its order.
     """
 
     rule: str
     head: tuple[str | int, ...]
     paths: tuple[DeltaPath, ...]
+    calculations: tuple[Calculation, ...] = ()
 
     @cached_property
     def has_negation(self) -> bool:
         """Whether an atom is negated."""
         return any(path.is_negated for path in self.paths)
-
-    @cached_property
-    def calculates(self) -> bool:
-        """Whether a value is calculated."""
-        return any(path.calculations for path in self.paths)
 
     @cached_property
     def head_variables(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from gpu_wcoj.circuit.recursion.rules import LoopPlan
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaQuery
-from gpu_wcoj.planner.body import Alias, Body, Encode, Shape, alias_of, normalise
+from gpu_wcoj.planner.body import INTEGERS, Alias, Body, Encode, Kinds, Shape, alias_of, normalise
 from gpu_wcoj.planner.loops import loop_plan
 from gpu_wcoj.planner.orders import delta_query
 from gpu_wcoj.query.strata import components, cycle
@@ -50,7 +50,14 @@ class Plan:
     loops: tuple[LoopPlan, ...] = ()
 
 
-def plan(rules: Rules, shapes: Mapping[str, Shape], encode: Encode, bag: bool, sizes: Mapping[str, int]) -> Plan:
+def plan(
+    rules: Rules,
+    shapes: Mapping[str, Shape],
+    encode: Encode,
+    bag: bool,
+    sizes: Mapping[str, int],
+    kinds: Kinds = INTEGERS,
+) -> Plan:
     """Plan every rule; see `normalise` and `delta_query`."""
     by_head = {name: [rule for rule in rules.rules if rule.head.relation == name] for name in rules.heads}
 
@@ -61,11 +68,12 @@ def plan(rules: Rules, shapes: Mapping[str, Shape], encode: Encode, bag: bool, s
     bodies: dict[str, list[Body]] = {}
     queries: dict[str, tuple[DeltaQuery, ...]] = {}
     for name, own in by_head.items():
-        found = [normalise(rule, shapes, aliases, encode) for rule in own]
+        found = [normalise(rule, shapes, aliases, encode, kinds) for rule in own]
         bodies[name] = [body for body in found if not body.never]
         queries[name] = tuple(delta_query(body, sizes) for body in bodies[name])
     reads = {
-        name: list(dict.fromkeys(atom.relation for body in own for atom in body.atoms)) for name, own in bodies.items()
+        name: list(dict.fromkeys(atom.relation for body in own for atom in (*body.atoms, *body.negated)))
+        for name, own in bodies.items()
     }
     order: list[str] = []
     loops: list[LoopPlan] = []

@@ -30,7 +30,8 @@ def delta_query(body: Body, sizes: Mapping[str, int] | None = None) -> DeltaQuer
     paths = [_path(body, number, rows) for number in range(-len(body.negated), len(body.atoms))]
     shared = _share_seeds(body, [_looked_up(path, paths) for path in paths] if body.negated else paths)
     held = {key for path in shared for key in (*(use.key for use in path.seeds), *path.keys)}
-    return DeltaQuery(str(body.rule), body.head, tuple(_with_variants(body, path, rows, held) for path in shared))
+    paths = [_with_variants(body, path, rows, held) for path in shared]
+    return DeltaQuery(str(body.rule), body.head, tuple(paths), body.calculations)
 
 
 def path_from(body: Body, seed: int, sizes: Mapping[str, int] | None = None) -> DeltaPath:
