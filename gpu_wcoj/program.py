@@ -118,7 +118,7 @@ class Program:
         self.bag = bag
         self.inputs = self.rules.inputs
         self.heads = self.rules.heads
-        self._arity = {atom.relation: len(atom.terms) for rule in self.rules.rules for atom in (rule.head, *rule.atoms)}
+        self._arity = self.rules.arity
         self.keep = known_heads(keep, "keep", self.heads)
         default = self.rules.outputs or unread(self.rules)
         self.outputs = default if outputs is None else known_heads(outputs, "outputs", self.heads)
@@ -372,7 +372,7 @@ class Program:
             raise UsageError("work is shared from the first tick on, and there has been one.\n  Take a new program.")
         if not 0 <= number < of:
             raise UsageError(f"there is no share {number} of {of}; they are numbered from 0.")
-        read = {atom.relation for rule in self.rules.rules for atom in rule.atoms}
+        read = {atom.relation for rule in self.rules.rules for atom in rule.read}
         stateful = [name for name in self.heads if name in read or name in self.keep]
         stateful += [] if self.bag else sorted(self._planned().counted)
         if stateful:
@@ -496,7 +496,9 @@ class Program:
         if self._share is not None:
             text, binary = self.dictionaries
             share = Share(*self._share, self._family, {"string": text, "binary": binary})
-        return Execution(self.backend, self.bag, self._piece_rows, self.threads, ranks, share)
+        return Execution(
+            self.backend, self.bag, self._piece_rows, self.threads, ranks, share, dictionary=self.dictionaries[0]
+        )
 
     def _family(self, relation: str, column: int) -> str | None:
         """Which dictionary has the values of a stored column; an empty text for none, None for flags of nulls."""
