@@ -182,6 +182,7 @@ class Lowering:
     def _moved(
         self, name: str, rows: tuple[list[Int64Array], Int64Array], old: Lowered, new: Lowered
     ) -> tuple[list[Int64Array], Int64Array]:
+        """Rows of a relation in its new stored columns; what stands behind the stored columns goes along."""
         backend = new.circuit.backend
         columns, weights = [backend.asarray(column) for column in rows[0]], backend.asarray(rows[1])
         before, after = old.shapes[name], new.shapes[name]
@@ -194,7 +195,7 @@ class Lowering:
             if after.nullable[column]:
                 flag = before.flag(column)
                 flags.append(backend.xp.zeros(len(weights), np.int64) if flag is None else columns[flag])
-        return [*moved, *flags], weights
+        return [*moved, *flags, *columns[before.width :]], weights
 
 
 def stored_columns(name: str, rows: Incoming, lowered: Lowered) -> InputChange:

@@ -1,0 +1,220 @@
+"""Recursive programs under random changes: after every tick they hold what a naive evaluator derives, and the ranks
+that a run from scratch would give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.circuit.recursion.loop import LoopHead
+from tests.kinds import KINDS, Kind, lacking
+from tests.reference.fixpoint import fixpoint
+from tests.reference.written import written
+
+PROGRAMS = {
+    "linear": "p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z).",
+    "linear, other way": "p(x, y) :- e(x, y). p(x, z) :- e(x, y), p(y, z).",
+    "non-linear": "p(x, y) :- e(x, y). p(x, z) :- p(x, y), p(y, z).",
+    "three atoms": "p(x, y) :- e(x, y). p(x, w) :- p(x, y), p(y, z), p(z, w). p(x, z) :- p(x, y), p(y, z), f(x, z).",
+    "from marked": "r(x) :- s(x). r(y) :- r(x), e(x, y).",
+    "same generation": "g(x, y) :- e(z, x), e(z, y), x != y. g(x, y) :- e(a, x), g(a, b), e(b, y).",
+    "mutual": "odd(x, y) :- e(x, y). odd(x, z) :- even(x, y), e(y, z). even(x, z) :- odd(x, y), e(y, z).",
+    "points to": """
+        v(x, y) :- s2(x, y). v(x, y) :- e(x, z), v(z, y).
+        v(x, y) :- f(x, p), v(p, q), v(q, y), s(x). v(q, y) :- h(p, x), v(p, q), v(x, y).
+        .decl e(a: int64, b: int64)
+    """,
+    "read by others": """
+        p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z).
+        c(x) :- p(x, x). d(x, y) :- p(x, y), p(y, x), x < y. t(x, y, z) :- p(x, y), f(y, z).
+        .output p
+        .output c
+        .output d
+        .output t
+    """,
+    "loop over a loop": """
+        p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z).
+        q(x, y) :- p(x, y), f(x, y). q(x, z) :- q(x, y), p(y, z), s(z).
+        .output p
+        .output q
+    """,
+    "constants and comparisons": """
+        p(0, y) :- e(0, y). p(x, x) :- s(x). p(x, z) :- p(x, y), e(y, z), x <= z. p(x, 3) :- p(x, 2), f(x, x), x != 5.
+    """,
+    "renamed inside": "q(y, x) :- p(x, y). p(x, y) :- e(x, y). p(x, z) :- q(y, x), e(y, z). q(x, y) :- f(x, y), p(y, x).",
+    "only a copy": "p(y, x) :- q(x, y). q(x, y) :- e(x, y). q(x, z) :- p(y, x), e(y, z).",
+    "unary and apart": "r(x) :- s(x). r(y) :- r(x), e(x, y), s(z), r(z), z != x.",
+    "three columns": "a(x, y, x) :- e(x, y). a(x, z, w) :- a(x, y, w), a(y, z, _), f(w, _).",
+}
+
+
+def arity(text: str) -> dict[str, int]:
+    """The inputs of a program and how many columns each has."""
+    program = gw.Program(text)
+    return {name: program.arity(name) for name in program.inputs}
+
+
+def tick(random: np.random.Generator, widths: Mapping[str, int], state: dict[str, set], size: int, values: int):
+    """Random changes of all inputs: some rows come, about as many go as there are beyond a number."""
+    changes = {}
+    for name, width in widths.items():
+        rows = {}
+        for _ in range(int(random.integers(0, size + 1))):
+            row = tuple(random.integers(0, values, width).tolist())
+            if state[name] and random.random() < (0.7 if len(state[name]) > 2 * values else 0.3):
+                row = sorted(state[name])[int(random.integers(0, len(state[name])))]
+                rows[row] = -1
+            else:
+                rows[row] = 1
+        changes[name] = list(rows.items())
+        for row, sign in rows.items():
+            (state[name].add if sign > 0 else state[name].discard)(row)
+    return changes
+
+
+def ranks(program: gw.Program) -> dict[str, list]:
+    """What loops hold, ranks and all."""
+    sides = program._ledger.settled()
+    heads = [] if sides is None else sides.ahead.circuit.heads.items()
+    return {
+        name: [head.relation.backend.to_host(column).tolist() for column in head.relation.rows()[0]]
+        for name, head in heads
+        if isinstance(head, LoopHead)
+    }
+
+
+def whole(program: gw.Program) -> dict[str, dict]:
+    """Every head."""
+    return {name: dict(program.relation(name).rows()) for name in program.heads}
+
+
+def check(text: str, seed: int, ticks: int, backend, size: int = 4, values: int = 7, **options):
+    """Step a program; compare contents, changes and ranks after every tick."""
+    random = np.random.default_rng(seed)
+    meaning, widths = written(text), arity(text)
+    state: dict[str, set] = {name: set() for name in widths}
+    program = gw.Program(text, backend=backend, **options)
+    before = {name: {} for name in program.heads}
+    for _ in range(ticks):
+        found = program.step(tick(random, widths, state, size, values))
+        now = fixpoint(meaning, {name: dict.fromkeys(rows, 1) for name, rows in state.items()})
+        assert whole(program) == now
+        for name in program.outputs:
+            change = {row: 1 for row in now[name].keys() - before[name].keys()}
+            change |= {row: -1 for row in before[name].keys() - now[name].keys()}
+            assert dict(found[name].rows()) == change
+        before = now
+        fresh = gw.Program(text, backend=backend, **options)
+        fresh.step({name: list(rows) for name, rows in state.items()})
+        assert ranks(program) == ranks(fresh) or not ranks(fresh)
+    return program
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_tick_equals_recomputation(name, seed, backend):
+    check(PROGRAMS[name], seed, 25, backend)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "shim"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_other_kernels(name, kind):
+    assert kind in KINDS
+    if reason := lacking(kind):
+        pytest.skip(reason)
+    check(PROGRAMS[name], 7, 6, Kind(kind).backend(3), threads=1, route="device")
+
+
+@pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others", "constants and comparisons"])
+def test_ticks_on_either_side_of_a_state_that_is_kept_twice(name):
+    """Small ticks run on the twin and large ones where the state is; either takes in what the other has done."""
+    if reason := lacking("shim"):
+        pytest.skip(reason)
+    check(PROGRAMS[name], 5, 12, Kind("shim").backend(1), size=6, threads=1, route=5)
+
+
+@pytest.mark.parametrize("name", ["linear", "non-linear", "points to"])
+def test_many_changes_a_tick(name, backend):
+    check(PROGRAMS[name], 11, 8, backend, size=30, values=12)
+
+
+@pytest.mark.parametrize("options", [{"threads": 2}, {"chunk_rows": 3}], ids=str)
+def test_options_change_no_answer(options, backend, monkeypatch):
+    monkeypatch.setattr("gpu_wcoj.join.delta.SPLIT_FROM", 1)
+    check(PROGRAMS["non-linear"], 3, 12, backend, size=8, **options)
+
+
+def test_an_edge_of_a_cycle_goes_and_comes_back(backend):
+    """What only it supported goes, and nothing else; then the same bits are back."""
+    program = gw.Program(PROGRAMS["linear"], backend=backend)
+    ring = [(i, (i + 1) % 9) for i in range(9)]
+    program.step({"e": [*ring, (4, 4), (2, 7)]})
+    assert program.count("p") == 81
+    before = ranks(program)
+    gone = program.step({"e": [((8, 0), -1)]})["p"].rows()
+    assert {row for row, _ in gone} == {(x, y) for x in range(9) for y in range(9) if y <= x} - {(4, 4)}
+    assert all(weight == -1 for _, weight in gone)
+    back = program.step({"e": [(8, 0)]})["p"].rows()
+    assert [(row, -weight) for row, weight in back] == gone
+    assert ranks(program) == before
+
+
+def test_the_last_edge_goes_and_all_come_again(backend):
+    program = gw.Program(PROGRAMS["linear"], backend=backend)
+    edges = [(0, 1), (1, 2), (2, 0)]
+    for _ in range(3):
+        assert len(program.step({"e": edges})["p"]) == 9
+        assert len(program.step({"e": [(edge, -1) for edge in edges]})["p"]) == 9
+        assert program.count("p") == 0
+        assert program.relation("p").rows() == []
+
+
+@pytest.mark.parametrize("name", ["linear", "non-linear", "mutual", "from marked", "read by others"])
+def test_a_batch_equals_its_rows_one_by_one(name, backend):
+    widths = arity(PROGRAMS[name])
+    random = np.random.default_rng(1)
+    state: dict[str, set] = {name: set() for name in widths}
+    one, many = (gw.Program(PROGRAMS[name], backend=backend) for _ in range(2))
+    for _ in range(8):
+        changes = tick(random, widths, state, 10, 8)
+        one.step(changes)
+        single = [(relation, row) for relation, rows in changes.items() for row in rows]
+        for at in random.permutation(len(single)).tolist():
+            relation, row = single[at]
+            many.step({relation: [row]})
+        assert whole(one) == whole(many)
+        assert ranks(one) == ranks(many)
+
+
+def test_counting_and_loading_say_the_same(backend):
+    """Ticks that only count, or do not even that, leave what a step leaves."""
+    programs = [gw.Program(PROGRAMS["read by others"], backend=backend) for _ in range(3)]
+    widths = arity(PROGRAMS["read by others"])
+    random = np.random.default_rng(2)
+    state: dict[str, set] = {name: set() for name in widths}
+    for _ in range(10):
+        changes = tick(random, widths, state, 6, 7)
+        rows = programs[0].step(changes)
+        counts = programs[1].step_counts(changes)
+        programs[2].load(changes)
+        for name, count in counts.items():
+            signs = [weight for _, weight in rows[name].rows()]
+            assert (count.inserted, count.deleted, count.net) == (signs.count(1), signs.count(-1), sum(signs))
+        assert whole(programs[0]) == whole(programs[1]) == whole(programs[2])
+        for program in programs:
+            assert program.count("p") == len(program.relation("p"))
+
+
+def test_a_long_chain(backend):
+    """Hundreds of iterations, and an edge in the middle that goes."""
+    n = 120
+    program = gw.Program(PROGRAMS["linear"], backend=backend)
+    program.step({"e": [(i, i + 1) for i in range(n)]})
+    assert program.count("p") == n * (n + 1) // 2
+    gone = program.step({"e": [((n // 2, n // 2 + 1), -1)]})["p"]
+    assert len(gone) == (n // 2 + 1) * (n - n // 2)
+    shortcut = program.step({"e": [(0, n)]})["p"]
+    assert shortcut.rows() == [((0, n), 1)]
