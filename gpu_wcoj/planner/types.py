@@ -31,7 +31,7 @@ class Types:
         for rule in rules.rules:
             home: dict[Variable, Place] = {}
             literal: list[tuple[Place, Term]] = []
-            for atom in (*rule.atoms, rule.head):
+            for atom in (*rule.atoms, *rule.negated, rule.head):
                 for column, term in enumerate(map(plain, atom.terms)):
                     place = (atom.relation, column)
                     self._parent.setdefault(place, place)
