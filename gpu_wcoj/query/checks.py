@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from gpu_wcoj.errors import (
     ArityError,
@@ -13,7 +13,23 @@ from gpu_wcoj.errors import (
     UnsupportedError,
     pointed,
 )
-from gpu_wcoj.query.terms import Atom, Constant, Rule, Rules, Span, Variable
+from gpu_wcoj.query.binding import (
+    bound_variables,
+    inner_aggregates,
+    keys_of,
+    standing,
+)
+from gpu_wcoj.query.stratified import check_stratified
+from gpu_wcoj.query.terms import (
+    Aggregate,
+    Call,
+    Constant,
+    Rule,
+    Rules,
+    Span,
+    Variable,
+    variables_of,
+)
 
 _SHOWN = 200
 _At = Callable[[str, Span], str]
@@ -26,15 +42,15 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     Raises
     ------
     UnsupportedError
-        For facts, bodies without a relation, relations without columns, and recursion (the cycle is named).
+        For relations without columns, and for negation or aggregation through recursion (the cycle is named).
     SchemaError
-        If a relation is declared twice, or a declaration names a column twice.
+        If a relation is declared twice, a declaration names a column twice, or rules of one head aggregate differently.
     ArityError
         If a relation is used with two numbers of columns.
     UnknownRelationError
-        If a declaration names a relation that no rule uses, or an output that no rule defines.
+        If a declaration or an ``.input`` line names a relation that no rule uses, or an output that no rule defines.
     UnsafeRuleError
-        If a variable of a head or a comparison is bound neither by a relation nor by equality with what is bound.
+        If a variable is bound neither by a relation nor by equality with what can be worked out from bound ones.
     TypeMismatchError
         If two constants of different types are compared, or a variable is compared with, or a column of a head is,
         a number and a text, or another two that no type holds both of.
@@ -43,84 +59,44 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     def at(what: str, span: Span) -> str:
         return pointed(what, rules.text, span.line, span.column, span.width, source)
 
-    _check_supported(rules, at)
+    _check_columns(rules, at)
     _check_declarations(rules, at)
     _check_arities(rules, at)
     _check_outputs(rules)
+    check_inputs(rules, (one.relation for one in rules.directives if one.kind == "input"))
     for rule in rules.rules:
         _check_safe(rule)
         _check_constants(rule, at)
     _check_head_constants(rules, at)
-    _check_recursion(rules, at)
+    check_stratified(rules, at)
 
 
 def check_inputs(rules: Rules, names: Iterable[str]) -> None:
-    """Raise if one of the `names` that ``.input`` lines give is not an input of `rules`.
+    """Raise if one of the `names` that ``.input`` lines give is no relation of `rules`.
 
     Raises
     ------
     UnknownRelationError
         If there is no such relation.
-    SchemaError
-        If rules define it.
     """
     for name in names:
-        if name in rules.heads:
-            raise SchemaError(f"'{name}' is defined by rules, so it cannot be an input.\n  Remove '.input {name}'.")
-        if name not in rules.inputs:
+        if name not in rules.inputs and name not in rules.heads:
             raise UnknownRelationError(name, rules.inputs, "inputs")
 
 
-def bound_variables(rule: Rule) -> set[Variable]:
-    """The variables that the relations of the body bind, or equality with a constant or with a bound variable.
-
-    Examples
-    --------
-    >>> from gpu_wcoj.query.terms import Comparison
-    >>> x, y = Variable("x"), Variable("y")
-    >>> rule = Rule(Atom("h", (x, y)), (Atom("r", (x,)),), (Comparison("=", y, Constant(5)),))
-    >>> sorted(map(str, bound_variables(rule)))
-    ['x', 'y']
-    """
-    bound = set(rule.variables)
-    equal: dict[Variable, list[Variable]] = {}
-    for comparison in rule.comparisons:
-        if comparison.op == "=":
-            sides = comparison.variables
-            bound.update(
-                sides if isinstance(comparison.left, Constant) or isinstance(comparison.right, Constant) else ()
-            )
-            for one, other in zip(sides, reversed(sides), strict=True):
-                equal.setdefault(one, []).append(other)
-    reached = list(bound)
-    while reached:
-        new = [other for other in equal.get(reached.pop(), ()) if other not in bound]
-        bound.update(new)
-        reached += new
-    return bound
-
-
-def _check_supported(rules: Rules, at: _At) -> None:
+def _check_columns(rules: Rules, at: _At) -> None:
+    what = "relation '{}' has no columns; relations without columns are not supported"
     for rule in rules.rules:
-        if not rule.atoms:
-            what = (
-                f"'{_short(rule)}' has no relation in its body; facts are not supported, feed rows as changes"
-                if rule.comparisons
-                else f"facts such as '{_short(rule.head)}.' are not supported; feed rows as changes of an input"
-            )
-            raise UnsupportedError(at(what, rule.head.span))
-        for atom in (rule.head, *rule.atoms):
+        for atom in (rule.head, *rule.read):
             if not atom.terms:
-                what = f"relation '{atom.relation}' has no columns; relations without columns are not supported"
-                raise UnsupportedError(at(what, atom.span))
+                raise UnsupportedError(at(what.format(atom.relation), atom.span))
     for declaration in rules.declarations:
         if not declaration.columns:
-            what = f"relation '{declaration.relation}' has no columns; relations without columns are not supported"
-            raise UnsupportedError(at(what, declaration.span))
+            raise UnsupportedError(at(what.format(declaration.relation), declaration.span))
 
 
 def _check_declarations(rules: Rules, at: _At) -> None:
-    used = {atom.relation for rule in rules.rules for atom in (rule.head, *rule.atoms)}
+    used = {atom.relation for rule in rules.rules for atom in (rule.head, *rule.read)}
     declared = set()
     for declaration in rules.declarations:
         name = declaration.relation
@@ -137,7 +113,7 @@ def _check_declarations(rules: Rules, at: _At) -> None:
 def _check_arities(rules: Rules, at: _At) -> None:
     uses = [(found.relation, len(found.columns), str(found), found.span) for found in rules.declarations]
     for rule in rules.rules:
-        uses += [(atom.relation, len(atom.terms), str(atom), atom.span) for atom in (rule.head, *rule.atoms)]
+        uses += [(atom.relation, len(atom.terms), str(atom), atom.span) for atom in (rule.head, *rule.read)]
     first: dict[str, tuple[int, str, Span]] = {}
     for relation, arity, text, span in uses:
         known, where, there = first.setdefault(relation, (arity, text, span))
@@ -153,7 +129,7 @@ def _columns(number: int) -> str:
 
 def _check_outputs(rules: Rules) -> None:
     for name in rules.outputs:
-        if name in rules.inputs:
+        if name in rules.inputs and name not in rules.heads:
             raise UnsupportedError(
                 f"'.output {name}': '{name}' is an input, and only what rules define is put out.\n"
                 f"  Write a rule that copies it, and put that out."
@@ -163,17 +139,54 @@ def _check_outputs(rules: Rules) -> None:
 
 
 def _check_safe(rule: Rule) -> None:
-    bound = bound_variables(rule)
-    for variable in rule.head.variables:
+    outside = set(standing(rule))
+    bound = bound_variables(rule, outside)
+    for aggregate in inner_aggregates(rule):
+        _check_aggregate_safe(aggregate, outside, bound, _short(rule))
+    _refuse_unbound(rule.head.variables, bound, "the head", _short(rule))
+    _check_body_safe(rule, bound, _short(rule))
+
+
+def _check_body_safe(body: Rule | Aggregate, bound: Collection[Variable], shown: str) -> None:
+    for atom in body.atoms:
+        for term in atom.terms:
+            if isinstance(term, Call):
+                _refuse_unbound(variables_of([term]), bound, f"the argument '{_short(term)}'", shown)
+    for comparison in body.comparisons:
+        _refuse_unbound(comparison.variables, bound, f"the comparison '{_short(comparison)}'", shown)
+    for atom in body.negated:
+        named = [one for one in atom.variables if not one.is_wildcard or one not in atom.terms]
+        _refuse_unbound(named, bound, f"the negated '!{_short(atom)}'", shown)
+
+
+def _check_aggregate_safe(
+    aggregate: Aggregate,
+    outside: Collection[Variable],
+    bound: Collection[Variable],
+    shown: str,
+) -> None:
+    """Check an aggregate of a body in which `bound` are bound."""
+    what = f"the aggregate '{_short(aggregate)}'"
+    keys = keys_of(aggregate, outside)
+    _refuse_unbound(keys, bound, what, shown)
+    own_outside = {*outside, *standing(aggregate)}
+    own = bound_variables(aggregate, own_outside, keys)
+    _check_body_safe(aggregate, own, shown)
+    if aggregate.value is not None:
+        _refuse_unbound(variables_of([aggregate.value]), own, what, shown)
+    for inner in inner_aggregates(aggregate):
+        _check_aggregate_safe(inner, own_outside, own, shown)
+
+
+def _refuse_unbound(variables: Iterable[Variable], bound: Collection[Variable], where: str, rule: str) -> None:
+    for variable in variables:
         if variable not in bound:
-            raise UnsafeRuleError(str(variable), "the head", _short(rule))
-    for comparison in rule.comparisons:
-        for variable in comparison.variables:
-            if variable not in bound:
-                raise UnsafeRuleError(str(variable), f"the comparison '{_short(comparison)}'", _short(rule))
+            raise UnsafeRuleError(str(variable), where, rule)
 
 
-def _check_constants(rule: Rule, at: _At) -> None:
+def _check_constants(rule: Rule | Aggregate, at: _At) -> None:
+    for aggregate in inner_aggregates(rule):
+        _check_constants(aggregate, at)
     for comparison in rule.comparisons:
         left, right = comparison.left, comparison.right
         if isinstance(left, Constant) and isinstance(right, Constant) and type(left.value) is not type(right.value):
@@ -210,38 +223,6 @@ def _group(constant: Constant) -> str:
 
 def _kind(constant: Constant) -> str:
     return _TYPE_WORDS[type(constant.value)]
-
-
-def _check_recursion(rules: Rules, at: _At) -> None:
-    heads = set(rules.heads)
-    reads: dict[str, dict[str, Atom]] = {name: {} for name in rules.heads}
-    for rule in rules.rules:
-        for atom in rule.atoms:
-            if atom.relation in heads:
-                reads[rule.head.relation].setdefault(atom.relation, atom)
-    done: set[str] = set()
-    for start, read in reads.items():
-        path, ahead = [start], [iter(read.items())]
-        on_path = {start}
-        while path:
-            read_next = next(ahead[-1], None)
-            if read_next is None:
-                done.add(path[-1])
-                on_path.discard(path.pop())
-                ahead.pop()
-                continue
-            name, atom = read_next
-            if name in on_path:
-                cycle = " reads ".join(f"'{step}'" for step in _shorter([*path[path.index(name) :], name]))
-                raise UnsupportedError(at(f"recursion is not supported yet: {cycle}", atom.span))
-            if name not in done:
-                path.append(name)
-                on_path.add(name)
-                ahead.append(iter(reads[name].items()))
-
-
-def _shorter(names: list[str]) -> list[str]:
-    return names if len(names) <= 12 else [*names[:6], "...", *names[-5:]]
 
 
 def _short(piece: object) -> str:

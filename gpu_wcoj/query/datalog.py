@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedError, UnsupportedTypeError, UsageError, pointed
-from gpu_wcoj.query.checks import check, check_inputs
+from gpu_wcoj.errors import DatalogSyntaxError, SchemaError, UnsupportedTypeError, UsageError, pointed
+from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.declared import declared_type
-from gpu_wcoj.query.terms import ESCAPES, Atom, Comparison, Constant, Declaration, Rule, Rules, Span, Term, Variable
+from gpu_wcoj.query.terms import (
+    AGGREGATES,
+    ESCAPES,
+    FUNCTIONS,
+    Aggregate,
+    Atom,
+    Call,
+    Comparison,
+    Constant,
+    Declaration,
+    Directive,
+    Expression,
+    Rule,
+    Rules,
+    Span,
+    Variable,
+)
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
     Node = Tree[Token]  # what the grammar makes of one statement or a part of it
 
+_Body = tuple[tuple[Atom, ...], tuple[Comparison, ...], tuple[Atom, ...]]
+
 TEXT_BYTES = 1_000_000
 """The longest program text, in bytes of UTF-8."""
 NAME_LENGTH = 255
 """The longest name of a relation, variable or column, in characters."""
+NESTING = 100
+"""How deep calculations and aggregates may stand within each other."""
 
 _INTEGER_DIGITS = 30
 _UNESCAPED = {spelled[1]: char for char, spelled in ESCAPES.items()}
@@ -33,8 +53,8 @@ def parse(text: str, *, source: str = "<text>") -> Rules:
     Parameters
     ----------
     text
-        Rules ``head :- body.`` with comparisons, ``_``, constants, comments (``%``, ``//``, ``/* */``), and the lines
-        ``.decl``, ``.input`` and ``.output``. At most 1,000,000 bytes.
+        Rules ``head :- body.``, facts ``head.``, comments (``%``, ``//``, ``/* */``), and the lines ``.decl``,
+        ``.input`` and ``.output``; see the README for what may stand in a body. At most 1,000,000 bytes.
     source
         What messages call the text, for example the name of its file.
 
@@ -43,7 +63,7 @@ def parse(text: str, *, source: str = "<text>") -> Rules:
     DatalogSyntaxError
         If the text cannot be read; with line, column and what was expected.
     UnsupportedError
-        For facts, negation, recursion, aggregates, arithmetic and relations without columns.
+        For negation or aggregation through recursion, ``;`` and relations without columns.
     ArityError, SchemaError, UnknownRelationError, UnsafeRuleError, TypeMismatchError
         If rules and declarations disagree; see `gpu_wcoj.query.checks.check`.
 
@@ -54,6 +74,8 @@ def parse(text: str, *, source: str = "<text>") -> Rules:
     (('edge',), ('triangle',))
     >>> print(parse("young(name) :- person(name, age, _), age < 30. // comments are left out"))
     young(name) :- person(name, age, _), age < 30.
+    >>> print(parse("far(x, y, 2 * d + 1) :- way(x, y, d), not near(x, y), n = count : { way(x, _, _) }, n > 3."))
+    far(x, y, (2 * d) + 1) :- way(x, y, d), !near(x, y), n = count : { way(x, _, _) }, n > 3.
     """
     if not isinstance(text, str):
         raise UsageError(f"a program is text (str), not {type(text).__name__}.")
@@ -70,7 +92,7 @@ def _parser() -> Lark:
     from lark import Lark
 
     grammar = files("gpu_wcoj.query").joinpath("datalog.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="basic", start="program", propagate_positions=True)
+    return Lark(grammar, parser="lalr", lexer="contextual", start="program", propagate_positions=True)
 
 
 class _Reader:
@@ -89,13 +111,11 @@ class _Reader:
                 "there is no rule; write one such as 'h(x) :- r(x, y).'", self.text, 1, 1, 1, self.source
             )
         declarations = tuple(self.declaration(node) for node in statements if node.data == "declaration")
-        inputs, outputs = (
-            [self.name(token) for node in statements if node.data == kind for token in _tokens(node)]
-            for kind in ("input", "output")
-        )
-        found = Rules(rules, declarations, tuple(dict.fromkeys(outputs)), self.text)
+        directives = self.directives(node for node in statements if node.data in ("input", "output"))
+        outputs = tuple(dict.fromkeys(one.relation for one in directives if one.kind == "output"))
+        named = tuple(one for one in directives if one.kind == "input" or one.parameters)
+        found = Rules(rules, declarations, outputs, self.text, directives=named)
         check(found, source=self.source)
-        check_inputs(found, inputs)
         return found
 
     def statements(self) -> Iterator[Node]:
@@ -112,34 +132,102 @@ class _Reader:
     def rule(self, node: Node) -> Rule:
         self.n_wildcards = 0
         head, *body = list(_trees(node))
-        return Rule(
-            self.atom(head),
-            tuple(self.atom(part) for part in body if part.data == "atom"),
-            tuple(self.comparison(part) for part in body if part.data == "comparison"),
+        (name,) = _tokens(head)
+        terms = tuple(self.applied(one) if one.data == "applied" else self.expression(one) for one in _trees(head))
+        atoms, comparisons, negated = self.body(body)
+        return Rule(Atom(self.relation(name), terms, _span(head)), atoms, comparisons, negated)
+
+    def body(self, parts: Sequence[Node], depth: int = 0) -> _Body:
+        return (
+            tuple(self.atom(part, depth) for part in parts if part.data in ("atom", "lone")),
+            tuple(self.comparison(part, depth) for part in parts if part.data == "comparison"),
+            tuple(self.atom(one, depth) for part in parts if part.data == "negated" for one in _trees(part)),
         )
 
-    def atom(self, node: Node) -> Atom:
+    def atom(self, node: Node, depth: int) -> Atom:
         (name,) = _tokens(node)
-        if name == "not":
-            span = _span(node)
-            what = "negation with 'not' is not supported yet, and no relation can have this name"
-            raise UnsupportedError(pointed(what, self.text, span.line, span.column, len(name), self.source))
-        return Atom(self.name(name), tuple(self.term(term) for term in _trees(node)), _span(node))
+        return Atom(self.relation(name), tuple(self.expression(term, depth) for term in _trees(node)), _span(node))
 
-    def comparison(self, node: Node) -> Comparison:
-        left, right = (self.term(term) for term in _trees(node))
+    def comparison(self, node: Node, depth: int) -> Comparison:
+        left, right = (self.expression(term, depth) for term in _trees(node))
         (operator,) = _tokens(node)
         return Comparison(str(operator), left, right, _span(node))
+
+    def expression(self, node: Node, depth: int = 0) -> Expression:
+        while node.data in ("expression", "group"):
+            (node,) = _trees(node)
+        if depth > NESTING:
+            what, span = f"calculations nest more than {NESTING} deep; calculate a part in a rule before", _span(node)
+            raise DatalogSyntaxError(what, self.text, span.line, span.column, span.width, self.source)
+        inner, tokens = list(_trees(node)), list(_tokens(node))
+        if node.data == "literal":
+            return self.literal(tokens[0])
+        if node.data == "minus" and inner[0].data == "literal":
+            (number,) = _tokens(inner[0])
+            if number.type in ("INTEGER", "FLOAT"):
+                return self.literal(number, is_negative=True)
+        if node.data == "aggregate":
+            return self.aggregate(node, depth)
+        call = Call(str(tokens[0]), tuple(self.expression(one, depth + 1) for one in inner), _span(node))
+        given = len(call.arguments)
+        if call.op in FUNCTIONS and given != {"substr": 3, "strlen": 1}.get(call.op, max(2, given)):
+            raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}, and here are {given} arguments", tokens[0])
+        return call
+
+    def applied(self, node: Node) -> Call:
+        """An aggregate of a head, over its rule's body."""
+        (op,) = _tokens(node)
+        arguments = tuple(self.expression(one) for one in _trees(node))
+        if op == "count" and any(not isinstance(one, Variable) or not one.is_wildcard for one in arguments):
+            what = "'count' counts the ways to satisfy the body: write count(), and derive before what is distinct"
+            raise self.error(what, op)
+        if op != "count" and not arguments:
+            raise self.error(f"'{op}' takes a value, as {op}(x)", op)
+        return Call(str(op), arguments, _span(node))
+
+    def aggregate(self, node: Node, depth: int) -> Aggregate:
+        (op,) = _tokens(node)
+        parts = list(_trees(node))
+        value = self.expression(parts.pop(0), depth + 1) if parts[0].data == "expression" else None
+        if (value is None) != (op == "count"):
+            what = "takes no value: count : { ... }" if op == "count" else f"takes a value: {op} x : {{ ... }}"
+            raise self.error(f"'{op}' {what}", op)
+        atoms, comparisons, negated = self.body(parts, depth + 1)
+        return Aggregate(str(op), value, atoms, comparisons, negated, _span(node))
+
+    def directives(self, nodes: Iterable[Node]) -> list[Directive]:
+        """The lines, in order, one for each relation and kind."""
+        found: dict[tuple[str, str], Directive] = {}
+        for node in nodes:
+            given: dict[str, str] = {}
+            for parameter in (one for part in _trees(node) for one in _trees(part)):
+                name, _, value = _tokens(parameter)
+                if name in given:
+                    raise self.error(f"the parameter '{name}' is given twice", name)
+                given[str(name)] = self.string(value) if value.type == "STRING" else str(value)
+            for token in _tokens(node):
+                one = Directive(str(node.data), self.relation(token), tuple(given.items()), _span(node))
+                known = found.setdefault((one.kind, one.relation), one)
+                if known.parameters and given and known != one:
+                    what = f"'{one.relation}' has two lines .{one.kind} with other parameters"
+                    raise SchemaError(
+                        pointed(what, self.text, token.line or 0, token.column or 0, len(token), self.source)
+                    )
+                if given:
+                    found[one.kind, one.relation] = one
+        return list(found.values())
 
     def declaration(self, node: Node) -> Declaration:
         (relation,) = _tokens(node)
         columns = list(_trees(node))
         names = tuple(self.name(token) for column in columns for token in _tokens(column))
         types = tuple(next((self.type(kind) for kind in _trees(column)), None) for column in columns)
-        return Declaration(self.name(relation), names, types, _span(node))
+        return Declaration(self.relation(relation), names, types, _span(node))
 
     def type(self, node: Node) -> str:
         name, *arguments = map(str, _tokens(node))
+        if "-" in arguments:
+            arguments = [arguments[0], f"-{arguments[-1]}"]
         if arguments:
             name += arguments[0] if arguments[0].startswith("[") else f"({', '.join(arguments)})"
         try:
@@ -150,8 +238,7 @@ class _Reader:
                 pointed(str(error), self.text, span.line, span.column, span.width, self.source)
             ) from None
 
-    def term(self, node: Node) -> Term:
-        (token,) = _tokens(node)
+    def literal(self, token: Token, is_negative: bool = False) -> Variable | Constant:
         if token.type == "NAME":
             if token == "_":
                 self.n_wildcards += 1
@@ -161,19 +248,27 @@ class _Reader:
             return Constant(token == "true")
         if token.type == "STRING":
             return Constant(self.string(token))
-        digits = token.lstrip("-0") or "0"
+        sign = "-" if is_negative else ""
+        digits = token.lstrip("0") or "0"
         if token.type == "INTEGER" and len(digits) > _INTEGER_DIGITS:
-            raise self.error(f"integer {token[:_INTEGER_DIGITS]}... is outside int64, -2^63 to 2^63-1", token)
+            raise self.error(f"integer {sign}{token[:_INTEGER_DIGITS]}... is outside int64, -2^63 to 2^63-1", token)
         try:
-            if token.type == "FLOAT":
-                return Constant(float(token))
-            return Constant(-int(digits) if token.startswith("-") else int(digits))
+            return Constant(float(sign + token) if token.type == "FLOAT" else int(sign + digits))
         except UnsupportedTypeError as error:
             raise self.error(str(error), token) from None
+
+    def relation(self, token: Token) -> str:
+        """The name of a relation."""
+        for names, what in ((AGGREGATES, "an aggregate"), (FUNCTIONS, "a function"), (("not",), "negation")):
+            if token in names:
+                raise self.error(f"'{token}' is {what}; no relation can have this name", token)
+        return self.name(token)
 
     def name(self, token: Token) -> str:
         if len(token) > NAME_LENGTH:
             raise self.error(f"the name has {len(token):,} characters; {NAME_LENGTH} are allowed", token)
+        if token in ("true", "false"):
+            raise self.error(f"'{token}' is a constant; it is no name", token)
         if token == "_":
             raise self.error("'_' stands for a value; it is no name", token)
         return str(token)

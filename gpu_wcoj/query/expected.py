@@ -8,26 +8,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedError, nearest, pointed
+from gpu_wcoj.query.terms import AGGREGATES, FUNCTIONS
 
 if TYPE_CHECKING:
     from lark import Lark, Token
 
-AGGREGATES = {"count", "sum", "min", "max", "mean", "avg", "average", "range"}
+_UNKNOWN_AGGREGATES = {"avg", "average", "range"}
 DIRECTIVES = (".decl", ".input", ".output")
 
 _WORDS = {
     "OPERATOR": "a comparison (=, !=, <, <=, >, >=)",
     "BRACKET": "'[...]'",
     "INTEGER": "a number",
+    "EQUALS": "'='",
+    "_LBRACE": "'{'",
     "_IF": "':-'",
     "_LPAR": "'('",
     "_COLON": "':'",
     "_COMMA": "','",
     "_RPAR": "')'",
+    "_RBRACE": "'}'",
     "_DOT": "'.'",
 }
 _SLIPS = {"==": "=", "=<": "<=", "=>": ">=", "<>": "!="}
 _TERMS = {"NAME", "INTEGER", "FLOAT", "STRING", "BOOL"}
+_OPERANDS = _TERMS | {"MINUS", "_LPAR", "_RPAR", "_RBRACE", "_NOT"}
 _SHOWN = 40
 
 
@@ -47,6 +52,8 @@ class _Place:
         The kinds of token that could stand there.
     inside
         Whether a parenthesis is open.
+    in_directive
+        Whether it is one of a line ``.input`` or ``.output``.
     """
 
     found: str
@@ -56,6 +63,7 @@ class _Place:
     last_but_one: Token | None
     accepts: frozenset[str]
     inside: bool
+    in_directive: bool
 
     @property
     def is_statement(self) -> bool:
@@ -64,7 +72,7 @@ class _Place:
     @property
     def is_literal(self) -> bool:
         """Whether a body's relation or comparison could start there."""
-        return "STRING" in self.accepts and not self.inside and not self.follows("OPERATOR")
+        return "_NOT" in self.accepts
 
     def follows(self, *kinds: str) -> bool:
         return self.last is not None and self.last.type in kinds
@@ -99,20 +107,22 @@ def _stopped(parser: Lark, text: str) -> _Place:
         if error.token.type == "$END":
             position = (read[-1].end_pos if read else 0) or 0
         else:
-            _ = read.pop()
+            if read and read[-1] is error.token:
+                _ = read.pop()
             found, kind, position = str(error.token), error.token.type, error.token.start_pos or 0
     stack = reader.parser_state.value_stack
     inside = any(isinstance(value, Token) and value.type == "_LPAR" for value in stack)
+    in_directive = any(isinstance(value, Token) and value.type in ("_INPUT", "_OUTPUT") for value in stack)
     accepts = frozenset(reader.accepts())  # type: ignore[no-untyped-call]  # lark leaves it so
     last, last_but_one = [*reversed(read), None, None][:2]
-    return _Place(found, kind, position, last, last_but_one, accepts, inside)
+    return _Place(found, kind, position, last, last_but_one, accepts, inside, in_directive)
 
 
 Complaint = tuple[str, int, int]
 
 
 def _unsupported(place: _Place, text: str) -> Complaint | None:
-    """What is not supported yet, from where, and how many characters of it; None if it is another mistake."""
+    """What is not supported, from where, and how many characters of it; None if it is another mistake."""
     last, found, here = place.last, place.found, (place.position, len(place.found))
     if place.is_statement and found == ".":
         name = re.compile(r"\.\w*").match(text, place.position)
@@ -120,33 +130,20 @@ def _unsupported(place: _Place, text: str) -> Complaint | None:
         if directive != ".":
             known = f"{', '.join(DIRECTIVES)} are.{nearest(directive, DIRECTIVES)}"
             return f"'{_short(directive)}' is not supported; {known}", place.position, len(directive)
-    if place.is_statement and place.kind == "_LPAR":
-        return "options of .input and .output are not supported; paths are given to the engine, not in the text", *here
     if found == ";":
         return "';' (or) is not supported; write one rule with the same head for each case", *here
-    if found == "!" and place.is_literal:
-        return "negation with '!' is not supported yet", *here
-    if last is None:
+    if found == "^" and "PLUS" in place.accepts:
+        return "'^' is not supported; + - * / % are", *here
+    if last is None or not place.follows("NAME") or place.in_directive:
         return None
     there = (last.start_pos or 0, len(last))
-    if place.follows("NAME"):
-        if last == "not" and place.kind in ("NAME", "_LPAR") and not place.inside:
-            return "negation with 'not' is not supported yet", *there
-        compared = place.last_but_one is not None and place.last_but_one.type == "OPERATOR"
-        is_argument = place.inside and "_COLON" not in place.accepts and "_COMMA" in place.accepts
-        called = place.kind == "_LPAR" and (compared or is_argument)
-        if last.lower() in AGGREGATES and (called or (compared and (place.kind in _TERMS or found in (":", "{")))):
-            return f"aggregates such as '{last}' are not supported yet", *there
-        if called and (negated := re.search(r"\bnot\s*\(\s*$", text[max(0, there[0] - _SHOWN) : there[0]])):
-            return "negation with 'not' is not supported yet", there[0] - len(negated[0]), len("not")
-        if called:
-            return f"functions such as '{_short(last)}(...)' are not supported yet", *there
-        if place.kind == "_IF" and not place.inside:
-            return f"relation '{_short(last)}' has no columns; relations without columns are not supported", *there
-    minus = place.follows(*_TERMS) and place.kind in ("INTEGER", "FLOAT") and found.startswith("-")
-    operator = found in ("+", "-", "*", "/", "^") and not text.startswith("/*", place.position)
-    if (minus or operator) and place.accepts & {"OPERATOR", "_COMMA", "STRING"} and not place.is_statement:
-        return "arithmetic is not supported yet", place.position, 1
+    in_body = "PLUS" in place.accepts
+    if last.lower() in _UNKNOWN_AGGREGATES and in_body and place.kind in {*_TERMS, "_LPAR", "_COLON"}:
+        return f"the aggregate '{last}' is not supported; {', '.join(AGGREGATES)} are", *there
+    if place.kind == "_LPAR" and in_body:
+        return f"functions such as '{_short(last)}(...)' are not supported; {', '.join(FUNCTIONS)} are", *there
+    if place.kind in ("_IF", "_DOT") and not place.inside and "_LPAR" in place.accepts and not in_body:
+        return f"relation '{_short(last)}' has no columns; relations without columns are not supported", *there
     return None
 
 
@@ -176,23 +173,32 @@ def _expected(place: _Place) -> str:
     accepts = set(place.accepts) - {"$END"}
     words = []
     if place.is_statement:
-        accepts -= {"NAME", "_DECL", "_INPUT", "_OUTPUT"}
+        accepts -= {"NAME", "_DECL", "_INPUT", "_OUTPUT", "_LPAR"}
         words = ["a rule or a declaration"]
     elif "STRING" in accepts:
-        accepts -= {*_TERMS, "_RPAR"}
-        words = ["a relation or a comparison" if place.is_literal else "a variable or a constant"]
+        accepts -= {*_OPERANDS, "_COLON"}
+        if place.in_directive:
+            words = ["a name, a number or a text"]
+        else:
+            words = ["a relation or a comparison" if place.is_literal else "a variable or a constant"]
     elif "NAME" in accepts:
         accepts -= {"NAME", "_RPAR"}
         if place.follows("_COLON"):
             words = ["a type"]
+        elif place.inside:
+            words = ["the name of a parameter" if place.in_directive else "the name of a column"]
         else:
-            words = ["the name of a column" if place.inside else "the name of a relation"]
-    elif "_IF" in accepts:
-        accepts -= {"_DOT"}
+            words = ["the name of a relation"]
+    elif accepts == {"_COLON"}:
+        return _after("expected ':' and the body of the aggregate, as in sum x : { r(x) },", place)
     words += [word for kind, word in _WORDS.items() if kind in accepts]
     listing = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+    return _after(f"expected {listing}", place)
+
+
+def _after(what: str, place: _Place) -> str:
     after = f" after '{_short(place.last)}'" if place.last else ""
-    return f"expected {listing}{after}" + ("" if place.found else ", where the text ends")
+    return f"{what}{after}" + ("" if place.found else ", where the text ends")
 
 
 def _short(text: str) -> str:

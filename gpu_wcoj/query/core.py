@@ -1,0 +1,424 @@
+"""From a program as it is written to its core form, which is what the planner takes.
+
+In core form a rule's atoms and comparisons hold variables and constants, and what is calculated stands apart. The rest
+becomes relations of names that no text can spell:
+
+- An aggregate in a body becomes the relation of the ways to satisfy its braces (``rule#1``), a grouping of it
+  (``agg#1``), and an atom that reads that. A count or a sum of nothing is 0: for it there is a second rule, with the
+  groups that have rows negated (``has#1``).
+- Keys of an aggregate that its braces do not bind come from the rest of the rule (``keys#1``).
+- A head that aggregates becomes a grouping, or an extreme if it goes through recursion.
+- A negated atom with wildcards is projected first (``some#1``).
+- A relation that is input and head at once has one more rule, which reads the input (``edge#in``).
+- Facts are an input, too (``edge#facts``), which is loaded with the first tick; a rule that binds nothing reads one
+  that always has one row (``unit#facts``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from gpu_wcoj.errors import UnsupportedError
+from gpu_wcoj.query.binding import (
+    applied,
+    bound_variables,
+    definitions,
+    expressions,
+    keys_of,
+    needed,
+    standing,
+)
+from gpu_wcoj.query.constant import calculated, holds
+from gpu_wcoj.query.stratified import EXTREMES, loops_of
+from gpu_wcoj.query.terms import (
+    Aggregate,
+    Atom,
+    Call,
+    Comparison,
+    Computed,
+    Constant,
+    Declaration,
+    Expression,
+    Extreme,
+    Facts,
+    Grouping,
+    Rule,
+    Rules,
+    Term,
+    Variable,
+)
+
+UNIT = "unit#facts"
+"""An input of one row."""
+MOST_ZEROS = 6
+"""How many aggregates of one rule may be 0 of nothing: the rule is written down for each choice of those that are."""
+
+_ZERO = Constant(0)
+Row = tuple[int | float | bool | str, ...]
+
+
+def core(rules: Rules) -> Rules:
+    """The core form of a checked program; a program in core form is returned as it is.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> print(core(parse("fanout(x, n) :- node(x), n = count : { edge(x, _) }.")))
+    rule#1(x, any#1) :- edge(x, any#1).
+    has#1(x) :- agg#1(x, _).
+    fanout(x, n) :- node(x), agg#1(x, n).
+    fanout(x, 0) :- node(x), !has#1(x).
+    agg#1: count of rule#1 by its first column
+    """
+    named = [one.relation for one in rules.directives if one.kind == "input" and one.relation in rules.heads]
+    is_core = rules.groupings or rules.extremes or rules.facts
+    if is_core or (not named and all(_is_plain(rule) for rule in rules.rules)):
+        return rules
+    return _Core(rules).lowered(named)
+
+
+def _is_plain(rule: Rule) -> bool:
+    """Whether a rule is in core form, and has no negated atoms and nothing calculated."""
+    has_more = not rule.atoms or rule.negated or rule.computed
+    return not has_more and all(isinstance(one, (Variable, Constant)) for one in expressions(rule))
+
+
+class _Core:
+    """The core form of a program, as far as it has been written down."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.source = rules
+        self.loops = loops_of(rules)
+        self.n_rules = Counter(rule.head.relation for rule in rules.rules)
+        self.columns = {one.relation: one.columns for one in rules.declarations}
+        self.rules: list[Rule] = []
+        self.groupings: list[Grouping] = []
+        self.extremes: dict[str, Extreme] = {}
+        self.facts: dict[str, dict[Row, None]] = {}
+        self.arity: dict[str, int] = {}
+        self.n_helpers = 0
+        self.of_head: dict[str, str] = {}
+        self.of_aggregate: dict[tuple[object, ...], int] = {}
+        self.of_negated: dict[tuple[str, tuple[bool, ...]], str] = {}
+
+    def lowered(self, named: Sequence[str]) -> Rules:
+        for rule in self.source.rules:
+            self.add(rule)
+        for name in named:
+            self.copy(f"{name}#in", name)
+        found = {rule.head.relation for rule in self.rules} | {one.relation for one in self.groupings}
+        facts = []
+        for name in self.arity:
+            if name in self.facts or name not in found:
+                self.copy(f"{name}#facts", name)
+                facts.append(Facts(f"{name}#facts", tuple(self.facts.get(name, ()))))
+        if any(atom.relation == UNIT for rule in self.rules for atom in rule.atoms):
+            facts.append(Facts(UNIT, ((0,),)))
+        return replace(
+            self.source,
+            rules=tuple(self.rules),
+            declarations=(*self.source.declarations, *self.declarations(named, facts)),
+            text=self.source.text or str(self.source),
+            groupings=tuple(self.groupings),
+            extremes=tuple(self.extremes.values()),
+            directives=(),
+            facts=tuple(facts),
+        )
+
+    def declarations(self, named: Sequence[str], facts: Sequence[Facts]) -> Iterator[Declaration]:
+        """What is declared of relations holds of their inputs and facts, too."""
+        inputs = {f"{name}#in" for name in named} | {one.relation for one in facts}
+        for one in self.source.declarations:
+            for suffix in ("#in", "#facts"):
+                if one.relation + suffix in inputs:
+                    yield replace(one, relation=one.relation + suffix)
+
+    def copy(self, source: str, target: str) -> None:
+        names = self.columns.get(target) or tuple(f"c{i}" for i in range(self.arity_of(target)))
+        terms = tuple(map(Variable, names))
+        self.rules.append(Rule(Atom(target, terms), (Atom(source, terms),)))
+
+    def arity_of(self, name: str) -> int:
+        return self.arity[name] if name in self.arity else self.source.arity[name]
+
+    def add(self, rule: Rule) -> None:
+        head, calls = rule.head, applied(rule.head)
+        if _is_plain(rule):
+            self.arity.setdefault(head.relation, len(head.terms))
+            self.rules.append(rule)
+            return
+        if not calls:
+            self.lower(rule)
+            return
+        column, call = calls[0]
+        before, value, after = head.terms[:column], call.arguments[:1], head.terms[column + 1 :]
+        if head.relation in self.loops:
+            self.extremes[head.relation] = Extreme(head.relation, column, call.op)
+            self.lower(replace(rule, head=replace(head, terms=(*before, *value, *after))))
+            return
+        source = self.of_head.get(head.relation)
+        if source is None:
+            source = self.of_head[head.relation] = f"rule#{self.new_number()}"
+            grouped = head.relation if not after else source.replace("rule", "agg")
+            if after:
+                terms = tuple(Variable(f"c{i}") for i in range(len(head.terms)))
+                read = Atom(grouped, (*terms[:column], *terms[column + 1 :], terms[column]))
+                self.rules.append(Rule(Atom(head.relation, terms), (read,)))
+            self.groupings.append(Grouping(grouped, source, len(head.terms) - 1, call.op))
+        keys = (*before, *after)
+        body = Aggregate(call.op, value[0] if call.op != "count" else None, rule.atoms, negated=rule.negated)
+        columns, atoms = _source(body, keys, is_alone=self.n_rules[head.relation] == 1)
+        self.lower(Rule(Atom(source, columns), atoms, rule.comparisons, rule.negated, rule.computed))
+
+    def new_number(self) -> int:
+        self.n_helpers += 1
+        return self.n_helpers
+
+    def lower(self, rule: Rule) -> None:
+        """Write down what a rule becomes: one rule for each choice of its counts and sums that are of nothing."""
+        self.arity.setdefault(rule.head.relation, len(rule.head.terms))
+        waiting: list[tuple[bool, ...]] = [()]
+        while waiting:
+            choices = waiting.pop(0)
+            variant = _Variant(self, choices, rule)
+            found = variant.lowered()
+            if len(variant.taken) > MOST_ZEROS:
+                raise UnsupportedError(
+                    f"the rule '{rule}' has {len(variant.taken)} counts and sums; {MOST_ZEROS} are allowed.\n"
+                    "  Write some of them into heads of their own."
+                )
+            waiting += [(*variant.taken[:at], True) for at in range(len(choices), len(variant.taken))]
+            if found is None:
+                continue
+            if found.atoms:
+                self.rules.append(found)
+            else:
+                row = tuple(term.value for term in found.head.terms if isinstance(term, Constant))
+                self.facts.setdefault(found.head.relation, {})[row] = None
+
+    def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: _Variant) -> int:
+        """The number of the helpers of an aggregate."""
+        own = bound_variables(aggregate, {*keys, *standing(aggregate)})
+        missing = tuple(key for key in keys if key not in own)
+        known = (aggregate, keys, context.so_far(Atom("", keys)) if missing else None)
+        if known in self.of_aggregate:
+            return self.of_aggregate[known]
+        number = self.of_aggregate[known] = self.new_number()
+        body = aggregate.atoms
+        if missing:
+            self.rules.append(context.so_far(Atom(f"keys#{number}", keys)))
+            body = (Atom(f"keys#{number}", keys), *body)
+        terms, atoms = _source(replace(aggregate, atoms=body), keys)
+        self.lower(Rule(Atom(f"rule#{number}", terms), atoms, aggregate.comparisons, aggregate.negated))
+        self.groupings.append(Grouping(f"agg#{number}", f"rule#{number}", len(keys), aggregate.op))
+        if aggregate.op in ("count", "sum"):
+            rows = Atom(f"agg#{number}", (*keys, Variable("_#1")))
+            self.rules.append(Rule(Atom(f"has#{number}", keys or (_ZERO,)), (rows,)))
+        return number
+
+    def projected(self, atom: Atom) -> Atom:
+        """The atom without its wildcards, of a head that leaves out their columns."""
+        mask = tuple(isinstance(term, Variable) and term.is_wildcard for term in atom.terms)
+        kept = tuple(term for term, is_wildcard in zip(atom.terms, mask, strict=True) if not is_wildcard)
+        if not any(mask):
+            return atom
+        name = self.of_negated.get((atom.relation, mask))
+        if name is None:
+            name = self.of_negated[atom.relation, mask] = f"some#{self.new_number()}"
+            terms = tuple(Variable(f"_#{i}" if is_wildcard else f"c{i}") for i, is_wildcard in enumerate(mask))
+            head = tuple(term for term in terms if not term.is_wildcard)
+            self.rules.append(Rule(Atom(name, head or (_ZERO,)), (Atom(atom.relation, terms),)))
+        return Atom(name, kept or (_ZERO,))
+
+
+def _source(
+    aggregate: Aggregate, keys: tuple[Expression, ...], is_alone: bool = True
+) -> tuple[tuple[Expression, ...], tuple[Atom, ...]]:
+    """The columns of the relation that is grouped, and the body's atoms, where they give names to what was ``_``.
+
+    The columns are keys, value, and the other variables, by which equal values of different ways to satisfy the body
+    are told apart. Least and greatest values do not need those, but have them where the relation then only renames or
+    selects from another one, and so needs no state.
+    """
+    terms = list(keys) if aggregate.value is None else [*keys, aggregate.value]
+    n_named = 0
+    atoms = []
+    for atom in aggregate.atoms:
+        named: list[Expression] = []
+        for term in atom.terms:
+            n_named += _is_wildcard(term)
+            named.append(Variable(f"any#{n_named}") if _is_wildcard(term) else term)
+        atoms.append(replace(atom, terms=tuple(named)))
+    direct = [term for atom in atoms for term in atom.terms]
+    rest = [term for term in dict.fromkeys(direct) if isinstance(term, Variable) and term not in terms]
+    if aggregate.op in EXTREMES:
+        is_renamed = is_alone and len(atoms) == 1 and not aggregate.negated
+        if not is_renamed or sorted(map(str, direct)) != sorted(map(str, {*terms, *rest})):
+            return tuple(terms), aggregate.atoms
+    return (*terms, *rest), tuple(atoms)
+
+
+class _Variant:
+    """One rule on its way to core form.
+
+    Attributes
+    ----------
+    choices
+        Of the first counts and sums, which are of nothing; later ones are not.
+    taken
+        The choices that were made.
+    value
+        What equality makes of variables that no relation binds.
+    """
+
+    def __init__(self, program: _Core, choices: Sequence[bool], rule: Rule) -> None:
+        self.program = program
+        self.choices = choices
+        self.rule = rule
+        self.taken: tuple[bool, ...] = ()
+        self.atoms: list[Atom] = []
+        self.negated: list[Atom] = []
+        self.computed: list[Computed] = []
+        self.comparisons: list[Comparison] = []
+        self.value: dict[Variable, Term] = {}
+        self.known: dict[Expression, Term] = {}
+        self.outside = set(standing(rule))
+        self.bound: set[Variable] = set()
+        self.n_fresh = 0
+        self.fails = False
+
+    def lowered(self) -> Rule | None:
+        """The rule; None if it can derive nothing. Without atoms it is a fact."""
+        rule = self.rule
+        given = [Comparison("=", one.variable, one.call) for one in rule.computed]
+        waiting = [*self.positive(), *given, *rule.comparisons]
+        while waiting:
+            rest = [one for one in waiting if not self.take(one)]
+            assert len(rest) < len(waiting), f"'{rule}' is not safe"
+            waiting = rest
+        head = replace(rule.head, terms=tuple(map(self.term, rule.head.terms)))
+        for atom in rule.negated:
+            terms = tuple(term if _is_wildcard(term) else self.term(term) for term in atom.terms)
+            self.negated.append(self.program.projected(replace(atom, terms=terms)))
+        if self.fails:
+            return None
+        if self.negated and not self.atoms:
+            self.atoms.append(Atom(UNIT, (Variable("_#1"),)))
+        return self.so_far(head)
+
+    def so_far(self, head: Atom) -> Rule:
+        """The rule as far as it has come, with another head."""
+        return Rule(head, tuple(self.atoms), tuple(self.comparisons), tuple(self.negated), tuple(self.computed))
+
+    def positive(self) -> Iterator[Comparison]:
+        """Take the positive atoms; what is calculated in them is compared with what stands in their place."""
+        for atom in self.rule.atoms:
+            terms: list[Term] = []
+            for term in atom.terms:
+                if isinstance(term, (Variable, Constant)):
+                    terms.append(term)
+                    continue
+                terms.append(self.fresh())
+                yield Comparison("=", terms[-1], term)
+            self.bound.update(term for term in terms if isinstance(term, Variable))
+            self.atoms.append(replace(atom, terms=tuple(terms)))
+
+    def take(self, comparison: Comparison) -> bool:
+        """Take a comparison, if all that it needs is bound by now, or it binds a variable."""
+        for variable, expression in definitions([comparison]):
+            if not self.is_bound([variable]) and self.is_bound(needed(expression, self.outside)):
+                self.define(variable, expression)
+                return True
+        if not self.is_bound(needed(comparison.left, self.outside) | needed(comparison.right, self.outside)):
+            return False
+        left, right = self.term(comparison.left), self.term(comparison.right)
+        if isinstance(left, Constant) and isinstance(right, Constant):
+            self.fails = self.fails or not holds(comparison.op, left, right)
+        else:
+            self.comparisons.append(Comparison(comparison.op, left, right, comparison.span))
+        return True
+
+    def is_bound(self, variables: Sequence[Variable] | set[Variable]) -> bool:
+        return all(one in self.bound or one in self.value for one in variables)
+
+    def define(self, variable: Variable, expression: Expression) -> None:
+        term = self.term(expression, variable)
+        if term != variable:
+            self.value[variable] = term
+
+    def term(self, expression: Expression, name: Variable | None = None) -> Term:
+        """What stands for an expression: a variable or constant, or what is calculated, by that name or a new one."""
+        if isinstance(expression, Constant):
+            return expression
+        if isinstance(expression, Variable):
+            return self.value.get(expression, expression)
+        if isinstance(expression, Aggregate):
+            expression = _with(expression, self.value)
+            if expression not in self.known:
+                self.known[expression] = self.aggregated(expression, name or self.fresh())
+            return self.known[expression]
+        arguments = [self.term(one) for one in expression.arguments]
+        while len(arguments) > 2 and expression.op == "cat":
+            arguments[:2] = [self.calculated(Call("cat", tuple(arguments[:2])), None)]
+        return self.calculated(Call(expression.op, tuple(arguments)), name)
+
+    def calculated(self, call: Call, name: Variable | None) -> Term:
+        if call not in self.known:
+            constants = [one for one in call.arguments if isinstance(one, Constant)]
+            if len(constants) == len(call.arguments):
+                self.known[call] = calculated(call, constants)
+            else:
+                variable = name or self.fresh()
+                self.computed.append(Computed(variable, call))
+                self.bound.add(variable)
+                self.known[call] = variable
+        return self.known[call]
+
+    def aggregated(self, aggregate: Aggregate, result: Variable) -> Term:
+        keys = keys_of(aggregate, self.outside | self.bound)
+        number = self.program.grouped(aggregate, keys, self)
+        if aggregate.op in ("count", "sum"):
+            at = len(self.taken)
+            self.taken = (*self.taken, at < len(self.choices) and self.choices[at])
+            if self.taken[-1]:
+                self.negated.append(Atom(f"has#{number}", keys or (_ZERO,)))
+                return _ZERO
+        self.atoms.append(Atom(f"agg#{number}", (*keys, result)))
+        self.bound.add(result)
+        return result
+
+    def fresh(self) -> Variable:
+        self.n_fresh += 1
+        return Variable(f"#{self.n_fresh}")
+
+
+def _is_wildcard(term: Expression) -> bool:
+    return isinstance(term, Variable) and term.is_wildcard
+
+
+def _with(aggregate: Aggregate, value: Mapping[Variable, Term]) -> Aggregate:
+    """An aggregate with terms in the place of variables."""
+    if not any(one in value for one in keys_of(aggregate, value)):
+        return aggregate
+
+    def replaced(expression: Expression) -> Expression:
+        if isinstance(expression, Variable):
+            return value.get(expression, expression)
+        if isinstance(expression, Call):
+            return replace(expression, arguments=tuple(map(replaced, expression.arguments)))
+        return _with(expression, value) if isinstance(expression, Aggregate) else expression
+
+    def atoms(given: Sequence[Atom]) -> tuple[Atom, ...]:
+        return tuple(replace(atom, terms=tuple(map(replaced, atom.terms))) for atom in given)
+
+    return replace(
+        aggregate,
+        value=None if aggregate.value is None else replaced(aggregate.value),
+        atoms=atoms(aggregate.atoms),
+        comparisons=tuple(
+            replace(one, left=replaced(one.left), right=replaced(one.right)) for one in aggregate.comparisons
+        ),
+        negated=atoms(aggregate.negated),
+    )

@@ -1,0 +1,105 @@
+"""Strata: which heads are evaluated together, and in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from gpu_wcoj.query.terms import Rules
+
+
+def components(reads: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
+    """Strongly connected components of heads, each behind those that it reads (Tarjan, doi:10.1137/0201010).
+
+    Parameters
+    ----------
+    reads
+        Per head the relations that it reads; those that are no heads are ignored.
+
+    Examples
+    --------
+    >>> components({"a": ["b", "edge"], "b": ["c"], "c": ["b"], "d": []})
+    [('b', 'c'), ('a',), ('d',)]
+    """
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_heads: dict[str, None] = {}
+    found: list[tuple[str, ...]] = []
+
+    def begin(name: str) -> tuple[str, Iterator[str]]:
+        number[name] = lowest[name] = len(number)
+        open_heads[name] = None
+        return name, iter([other for other in reads[name] if other in reads])
+
+    for start in reads:
+        if start in number:
+            continue
+        path = [begin(start)]
+        while path:
+            name, ahead = path[-1]
+            other = next(ahead, None)
+            if other is not None:
+                if other not in number:
+                    path.append(begin(other))
+                elif other in open_heads:
+                    lowest[name] = min(lowest[name], number[other])
+                continue
+            path.pop()
+            if path:
+                above = path[-1][0]
+                lowest[above] = min(lowest[above], lowest[name])
+            if lowest[name] == number[name]:
+                members = [other for other in open_heads if number[other] >= number[name]]
+                for other in members:
+                    del open_heads[other]
+                found.append(tuple(sorted(members, key=list(reads).index) if len(members) > 1 else members))
+    return found
+
+
+def cycle(start: str, members: Collection[str], reads: Mapping[str, Collection[str]]) -> list[str]:
+    """A shortest way from a head of a component back to itself, both ends named.
+
+    Examples
+    --------
+    >>> cycle("b", ["b", "c"], {"b": ["c", "edge"], "c": ["b"]})
+    ['b', 'c', 'b']
+    """
+    return way(start, start, members, reads)
+
+
+def way(start: str, goal: str, members: Collection[str], reads: Mapping[str, Collection[str]]) -> list[str]:
+    """A shortest way from one head of a component to another, both ends named; never empty-handed in a component."""
+    ways = [[start]]
+    seen: set[str] = set()
+    for one in ways:  # grows while it is read
+        for other in reads[one[-1]]:
+            if other == goal:
+                return [*one, goal]
+            if other in members and other not in seen:
+                seen.add(other)
+                ways.append([*one, other])
+    return []
+
+
+def reads_of(rules: Rules) -> dict[str, list[str]]:
+    """Per head, the relations that its rules read."""
+    reads: dict[str, list[str]] = {name: [] for name in rules.heads}
+    for rule in rules.rules:
+        reads[rule.head.relation].extend(atom.relation for atom in rule.read)
+    for grouping in rules.groupings:
+        reads[grouping.relation].append(grouping.source)
+    return reads
+
+
+def unread(rules: Rules) -> tuple[str, ...]:
+    """The heads that no rule reads, but for rules of heads that they read in turn.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> unread(parse("p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z). s(x) :- e(x, _). t(x) :- s(x)."))
+    ('p', 't')
+    """
+    reads = reads_of(rules)
+    loop_of = {name: members for members in components(reads) for name in members}
+    read = {other for name, own in reads.items() for other in own if other not in loop_of[name]}
+    return tuple(name for name in rules.heads if name not in read)
