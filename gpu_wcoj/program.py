@@ -17,7 +17,7 @@ from gpu_wcoj.errors import (
     WeightOverflowError,
 )
 from gpu_wcoj.incoming import Incoming, read_change
-from gpu_wcoj.join.delta import Execution, Piece
+from gpu_wcoj.join.delta import ITERATIONS, Execution, Piece
 from gpu_wcoj.join.memory import CHUNK_ROWS
 from gpu_wcoj.join.share import Share
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -71,6 +71,8 @@ class Program:
         Threads that share large ticks; by default the processors at hand.
     chunk_rows
         Rows of intermediate results held at a time, per level; by default on a GPU as its free memory allows.
+    iterations
+        How many a recursion may take in one tick; by default 100,000. A tick that needs more is undone.
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
         else they are those of the first rows.
@@ -107,6 +109,7 @@ class Program:
         twin: Backend | None = None,
         threads: int | None = None,
         chunk_rows: int | None = None,
+        iterations: int | None = None,
         schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
         merge_policy: MergePolicy | None = None,
     ) -> None:
@@ -125,6 +128,7 @@ class Program:
         self.backend = select_backend(backend, gpu_memory)
         self.threads = positive("threads", threads, processors())
         self.chunk_rows = positive("chunk_rows", chunk_rows, CHUNK_ROWS)
+        self.iterations = positive("iterations", iterations, ITERATIONS)
         self._piece_rows = None if chunk_rows is None else self.chunk_rows
         self._share: tuple[int, int] | None = None
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
@@ -497,8 +501,9 @@ class Program:
             text, binary = self.dictionaries
             share = Share(*self._share, self._family, {"string": text, "binary": binary})
         return Execution(
-            self.backend, self.bag, self._piece_rows, self.threads, ranks, share, dictionary=self.dictionaries[0]
-        )
+            self.backend, self.bag, self._piece_rows, self.threads, ranks, share, dictionary=self.dictionaries[0],
+            iterations=self.iterations,
+        )  # fmt: skip
 
     def _family(self, relation: str, column: int) -> str | None:
         """Which dictionary has the values of a stored column; an empty text for none, None for flags of nulls."""

@@ -23,6 +23,11 @@ PROGRAMS = {
     "small pieces": (PATTERNS["diamond once"], {"chunk_rows": 7}),
     "projection": (PATTERNS["heads of heads"], {}),
     "projection, bag": (PATTERNS["heads of heads"], {"bag": True}),
+    "recursion": ("h(x, y) :- e(x, y). h(x, z) :- h(x, y), e(y, z).", {}),
+    "recursions": (
+        "p(x, y) :- e(x, y). p(x, z) :- p(x, y), q(y, z). q(x, y) :- p(y, x), x < y. h(x) :- p(x, x). k(x, y) :- q(x, y).",
+        {"outputs": ["h", "p"]},
+    ),
     "union": (f"{BOTH_WAYS} h(x) :- s(x, _). h(y) :- e(_, y).", {"keep": ["h"]}),
 }
 
@@ -86,6 +91,7 @@ def everything(program):
     return {
         "relations": {name: program.relation(name).rows() for name in (*program.inputs, *program.heads)},
         "counts": {name: program.count(name) for name in program.heads},
+        "ranks": [[column.tolist() for column in index.rows()[0]] for index in indices],
         "batches": [one.spine for one in arrangements],
         "pending": [one.pending for one in arrangements],
         "report": program.last_tick,
@@ -123,7 +129,7 @@ def test_a_tick_that_fails_at_any_kernel_call_leaves_no_trace(name, way, kernels
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("full")], ids=["interrupt", "memory"])
-@pytest.mark.parametrize("name", ["triangle", "4-cycle once", "projection", "projection, bag"])
+@pytest.mark.parametrize("name", ["triangle", "4-cycle once", "projection", "projection, bag", "recursion"])
 def test_a_tick_that_is_interrupted_or_out_of_memory_at_any_kernel_call_leaves_no_trace(name, error, kernels):
     text, options = PROGRAMS[name]
     check(text, options, "step", error, *kernels)
@@ -269,13 +275,13 @@ class Interrupt:
         return self.trace
 
 
-@pytest.mark.parametrize(("name", "keep"), [("triangle", []), ("projection of a join", ["h"])])
+@pytest.mark.parametrize(("name", "keep"), [("triangle", []), ("projection of a join", ["h"]), ("recursion", [])])
 def test_an_interrupt_at_any_line_leaves_the_state_before_or_after_and_never_between(name, keep):
     """Behind the commit, only the few lines that return are left."""
     *first, last = [edges(1, 40, 1), edges(2, 12), edges(3, 12)]
 
     def fresh():
-        program = gw.Program(PATTERNS[name], threads=1, keep=keep)
+        program = gw.Program(PATTERNS.get(name) or PROGRAMS[name][0], threads=1, keep=keep)
         for tick in first:
             program.step({"e": tick})
         return program, everything(program)

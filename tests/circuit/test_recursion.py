@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.circuit.recursion.loop import LoopHead
+from gpu_wcoj.errors import IterationLimitError
 from tests.kinds import KINDS, Kind, lacking
 from tests.reference.fixpoint import fixpoint
 from tests.reference.written import written
@@ -44,7 +46,9 @@ PROGRAMS = {
     "constants and comparisons": """
         p(0, y) :- e(0, y). p(x, x) :- s(x). p(x, z) :- p(x, y), e(y, z), x <= z. p(x, 3) :- p(x, 2), f(x, x), x != 5.
     """,
-    "renamed inside": "q(y, x) :- p(x, y). p(x, y) :- e(x, y). p(x, z) :- q(y, x), e(y, z). q(x, y) :- f(x, y), p(y, x).",
+    "renamed inside": """
+        q(y, x) :- p(x, y). q(x, y) :- f(x, y), p(y, x). p(x, y) :- e(x, y). p(x, z) :- q(y, x), e(y, z).
+    """,
     "only a copy": "p(y, x) :- q(x, y). q(x, y) :- e(x, y). q(x, z) :- p(y, x), e(y, z).",
     "unary and apart": "r(x) :- s(x). r(y) :- r(x), e(x, y), s(z), r(z), z != x.",
     "three columns": "a(x, y, x) :- e(x, y). a(x, z, w) :- a(x, y, w), a(y, z, _), f(w, _).",
@@ -103,8 +107,8 @@ def check(text: str, seed: int, ticks: int, backend, size: int = 4, values: int 
         now = fixpoint(meaning, {name: dict.fromkeys(rows, 1) for name, rows in state.items()})
         assert whole(program) == now
         for name in program.outputs:
-            change = {row: 1 for row in now[name].keys() - before[name].keys()}
-            change |= {row: -1 for row in before[name].keys() - now[name].keys()}
+            change = dict.fromkeys(now[name].keys() - before[name].keys(), 1)
+            change |= dict.fromkeys(before[name].keys() - now[name].keys(), -1)
             assert dict(found[name].rows()) == change
         before = now
         fresh = gw.Program(text, backend=backend, **options)
@@ -206,6 +210,62 @@ def test_counting_and_loading_say_the_same(backend):
         assert whole(programs[0]) == whole(programs[1]) == whole(programs[2])
         for program in programs:
             assert program.count("p") == len(program.relation("p"))
+
+
+@pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others"])
+def test_a_checkpoint_holds_the_ranks(name, backend, tmp_path):
+    """Stored after every other tick, as what has changed since, and read again into a program that goes on."""
+    widths = arity(PROGRAMS[name])
+    random = np.random.default_rng(4)
+    state: dict[str, set] = {name: set() for name in widths}
+    program = gw.Program(PROGRAMS[name], backend=backend)
+    for number in range(12):
+        changes = tick(random, widths, state, 6, 7)
+        if number % 2:
+            program.checkpoint(tmp_path)
+            again = gw.Program.restore(tmp_path, backend=backend)
+            assert whole(again) == whole(program)
+            assert ranks(again) == ranks(program)
+            assert again.step(changes) == program.step(changes)
+            assert ranks(again) == ranks(program)
+        else:
+            program.step(changes)
+
+
+def test_a_loop_without_end_is_undone(backend):
+    """A limit of iterations that a chain needs more of."""
+    program = gw.Program(PROGRAMS["linear"], backend=backend, iterations=10)
+    program.step({"e": [(i, i + 1) for i in range(10)]})
+    before = ranks(program)
+    with pytest.raises(IterationLimitError, match=r"(?s)'p' reads 'p'.*after 10 iterations.*undone"):
+        program.step({"e": [(10, 11), (20, 21)]})
+    assert ranks(program) == before
+    assert len(program.step({"e": [(20, 21)]})["p"]) == 1
+
+
+def test_types_and_nulls_that_turn_up_later(backend):
+    """The state moves, ranks and all, when columns get another type or their first null."""
+    program = gw.Program("p(x, y) :- e(x, y). p(x, z) :- p(x, y), f(y, z).", backend=backend)
+    program.step({"e": [(1, 2)], "f": [(2, 3), (3, 4), (4, 2)]})
+    before = ranks(program)["p"]
+    narrow = pa.table({"a": pa.array([5], pa.int32()), "b": pa.array([2], pa.int32())})
+    assert len(program.step({"e": narrow})["p"]) == 3
+    with_null = pa.table({"a": pa.array([None, 7]), "b": pa.array([3, None], pa.int64())})
+    found = program.step({"e": with_null})["p"].rows()
+    assert found == [((None, 2), 1), ((None, 3), 1), ((None, 4), 1), ((7, None), 1)]
+    assert [len(column) for column in ranks(program)["p"]] == [10] * 5
+    found = program.step({"e": [((5, 2), -1)], "f": [((4, 2), -1)]})["p"].rows()
+    assert ((None, 2), -1) in found
+    assert ((7, None), -1) not in found
+    assert len(before[0]) == 3
+
+
+def test_texts(backend):
+    program = gw.Program("p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z), x < z.", backend=backend)
+    program.step({"e": [("b", "c"), ("c", "a"), ("a", "d")]})
+    assert program.count("p") == 4
+    found = program.step({"e": [("c", "ab"), ("ab", "e")]})["p"].rows()
+    assert dict(found) == dict.fromkeys([("ab", "e"), ("c", "ab"), ("c", "e")], 1)
 
 
 def test_a_long_chain(backend):
