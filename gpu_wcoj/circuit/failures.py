@@ -72,9 +72,10 @@ class _Failures:
     def _bindings(self) -> Iterator[dict[str, Int64Array]]:
         """Those that the tick may have brought, and others; without what is calculated."""
         base = _without(self.query, self.names)
-        join = IncrementalGenericJoin(base, self.join.arrangements, self.join.execution)
+        join = self.join
         if self._is_uncovered():
             (join,) = joins_afresh([join], join.execution, after=True)
+        join = IncrementalGenericJoin(base, join.arrangements, join.execution)
         for phase in range(len(join.execution.phases)):
             for piece in join.join(phase):
                 yield {str(name): column for name, column in zip(base.head, piece.columns, strict=True)}

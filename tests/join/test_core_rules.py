@@ -1,0 +1,72 @@
+"""Rules with negated atoms and calculations equal brute force after every tick of random scripts."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.join.core import arities, check_script, random_rules
+from tests.join.twin import random_script, smallest
+from tests.kinds import KINDS, Kind, lacking
+
+BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+WAYS = ("step", "step_counts", "step_pieces")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request) -> Kind:
+    why = lacking(request.param)
+    if why is not None:
+        pytest.skip(why)
+    return Kind(request.param)
+
+
+def check(seed, bag, kind, **chances):
+    """Rules and a script by chance; a failure shows the smallest script that fails."""
+    chance = random.Random(seed)
+    rules = random_rules(chance, **chances)
+    script = random_script(chance, arities(rules))
+    options = {"chunk_rows": (None, 1, 2, 7)[seed % 4], "threads": 1 + seed % 2, "backend": kind.backend(seed)}
+    options |= {"keep": rules.heads[: seed % 3]}
+    failed = 0
+    for way in (WAYS[seed % 3], WAYS[(seed + 1) % 3]):
+
+        def run(script, way=way):
+            return check_script(rules, script, bag=bag, way=way, **options)
+
+        def fails(script):
+            try:
+                run(script)
+            except Exception:
+                return True
+            return False
+
+        try:
+            failed += run(script)
+        except Exception as error:
+            shown = f"seed {seed}, {way}, {options}\n{rules}\nsmallest: {smallest(script, fails)}"
+            raise AssertionError(shown) from error
+    return failed
+
+
+@BAGS
+@pytest.mark.parametrize("block", range(4))
+def test_negated_atoms(block, bag, kind):
+    for seed in range(block, 120 if not kind.on_device else 24, 4):
+        check(seed, bag, kind, n_negated=(1, 2), n_computed=(0,))
+
+
+@BAGS
+@pytest.mark.parametrize("block", range(4))
+def test_calculations(block, bag, kind):
+    seeds = range(block, 120 if not kind.on_device else 24, 4)
+    failed = sum(check(1000 + seed, bag, kind, n_negated=(0,), n_computed=(1, 2)) for seed in seeds)
+    assert failed > 0
+
+
+@BAGS
+@pytest.mark.parametrize("block", range(4))
+def test_both(block, bag, kind):
+    for seed in range(block, 160 if not kind.on_device else 24, 4):
+        check(2000 + seed, bag, kind)
