@@ -33,7 +33,7 @@ COMMENTS = """
 
     component(c, a, min(a)) :- likes(a, c).
     component(c, b, min(least)) :- component(c, a, least), friends(a, b), likes(b, c).
-    size(c, least, count(a)) :- component(c, a, least).
+    size(c, least, count()) :- component(c, a, least).
     score(c, s, t) :- comment(c, t, _), s = sum z : { size(c, _, n), z = n * n }.
     .output score
 """

@@ -68,7 +68,9 @@ class _Writer:
         body, bound = self.body({})
         terms = self.random.choices([*sorted(bound), "5"], k=width - 1)
         op = self.random.choice(("count", "sum", "min", "max"))
-        terms.insert(self.random.randrange(width), f"{op}({self.random.choice(sorted(bound))})")
+        terms.insert(
+            self.random.randrange(width), f"{op}({'' if op == 'count' else self.random.choice(sorted(bound))})"
+        )
         self.rules.append(f"{name}({', '.join(terms)}) :- {', '.join(body)}.")
         return heads
 
@@ -139,7 +141,7 @@ class _Writer:
         return f"{name}({', '.join(terms)})"
 
     def calculated(self, bound: Iterable[str], in_loop: bool) -> str:
-        one, other = self.random.choices([*sorted(bound) * 2, "2", "3"], k=2)
+        one, other = self.random.choice(sorted(bound)), self.random.choice([*sorted(bound) * 2, "2", "3"])
         inner = self.random.choice(
             (f"{one} + {other}", f"{one} - {other}", f"{one} * {other}", f"{one} / 2", f"{one} % 3", f"-{one}")
         )

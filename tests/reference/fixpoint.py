@@ -59,7 +59,7 @@ def fixpoint(program: Written, given: Facts, bag: bool = False, limit: int = 100
         rules = [rule for rule in program.rules if rule.head.relation in stratum]
         recursive = any(atom.relation in stratum for rule in rules for atom in atoms(rule.body))
         if recursive:
-            known.update(_loop(rules, stratum, known, given, limit))
+            known.update(_loop(rules, stratum, known, given, bag, limit))
         else:
             (head,) = stratum
             known[head] = _once(rules, known, given.get(head, {}), bag)
@@ -113,15 +113,16 @@ def _once(rules: Sequence[Rule], known: Facts, given: Mapping[Row, int], bag: bo
     return {row: 1 for row, weight in total.items() if weight > 0}
 
 
-def _loop(rules: Sequence[Rule], stratum: Sequence[str], known: Facts, given: Facts, limit: int) -> dict[str, ZSet]:
+def _loop(
+    rules: Sequence[Rule], stratum: Sequence[str], known: Facts, given: Facts, bag: bool, limit: int
+) -> dict[str, ZSet]:
     """Heads that depend on each other: sets, and for least and greatest values one row a group."""
-    outside = {name: {row: 1 for row, weight in rows.items() if weight > 0} for name, rows in known.items()}
     extremes = {rule.head.relation: _extreme(rule) for rule in rules if rule.aggregates}
     state: dict[str, ZSet] = {name: {} for name in stratum}
     for _ in range(limit):
         derived = {name: {row for row, weight in given.get(name, {}).items() if weight > 0} for name in stratum}
         for rule in rules:
-            derived[rule.head.relation] |= {row for row, _ in _rows(rule, outside | state, bag=False)}
+            derived[rule.head.relation] |= {row for row, _ in _rows(rule, {**known, **state}, bag, once=True)}
         after = {name: dict.fromkeys(derived[name] | state[name].keys(), 1) for name in stratum}
         for name, (column, op) in extremes.items():
             after[name] = dict.fromkeys(_best(after[name], column, op), 1)
@@ -165,16 +166,18 @@ def _grouped(rules: Sequence[Rule], known: Facts, bag: bool) -> ZSet:
     return found
 
 
-def _rows(rule: Rule, known: Facts, bag: bool) -> Iterator[tuple[Row, int]]:
-    """(head row, weight) for every way to satisfy the body."""
+def _rows(rule: Rule, known: Facts, bag: bool, once: bool = False) -> Iterator[tuple[Row, int]]:
+    """(head row, weight) for every way to satisfy the body; with `once`, of rows of positive weight only."""
     terms = [term.value if isinstance(term, Aggregate) else term for term in rule.head.terms]
-    for binding, weight in satisfied(rule.body, {}, known, bag):
+    for binding, weight in satisfied(rule.body, {}, known, bag, once):
         yield tuple(value(term, binding) for term in terms), weight
 
 
-def satisfied(body: Sequence[Literal], binding: Binding, known: Facts, bag: bool) -> Iterator[tuple[Binding, int]]:
+def satisfied(
+    body: Sequence[Literal], binding: Binding, known: Facts, bag: bool, once: bool = False
+) -> Iterator[tuple[Binding, int]]:
     """(binding, weight) for every way to satisfy a body, given what is bound already."""
-    steps = _ordered(body, set(binding))
+    steps = _ordered(list(_apart(body)), set(binding))
     indexes: dict[int, dict[Row, list[tuple[Row, int]]]] = {}
 
     def follow(number: int, binding: Binding, weight: int) -> Iterator[tuple[Binding, int]]:
@@ -189,6 +192,8 @@ def satisfied(body: Sequence[Literal], binding: Binding, known: Facts, bag: bool
         if number not in indexes:
             index = indexes[number] = defaultdict(list)
             for row, own in known[literal.relation].items():
+                if once and own <= 0:
+                    continue
                 index[tuple(row[i] for i in keys)].append((row, own))
         wanted = tuple(value(literal.terms[i], binding) for i in keys)
         matching = ((row, own) for row, own in indexes[number].get(wanted, ()))
@@ -200,6 +205,23 @@ def satisfied(body: Sequence[Literal], binding: Binding, known: Facts, bag: bool
             yield from follow(number + 1, binding, weight)
 
     yield from follow(0, binding, 1)
+
+
+def _apart(body: Sequence[Literal]) -> Iterator[Literal]:
+    """The body with what is calculated in positive atoms as equalities, so that an atom may bind what it calculates."""
+    for number, literal in enumerate(body):
+        if not isinstance(literal, Atom) or not literal.positive:
+            yield literal
+            continue
+        row: list[Term] = []
+        for column, term in enumerate(literal.terms):
+            if isinstance(term, Call):
+                own = Name(f"_{number},{column}")
+                yield Test("=", own, term)
+                row.append(own)
+            else:
+                row.append(term)
+        yield Atom(literal.relation, tuple(row))
 
 
 def _ordered(body: Sequence[Literal], bound: set[Name]) -> list[tuple[Literal, list[int]]]:
@@ -221,9 +243,8 @@ def _ordered(body: Sequence[Literal], bound: set[Name]) -> list[tuple[Literal, l
 
 def _ready(literal: Literal, bound: set[Name], body: Sequence[Literal]) -> bool:
     if isinstance(literal, Atom):
-        calculated = {name for term in literal.terms if not isinstance(term, Name) for name in names(term)}
         if literal.positive:
-            return calculated <= bound
+            return True
         return {name for term in literal.terms for name in names(term) if not name.name.startswith("_")} <= bound
     outside = {name for one in body for part in parts(one) for name in names(part)}
     needed = {name for one in aggregates(literal) for name in names_in(one.body) & outside}
