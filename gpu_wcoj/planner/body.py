@@ -224,7 +224,9 @@ def _kind_of_constant(value: object, result: DataType) -> DataType:
     """A number is of the result's type where that is one of floats."""
     if isinstance(value, str):
         return DataType("string")
-    return result if result.family.startswith("float") else INT64
+    if result.family.startswith("float"):
+        return result
+    return DataType("double") if isinstance(value, float) else INT64
 
 
 def _substitution(rule: Rule) -> dict[Variable, Term] | None:
