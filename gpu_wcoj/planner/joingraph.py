@@ -1,0 +1,233 @@
+"""The join graph of a body: tables, which of their columns are equal, filters, and how many rows a lookup finds.
+
+Columns that equalities connect, directly or through others, form a *class*: what a variable is in a rule. Where a
+table is looked up, every one of its columns whose class is known by then takes part, so no predicate is lost,
+whichever edge it was given by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod, sqrt
+
+from gpu_wcoj.errors import UsageError, listed, nearest
+
+Column = tuple[str, int]
+"""A table's name and the number of one of its columns."""
+
+ASSUMED_ROWS = 1000.0
+"""Rows of a table of which nothing is known; a column of it then has the square root of that many distinct values."""
+
+KEPT = {"=": 0.1, "!=": 0.9, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3}
+"""The share of rows that a filter keeps where nothing is known of it."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One occurrence of a relation.
+
+    Attributes
+    ----------
+    name
+        Its own, also where the relation stands several times.
+    arity
+        Its columns.
+    relation
+        What it is an occurrence of; occurrences share arrangements. Empty for one called like the table.
+    rows
+        Of the state; None if not known.
+    distinct
+        Per ascending tuple of columns, how many distinct values these have together, where known.
+    changes
+        Rows that change in a tick; 0 for a table that never changes.
+
+    Examples
+    --------
+    >>> Table("e", 2, rows=1000, distinct={(0,): 50}).found([0])
+    20.0
+    """
+
+    name: str
+    arity: int
+    relation: str = ""
+    rows: float | None = None
+    distinct: Mapping[tuple[int, ...], float] = field(default_factory=dict)
+    changes: float = 1.0
+
+    @property
+    def source(self) -> str:
+        """The relation that it is an occurrence of."""
+        return self.relation or self.name
+
+    def values(self, columns: Collection[int]) -> float:
+        """Estimate how many distinct values these columns have together."""
+        key = tuple(sorted(set(columns)))
+        rows = ASSUMED_ROWS if self.rows is None else max(self.rows, 1.0)
+        if not key:
+            return 1.0
+        if key in self.distinct:
+            return min(max(self.distinct[key], 1.0), rows)
+        single = sqrt(rows) if len(key) < self.arity else rows
+        most = min(rows, prod(self.distinct.get((column,), single) for column in key))
+        least = max((known for part, known in self.distinct.items() if set(part) <= set(key)), default=1.0)
+        return max(least, most, 1.0)
+
+    def found(self, columns: Collection[int]) -> float:
+        """Rows that agree with one value of these columns, on average."""
+        return (ASSUMED_ROWS if self.rows is None else self.rows) / self.values(columns)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An equality of two tables' keys, column by column."""
+
+    left: str
+    right: str
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+
+    def __str__(self) -> str:
+        pairs = zip(self.left_key, self.right_key, strict=True)
+        return ", ".join(f"{self.left}.{one} = {self.right}.{other}" for one, other in pairs)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """``column op other``, where `other` is another column or a code.
+
+    Attributes
+    ----------
+    kept
+        The share of rows that it keeps; None if not known.
+    """
+
+    column: Column
+    op: str
+    other: Column | int
+    kept: float | None = None
+
+    def __str__(self) -> str:
+        other = self.other if isinstance(self.other, int) else f"{self.other[0]}.{self.other[1]}"
+        return f"{self.column[0]}.{self.column[1]} {self.op} {other}"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What it reads."""
+        return (self.column,) if isinstance(self.other, int) else (self.column, self.other)
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """What it reads from."""
+        return frozenset(table for table, _ in self.columns)
+
+    @property
+    def share(self) -> float:
+        """The share of rows that it is taken to keep."""
+        return KEPT[self.op] if self.kept is None else self.kept
+
+
+@dataclass(frozen=True)
+class JoinGraph:
+    """Tables and the conditions on them.
+
+    Raises
+    ------
+    UsageError
+        If an edge or a filter speaks of what is not there.
+
+    Examples
+    --------
+    >>> edges = [Edge("a", "b", (0,), (1,)), Edge("b", "c", (1,), (0,))]
+    >>> graph = JoinGraph((Table("a", 1), Table("b", 2), Table("c", 1)), tuple(edges))
+    >>> graph.classes
+    ((('a', 0), ('b', 1), ('c', 0)),)
+    """
+
+    tables: tuple[Table, ...]
+    edges: tuple[Edge, ...] = ()
+    filters: tuple[Filter, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [table.name for table in self.tables]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(
+                    f"table '{name}' is there twice.\n  Name each occurrence, and say of which relation it is one."
+                )
+        for edge in self.edges:
+            if len(edge.left_key) != len(edge.right_key) or not edge.left_key:
+                raise UsageError(
+                    f"the keys {edge.left_key} of '{edge.left}' and {edge.right_key} of '{edge.right}' differ in "
+                    "length or are empty.\n  Columns are equal one by one."
+                )
+            for table, key in ((edge.left, edge.left_key), (edge.right, edge.right_key)):
+                self._check(table, key, f"the edge '{edge}'")
+        for one in self.filters:
+            if one.op not in KEPT:
+                raise UsageError(f"filter '{one}': operator '{one.op}' is not known. Allowed: {listed(KEPT)}.")
+            for table, column in one.columns:
+                self._check(table, (column,), f"the filter '{one}'")
+
+    def _check(self, name: str, columns: Sequence[int], who: str) -> None:
+        known = {table.name: table for table in self.tables}
+        if name not in known:
+            raise UsageError(f"{who} names no table: '{name}'. Tables: {listed(known)}.{nearest(name, known)}")
+        for column in columns:
+            if not 0 <= column < known[name].arity:
+                raise UsageError(
+                    f"{who}: table '{name}' has no column {column}. It has {known[name].arity}, from 0 on."
+                )
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Table]:
+        """The tables."""
+        return {table.name: table for table in self.tables}
+
+    @cached_property
+    def classes(self) -> tuple[tuple[Column, ...], ...]:
+        """Columns that are equal; each class in the order of the tables, classes by their first columns."""
+        above: dict[Column, Column] = {}
+
+        def root(column: Column) -> Column:
+            while above.setdefault(column, column) != column:
+                column = above[column]
+            return column
+
+        for edge in self.edges:
+            for one, other in zip(edge.left_key, edge.right_key, strict=True):
+                above[root((edge.left, one))] = root((edge.right, other))
+        place = {table.name: i for i, table in enumerate(self.tables)}
+        found: dict[Column, list[Column]] = {}
+        for column in sorted(above, key=lambda column: (place[column[0]], column[1])):
+            found.setdefault(root(column), []).append(column)
+        return tuple(tuple(members) for members in found.values())
+
+    @cached_property
+    def class_of(self) -> Mapping[Column, int]:
+        """The number of each joined column's class."""
+        return {column: number for number, members in enumerate(self.classes) for column in members}
+
+    @cached_property
+    def joined(self) -> Mapping[str, tuple[int, ...]]:
+        """Per table its columns that are in a class, ascending."""
+        return {
+            table.name: tuple(i for i in range(table.arity) if (table.name, i) in self.class_of)
+            for table in self.tables
+        }
+
+    def classes_in(self, name: str) -> frozenset[int]:
+        """The classes that a table has columns of."""
+        return frozenset(self.class_of[name, column] for column in self.joined[name])
+
+    def unconnected(self, start: str) -> list[str]:
+        """The tables that no chain of equalities connects with one."""
+        reached, known = {start}, set(self.classes_in(start))
+        grown = True
+        while grown:
+            more = [t.name for t in self.tables if t.name not in reached and self.classes_in(t.name) & known]
+            grown = bool(more)
+            reached.update(more)
+            known.update(*(self.classes_in(name) for name in more))
+        return [table.name for table in self.tables if table.name not in reached]

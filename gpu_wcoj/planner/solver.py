@@ -1,0 +1,347 @@
+"""The delta-join solver: in which order, and where, each table's change is looked up in the other tables.
+
+For each changed table it starts with every table that can come first and goes on in two ways: with what needs no
+exchange, in the order of preference, as the solver published with RisingWave does throughout; or with what costs least.
+The cheapest of these orders is taken; of equally cheap ones, the first in the order of preference. So it looks at no
+more than (tables squared x classes of equal columns) orders.
+
+Where rows are is followed as the columns by whose hash they are spread. A change begins wherever its first lookup
+wants it, since the change is sent to the arrangements of its own table anyway. A lookup in an arrangement spread by
+columns that equal those needs no exchange; so a new arrangement is spread by these, if its key holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from math import prod
+from types import MappingProxyType
+from typing import Literal
+
+from gpu_wcoj.errors import UsageError, listed, nearest
+from gpu_wcoj.planner.joingraph import Column, Edge, Filter, JoinGraph, Table
+from gpu_wcoj.planner.lookups import Arranged, Lookup, LookupPath, LookupPlan
+
+Preference = Literal["left", "right"]
+"""Which of equally cheap tables is looked up first: the one given first, or last."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What things cost beside each other.
+
+    Attributes
+    ----------
+    lookup, found, exchanged
+        A row that looks something up, a row that it finds, a row that goes to another partition.
+    maintained
+        A changed row of a relation, for each arrangement that was not there.
+    """
+
+    lookup: float = 1.0
+    found: float = 1.0
+    exchanged: float = 2.0
+    maintained: float = 1.0
+
+
+def solve(
+    tables: Sequence[Table],
+    edges: Sequence[Edge] = (),
+    *,
+    numbering: Sequence[str] | None = None,
+    existing: Sequence[Arranged] = (),
+    filters: Sequence[Filter] = (),
+    orders: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    prefer: Preference = "left",
+    cross: Literal["refuse", "allow"] = "refuse",
+    costs: Costs = Costs(),
+) -> LookupPlan:
+    """Plan the lookups of every table that changes.
+
+    Parameters
+    ----------
+    tables
+        The tables, in the order that ties are broken by.
+    edges
+        Equalities.
+    numbering
+        All tables' names by number: a table of lower number is seen after the tick. None for the order of `tables`.
+    existing
+        Arrangements that are there.
+    filters
+        Comparisons of columns; each is done as soon as its tables are bound.
+    orders
+        Per changed table the order of its lookups, where that is not to be chosen.
+    prefer
+        From which end of `tables` ties are broken.
+    cross
+        Whether tables that no equality connects may be combined row by row.
+    costs
+        The cost model.
+
+    Raises
+    ------
+    UsageError
+        If a table is connected with no other one and `cross` does not allow it, `numbering` does not name each table
+        once, or one of `orders` does not name each other table once, with equalities between it and those before.
+
+    Examples
+    --------
+    >>> chain = [Edge("a", "b", (0,), (0,)), Edge("b", "c", (1,), (0,))]
+    >>> print(solve([Table("a", 1), Table("b", 2), Table("c", 1)], chain, numbering=["c", "b", "a"]))
+    c -> b -> a
+    b -> a -> c*
+    a -> b* -> c*
+    """
+    graph = JoinGraph(tuple(tables), tuple(edges), tuple(filters))
+    if not graph.tables:
+        raise UsageError("a join of no tables.\n  Give one at least.")
+    numbers = _numbers(graph, numbering)
+    if cross == "refuse":
+        alone = graph.unconnected(graph.tables[0].name)
+        if alone:
+            word = "table" if len(alone) == 1 else "tables"
+            raise UsageError(
+                f"no equality connects {word} {listed(alone)} with '{graph.tables[0].name}': their rows would be "
+                "combined each with each.\n  Add the missing edge, or allow this with cross='allow'."
+            )
+    for one in existing:
+        if len(set(one.order)) < len(one.order) or not set(one.by) <= set(one.order):
+            raise UsageError(f"arrangement {one}: its order repeats a column, or lacks one that it is spread by.")
+    for name, order in orders.items():
+        others = [table.name for table in graph.tables if table.name != name]
+        if len(others) == len(graph.tables) or sorted(order) != sorted(others):
+            raise UsageError(
+                f"the order for the change of '{name}' is {listed(order)}.\n"
+                f"  Give orders for {listed(graph.by_name)}, each of all the others."
+            )
+    return _Solver(graph, numbers, prefer, costs, orders, list(dict.fromkeys(existing))).plan()
+
+
+def _numbers(graph: JoinGraph, numbering: Sequence[str] | None) -> dict[str, int]:
+    names = list(graph.by_name) if numbering is None else list(numbering)
+    for name in names:
+        if name not in graph.by_name:
+            raise UsageError(
+                f"the numbering names no table: '{name}'. Tables: {listed(graph.by_name)}."
+                f"{nearest(name, graph.by_name)}"
+            )
+    if len(names) != len(graph.tables) or len(set(names)) != len(names):
+        raise UsageError(f"the numbering is {listed(names)}.\n  Name each of {listed(graph.by_name)} once.")
+    return {name: number for number, name in enumerate(names)}
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The beginning of a path: what is bound, and where its rows are.
+
+    Attributes
+    ----------
+    bound
+        The tables, the changed one first.
+    at
+        The classes by whose hash the rows are spread; None as long as any partition will do.
+    rows
+        Expected.
+    made
+        Arrangements to be made for it.
+    """
+
+    bound: tuple[str, ...]
+    rows: float
+    at: tuple[int, ...] | None = None
+    lookups: tuple[Lookup, ...] = ()
+    made: tuple[Arranged, ...] = ()
+    cost: float = 0.0
+
+
+@dataclass(eq=False)
+class _Solver:
+    graph: JoinGraph
+    numbers: dict[str, int]
+    prefer: Preference
+    costs: Costs
+    orders: Mapping[str, Sequence[str]]
+    existing: list[Arranged]
+    made: list[Arranged] = field(default_factory=list)
+    considered: int = 0
+
+    def plan(self) -> LookupPlan:
+        names = [table.name for table in self.graph.tables]
+        ordered = names if self.prefer == "left" else names[::-1]
+        self.rank = {name: i for i, name in enumerate(ordered)}
+        numbering = tuple(sorted(self.numbers, key=self.numbers.__getitem__))
+        paths = tuple(self._path(name) for name in numbering if self.graph.by_name[name].changes)
+        used = dict.fromkeys(lookup.arrangement for path in paths for lookup in path.lookups)
+        made = tuple(one for one in used if one in self.made)
+        return LookupPlan(numbering, paths, tuple(used), made, self.considered)
+
+    def _path(self, name: str) -> LookupPath:
+        changed = self.graph.by_name[name]
+        own = tuple(one for one in self.graph.filters if one.tables == frozenset([name]))
+        start = _Way((name,), changed.changes * prod(one.share for one in own))
+        if name in self.orders:
+            found = [self._given(start, self.orders[name])]
+        elif len(self.graph.tables) == 1:
+            found = [self._given(start, ())]
+        else:
+            firsts = self._next(start)
+            steady = firsts[:1] if len(self.graph.classes) < 2 else firsts
+            found = [self._finished(self._looked_up(start, first), steady=False) for first in firsts]
+            found += [self._finished(self._looked_up(start, first), steady=True) for first in steady]
+        best = min(found, key=lambda way: (float(f"{way.cost:.9g}"), [self.rank[one] for one in way.bound]))
+        self.made += [one for one in best.made if one not in self.made]
+        return LookupPath(name, best.lookups, self._first_spread(best), self._within(changed, ()), own, best.cost)
+
+    def _given(self, way: _Way, order: Sequence[str]) -> _Way:
+        """The path in an order that is given."""
+        self.considered += 1
+        for name in order:
+            if name not in self._next(way):
+                raise UsageError(
+                    f"the order {listed(order)} for the change of '{way.bound[0]}': no equality connects '{name}' with "
+                    f"{listed(way.bound)}.\n  What can come there: {listed(self._next(way))}."
+                )
+            way = self._looked_up(way, name)
+        return way
+
+    def _finished(self, way: _Way, steady: bool) -> _Way:
+        """The path to its end: in the order of preference without needless exchanges, or by least cost."""
+        self.considered += 1
+        while len(way.bound) < len(self.graph.tables):
+            ways = [self._looked_up(way, name) for name in self._next(way)]
+            if steady:
+                way = next((one for one in ways if one.lookups[-1].exchange is None), ways[0])
+            else:
+                way = min(ways, key=lambda one: (float(f"{one.cost + one.rows:.9g}"), self.rank[one.bound[-1]]))
+        return way
+
+    def _next(self, way: _Way) -> list[str]:
+        """What can be looked up next, in the order of preference; unconnected tables only where nothing else can."""
+        known = self._known(way.bound)
+        rest = sorted((one.name for one in self.graph.tables if one.name not in way.bound), key=self.rank.__getitem__)
+        return [name for name in rest if self.graph.classes_in(name) & known] or rest
+
+    def _known(self, bound: Sequence[str]) -> frozenset[int]:
+        return frozenset(chain.from_iterable(self.graph.classes_in(name) for name in bound))
+
+    def _holder(self, bound: Sequence[str], number: int) -> Column:
+        """The column bound first of those of a class."""
+        return min(
+            (column for column in self.graph.classes[number] if column[0] in bound),
+            key=lambda column: (bound.index(column[0]), column[1]),
+        )
+
+    def _looked_up(self, way: _Way, name: str) -> _Way:
+        """The way with one more lookup, in the arrangement that is best for it."""
+        ways = [self._through(way, name, one) for one in self._arrangements(way, name)]
+        return min(ways, key=lambda one: float(f"{one.cost:.9g}"))
+
+    def _arrangements(self, way: _Way, name: str) -> list[Arranged]:
+        """Arrangements by which a table can be looked up: those that are there, then new ones."""
+        table = self.graph.by_name[name]
+        known = self._known(way.bound)
+        class_of = self.graph.class_of
+        columns = [column for column in self.graph.joined[name] if class_of[name, column] in known]
+        columns.sort(key=lambda column: (class_of[name, column], column))
+        there = [one for one in chain(self.existing, self.made, way.made) if one.relation == table.source]
+        found = [one for one in there if set(one.by) <= set(_prefix(one, columns)) and (one.order or not columns)]
+        if not columns:
+            return [one for one in found if not one.by] or [Arranged(table.source, (), ())]
+        place = {class_of[name, column]: column for column in reversed(columns)}
+        if way.at and set(way.at) <= place.keys():
+            by = tuple(place[number] for number in way.at)
+            order = (*dict.fromkeys(by), *(column for column in columns if column not in by))
+            found.append(Arranged(table.source, order, None if by == order else by))
+        by = tuple(dict.fromkeys(place[class_of[name, column]] for column in columns))
+        found.append(Arranged(table.source, tuple(columns), None if len(by) == len(columns) else by))
+        return [one for one in dict.fromkeys(found) if _prefix(one, columns)]
+
+    def _through(self, way: _Way, name: str, arranged: Arranged) -> _Way:
+        """The way with a lookup of the table in one arrangement."""
+        table, graph, costs = self.graph.by_name[name], self.graph, self.costs
+        known = self._known(way.bound)
+        equal = {
+            column: self._holder(way.bound, graph.class_of[name, column])
+            for column in graph.joined[name]
+            if graph.class_of[name, column] in known
+        }
+        key = _prefix(arranged, list(equal))
+        by = tuple(graph.class_of[name, column] for column in arranged.by)
+        exchange, at = None, way.at
+        if by and way.at is None and set(by) <= graph.classes_in(way.bound[0]):
+            at = by
+        elif by and way.at != by:
+            exchange, at = tuple(equal[column] for column in arranged.by), by
+        bound = (*way.bound, name)
+        checks = [(column, other) for column, other in equal.items() if column not in key]
+        checks += [(column, (name, other)) for other, column in self._within(table, known)]
+        filters = tuple(one for one in graph.filters if name in one.tables and one.tables <= set(bound))
+        probed = way.rows * self._found(table, [(column, equal[column]) for column in key])
+        rows = way.rows * self._found(table, list(equal.items())) * prod(one.share for one in filters)
+        is_new = arranged not in self.existing and arranged not in self.made and arranged not in way.made
+        cost = way.rows * (costs.lookup + (costs.exchanged if exchange is not None else 0.0)) + probed * costs.found
+        lookup = Lookup(
+            name,
+            "after" if self.numbers[name] < self.numbers[way.bound[0]] else "before",
+            arranged,
+            tuple((column, equal[column]) for column in key),
+            tuple(checks),
+            filters,
+            exchange,
+            rows,
+        )
+        return replace(
+            way,
+            bound=bound,
+            rows=rows,
+            at=at,
+            lookups=(*way.lookups, lookup),
+            made=(*way.made, arranged) if is_new else way.made,
+            cost=way.cost + cost + (table.changes * costs.maintained if is_new else 0.0),
+        )
+
+    def _within(self, table: Table, known: Sequence[int] | frozenset[int]) -> tuple[tuple[int, int], ...]:
+        """Pairs of a table's columns that have to agree, and that agree not just because both are looked up."""
+        first: dict[int, int] = {}
+        pairs = []
+        for column in self.graph.joined[table.name]:
+            number = self.graph.class_of[table.name, column]
+            if number in first and number not in known:
+                pairs.append((first[number], column))
+            first.setdefault(number, column)
+        return tuple(pairs)
+
+    def _found(self, table: Table, equal: Sequence[tuple[int, Column]]) -> float:
+        """Rows that a lookup finds on average, if the values of the side that has fewer are among the other's."""
+        rows = table.found(()) if table.rows is None else table.rows
+        most = table.values([column for column, _ in equal])
+        for name in {other[0] for _, other in equal}:
+            held = [other[1] for _, other in equal if other[0] == name]
+            most = max(most, self.graph.by_name[name].values(held))
+        return rows / most
+
+    def _first_spread(self, way: _Way) -> tuple[int, ...]:
+        """The columns of the changed table by which its rows begin: those that the first lookup with a place wants."""
+        for lookup in way.lookups:
+            if lookup.exchange is not None:
+                return ()
+            if lookup.arrangement.by:
+                place = dict(lookup.key)
+                classes = [self.graph.class_of[place[column]] for column in lookup.arrangement.by]
+                return tuple(self._column(way.bound[0], number) for number in classes)
+        return ()
+
+    def _column(self, name: str, number: int) -> int:
+        return next(column for column in self.graph.joined[name] if self.graph.class_of[name, column] == number)
+
+
+def _prefix(arranged: Arranged, columns: Sequence[int]) -> tuple[int, ...]:
+    """As many of an arrangement's columns, from the first on, as are known."""
+    known: list[int] = []
+    for column in arranged.order:
+        if column not in columns:
+            break
+        known.append(column)
+    return tuple(known)
