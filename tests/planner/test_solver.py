@@ -190,6 +190,20 @@ def test_filters_take_part():
     assert [lookup.filters for lookup in path.lookups] == [(filters[0],), (filters[1],)]
 
 
+def test_columns_that_one_column_equals_agree_with_each_other():
+    """t.1 = u.0 and t.2 = u.0: where t comes before u, its own two columns are compared, and u is looked up by one."""
+    named = [Table("s", 1), Table("t", 3), Table("u", 1)]
+    edges = [Edge("s", "t", (0,), (0,)), Edge("t", "u", (1,), (0,)), Edge("t", "u", (2,), (0,))]
+    plan = solve(named, edges)
+    assert plan.path("t").checks == ((1, 2),)
+    assert plan.path("s").lookups[0].checks == ((2, ("t", 1)),)
+    assert plan.path("u").lookups[0].key == ((1, ("u", 0)), (2, ("u", 0)))
+    before = {"s": {(1,): 1}, "t": {(1, 5, 5): 1, (1, 5, 6): 1}, "u": {(5,): 1, (6,): 1}}
+    changes = {"s": {(2,): 1}, "t": {(2, 6, 6): 1, (2, 6, 5): 1, (1, 6, 5): 1}, "u": {(5,): 1}}
+    expected = {(2, 2, 6, 6, 6): 1, (1, 1, 5, 5, 5): 1}
+    assert delta_of(plan, JoinGraph(tuple(named), tuple(edges)), before, changes, 3) == expected
+
+
 def test_tables_that_never_change_have_no_path():
     plan = solve([Table("1", 2), Table("2", 2, changes=0), Table("3", 2)], CHAIN)
     assert [path.table for path in plan.paths] == ["1", "3"]
