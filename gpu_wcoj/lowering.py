@@ -11,13 +11,13 @@ import numpy as np
 
 from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.column import Column
-from gpu_wcoj.errors import SchemaError
+from gpu_wcoj.errors import SchemaError, UnsupportedError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.join.delta import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.planner.body import Shape
+from gpu_wcoj.planner.body import Kinds, Shape
 from gpu_wcoj.planner.lower import Plan, lower, plan
-from gpu_wcoj.planner.types import Types
+from gpu_wcoj.planner.types import Types, type_of_constant
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.trace.spine import MergePolicy
@@ -134,6 +134,10 @@ class Lowering:
         changed = True
         while changed:
             changed = False
+            for one in self.rules.groupings:
+                keys = [a or b for a, b in zip(known[one.source][: one.keys], known[one.relation], strict=False)]
+                changed |= keys != list(known[one.relation][: one.keys])
+                known[one.relation] = (*keys, *known[one.relation][one.keys :])
             for rule in self.rules.rules:
                 head = list(known[rule.head.relation])
                 for column, term in enumerate(rule.head.terms):
@@ -155,7 +159,38 @@ class Lowering:
         def encode(relation: str, column: int, value: object) -> int:
             return self._encode_constant(types.of(relation, column), value)
 
-        return plan(self.rules, shapes, encode, self.bag, sizes)
+        if self.rules.groupings or self.rules.extremes:
+            one = (*self.rules.groupings, *self.rules.extremes)[0]
+            raise UnsupportedError(f"aggregates are not supported yet: {one}.")
+        kinds = Kinds(types.kinds, self._encode_constant)
+        return plan(self.rules, shapes, encode, self.bag, sizes, kinds)
+
+    def facts(self, incoming: Mapping[str, Incoming], known: Types) -> dict[str, Incoming]:
+        """The rows that the text gives, in the types of their columns as the first tick's other rows show them."""
+        types = known.copy()
+        for name, rows in incoming.items():
+            if rows.names:
+                types.bind(name, [column.type for column in rows.columns])
+        found = {}
+        for one in self.rules.facts:
+            columns = [
+                self._fact_column(types.of(one.relation, i), v) for i, v in enumerate(zip(*one.rows, strict=True))
+            ]
+            names = tuple(f"c{i}" for i in range(len(columns)))
+            if columns:
+                found[one.relation] = Incoming(names, tuple(columns), None, False)
+        return found
+
+    def _fact_column(self, kind: DataType | None, values: Sequence[object]) -> Column:
+        natural = type_of_constant(0.5 if any(isinstance(one, float) for one in values) else values[0])
+        if kind is None:
+            kind = natural
+        elif kind.family == "integer" and natural.family == "integer":
+            least, most = kind.code_range
+            if not all(isinstance(one, int) and least <= one <= most for one in values):
+                kind = natural
+        codes = np.array([self._encode_constant(kind, one) for one in values], np.int64)
+        return Column(kind, codes, None, self.dictionaries[0] if kind.has_dictionary else None)
 
     def _encode_constant(self, kind: DataType | None, value: object) -> int:
         if kind is None or kind.family == "integer":

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError
+from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, listed
 from gpu_wcoj.planner.types import Types, names_of
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.schema import DataType
@@ -17,19 +17,24 @@ Names = dict[str, tuple[str, ...]]
 
 
 def declared(
-    rules: Rules, arity: Mapping[str, int], schema: Mapping[str, Sequence[str] | Mapping[str, str]]
+    rules: Rules, core: Rules, arity: Mapping[str, int], schema: Mapping[str, Sequence[str] | Mapping[str, str]]
 ) -> tuple[Types, Names, Names]:
     """What is known before any row: the columns' types and names, and which of the names were declared.
+
+    Parameters
+    ----------
+    rules, core
+        The program as it is written, and in core form.
 
     Raises
     ------
     UnknownRelationError, SchemaError
         If the schema names another relation, or gives other columns than the rules use.
     """
-    types = Types(rules)
-    names: Names = dict(names_of(rules))
-    by_declaration = {one.relation: one.columns for one in rules.declarations}
-    for one in rules.declarations:
+    types = Types(core)
+    names: Names = {**names_of(core), **names_of(rules)}
+    by_declaration = {one.relation: one.columns for one in core.declarations}
+    for one in core.declarations:
         kinds = [None if kind is None else DataType(kind) for kind in one.types]
         types.bind(one.relation, kinds, [f"{i} ('{name}')" for i, name in enumerate(one.columns)])
     for name, given in schema.items():
@@ -69,12 +74,14 @@ def check_inputs(changes: object, inputs: Sequence[str], heads: Sequence[str]) -
             f"the changes are a {type(changes).__name__}; a mapping from input relations to rows is allowed."
         )
     for name in changes:
+        if name in inputs:
+            continue
         if name in heads:
             raise SchemaError(
-                f"relation '{name}' is defined by rules and takes no rows.\n  The inputs are: {', '.join(inputs)}."
+                f"relation '{name}' is defined by rules and takes no rows.\n"
+                f"  The inputs are: {listed(inputs)}; a head that '.input {name}' names is one, too."
             )
-        if name not in inputs:
-            raise UnknownRelationError(name, inputs, "inputs")
+        raise UnknownRelationError(name, inputs, "inputs")
 
 
 def positive(option: str, value: object, default: int) -> int:

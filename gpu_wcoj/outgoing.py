@@ -70,7 +70,7 @@ class Outgoing:
             return error
         columns = [np.array([code], np.int64) for code in codes]
         row = self.as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]
-        return WeightOverflowError(relation, row, error.weight)
+        return WeightOverflowError(relation.removesuffix("#in"), row, error.weight)
 
     def _names_of(self, name: str) -> tuple[str, ...]:
         return self.ledger.state.names.get(name) or tuple(f"c{i}" for i in range(self.arity[name]))

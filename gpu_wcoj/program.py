@@ -26,6 +26,7 @@ from gpu_wcoj.options import check_inputs, declared, known_heads, positive, proc
 from gpu_wcoj.outgoing import Outgoing, pieces_of
 from gpu_wcoj.planner.explain import explain
 from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.strata import unread
 from gpu_wcoj.query.terms import Rules
@@ -121,7 +122,9 @@ class Program:
         self.bag = bag
         self.inputs = self.rules.inputs
         self.heads = self.rules.heads
-        self._arity = self.rules.arity
+        lowered = core(self.rules)
+        self._arity = lowered.arity
+        self._input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
         self.keep = known_heads(keep, "keep", self.heads)
         default = self.rules.outputs or unread(self.rules)
         self.outputs = default if outputs is None else known_heads(outputs, "outputs", self.heads)
@@ -132,17 +135,17 @@ class Program:
         self._piece_rows = None if chunk_rows is None else self.chunk_rows
         self._share: tuple[int, int] | None = None
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
-        types, names, self.declared = declared(self.rules, self._arity, schema or {})
+        types, names, self.declared = declared(self.rules, lowered, self._arity, schema or {})
         self._schema = {
             name: list(given.items()) if isinstance(given, Mapping) else list(given)
             for name, given in (schema or {}).items()
         }
         self._lowering = Lowering(
-            self.rules, self._arity, self.keep, self.outputs, bag, self.dictionaries, self._execution, merge_policy
+            lowered, self._arity, self.keep, self.outputs, bag, self.dictionaries, self._execution, merge_policy
         )
         router = router_of(self._lowering, self.backend, twin, route, twin_memory)
         self._ledger = Ledger(self._lowering, router, State(types, names))
-        self._outgoing = Outgoing(self._ledger, self._arity, self.heads, self.dictionaries)
+        self._outgoing = Outgoing(self._ledger, self._arity, lowered.heads, self.dictionaries)
 
     def __repr__(self) -> str:
         semantics = "bag" if self.bag else "set"
@@ -161,8 +164,8 @@ class Program:
         UnknownRelationError
             If the program has no such relation.
         """
-        if relation not in self._arity:
-            raise UnknownRelationError(relation, self._arity)
+        if relation not in self.inputs and relation not in self.heads:
+            raise UnknownRelationError(relation, {*self.inputs, *self.heads})
         return self._arity[relation]
 
     def step(self, changes: Mapping[str, Any]) -> dict[str, ZSet]:
@@ -426,7 +429,9 @@ class Program:
         number = before.report.tick + 1
         sizes = [len(dictionary) for dictionary in self.dictionaries]
         try:
-            incoming = {name: self._read(name, data) for name, data in changes.items()}
+            incoming = {self._input_of[name]: self._read(name, data) for name, data in changes.items()}
+            if number == 0 and self._lowering.rules.facts:
+                incoming.update(self._lowering.facts(incoming, before.types))
             if not any(len(rows) for rows in incoming.values()):
                 if before.sides is not None and all(rows.names == () for rows in incoming.values()):
                     incoming = {}
@@ -453,8 +458,8 @@ class Program:
                 name: rows.names for name, rows in incoming.items() if rows.names and name not in self.declared
             } | dict(before.names)
             report = TickReport(
-                number, time.perf_counter() - start, ignored, circuit.work, merged_rows, circuit.backend.name,
-                sides.backlog_rows,
+                number, time.perf_counter() - start, self._as_given(ignored), circuit.work, merged_rows,
+                circuit.backend.name, sides.backlog_rows,
             )  # fmt: skip
             self._ledger.commit(side, held, State(lowered.types, names, report, sides, journal))
         except BaseException as error:
@@ -484,8 +489,12 @@ class Program:
             return data
         arity = self._arity[name]
         known = self._lowered.kinds if self._lowered else self._ledger.state.types.snapshot()
-        types = [known[name, column] for column in range(arity)]
+        types = [known[self._input_of[name], column] for column in range(arity)]
         return read_change(name, data, arity, self.declared.get(name), types, self.dictionaries)
+
+    def _as_given(self, ignored: Mapping[str, int]) -> Mapping[str, int]:
+        """What is said of inputs, by the names that they have for their user."""
+        return {name: ignored[one] for name, one in self._input_of.items() if one in ignored}
 
     def _planned(self) -> Plan:
         """The plan before any row has been seen."""

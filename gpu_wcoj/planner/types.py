@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.query.terms import Constant, Rules, Term, Variable, plain
+from gpu_wcoj.planner.results import aggregate_of, result_of
+from gpu_wcoj.query.terms import Computed, Constant, Rule, Rules, Variable, plain
 from gpu_wcoj.schema import DataType
 
 Place = tuple[str, int]
@@ -28,46 +29,136 @@ class Types:
         self._parent: dict[Place, Place] = {}
         self._seen: dict[Place, dict[Place, DataType]] = {}
         self._constants: dict[Place, list[tuple[str, object]]] = {}
-        for rule in rules.rules:
-            home: dict[Variable, Place] = {}
-            literal: list[tuple[Place, Term]] = []
-            for atom in (*rule.atoms, *rule.negated, rule.head):
-                for column, term in enumerate(map(plain, atom.terms)):
-                    place = (atom.relation, column)
-                    self._parent.setdefault(place, place)
-                    if isinstance(term, Constant):
-                        literal.append((place, term))
-                    elif term in home:
-                        self._link(home[term], place)
+        self._homes: dict[Rule, dict[str, Place]] = {}
+        self._calculated: list[tuple[Rule, Computed, Place]] = []
+        self._compared: list[tuple[str, Place, Place]] = []
+        self._groupings = rules.groupings
+        for number, rule in enumerate(rules.rules):
+            self._read(number, rule)
+        for one in rules.groupings:
+            self._parent.setdefault((one.relation, one.keys), (one.relation, one.keys))
+            linked = one.keys + (one.op in ("min", "max"))
+            for column in range(linked):
+                self._link((one.source, column), (one.relation, column))
+        for facts in rules.facts:
+            for column, values in enumerate(zip(*facts.rows, strict=True)):
+                said = [(f"{facts.relation}(...)", value) for value in values]
+                self._constants.setdefault((facts.relation, column), []).extend(said)
+        self._type_constant_columns({name for name in rules.inputs if not name.endswith("#facts")})
+        self._derive()
+
+    def _read(self, number: int, rule: Rule) -> None:
+        """Link the columns that the variables of a rule link; what is calculated has a place of its own."""
+        home: dict[Variable, Place] = {}
+        literal: list[tuple[Place, Constant]] = []
+        for one in rule.computed:
+            place = (f"{number}#{one.variable.name}", 0)
+            self._parent.setdefault(place, place)
+            self._calculated.append((rule, one, place))
+            home[one.variable] = place
+        for atom in (*rule.atoms, *rule.negated, rule.head):
+            for column, term in enumerate(map(plain, atom.terms)):
+                place = (atom.relation, column)
+                self._parent.setdefault(place, place)
+                if isinstance(term, Constant):
+                    literal.append((place, term))
+                elif term in home:
+                    self._link(home[term], place)
+                else:
+                    home[term] = place
+        calculated = {one.variable for one in rule.computed}
+        for comparison in rule.comparisons:
+            left, right = plain(comparison.left), plain(comparison.right)
+            if isinstance(left, Variable) and isinstance(right, Variable):
+                if left in home and right in home:
+                    if left in calculated or right in calculated:
+                        self._compared.append((str(rule), home[left], home[right]))
                     else:
-                        home[term] = place
-            for comparison in rule.comparisons:
-                left, right = comparison.left, comparison.right
-                if isinstance(left, Variable) and isinstance(right, Variable):
-                    if left in home and right in home:
                         self._link(home[left], home[right])
-                    continue
-                for variable, other in ((left, right), (right, left)):
-                    if isinstance(variable, Variable) and isinstance(other, Constant) and variable in home:
-                        literal.append((home[variable], other))
-            for place, term in literal:
-                assert isinstance(term, Constant)
-                self._constants.setdefault(place, []).append((str(rule), term.value))
-        self._type_constant_columns(set(rules.inputs))
+                continue
+            for variable, other in ((left, right), (right, left)):
+                if isinstance(variable, Variable) and isinstance(other, Constant) and variable in home:
+                    literal.append((home[variable], other))
+        for place, constant in literal:
+            self._constants.setdefault(place, []).append((str(rule), constant.value))
+        self._homes[rule] = {variable.name: place for variable, place in home.items()}
 
     def _type_constant_columns(self, inputs: set[str]) -> None:
-        """Columns of heads that no input reaches have the type of the constants that stand in them."""
+        """Columns of heads that no input reaches have the type of the constants that stand in them.
+
+        So have those that something calculated or aggregated reaches, if they are no numbers.
+        """
         reached = {self._root(place) for place in self._parent if place[0] in inputs}
+        results = [place for _, _, place in self._calculated]
+        results += [(one.relation, one.keys) for one in self._groupings]
+        derived = {self._root(place) for place in results}
+        values: dict[Place, list[object]] = {}
         for place, constants in self._constants.items():
-            if self._root(place) not in reached:
-                for _, value in constants:
-                    self.bind(place[0], [None] * place[1] + [type_of_constant(value)])
+            values.setdefault(self._root(place), []).extend(value for _, value in constants)
+        for place, constants in self._constants.items():
+            root = self._root(place)
+            has_float = any(isinstance(value, float) for value in values[root])
+            is_number = all(type(value) in (int, float) for value in values[root])
+            if root in reached or (root in derived and is_number):
+                continue
+            for _, value in constants:
+                kind = type_of_constant(float(value) if has_float and type(value) is int else value)
+                self._bind(place[0], [None] * place[1] + [kind])
+
+    def _derive(self) -> None:
+        """Work out types of what is calculated and aggregated, as far as they follow from known ones."""
+        changed = True
+        while changed:
+            changed = False
+            for rule, one, place in self._calculated:
+                homes = self._homes[rule]
+                kinds = [
+                    self.of(*homes[term.name]) if isinstance(term, Variable) and term.name in homes else None
+                    for term in one.call.arguments
+                ]
+                changed |= self._show(place, result_of(one.call, kinds, str(rule)))
+            for grouping in self._groupings:
+                value = None if grouping.op == "count" else self.of(grouping.source, grouping.keys)
+                place = (grouping.relation, grouping.keys)
+                changed |= self._show(place, aggregate_of(grouping.op, value, grouping.relation))
+        for text, left, right in self._compared:
+            kinds = [self.of(*left), self.of(*right)]
+            known = [kind for kind in kinds if kind is not None]
+            if len(known) == 2 and known[0].family != known[1].family:
+                raise TypeMismatchError(
+                    f"the rule '{text}' compares something of type '{known[0].name}' with one of type "
+                    f"'{known[1].name}'.\n  Cast a column, so that both are of one type."
+                )
+
+    def _show(self, place: Place, kind: DataType | None) -> bool:
+        """Bind what has been worked out; whether that is new."""
+        if kind is None or self._seen.get(self._root(place), {}).get(place) is not None:
+            return False
+        self._bind(place[0], [None] * place[1] + [kind])
+        return True
+
+    def kinds(self, rule: Rule) -> Mapping[str, DataType | None]:
+        """The type of every variable of a rule, by name, as far as it is known.
+
+        Examples
+        --------
+        >>> from gpu_wcoj.query.core import core
+        >>> from gpu_wcoj.query.datalog import parse
+        >>> rules = core(parse("h(y) :- r(x), y = strlen(x)."))
+        >>> {name: kind and kind.name for name, kind in Types(rules).kinds(rules.rules[0]).items()}
+        {'y': 'int64', 'x': None}
+        """
+        return {name: self.of(*place) for name, place in self._homes[rule].items()}
 
     def copy(self) -> Types:
         """The same knowledge, to be added to apart."""
         other = object.__new__(Types)
         other._parent = self._parent
         other._constants = self._constants
+        other._homes = self._homes
+        other._calculated = self._calculated
+        other._compared = self._compared
+        other._groupings = self._groupings
         other._seen = {root: dict(seen) for root, seen in self._seen.items()}
         return other
 
@@ -92,8 +183,13 @@ class Types:
         Raises
         ------
         TypeMismatchError
-            If a column joins one of another type, or a constant that is no value of its type.
+            If a column joins one of another type, or a constant that is no value of its type; or if something that is
+            calculated from it does.
         """
+        self._bind(relation, kinds, names)
+        self._derive()
+
+    def _bind(self, relation: str, kinds: Sequence[DataType | None], names: Sequence[str] | None = None) -> None:
         for column, kind in enumerate(kinds):
             if kind is None:
                 continue
@@ -103,7 +199,7 @@ class Types:
             known = seen.get(place)
             if known == kind:
                 continue
-            label = f"relation '{relation}', column {names[column] if names else column}"
+            label = _label(place, names[column] if names else None)
             for other, other_kind in seen.items():
                 try:
                     kind.common(other_kind)
@@ -140,10 +236,19 @@ class Types:
             self._parent[right] = left
 
 
+def _label(place: Place, column: str | None = None) -> str:
+    """What messages call a place: the helpers of an input have its name."""
+    name, calculated = place[0].partition("#")[::2]
+    if name.isdecimal():
+        return f"the calculated '{calculated}'"
+    shown = name if calculated in ("in", "facts") else place[0]
+    return f"relation '{shown}', column {place[1] if column is None else column}"
+
+
 def _join_words(place: Place, other: Place) -> str:
     if place == other:
         return "was so far"
-    return f"joins relation '{other[0]}', column {other[1]}"
+    return f"joins {_label(other)}"
 
 
 def _last_line(error: Exception) -> str:
