@@ -25,7 +25,6 @@ from gpu_wcoj.query.binding import (
     applied,
     bound_variables,
     definitions,
-    expressions,
     keys_of,
     needed,
     standing,
@@ -80,9 +79,18 @@ def core(rules: Rules) -> Rules:
 
 
 def _is_plain(rule: Rule) -> bool:
-    """Whether a rule is in core form, and has no negated atoms and nothing calculated."""
-    has_more = not rule.atoms or rule.negated or rule.computed
-    return not has_more and all(isinstance(one, (Variable, Constant)) for one in expressions(rule))
+    """Whether a rule is in core form already."""
+    parts: list[Expression] = [*rule.head.terms]
+    for atom in (*rule.atoms, *rule.negated):
+        parts += atom.terms
+    for comparison in rule.comparisons:
+        parts += [comparison.left, comparison.right]
+    for one in rule.computed:
+        parts += one.call.arguments
+    bound = {*rule.variables, *(one.variable for one in rule.computed)}
+    negated = [term for atom in rule.negated for term in atom.variables]
+    are_plain = all(isinstance(part, (Variable, Constant)) for part in parts)
+    return bool(rule.atoms) and are_plain and all(one in bound and not one.is_wildcard for one in negated)
 
 
 class _Core:
