@@ -11,11 +11,27 @@ Examples
 [((1, 2, 3), 1)]
 """
 
+from typing import TYPE_CHECKING
+
 from gpu_wcoj.once import query
 from gpu_wcoj.program import ChangeCount, Program, TickReport
 from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import ZSet
 
+if TYPE_CHECKING:
+    from gpu_wcoj import streams as streams
+    from gpu_wcoj.streams.circuit import Circuit as Circuit
+
 __version__ = "0.1.0"
 
-__all__ = ["ChangeCount", "IndexedZSet", "Program", "TickReport", "ZSet", "query"]
+__all__ = ["ChangeCount", "Circuit", "IndexedZSet", "Program", "TickReport", "ZSet", "query", "streams"]
+
+
+def __getattr__(name: str) -> object:
+    """Load circuits when they are first asked for."""
+    if name in ("Circuit", "streams"):
+        from importlib import import_module
+
+        streams = import_module("gpu_wcoj.streams")
+        return streams if name == "streams" else streams.Circuit
+    raise AttributeError(f"module 'gpu_wcoj' has no attribute '{name}'")

@@ -1,0 +1,64 @@
+"""Circuits of one's own: streams of Z-sets, operators on them, and subcircuits that run to a fixpoint.
+
+Names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpu_wcoj.streams.aggregators import Aggregator as Aggregator
+    from gpu_wcoj.streams.aggregators import Apply as Apply
+    from gpu_wcoj.streams.aggregators import ApplyRows as ApplyRows
+    from gpu_wcoj.streams.aggregators import Count as Count
+    from gpu_wcoj.streams.aggregators import CountDistinct as CountDistinct
+    from gpu_wcoj.streams.aggregators import Max as Max
+    from gpu_wcoj.streams.aggregators import Mean as Mean
+    from gpu_wcoj.streams.aggregators import Min as Min
+    from gpu_wcoj.streams.aggregators import Sum as Sum
+    from gpu_wcoj.streams.aggregators import TopK as TopK
+    from gpu_wcoj.streams.circuit import Circuit as Circuit
+    from gpu_wcoj.streams.circuit import Subcircuit as Subcircuit
+    from gpu_wcoj.streams.operator import Operator as Operator
+    from gpu_wcoj.streams.stream import Stream as Stream
+    from gpu_wcoj.streams.time import Time as Time
+    from gpu_wcoj.streams.timed import TimedTrace as TimedTrace
+    from gpu_wcoj.streams.trace import Trace as Trace
+
+_HOME = {
+    "Aggregator": "aggregators",
+    "Apply": "aggregators",
+    "ApplyRows": "aggregators",
+    "Circuit": "circuit",
+    "Count": "aggregators",
+    "CountDistinct": "aggregators",
+    "Max": "aggregators",
+    "Mean": "aggregators",
+    "Min": "aggregators",
+    "Operator": "operator",
+    "Stream": "stream",
+    "Subcircuit": "circuit",
+    "Sum": "aggregators",
+    "Time": "time",
+    "TimedTrace": "timed",
+    "TopK": "aggregators",
+    "Trace": "trace",
+}
+"""Which module each public name comes from."""
+
+__all__ = [
+    "Aggregator", "Apply", "ApplyRows", "Circuit", "Count", "CountDistinct", "Max", "Mean", "Min", "Operator", "Stream",
+    "Subcircuit", "Sum", "Time", "TimedTrace", "TopK", "Trace",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,25 @@
+"""Rows made of groups: one function from Z-set to Z-set, which all aggregates share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpu_wcoj.streams.aggregators import Aggregator
+from gpu_wcoj.streams.grouped import grouped, refuse_negative
+from gpu_wcoj.streams.layout import ColumnName
+from gpu_wcoj.streams.place import NOTHING, Place, places_of
+from gpu_wcoj.zset.zset import ZSet
+
+
+def aggregated(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggregator: Aggregator) -> ZSet:
+    """What the aggregator makes of every group of rows that agree in the key columns.
+
+    Raises
+    ------
+    NegativeWeightError
+        If a row has a negative weight.
+    """
+    if not len(rows):
+        return NOTHING
+    refuse_negative(place, rows, rows.stored_weights, "aggregate")
+    return aggregator.of(grouped(place, rows, places_of(rows.names, keys)))

@@ -1,0 +1,85 @@
+"""Functions of users: what they are given, and columns made of what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.column import Column
+from gpu_wcoj.errors import ArityError, TypeMismatchError
+from gpu_wcoj.streams.place import Place
+from gpu_wcoj.zset.device import moved
+from gpu_wcoj.zset.zset import ZSet
+
+
+def given(zset: ZSet) -> list[Any]:
+    """One array of NumPy per column, masked where there are nulls, as `ZSet.to_numpy` gives them."""
+    from gpu_wcoj.arrow import to_numpy
+
+    return [to_numpy(column) for column in zset.to_host().columns]
+
+
+def columns_from(
+    place: Place, made: Any, names: Sequence[str] | None, count: int, function: object
+) -> tuple[tuple[str, ...], list[Column]]:
+    """Names and columns of what a function returned for `count` rows: a dict, one array, or several."""
+    from gpu_wcoj.arrow import as_table
+
+    if isinstance(made, (ZSet, str, bytes)) or not isinstance(made, (Mapping, np.ndarray, Iterable)):
+        raise TypeMismatchError(
+            f"{_shown(function)} returned {made!r:.80}.\n  A function of columns returns arrays: a dict, or a tuple."
+        )
+    if isinstance(made, np.ndarray):
+        made = (made,)
+    if not isinstance(made, Mapping):
+        parts = list(made)
+        labels = [f"c{i}" for i in range(len(parts))] if names is None else list(names)
+        if len(labels) != len(parts):
+            raise ArityError(f"{_shown(function)} returned {len(parts)} columns, and there are {len(labels)} names.")
+        made = dict(zip(labels, parts, strict=True))
+    elif names is not None and list(made) != list(names):
+        raise ArityError(f"{_shown(function)} returned the columns {', '.join(made)}, not {', '.join(names)}.")
+    for name, values in made.items():
+        if not hasattr(values, "__len__") or len(values) != count:
+            size = len(values) if hasattr(values, "__len__") else "no"
+            raise ArityError(f"{_shown(function)}: column '{name}' has {size} values, and there are {count} rows.")
+    arrays = {name: values if isinstance(values, np.ndarray) else list(values) for name, values in made.items()}
+    found, columns = as_table(arrays, _shown(function), string=place.string, binary=place.binary)
+    return found, _here(place, columns)
+
+
+def rows_from(
+    place: Place, made: Sequence[Any], names: Sequence[str] | None, function: object
+) -> tuple[tuple[str, ...], list[Column]]:
+    """Names and columns of the rows that a function returned, one or more."""
+    from gpu_wcoj.arrow import as_table
+
+    for row in made:
+        if not isinstance(row, tuple):
+            raise TypeMismatchError(f"{_shown(function)} returned {row!r:.80}, which is no tuple.")
+    width = len(made[0])
+    if names is not None and len(names) != width:
+        raise ArityError(f"{_shown(function)} returned rows of {width} values, and there are {len(names)} names.")
+    if any(len(row) != width for row in made):
+        other = next(row for row in made if len(row) != width)
+        raise ArityError(f"{_shown(function)} returned {made[0]!r} and {other!r}, which differ in length.")
+    labels = [f"c{i}" for i in range(width)] if names is None else list(names)
+    values = {label: [row[at] for row in made] for at, label in enumerate(labels)}
+    if not labels:
+        return (), []
+    found, columns = as_table(values, _shown(function), string=place.string, binary=place.binary)
+    return found, _here(place, columns)
+
+
+def _here(place: Place, columns: Sequence[Column]) -> list[Column]:
+    if place.backend.device is None:
+        return list(columns)
+    return [moved(column, place.backend) for column in columns]
+
+
+def _shown(function: object) -> str:
+    if isinstance(function, Callable):  # type: ignore[arg-type]  # mypy takes it for no class
+        return f"the function '{getattr(function, '__name__', type(function).__name__)}'"
+    return str(function)

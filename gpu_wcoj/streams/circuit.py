@@ -1,0 +1,283 @@
+"""Circuits: sources, operators and sinks, stepped tick by tick; and the subcircuits that run within a tick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpu_wcoj.backend import Backend, BackendName, select_backend
+from gpu_wcoj.errors import CircuitError, IterationLimitError, UnknownRelationError
+from gpu_wcoj.options import positive
+from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.operators.eliminate import Eliminate
+from gpu_wcoj.streams.operators.generate import Source
+from gpu_wcoj.streams.operators.introduce import Hold, Introduce
+from gpu_wcoj.streams.operators.sink import Sink
+from gpu_wcoj.streams.place import Place
+from gpu_wcoj.streams.scope import Scope
+from gpu_wcoj.streams.stream import Stream
+from gpu_wcoj.streams.time import Time
+from gpu_wcoj.zset.arrays import within_memory
+
+ITERATIONS = 100_000
+"""Iterations of a subcircuit in one tick at most, unless the user says otherwise."""
+
+
+class Circuit(Scope):
+    """A circuit of one's own: add sources, operators, subcircuits and sinks, and step it tick by tick.
+
+    A tick is atomic: if it fails, all state is as before.
+
+    Parameters
+    ----------
+    backend
+        Where streams live and are computed: ``"auto"`` (the GPU where there is one), ``"cpu"`` or ``"cuda"``.
+
+    Examples
+    --------
+    >>> circuit = Circuit(backend="cpu")
+    >>> edges = circuit.source("edge", {"src": "int64", "dst": "int64"})
+    >>> circuit.sink("path", edges.incremental_join(edges, on={"dst": "src"}))
+    >>> circuit.step({"edge": [(1, 2), (2, 3)]})["path"].rows()
+    [((1, 2, 3), 1)]
+    >>> circuit.step({"edge": [((1, 2), -1)]})["path"].rows()
+    [((1, 2, 3), -1)]
+    """
+
+    depth = 0
+
+    def __init__(self, *, backend: BackendName | Backend = "auto") -> None:
+        from gpu_wcoj.dictionary import Dictionary
+
+        super().__init__(Place(select_backend(backend), Dictionary("string"), Dictionary("binary")), ())
+        self.sources: dict[str, Source] = {}
+        self.sinks: dict[str, Stream] = {}
+        self._children: list[Subcircuit] = []
+        self._tick = 0
+        self._runs = False
+
+    def __repr__(self) -> str:
+        return f"Circuit({len(self.nodes)} nodes, {len(self._children)} subcircuits, tick {self._tick})"
+
+    # Nodes
+
+    def source(self, name: str, schema: Mapping[str, str] | None = None) -> Stream:
+        """A stream of what `step` is given under this name.
+
+        Parameters
+        ----------
+        schema
+            The columns' names and types; else they are those of the first rows.
+        """
+        if name in self.sources:
+            raise CircuitError(f"there is a source '{name}' already.")
+        self.sources[name] = source = Source(name, schema)
+        return Stream(self._node("source", source, (), name))
+
+    def sink(self, name: str, stream: Stream) -> None:
+        """Let `step` return what this stream holds, under this name."""
+        if name in self.sinks:
+            raise CircuitError(f"there is a sink '{name}' already.")
+        self.sinks[name] = Stream(self._node("sink", Sink(), (stream,), name))
+
+    def subcircuit(
+        self, name: str = "", *, iterations: int = ITERATIONS, until: Callable[[Time], bool] | None = None
+    ) -> Subcircuit:
+        """A circuit that runs to its fixpoint within each tick of this one.
+
+        Parameters
+        ----------
+        iterations
+            An error ends the tick after so many.
+        until
+            Told the time of every iteration, whether it is the last one of the tick; instead of the fixpoint.
+        """
+        child = Subcircuit(self, name, positive("iterations", iterations, ITERATIONS), until)
+        self._children.append(child)
+        return child
+
+    @property
+    def children(self) -> list[Scope]:
+        """The subcircuits."""
+        return list(self._children)
+
+    def refuse_change(self) -> None:
+        if self._runs:
+            raise CircuitError("the circuit has run, and gets no more nodes.\n  Stop it first; its state is lost then.")
+
+    # Time
+
+    @property
+    def time(self) -> Time:
+        """The present tick."""
+        return Time(self._tick)
+
+    def start(self) -> None:
+        """Start the clock: all state is empty, and the tick 0. The first `step` does it by itself."""
+        if not self._runs:
+            self.prepare()
+            self._tick = 0
+            self.clock_start(0)
+            self._runs = True
+
+    def stop(self) -> None:
+        """Stop the clock. The next `step` starts from the empty state."""
+        if self._runs:
+            self._runs = False
+            self.clock_stop(0)
+
+    def step(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One tick: what the sources are given, and what the sinks hold then.
+
+        Parameters
+        ----------
+        changes
+            Per source a Z-set, a table (its weights in a column ``weight``, if it has one) or rows; sources that are
+            not named get no rows.
+
+        Raises
+        ------
+        UnknownRelationError
+            If there is no such source.
+        IterationLimitError
+            If a subcircuit does not come to its fixpoint.
+        """
+        given = changes or {}
+        for name in given:
+            if name not in self.sources:
+                raise UnknownRelationError(name, self.sources, "sources")
+        self.start()
+        states = [(operator, operator.state) for operator in self.operators()]
+        cells = [(node, node.value) for node in self.all_nodes()]
+        sizes = len(self.place.string), len(self.place.binary)
+        try:
+            for name, source in self.sources.items():
+                source.given = given.get(name)
+            with within_memory(self.place.backend, "evaluating a tick"):
+                self.evaluate()
+            self._tick += 1
+        except BaseException:
+            for operator, state in states:
+                operator.state = state
+            for node, value in cells:
+                node.value = value
+            self.place.string.truncate(sizes[0])
+            self.place.binary.truncate(sizes[1])
+            raise
+        finally:
+            for source in self.sources.values():
+                source.given = None
+        return {name: stream.value for name, stream in self.sinks.items()}
+
+
+class Subcircuit(Scope):
+    """A circuit in a circuit: it runs through iterations 0, 1, 2, ... within each tick, to its fixpoint.
+
+    That is reached when an iteration leaves all operators settled, so that every further one would be the same.
+    There are no subcircuits in a subcircuit.
+    """
+
+    depth = 1
+
+    def __init__(self, parent: Circuit, name: str, iterations: int, until: Callable[[Time], bool] | None) -> None:
+        self.parent, self.iterations, self.until = parent, iterations, until
+        self._run = _Run(self)
+        self.node = parent._node("child", self._run, (), name or "subcircuit")
+        super().__init__(parent.place, self.node.global_id)
+        self._iteration = 0
+
+    def __repr__(self) -> str:
+        return f"Subcircuit({self.node}, {len(self.nodes)} nodes)"
+
+    @property
+    def time(self) -> Time:
+        """The present tick and iteration."""
+        return Time(self.parent.time.tick, self._iteration)
+
+    def refuse_change(self) -> None:
+        self.parent.refuse_change()
+
+    def subcircuit(self, *_: Any, **__: Any) -> Subcircuit:
+        """Refused: circuits are nested once."""
+        raise CircuitError(
+            f"{self.node} is a subcircuit, and cannot have one of its own.\n"
+            "  Put the inner loop into the circuit around, or write both as one loop."
+        )
+
+    def introduce(self, stream: Stream, name: str = "") -> Stream:
+        """``δ0``: a stream of the circuit around, at iteration 0; 0 at all others."""
+        return self._import(Introduce(), stream, name or "δ0")
+
+    def hold(self, stream: Stream, name: str = "") -> Stream:
+        """A stream of the circuit around, the same at all iterations."""
+        made = self._import(Hold(), stream, name or "hold")
+        made.sorting, made.timed = stream.sorting, stream.timed
+        return made
+
+    def _import(self, operator: Operator, stream: Stream, name: str) -> Stream:
+        if stream.scope is not self.parent:
+            raise CircuitError(f"{stream} is not of the circuit around {self.node}, from which alone it takes streams.")
+        node = self._node("import", operator, (), name)
+        node.inputs.append(stream.node)
+        if stream.node not in self.node.inputs:
+            self.node.inputs.append(stream.node)
+        self.parent._order = ()
+        return Stream(node, stream.keys)
+
+    def eliminate(self, stream: Stream, name: str = "") -> Stream:
+        """``∫``: the sum of a stream over all iterations of a tick, as a stream of the circuit around."""
+        return self.export(self.add(Eliminate(), stream, name="∫"), name)
+
+    def export(self, stream: Stream, name: str = "") -> Stream:
+        """What a stream holds at the last iteration of a tick, as a stream of the circuit around."""
+        if stream.scope is not self:
+            raise CircuitError(f"{stream} is not of {self.node}, which gives out its own streams only.")
+        output = self.parent.add(_Output(stream), Stream(self.node), name=name or "output of a subcircuit")
+        output.keys, output.sorting, output.timed = stream.keys, stream.sorting, stream.timed
+        return output
+
+    def run(self) -> None:
+        """All iterations of one tick."""
+        self._iteration = 0
+        for node in self._order:
+            node.operator.clock_start(0)
+        try:
+            while True:
+                self.evaluate()
+                if self.until(self.time) if self.until is not None else self._is_settled():
+                    return
+                self._iteration += 1
+                if self._iteration >= self.iterations:
+                    raise IterationLimitError(f"subcircuit {self.node}", self.iterations)
+        finally:
+            for node in self._order:
+                node.operator.clock_stop(0)
+
+    def _is_settled(self) -> bool:
+        return all(node.operator.settled for node in self._order)
+
+
+class _Run(Operator):
+    """The subcircuit's iterations, as one operator of the circuit around."""
+
+    def __init__(self, child: Subcircuit) -> None:
+        self.child = child
+
+    def evaluate(self, *_: Any) -> None:
+        """Run the iterations of a tick."""
+        self.child.run()
+
+    @property
+    def label(self) -> str:
+        return "subcircuit"
+
+
+class _Output(Operator):
+    """What a stream of a subcircuit holds at its last iteration."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def evaluate(self, _: Any) -> Any:
+        """The value."""
+        return self.stream.value

@@ -1,0 +1,56 @@
+"""Products of weights as Python's integers: slow, asked for only where int64 might not hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_wcoj.column import Column, on_host
+from gpu_wcoj.errors import WeightOverflowError
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.streams.place import Place
+
+
+def product(place: Place, names: Sequence[str], columns: Sequence[Column], left: Int64Array, right: Int64Array) -> ZSet:
+    """The consolidated rows with the weights ``left * right``.
+
+    Raises
+    ------
+    WeightOverflowError
+        If the exact weight of a row leaves int64.
+    """
+    exact = on_host(left).astype(object) * on_host(right).astype(object)
+    ones = np.ones(len(exact), np.int64)
+    rows = place.made(names, columns, place.backend.asarray(ones))
+    if not columns:
+        return place.made(names, columns, _checked(rows, np.array([exact.sum()], object)))
+    keys = [on_host(key) for column in columns for key in _keys(column)]
+    order = np.lexsort(keys[::-1])
+    changed = np.zeros(len(order), bool)
+    changed[0] = True
+    for key in keys:
+        changed[1:] |= key[order][1:] != key[order][:-1]
+    sums = np.add.reduceat(exact[order], np.flatnonzero(changed))
+    return place.held(
+        place.trusted(names, rows.columns, place.backend.asarray(_checked(rows, sums))),
+        place.backend.asarray(sums != 0),
+    )
+
+
+def _keys(column: Column) -> list[Int64Array]:
+    """What the rows of a Z-set are sorted by: nulls first, then codes."""
+    if column.stored_valid is None:
+        return [column.stored]
+    return [column.stored_valid.astype(np.int64), column.stored]
+
+
+def _checked(rows: ZSet, sums: Int64Array) -> Int64Array:
+    for at, weight in enumerate(sums.tolist()):
+        if not -(1 << 63) <= weight < 1 << 63:
+            raise WeightOverflowError("<stream>", rows.rows()[at][0] if rows.columns else (), weight)
+    return sums.astype(np.int64)

@@ -1,0 +1,118 @@
+"""The first rows of groups in a trace, found without reading the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpu_wcoj.column import Column
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.streams.place import NOTHING
+from gpu_wcoj.streams.trace import Trace
+from gpu_wcoj.zset.arrays import BoolArray, positions
+from gpu_wcoj.zset.index import IndexedZSet
+from gpu_wcoj.zset.zset import ZSet
+
+
+def first_rows(trace: Trace, keys: Sequence[Column], k: int) -> ZSet:
+    """The first `k` rows of positive weight of each group that these keys name, in the trace's order.
+
+    Every batch is read from the beginning of a group, twice as far each time, until so many rows are known: a row is
+    known once every batch has been read past it. O(k + rows that have cancelled in front), times a logarithm.
+    """
+    layout, place = trace.layout, trace.place
+    if layout is None or not trace.spine.batches:
+        return NOTHING
+    backend, xp = place.backend, place.xp
+    mask, levels = layout.probe(keys, place, True)
+    if mask is not None:
+        (rows,) = positions(backend, mask)
+        levels = [level[rows] for level in levels]
+    n_prefix = len(levels)
+    ranges = [_leaves(batch, levels) for batch in trace.spine.batches]
+    group = xp.arange(len(levels[0]))
+    kept: list[list[Int64Array]] = []
+    kept_weights: list[Int64Array] = []
+    take = k
+    while len(group):
+        found, sums, owner, finished = _read(trace, ranges, group, n_prefix, take, k)
+        (done,) = positions(backend, finished)
+        (mine,) = positions(backend, finished[owner])
+        kept.append([level[group[owner[mine]]] for level in levels] + [level[mine] for level in found])
+        kept_weights.append(sums[mine])
+        if len(done) == len(group):
+            break
+        (open_,) = positions(backend, ~finished)
+        group, take = group[open_], take * 2
+    joined = [xp.concatenate(parts) for parts in zip(*kept, strict=True)] if kept else levels
+    weights = xp.concatenate(kept_weights) if kept_weights else xp.zeros(0, np.int64)
+    return place.made(layout.names, layout.columns(joined, place), weights)
+
+
+def _leaves(batch: IndexedZSet, levels: Sequence[Int64Array]) -> tuple[Int64Array, Int64Array]:
+    """The rows of a batch below each prefix, as a range of leaves; empty where there are none."""
+    node = batch.locate(levels)
+    held = node >= 0
+    xp = batch.backend.xp
+    begin = xp.where(held, node, 0)
+    end = xp.where(held, node + 1, 0)
+    for offsets in batch.offsets[len(levels) - 1 :]:
+        begin, end = offsets[begin], xp.where(held, offsets[end], offsets[begin])
+    return begin, end
+
+
+def _read(
+    trace: Trace, ranges: Sequence[tuple[Int64Array, Int64Array]], group: Int64Array, n_prefix: int, take: int, k: int
+) -> tuple[list[Int64Array], Int64Array, Int64Array, BoolArray]:
+    """The first rows of these groups after `take` rows of every batch: levels, weights, owners; and who is done."""
+    backend, xp = trace.place.backend, trace.place.xp
+    owners, weights = [], []
+    levels: list[list[Int64Array]] = []
+    last: list[tuple[Int64Array, Int64Array]] = []
+    n_read = 0
+    for batch, (begins, ends) in zip(trace.spine.batches, ranges, strict=True):
+        begin, end = begins[group], ends[group]
+        width = xp.minimum(end - begin, take)
+        after = xp.cumsum(width)
+        n_rows = int(after[-1])
+        owner = xp.repeat(xp.arange(len(group)), width)
+        leaf = xp.arange(n_rows) - (after - width)[owner] + begin[owner]
+        owners.append(owner)
+        weights.append(batch.weight_column()[leaf])
+        levels.append(_levels_at(batch, leaf, n_prefix))
+        unread = (end - begin) > width
+        last.append((unread, xp.where(unread, n_read + after - 1, 0)))
+        n_read += n_rows
+    joined = [xp.concatenate(parts) for parts in zip(*levels, strict=True)]
+    owner, weight = xp.concatenate(owners), xp.concatenate(weights)
+    if n_read == 0:
+        return joined, weight, owner, xp.ones(len(group), np.bool_)
+    keys = [owner, *joined]
+    order = backend.kernels.lexsort(keys)
+    starts = backend.kernels.run_starts([key[order] for key in keys])
+    sums = backend.kernels.segment_sums(weight[order], starts)
+    owner, joined = owner[order[starts]], [level[order[starts]] for level in joined]
+    run = xp.searchsorted(starts, xp.arange(n_read), side="right") - 1
+    place_of = xp.zeros(n_read, np.int64)
+    place_of[order] = run
+    threshold = xp.full(len(group), n_read, np.int64)
+    for unread, at in last:
+        threshold = xp.minimum(threshold, xp.where(unread, place_of[at], n_read))
+    counts = (sums > 0) & (xp.arange(len(starts)) <= threshold[owner])
+    running = xp.cumsum(counts.astype(np.int64))
+    bounds = xp.searchsorted(owner, xp.arange(len(group) + 1), side="left")
+    before = xp.concatenate([xp.zeros(1, np.int64), running])[bounds]
+    finished = (before[1:] - before[:-1] >= k) | (threshold == n_read)
+    (kept,) = positions(backend, counts & (running - before[owner] <= k))
+    return [level[kept] for level in joined], sums[kept], owner[kept], finished
+
+
+def _levels_at(batch: IndexedZSet, leaf: Int64Array, n_prefix: int) -> list[Int64Array]:
+    """What these leaves' rows hold below the prefix, level by level."""
+    found = [batch.values[-1][leaf].astype(np.int64)]
+    node = leaf
+    for depth in range(batch.depth - 2, n_prefix - 1, -1):
+        node = batch.backend.xp.searchsorted(batch.offsets[depth], node, side="right") - 1
+        found.append(batch.values[depth][node].astype(np.int64))
+    return found[::-1] if batch.depth > n_prefix else []

@@ -1,0 +1,97 @@
+"""Rows in groups: those of a Z-set that agree in its key columns stand together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_wcoj.column import Column
+from gpu_wcoj.errors import NegativeWeightError
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.streams.layout import is_null
+from gpu_wcoj.streams.place import Place
+from gpu_wcoj.zset.arrays import positions
+from gpu_wcoj.zset.zset import ZSet
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The rows of a Z-set, group by group.
+
+    Attributes
+    ----------
+    rows
+        The Z-set, its rows no longer in order.
+    keys
+        The positions of the key columns.
+    starts
+        Where each group begins.
+    """
+
+    place: Place
+    rows: ZSet
+    keys: tuple[int, ...]
+    starts: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def weights(self) -> Int64Array:
+        """The weight of every row."""
+        return self.rows.stored_weights  # type: ignore[no-any-return]  # an array of the backend's module
+
+    @property
+    def number(self) -> Int64Array:
+        """The group of every row."""
+        xp = self.place.xp
+        number: Int64Array = xp.searchsorted(self.starts, xp.arange(len(self.rows)), side="right") - 1
+        return number
+
+    def heads(self) -> list[Column]:
+        """The key columns, a row a group."""
+        return [self.place.taken_column(self.rows.columns[key], self.starts) for key in self.keys]
+
+
+def levels_of(place: Place, columns: Sequence[Column]) -> list[Int64Array]:
+    """What rows are grouped by: per column whether it is null, where it can be, and its code."""
+    made: list[Int64Array] = []
+    for column in columns:
+        if column.stored_valid is not None:
+            made.append(is_null(column, place))
+        made.append(place.xp.ascontiguousarray(column.stored))
+    return made
+
+
+def grouped(place: Place, zset: ZSet, keys: Sequence[int]) -> Groups:
+    """The groups of a Z-set with columns. O(n) where the key columns come first, else O(n log n)."""
+    kernels, xp = place.backend.kernels, place.xp
+    if not len(zset):
+        return Groups(place, zset, tuple(keys), xp.zeros(0, np.int64))
+    if not keys:
+        return Groups(place, zset, (), xp.zeros(1, np.int64))
+    levels = levels_of(place, [zset.columns[key] for key in keys])
+    if tuple(keys) != tuple(range(len(keys))):
+        order = kernels.lexsort(levels)
+        zset = place.taken(zset, order)
+        levels = [level[order] for level in levels]
+    return Groups(place, zset, tuple(keys), kernels.run_starts(levels))
+
+
+def keys_of(place: Place, zset: ZSet, keys: Sequence[int]) -> ZSet:
+    """The values of these columns that rows have, each once."""
+    groups = grouped(place, zset, keys)
+    names = [zset.names[key] for key in keys]
+    if not keys:
+        return place.trusted((), (), np.ones(len(groups), np.int64))
+    return place.made(names, groups.heads(), place.xp.ones(len(groups), np.int64))
+
+
+def refuse_negative(place: Place, zset: ZSet, weights: Int64Array, doing: str) -> None:
+    """Raise if one of these weights of the rows is negative."""
+    (below,) = positions(place.backend, weights < 0)
+    if len(below):
+        row = place.taken(zset, below[:1]).rows()[0][0]
+        raise NegativeWeightError(doing, row, int(place.backend.to_host(weights[below[:1]])[0]))

@@ -1,0 +1,56 @@
+"""Results of an iteration that lies ahead: they wait until it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpu_wcoj.column import Column
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.streams.place import NOTHING, Place
+from gpu_wcoj.zset.zset import ZSet
+
+
+@dataclass(frozen=True, eq=False)
+class Later:
+    """Rows by the iteration that they belong to. Immutable."""
+
+    waiting: Mapping[int, ZSet] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting)
+
+    def added(self, place: Place, at: int, rows: ZSet) -> Later:
+        """With rows of one iteration added."""
+        if not len(rows):
+            return self
+        return Later({**self.waiting, at: place.plus(self.waiting.get(at, NOTHING), rows)})
+
+    def taken(self, at: int) -> tuple[ZSet, Later]:
+        """The rows of one iteration, and what is left."""
+        if at not in self.waiting:
+            return NOTHING, self
+        return self.waiting[at], Later({key: rows for key, rows in self.waiting.items() if key != at})
+
+
+def split(
+    place: Place,
+    names: Sequence[str],
+    columns: Sequence[Column],
+    weights: tuple[Int64Array, Int64Array],
+    times: Int64Array,
+    now: int,
+) -> list[tuple[int, ZSet]]:
+    """Rows by the iteration to which they belong, `now` or their own if that is later; weights are products."""
+    xp = place.xp
+    target = xp.maximum(times, now)
+    order = place.backend.kernels.lexsort([target])
+    starts = place.backend.kernels.run_starts([target[order]])
+    bounds = [*place.backend.to_host(starts).tolist(), len(order)]
+    ats = place.backend.to_host(target[order[starts]]).tolist()
+    made = []
+    for at, begin, end in zip(ats, bounds, bounds[1:], strict=False):
+        rows = order[begin:end]
+        parts = [place.taken_column(column, rows) for column in columns]
+        made.append((int(at), place.exact(names, parts, weights[0][rows], weights[1][rows])))
+    return made

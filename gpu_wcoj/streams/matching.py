@@ -1,0 +1,135 @@
+"""Rows of two sides that agree in their keys, paired: what all joins of two streams share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_wcoj.column import Column
+from gpu_wcoj.errors import UsageError
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.streams.later import split
+from gpu_wcoj.streams.layout import ColumnName, Sorting
+from gpu_wcoj.streams.place import NOTHING, Place, is_nothing, places_of
+from gpu_wcoj.streams.timed import TimedTrace
+from gpu_wcoj.streams.trace import Trace
+from gpu_wcoj.zset.zset import ZSet
+
+
+@dataclass(frozen=True)
+class JoinShape:
+    """What a join of two streams matches, and what it keeps.
+
+    Its rows are the columns of the left, and those of the right that are not keys; of these, one with a name of the
+    left gets ``_right`` added to it.
+
+    Attributes
+    ----------
+    left, right
+        The key columns of both sides, pair by pair.
+    select
+        The columns that are kept, by name; None for all.
+    """
+
+    left: tuple[ColumnName, ...]
+    right: tuple[ColumnName, ...]
+    select: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.left) != len(self.right):
+            raise UsageError(
+                f"a join matches columns pair by pair, and there are {len(self.left)} on the left and"
+                f" {len(self.right)} on the right."
+            )
+
+    def __str__(self) -> str:
+        return ", ".join(f"{left} = {right}" for left, right in zip(self.left, self.right, strict=True))
+
+    def output(self, left: Sequence[str], right: Sequence[str]) -> tuple[list[str], list[tuple[bool, int]]]:
+        """The names of the join's columns, and for each whether it is the left's, and which."""
+        keys = places_of(right, self.right, "the right of the join")
+        names, sources = list(left), [(True, at) for at in range(len(left))]
+        for at, name in enumerate(right):
+            if at not in keys:
+                while name in names:
+                    name += "_right"
+                names.append(name)
+                sources.append((False, at))
+        if self.select is None:
+            return names, sources
+        kept = places_of(names, self.select, "the join")
+        return [names[at] for at in kept], [sources[at] for at in kept]
+
+
+def matched(
+    place: Place, shape: JoinShape, change: ZSet, trace: Trace | TimedTrace, change_is_left: bool, now: int | None
+) -> list[tuple[int, ZSet]]:
+    """All pairs of a row of the change and one of the trace with equal keys, by the iteration that they belong to.
+
+    Parameters
+    ----------
+    now
+        The iteration of the change; None if the trace's times do not count.
+    """
+    if not len(change) or not trace.names:
+        return []
+    own = places_of(change.names, shape.left if change_is_left else shape.right)
+    found = trace.below([change.columns[at] for at in own])
+    if found is None or not len(found.owner):
+        return []
+    left, right = (change.names, trace.names) if change_is_left else (trace.names, change.names)
+    names, sources = shape.output(left, right)
+    columns = [
+        place.taken_column(change.columns[at], found.owner) if is_left == change_is_left else found.columns[at]
+        for is_left, at in sources
+    ]
+    weights = change.stored_weights[found.owner], found.weights
+    if now is None:
+        return [(0, place.exact(names, columns, *weights))]
+    return split(place, names, columns, weights, found.columns[-1].stored, now)
+
+
+def keyed(place: Place, rows: ZSet, keys: Sequence[ColumnName]) -> Trace:
+    """The rows of one Z-set, to be found by these columns."""
+    return Trace(place, Sorting(tuple(keys))).append(rows)
+
+
+def has_match(place: Place, shape: JoinShape, left: ZSet, right: ZSet) -> Int64Array:
+    """The rows of the left whose key a row of the right has: the key's weights there add up to more than 0."""
+    nothing: Int64Array = place.xp.zeros(0, np.int64)
+    if is_nothing(right) or not len(left):
+        return nothing
+    keys = place.selected(right, places_of(right.names, shape.right, "the right of the join"))
+    keys = place.held(keys, keys.stored_weights > 0)
+    found = keyed(place, keys, range(len(shape.right))).below(
+        [left.columns[at] for at in places_of(left.names, shape.left, "the left of the join")]
+    )
+    if found is None:
+        return nothing
+    rows: Int64Array = place.xp.sort(found.owner)
+    return rows
+
+
+def padded(place: Place, shape: JoinShape, rows: ZSet, other: ZSet, rows_are_left: bool) -> ZSet:
+    """Rows of one side without a match, as rows of an outer join: null where the other side's columns stand."""
+    if not len(rows):
+        return NOTHING
+    if not other.columns:
+        raise UsageError(
+            "an outer join has rows without a match, and the columns of the other side are not known yet.\n"
+            "  Declare them: source(name, schema={'column': 'type', ...})."
+        )
+    left, right = (rows, other) if rows_are_left else (other, rows)
+    names, sources = shape.output(left.names, right.names)
+    pairs = dict(zip(places_of(left.names, shape.left), places_of(right.names, shape.right), strict=True))
+    columns: list[Column] = []
+    for is_left, at in sources:
+        if is_left == rows_are_left:
+            columns.append(rows.columns[at])
+        elif is_left and at in pairs:
+            columns.append(rows.columns[pairs[at]])
+        else:
+            columns.append(place.nulls(other.columns[at], len(rows)))
+    return place.made(names, columns, rows.stored_weights)

@@ -1,0 +1,165 @@
+"""aggregate: rows made of groups, value by value and incrementally."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpu_wcoj.column import Column
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.schema import DataType
+from gpu_wcoj.streams.aggregated import aggregated
+from gpu_wcoj.streams.aggregators import Aggregator, group_sums
+from gpu_wcoj.streams.first import first_rows
+from gpu_wcoj.streams.grouped import Groups, grouped, keys_of, refuse_negative
+from gpu_wcoj.streams.layout import ColumnName, Sorting
+from gpu_wcoj.streams.nested import Due, nested_change
+from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.place import NOTHING, places_of
+from gpu_wcoj.streams.timed import TimedTrace
+from gpu_wcoj.streams.trace import Trace
+from gpu_wcoj.zset.arrays import positions
+from gpu_wcoj.zset.zset import ZSet
+
+
+class Aggregate(Operator):
+    """``out = the aggregator's rows of every group of in``. Not linear."""
+
+    def __init__(self, keys: Sequence[ColumnName], aggregator: Aggregator) -> None:
+        self.keys, self.aggregator = tuple(keys), aggregator
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """The rows made of the groups."""
+        return aggregated(self.place, rows, self.keys, self.aggregator)
+
+    @property
+    def label(self) -> str:
+        """What it does, in a few words."""
+        return f"{type(self.aggregator).__name__} by {', '.join(map(str, self.keys)) or 'nothing'}"
+
+
+class IncrementalAggregate(Aggregate):
+    """The change of an aggregate, from changes and the trace with and without them. Not linear.
+
+    Aggregates that follow from totals (count, sums and means of integers and decimals) cost what the change holds;
+    the first rows of groups (min, max, top k) are read from the trace's front. The others read every group that
+    changes, and so do orders of texts.
+    """
+
+    state: tuple[tuple[DataType, ...], Trace] | None = None
+    """The columns' types, and per group and total its value as a weight; None as long as there are none."""
+
+    def clock_start(self, scope: int) -> None:
+        """A clock of its own begins with no rows."""
+        if scope == 0:
+            self.state = None
+
+    def evaluate(self, change: ZSet, after: Trace, before: Trace) -> ZSet:  # type: ignore[override]  # more inputs
+        """How the rows made of the groups change."""
+        if not len(change):
+            return NOTHING
+        place, aggregator = self.place, self.aggregator
+        refuse_negative(place, change, after.weights_of(change), "aggregate")
+        assert after.layout is not None
+        columns = [place.converted(c, kind) for c, kind in zip(change.columns, after.layout.types, strict=True)]
+        change = place.trusted(change.names, columns, change.stored_weights)
+        keys = places_of(change.names, self.keys)
+        totals = aggregator.totals(change, place)
+        if totals is not None:
+            return self._from_totals(change, grouped(place, change, keys), before)
+        touched = keys_of(place, change, keys)
+        first = aggregator.first(change)
+        if first is not None:
+            now = place.unit(first_rows(after, touched.columns, first[0]))
+            was = place.unit(first_rows(before, touched.columns, first[0]))
+        else:
+            found = after.below(touched.columns, nulls=True)
+            now = NOTHING if found is None else place.made(after.names, found.columns, found.weights)
+            found = before.below(touched.columns, nulls=True)
+            was = NOTHING if found is None else place.made(before.names, found.columns, found.weights)
+        made = [aggregated(place, rows, self.keys, aggregator) for rows in (now, was)]
+        return place.minus(made[0], made[1])
+
+    def _from_totals(self, change: ZSet, groups: Groups, before: Trace) -> ZSet:
+        place = self.place
+        kinds = tuple(column.type for column in change.columns)
+        if self.state is None or self.state[0] != kinds:
+            self.state = kinds, Trace(place, Sorting(None)).append(self._counted(before, kinds))
+        trace = self.state[1]
+        sums = self._sums(groups)
+        own = self._keyed(groups, sums)
+        old = [trace.weights_of(self._keyed(groups, sums, slot)) for slot in range(len(sums))]
+        self.state = kinds, trace.append(own)
+        new = [was + more for was, more in zip(old, sums, strict=True)]
+        return place.minus(self._finished(groups, new), self._finished(groups, old))
+
+    def _counted(self, before: Trace, kinds: Sequence[DataType]) -> ZSet:
+        """The totals of all that came before, in these types."""
+        rows, place = before.consolidated(), self.place
+        if not len(rows):
+            return NOTHING
+        columns = [place.converted(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]
+        rows = place.trusted(rows.names, columns, rows.stored_weights)
+        groups = grouped(place, rows, places_of(rows.names, self.keys))
+        return self._keyed(groups, self._sums(groups))
+
+    def _sums(self, groups: Groups) -> list[Int64Array]:
+        totals = self.aggregator.totals(groups.rows, self.place)
+        assert totals is not None
+        return [group_sums(groups, each, self.label) for each in totals]
+
+    def _keyed(self, groups: Groups, sums: Sequence[Int64Array], only: int | None = None) -> ZSet:
+        """Per group and total a row, the total its weight; or those of one total, with the weight 1."""
+        place, xp = self.place, self.place.xp
+        names = [*(groups.rows.names[key] for key in groups.keys), "#total"]
+        heads = groups.heads()
+        if only is not None:
+            slots = Column.of_integers(xp.full(len(groups), only, np.int64))
+            return place.trusted(names, [*heads, slots], xp.ones(len(groups), np.int64))
+        slots = Column.of_integers(xp.repeat(xp.arange(len(sums)), len(groups)))
+        columns = [place.stacked([head] * len(sums)) for head in heads]
+        return place.made(names, [*columns, slots], xp.concatenate(list(sums)))
+
+    def _finished(self, groups: Groups, totals: Sequence[Int64Array]) -> ZSet:
+        """The rows of the groups that have rows."""
+        place = self.place
+        (held,) = positions(place.backend, totals[0] > 0)
+        if not len(held):
+            return NOTHING
+        names, columns = self.aggregator.finished([each[held] for each in totals], groups.rows, place)
+        heads = [place.taken_column(head, held) for head in groups.heads()]
+        keys = [groups.rows.names[key] for key in groups.keys]
+        return place.made([*keys, *names], [*heads, *columns], place.xp.ones(len(held), np.int64))
+
+
+class NestedAggregate(Aggregate):
+    """The change of an aggregate under nested time. Not linear.
+
+    The trace holds this iteration's change. Every group that changes is read, now and at later iterations at which
+    it has changed in an earlier tick.
+    """
+
+    state: Due = Due()
+
+    def clock_start(self, scope: int) -> None:
+        """A tick begins: nothing is due."""
+        if scope == 0:
+            self.state = Due()
+
+    def evaluate(self, change: ZSet, trace: TimedTrace) -> ZSet:  # type: ignore[override]  # more inputs
+        """How the rows made of the groups change at this iteration, against the same one of the tick before."""
+        if not len(change) and not self.state:
+            return NOTHING
+        place = self.place
+        keys = places_of(trace.names, self.keys)
+        out, self.state = nested_change(
+            change, trace, keys, self.state, self.time.iteration,
+            lambda rows: aggregated(place, rows, self.keys, self.aggregator),
+        )  # fmt: skip
+        return out
+
+    @property
+    def settled(self) -> bool:
+        """Whether no group is due later."""
+        return not self.state

@@ -1,0 +1,29 @@
+"""delay: z⁻¹."""
+
+from __future__ import annotations
+
+from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.place import NOTHING
+from gpu_wcoj.zset.zset import ZSet
+
+
+class Delay(Operator):
+    """``z⁻¹(s)[t] = s[t - 1]``, and 0 at first: before the first tick, or before an iteration 0. Linear."""
+
+    state: tuple[ZSet, bool] = (NOTHING, True)
+
+    def clock_start(self, scope: int) -> None:
+        """A clock of its own begins with 0."""
+        if scope == 0:
+            self.state = NOTHING, True
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """What came the time before."""
+        before = self.state[0]
+        self.state = rows, self.place.equal(before, rows)
+        return before
+
+    @property
+    def settled(self) -> bool:
+        """Whether the same value came again."""
+        return self.state[1]

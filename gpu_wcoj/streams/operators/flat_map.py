@@ -1,0 +1,58 @@
+"""flat_map: every row to any number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.errors import UsageError
+from gpu_wcoj.streams.callables import columns_from, given, rows_from
+from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.place import NOTHING
+from gpu_wcoj.zset.zset import ZSet
+
+
+class FlatMap(Operator):
+    """``out(r) = sum of in(s) · (how often r is in f(s))``. Linear.
+
+    The function of columns returns ``(owner, columns)``: from which row each of its rows comes, and its columns. The
+    function of a row returns the rows made of it.
+    """
+
+    def __init__(self, function: Callable[..., Any], names: Sequence[str] | None, by_row: bool) -> None:
+        self.function, self.names, self.by_row = function, names, by_row
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """The rows made of all rows."""
+        if not len(rows):
+            return NOTHING
+        if self.by_row:
+            lists = [list(self.function(row)) for row, _ in rows.rows()]
+            owner = np.repeat(np.arange(len(lists)), [len(made) for made in lists])
+            if not len(owner):
+                return NOTHING
+            names, columns = rows_from(self.place, [row for made in lists for row in made], self.names, self.function)
+        else:
+            owner, made = self._called(rows)
+            if not len(owner):
+                return NOTHING
+            names, columns = columns_from(self.place, made, self.names, len(owner), self.function)
+        weights = rows.weights[owner]
+        return self.place.made(names, columns, self.place.backend.asarray(weights) if columns else weights)
+
+    def _called(self, rows: ZSet) -> tuple[Any, Any]:
+        returned = self.function(*given(rows))
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise UsageError(
+                f"a function of flat_map returns (owner, columns), and this one returned {returned!r:.80}.\n"
+                "  The owner says from which row each new row comes; functions of single rows go to flat_map_rows."
+            )
+        owner = np.asarray(returned[0])
+        if owner.ndim != 1 or (len(owner) and owner.dtype.kind not in "iu"):
+            raise UsageError(f"the owners are one array of integers, and these are {returned[0]!r:.80}.")
+        if len(owner) and (int(owner.min()) < 0 or int(owner.max()) >= len(rows)):
+            found = f"{int(owner.min())} to {int(owner.max())}"
+            raise UsageError(f"an owner is a row from 0 to {len(rows) - 1}, and these go from {found}.")
+        return owner.astype(np.int64), returned[1]

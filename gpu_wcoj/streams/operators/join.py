@@ -1,0 +1,30 @@
+"""join: of two streams, value by value."""
+
+from __future__ import annotations
+
+from gpu_wcoj.streams.matching import JoinShape, keyed, matched
+from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.place import NOTHING
+from gpu_wcoj.zset.zset import ZSet
+
+
+class Join(Operator):
+    """``out(l, r) = left(l) · right(r)`` where the keys agree; null agrees with nothing. Bilinear.
+
+    It pairs what the two streams hold at one time. O(rows of both, and of the result), times a logarithm.
+    """
+
+    def __init__(self, shape: JoinShape) -> None:
+        self.shape = shape
+
+    def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
+        """All pairs."""
+        if not len(left) or not len(right):
+            return NOTHING
+        found = matched(self.place, self.shape, left, keyed(self.place, right, self.shape.right), True, None)
+        return found[0][1] if found else NOTHING
+
+    @property
+    def label(self) -> str:
+        """What it does, in a few words."""
+        return f"join on {self.shape}"

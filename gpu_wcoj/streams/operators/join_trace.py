@@ -1,0 +1,56 @@
+"""join of changes with a trace."""
+
+from __future__ import annotations
+
+from gpu_wcoj.streams.later import Later
+from gpu_wcoj.streams.matching import JoinShape, matched
+from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.timed import TimedTrace
+from gpu_wcoj.streams.trace import Trace
+from gpu_wcoj.zset.zset import ZSet
+
+
+class JoinTrace(Operator):
+    """``out(l, r) = change(l) · trace(r)`` where the keys agree; null agrees with nothing. Bilinear.
+
+    With a trace that keeps times, in a subcircuit, a pair belongs to the later of both iterations, and waits for it.
+    O(rows of the change, and of the result), times a logarithm of the trace.
+
+    Parameters
+    ----------
+    change_is_left
+        Whether the change is on the left of the join.
+    """
+
+    state: Later = Later()
+
+    def __init__(self, shape: JoinShape, change_is_left: bool = True) -> None:
+        self.shape, self.change_is_left = shape, change_is_left
+
+    def clock_start(self, scope: int) -> None:
+        """A tick begins: nothing waits."""
+        if scope == 0:
+            self.state = Later()
+
+    def evaluate(self, change: ZSet, trace: Trace | TimedTrace) -> ZSet:
+        """All pairs that belong to this time."""
+        is_timed = isinstance(trace, TimedTrace) and self.scope.depth > 0
+        now = self.time.iteration if is_timed else 0
+        out, later = self.state.taken(now)
+        for at, rows in matched(self.place, self.shape, change, trace, self.change_is_left, now if is_timed else None):
+            if at == now:
+                out = self.place.plus(out, rows)
+            else:
+                later = later.added(self.place, at, rows)
+        self.state = later
+        return out
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing waits."""
+        return not self.state
+
+    @property
+    def label(self) -> str:
+        """What it does, in a few words."""
+        return f"join with a trace on {self.shape}"

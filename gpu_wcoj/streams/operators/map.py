@@ -1,0 +1,48 @@
+"""map: every row to another row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpu_wcoj.streams.callables import columns_from, given, rows_from
+from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.place import NOTHING, is_nothing, places_of
+from gpu_wcoj.zset.zset import ZSet
+
+
+class Select(Operator):
+    """``out(r) = sum of in(s) over all s with r = columns of s``. Linear."""
+
+    def __init__(self, columns: Sequence[str | int], names: Sequence[str] | None = None) -> None:
+        self.columns, self.names = tuple(columns), None if names is None else tuple(names)
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """The rows with these columns only."""
+        if is_nothing(rows):
+            return rows
+        return self.place.selected(rows, places_of(rows.names, self.columns), self.names)
+
+    @property
+    def label(self) -> str:
+        """What it does, in a few words."""
+        return f"map to {', '.join(map(str, self.columns)) or 'no columns'}"
+
+
+class Map(Operator):
+    """``out(r) = sum of in(s) over all s with r = f(s)``: rows may become equal, and their weights add. Linear."""
+
+    def __init__(self, function: Callable[..., Any], names: Sequence[str] | None, by_row: bool) -> None:
+        self.function, self.names, self.by_row = function, names, by_row
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """The mapped rows."""
+        if not len(rows):
+            return NOTHING
+        if self.by_row:
+            made = [self.function(row) for row, _ in rows.rows()]
+            names, columns = rows_from(self.place, made, self.names, self.function)
+        else:
+            returned = self.function(*given(rows))
+            names, columns = columns_from(self.place, returned, self.names, len(rows), self.function)
+        return self.place.made(names, columns, rows.stored_weights if columns else rows.weights)

@@ -1,0 +1,167 @@
+"""The multi-way join, worst-case optimal: one variable after the other, through all relations at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gpu_wcoj.circuit.exact import exact_change
+from gpu_wcoj.circuit.source import refuse_overflow
+from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.query.terms import Rule
+from gpu_wcoj.streams.later import Later
+from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.ruled import Ruled, checked_rule
+from gpu_wcoj.trace.arrangement import ArrangementKey
+from gpu_wcoj.trace.spine import Spine
+from gpu_wcoj.zset.zset import ZSet
+
+_Spines = Mapping[str, Mapping[ArrangementKey, Spine]]
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """What is kept from call to call.
+
+    Attributes
+    ----------
+    ruled
+        The rule as it is planned for the types and nulls that have been seen.
+    spines
+        Per relation, what each of its arrangements holds; empty where it holds nothing.
+    later
+        What belongs to iterations ahead.
+    settled
+        Whether no relation changed.
+    """
+
+    ruled: Ruled
+    spines: _Spines = field(default_factory=dict)
+    later: Later = field(default_factory=Later)
+    settled: bool = True
+
+
+class Multiway(Operator):
+    """``out(h) = sum over all bindings with head h of the product of the atoms' weights``. Linear in each atom.
+
+    Incrementally, it follows the delta rule: one path per atom, from the rows of its change, with the atoms before it
+    as they are after the change and those behind it as they were before. In a subcircuit every relation has its
+    iteration as one more, last column, and a result belongs to the latest iteration of its rows.
+
+    Work on a change is at most what the worst-case optimal bound allows, times a logarithm.
+
+    References
+    ----------
+    Ngo, Porat, Ré, Rudra, "Worst-case optimal join algorithms", 2018, doi:10.1145/3180143.
+    """
+
+    state: _State
+
+    def __init__(self, rule: str | Rule, relations: Sequence[str], incremental: bool) -> None:
+        self.rules = checked_rule(rule, relations)
+        self.relations, self.incremental = tuple(relations), incremental
+        self._join: tuple[Ruled, IncrementalGenericJoin] | None = None
+
+    @property
+    def label(self) -> str:
+        """What it does, in a few words."""
+        return f"multiway {self.rules.rules[0]}"
+
+    def clock_start(self, scope: int) -> None:
+        """The outermost clock begins with no rows; with each tick of a subcircuit, nothing waits."""
+        if scope == self.scope.depth:
+            self.state = _State(Ruled.of(self.rules, self.place, self.incremental and self.scope.depth > 0))
+        elif scope == 0:
+            self.state = replace(self.state, later=Later(), settled=True)
+
+    def evaluate(self, *values: ZSet) -> ZSet:
+        """The join of these values, or its change."""
+        given = dict(zip(self.relations, values, strict=True))
+        state = self._fitted(given)
+        now = self.time.iteration if state.ruled.timed else 0
+        out, later = state.later.taken(now)
+        if any(len(rows) for rows in values):
+            spines, found = self._joined(state, given, now)
+            for at, rows in found:
+                if at == now:
+                    out = self.place.plus(out, rows)
+                else:
+                    later = later.added(self.place, at, rows)
+            self.state = _State(state.ruled, spines if self.incremental else {}, later, not self.incremental)
+        else:
+            self.state = replace(state, later=later, settled=True)
+        return out
+
+    def _fitted(self, given: Mapping[str, ZSet]) -> _State:
+        """The state, in a plan that holds the types and nulls of these rows."""
+        state = self.state
+        ruled = state.ruled.fitted(given)
+        if ruled is state.ruled:
+            return state
+        spines = {}
+        for name, index in ruled.indices.items():
+            old = state.ruled.indices[name]
+            held = state.spines.get(name)
+            if held:
+                old.commit(held)
+                index.load(*ruled.moved(name, old.rows(), state.ruled))
+                spines[name] = index.spines()
+        return replace(state, ruled=ruled, spines=spines)
+
+    def _joined(self, state: _State, given: Mapping[str, ZSet], now: int) -> tuple[_Spines, Sequence[tuple[int, ZSet]]]:
+        """The relations after the change, and the join's change by iteration."""
+        ruled, place = state.ruled, self.place
+        for name, index in ruled.indices.items():
+            for key, arrangement in index.arrangements.items():
+                arrangement.spine = state.spines[name][key] if name in state.spines else Spine()
+            rows = ruled.stored(name, given[name], now)
+            if len(rows):
+                refuse_overflow(name, rows.columns, rows.weight_column(place.xp), index, place.backend)
+            index.receive_delta([rows])
+        try:
+            found = self._change(ruled, now)
+            spines = {name: index.committed() for name, index in ruled.indices.items()}
+        finally:
+            for index in ruled.indices.values():
+                index.discard()
+        return spines, found
+
+    def _change(self, ruled: Ruled, now: int) -> Sequence[tuple[int, ZSet]]:
+        """The change of the join, by iteration."""
+        if ruled.query is None:
+            return []
+        if self._join is None or self._join[0] is not ruled:
+            self._join = ruled, self._incremental_join(ruled)
+        join, xp = self._join[1], self.place.xp
+        join.begin()
+        join.execution.begin()
+        columns: list[Sequence[Int64Array]] = []
+        weights: list[Int64Array] = []
+        for piece in join.join(0):
+            columns.append(piece.columns)
+            own = piece.weights
+            weights.append(xp.full(len(piece), own, np.int64) if isinstance(own, int) else own)
+        if not weights:
+            return []
+        if any(one.dtype == object for one in weights) or join.weight_bound * max(1, join.survivors) >= 1 << 63:
+            return ruled.exact(exact_change(join, 0), now)
+        joined = [self.place.concatenated(parts) for parts in zip(*columns, strict=True)]
+        return ruled.result(joined, self.place.concatenated(weights), now)
+
+    def _incremental_join(self, ruled: Ruled) -> IncrementalGenericJoin:
+        place = self.place
+
+        def ranks(family: str) -> Int64Array:
+            return (place.string if family == "string" else place.binary).rank()
+
+        assert ruled.query is not None
+        held = {key: ruled.indices[key.relation].arrangements[key] for key in ruled.query.keys}
+        return IncrementalGenericJoin(ruled.query, held, Execution(place.backend, True, host_ranks=ranks))
+
+    @property
+    def settled(self) -> bool:
+        """Whether no relation changed, and nothing waits."""
+        return self.state.settled and not self.state.later

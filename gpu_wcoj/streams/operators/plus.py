@@ -1,0 +1,14 @@
+"""plus: the sum of two streams."""
+
+from __future__ import annotations
+
+from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.zset.zset import ZSet
+
+
+class Plus(Operator):
+    """``out(r) = left(r) + right(r)``, with the names of `left`. Linear in both together."""
+
+    def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
+        """The sum."""
+        return self.place.plus(left, right)

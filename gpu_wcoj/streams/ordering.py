@@ -1,0 +1,43 @@
+"""The order of values inside groups: as numbers and dates go, texts as texts, nulls last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpu_wcoj.column import Column
+from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
+from gpu_wcoj.streams.grouped import Groups
+from gpu_wcoj.streams.layout import is_null
+from gpu_wcoj.streams.place import Place
+
+
+def order_keys(place: Place, column: Column, descending: bool = False) -> list[Int64Array]:
+    """What rows are sorted by, so that they stand in the order of the column's values, nulls last."""
+    codes = column.stored
+    if column.dictionary is not None and len(column):
+        ranks = place.backend.asarray(column.dictionary.rank())
+        codes = ranks[codes] if len(ranks) else codes
+    if descending:
+        codes = ~codes
+    if column.stored_valid is None:
+        return [codes]
+    return [is_null(column, place), place.xp.where(column.stored_valid, codes, 0)]
+
+
+def in_order(groups: Groups, by: Sequence[tuple[int, bool]], total: bool = True) -> IndexArray:
+    """The rows of each group in the order of these columns, True for a descending one.
+
+    Parameters
+    ----------
+    total
+        Whether rows that agree there stand in the order of the other columns.
+    """
+    place, columns = groups.place, groups.rows.columns
+    listed = list(by)
+    if total:
+        named = {column for column, _ in by}
+        listed += [(at, False) for at in range(len(columns)) if at not in named and at not in groups.keys]
+    keys = [groups.number]
+    for column, descending in listed:
+        keys += order_keys(place, columns[column], descending)
+    return place.backend.kernels.lexsort([place.xp.ascontiguousarray(key) for key in keys])

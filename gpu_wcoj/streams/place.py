@@ -1,0 +1,243 @@
+"""Where a circuit computes: a backend, and the dictionaries that all of its texts are codes of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.column import Column
+from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.schema import DataType
+from gpu_wcoj.zset import algebra, device
+from gpu_wcoj.zset.arrays import BoolArray, numbers, positions
+from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
+
+_LOWEST = -(2**63)
+
+NOTHING = ZSet.empty()
+"""The zero of all streams: no rows, and columns that are not known. It adds up with everything."""
+
+
+def is_nothing(zset: ZSet) -> bool:
+    """Whether neither rows nor columns are known."""
+    return not zset.columns and not len(zset)
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Makes the Z-sets of one circuit: all of them live on one backend, and share two dictionaries."""
+
+    backend: Backend
+    string: Dictionary
+    binary: Dictionary
+
+    @property
+    def xp(self) -> Any:
+        """The array module."""
+        return self.backend.xp
+
+    def made(self, names: Sequence[str], columns: Sequence[Column], weights: Any) -> ZSet:
+        """A Z-set of any rows: sorted, equal ones added, none of weight 0."""
+        return ZSet.from_columns(names, columns, weights, backend=None if self.backend.device is None else self.backend)
+
+    def trusted(self, names: Sequence[str], columns: Sequence[Column], weights: Any) -> ZSet:
+        """A Z-set of rows that are sorted and distinct already."""
+        on_device = self.backend.device is not None and bool(columns)
+        return ZSet(tuple(names), tuple(columns), weights, backend=self.backend if on_device else None)
+
+    def adopted(self, zset: ZSet) -> ZSet:
+        """The Z-set here, in this circuit's codes; rows stay sorted."""
+        if not zset.columns:
+            return zset.to_host()
+        if self.backend.device is None:
+            zset = zset.to_host()
+        own = (None, self.string, self.binary)
+        if any(column.dictionary not in own for column in zset.columns):
+            return self.made(zset.names, self._moved(zset.encoded_for(self.string, self.binary)), zset.stored_weights)
+        if self.backend.device is None or zset.backend is self.backend:
+            return zset.with_weight_name("weight")
+        return self.trusted(zset.names, self._moved(zset.columns), self.backend.asarray(zset.stored_weights))
+
+    def _moved(self, columns: Sequence[Column]) -> Sequence[Column]:
+        return columns if self.backend.device is None else [device.moved(column, self.backend) for column in columns]
+
+    # Columns
+
+    def dictionary(self, kind: DataType) -> Dictionary | None:
+        """What codes of that type are positions in; None if they are the values."""
+        return {"string": self.string, "binary": self.binary}.get(kind.family)
+
+    def taken_column(self, column: Column, rows: Any) -> Column:
+        """The column's rows at these positions, or in this slice."""
+        valid = None if column.stored_valid is None else column.stored_valid[rows]
+        if valid is not None and bool(valid.all()):
+            valid = None
+        return Column(column.type, column.stored[rows], valid, column.dictionary)
+
+    def converted(self, column: Column, kind: DataType) -> Column:
+        """The same values in a type that holds them all."""
+        if column.type == kind:
+            return column
+        if column.type.factor_to(kind) == 1 and column.type.family == kind.family:
+            return Column(kind, column.stored, column.stored_valid, column.dictionary)
+        return self._moved([device.to_host(column).as_type(kind)])[0]
+
+    def stacked(self, parts: Sequence[Column], what: str = "the column") -> Column:
+        """The rows of all parts, one after the other, in the type that holds them all."""
+        if len(parts) == 1:
+            return parts[0]
+        kind = common_type([part.type for part in parts], what)
+        parts = [self.converted(part, kind) for part in parts]
+        xp = self.xp
+        valid = None
+        if any(part.stored_valid is not None for part in parts):
+            masks = [xp.ones(len(p), np.bool_) if p.stored_valid is None else p.stored_valid for p in parts]
+            valid = xp.concatenate(masks)
+        return Column(kind, xp.concatenate([part.stored for part in parts]), valid, parts[0].dictionary)
+
+    def concatenated(self, parts: Sequence[Int64Array]) -> Int64Array:
+        """The arrays one after the other; the array itself if there is one."""
+        whole: Int64Array = parts[0] if len(parts) == 1 else self.xp.concatenate(parts)
+        return whole
+
+    def nulls(self, like: Column, count: int) -> Column:
+        """A column of that type with nothing but nulls."""
+        xp = self.xp
+        valid = xp.zeros(count, np.bool_) if count else None
+        return Column(like.type, xp.zeros(count, np.int64), valid, like.dictionary)
+
+    # Z-sets
+
+    def taken(self, zset: ZSet, rows: Any) -> ZSet:
+        """The rows at these ascending positions, or in this slice."""
+        columns = [self.taken_column(column, rows) for column in zset.columns]
+        return self.trusted(zset.names, columns, zset.stored_weights[rows])
+
+    def held(self, zset: ZSet, mask: BoolArray) -> ZSet:
+        """The rows that the mask holds."""
+        if not len(zset):
+            return zset
+        rows = positions(self.backend, mask)[0] if zset.columns else np.flatnonzero(mask)
+        return zset if len(rows) == len(zset) else self.taken(zset, rows)
+
+    def selected(self, zset: ZSet, columns: Sequence[int], names: Sequence[str] | None = None) -> ZSet:
+        """These columns, weights of rows that become equal added."""
+        kept = [zset.names[column] for column in columns] if names is None else list(names)
+        if tuple(columns) == tuple(range(len(zset.columns))):
+            return self.trusted(kept, zset.columns, zset.stored_weights)
+        weights = zset.weights if not columns else zset.stored_weights
+        return self.made(kept, [zset.columns[column] for column in columns], weights)
+
+    def plus(self, left: ZSet, right: ZSet) -> ZSet:
+        """``left + right``, with the names of `left`; exact, or `WeightOverflowError`."""
+        if is_nothing(left) or is_nothing(right):
+            return right if is_nothing(left) else left
+        check_arity(left.names, right.names)
+        if not len(left) or not len(right):
+            wide = right if not len(left) else left
+            if all(a.type == b.type for a, b in zip(left.columns, right.columns, strict=True)):
+                return self.trusted(left.names, wide.columns, wide.stored_weights)
+        if not left.columns:
+            return algebra.plus(left, right)
+        columns = [
+            self.stacked([mine, theirs], f"column '{name}'")
+            for name, mine, theirs in zip(left.names, left.columns, right.columns, strict=True)
+        ]
+        return self.made(left.names, columns, self.xp.concatenate([left.stored_weights, right.stored_weights]))
+
+    def negated(self, zset: ZSet) -> ZSet:
+        """``-zset``; a weight of -2^63 is refused."""
+        if not zset.columns or self._has_lowest(zset):
+            return algebra.negate(zset)
+        return self.trusted(zset.names, zset.columns, -zset.stored_weights)
+
+    def minus(self, left: ZSet, right: ZSet) -> ZSet:
+        """``left - right``, with the names of `left`."""
+        if not right.columns or self._has_lowest(right):
+            return left if is_nothing(right) else self.adopted(algebra.minus(left, right))
+        return self.plus(left, self.negated(right))
+
+    def _has_lowest(self, zset: ZSet) -> bool:
+        weights = zset.stored_weights
+        return bool(len(weights)) and bool((weights == _LOWEST).any())
+
+    def unit(self, zset: ZSet) -> ZSet:
+        """The same rows, each with the weight 1."""
+        weights = self.xp.ones(len(zset), np.int64) if zset.columns else np.ones(len(zset), np.int64)
+        return self.trusted(zset.names, zset.columns, weights)
+
+    def equal(self, left: Any, right: Any) -> bool:
+        """Whether two values are known to be the same: Z-sets of this place by what they hold, others by identity."""
+        if left is right or not isinstance(left, ZSet) or not isinstance(right, ZSet):
+            return left is right
+        if len(left) != len(right):
+            return False
+        if not len(left):
+            return True
+        if self.backend.device is not None and left.columns and len(left.columns) == len(right.columns):
+            if any(a.type != b.type for a, b in zip(left.columns, right.columns, strict=True)):
+                return algebra.equal(left, right)
+            pairs = [(left.stored_weights, right.stored_weights)]
+            for mine, theirs in zip(left.columns, right.columns, strict=True):
+                if (mine.stored_valid is None) != (theirs.stored_valid is None):
+                    return False
+                pairs.append((mine.stored, theirs.stored))
+                if mine.stored_valid is not None:
+                    pairs.append((mine.stored_valid, theirs.stored_valid))
+            return not any(numbers(self.backend, *((one != other).sum() for one, other in pairs)))
+        return algebra.equal(left, right)
+
+    def exact(self, names: Sequence[str], columns: Sequence[Column], left: Int64Array, right: Int64Array) -> ZSet:
+        """Rows whose weights are products of two: exact, or `WeightOverflowError`. Slow only where int64 is left."""
+        from gpu_wcoj.streams.exact import product
+
+        if len(left) == 0:
+            return self.made(names, columns, left)
+        ends = numbers(self.backend, left.max(), left.min(), right.max(), right.min())
+        if max(ends[0], -ends[1]) * max(ends[2], -ends[3]) < 1 << 63:
+            return self.made(names, columns, left * right)
+        return product(self, names, columns, left, right)
+
+
+def common_type(kinds: Sequence[DataType], what: str) -> DataType:
+    """The type that holds the values of all of these."""
+    try:
+        return reduce(DataType.common, kinds)
+    except TypeMismatchError as error:
+        raise TypeMismatchError(f"{what}: {error}") from None
+
+
+def check_arity(left: Sequence[str], right: Sequence[str]) -> None:
+    """Raise if Z-sets with these columns, which are to be added, differ in their number."""
+    if len(left) != len(right):
+        raise ArityError(
+            f"a Z-set of {len(left)} columns ({', '.join(left)}) and one of {len(right)} ({', '.join(right)})"
+            " do not add up."
+        )
+
+
+def place_of(names: Sequence[str], column: str | int, what: str = "<stream>") -> int:
+    """The position of a column that is given by its name or position."""
+    if isinstance(column, str) and column in names:
+        return list(names).index(column)
+    if isinstance(column, int) and not isinstance(column, bool) and -len(names) <= column < len(names):
+        return column % len(names)
+    raise ColumnError(what, str(column), names)
+
+
+def places_of(names: Sequence[str], columns: Sequence[str | int], what: str = "<stream>") -> list[int]:
+    """The positions of these columns, each named once."""
+    found = [place_of(names, column, what) for column in columns]
+    if len(set(found)) < len(found):
+        twice = next(one for one in found if found.count(one) > 1)
+        raise SchemaError(f"column '{names[twice]}' is named twice.\n  Name each column once.")
+    return found

@@ -1,0 +1,273 @@
+"""One rule over streams: planned for the types and nulls that have been seen, and its rows on the way in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gpu_wcoj.circuit.recursion.rules import ranked_query
+from gpu_wcoj.column import Column
+from gpu_wcoj.errors import (
+    ArityError,
+    UnknownRelationError,
+    UnsupportedError,
+    UsageError,
+    WeightOverflowError,
+)
+from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.join.path import DeltaQuery
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.planner.body import Shape, normalise
+from gpu_wcoj.planner.orders import delta_query
+from gpu_wcoj.planner.types import Types, names_of
+from gpu_wcoj.query.terms import Constant, Rule, Rules, Variable
+from gpu_wcoj.schema import INT64, DataType
+from gpu_wcoj.streams.later import split
+from gpu_wcoj.streams.layout import is_null
+from gpu_wcoj.streams.place import Place
+from gpu_wcoj.trace.arrangement import PhaseRows
+from gpu_wcoj.zset.zset import ZSet
+
+
+def checked_rule(rule: str | Rule, relations: Sequence[str]) -> Rules:
+    """The rule, which must be one of positive atoms and comparisons over these relations.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is more in it, or not exactly one rule.
+    UnknownRelationError, UsageError
+        If it reads a relation that is not given, or one is given that it does not read.
+    """
+    from gpu_wcoj.query.checks import check
+    from gpu_wcoj.query.datalog import parse
+
+    if isinstance(rule, str):
+        rules = parse(rule)
+    else:
+        rules = Rules((rule,))
+        check(rules)
+    if len(rules.rules) != 1:
+        raise UnsupportedError(f"a multiway join is one rule, and there are {len(rules.rules)}.\n  Add one node each.")
+    (only,) = rules.rules
+    terms = [term for atom in (only.head, *only.atoms) for term in atom.terms]
+    terms += [side for comparison in only.comparisons for side in (comparison.left, comparison.right)]
+    plain = all(isinstance(term, (Variable, Constant)) for term in terms)
+    if only.negated or only.computed or not plain or not only.atoms or rules.directives:
+        raise UnsupportedError(
+            f"'{only}' has more than positive atoms and comparisons.\n"
+            "  Add antijoin, map or aggregate nodes for negation, calculation and aggregates."
+        )
+    read = {atom.relation for atom in only.atoms}
+    if only.head.relation in read:
+        raise UnsupportedError(f"'{only}' reads its own head.\n  Close the loop by a feedback in a subcircuit.")
+    for name in read:
+        if name not in relations:
+            raise UnknownRelationError(name, relations, "streams")
+    for name in relations:
+        if name not in read:
+            raise UsageError(f"the stream '{name}' is given, and '{only}' does not read it.")
+    return rules
+
+
+@dataclass(frozen=True, eq=False)
+class Ruled:
+    """A rule planned for known types and nulls.
+
+    Attributes
+    ----------
+    types
+        What is known of the columns' types.
+    shapes
+        Per relation, its stored columns: its own, then a flag for each that has had a null.
+    timed
+        Whether rows have their iteration as one more, last column.
+    """
+
+    rules: Rules
+    place: Place
+    timed: bool
+    types: Types
+    shapes: Mapping[str, Shape]
+
+    @staticmethod
+    def of(rules: Rules, place: Place, timed: bool) -> Ruled:
+        """The rule before any row has been seen."""
+        (rule,) = rules.rules
+        shapes = {atom.relation: Shape(atom.relation, (False,) * len(atom.terms)) for atom in (*rule.atoms, rule.head)}
+        return Ruled(rules, place, timed, Types(rules), shapes)
+
+    def fitted(self, given: Mapping[str, ZSet]) -> Ruled:
+        """The rule planned for these rows too: itself if it is that already."""
+        (rule,) = self.rules.rules
+        fits = True
+        for name, rows in given.items():
+            if not rows.columns:
+                continue
+            arity = len(self.shapes[name].nullable)
+            if len(rows.columns) != arity:
+                raise ArityError(
+                    f"relation '{name}' has {arity} columns in '{rule}', and its stream has {len(rows.columns)}:"
+                    f" {', '.join(rows.names)}."
+                )
+            for at, column in enumerate(rows.columns):
+                known = column.type == self.types.of(name, at)
+                fits &= known and (column.stored_valid is None or self.shapes[name].nullable[at])
+        return self if fits else self._planned_for(given)
+
+    def _planned_for(self, given: Mapping[str, ZSet]) -> Ruled:
+        (rule,) = self.rules.rules
+        types = self.types.copy()
+        nullable = {name: list(shape.nullable) for name, shape in self.shapes.items()}
+        for name, rows in given.items():
+            if rows.columns:
+                types.bind(name, [column.type for column in rows.columns], rows.names)
+                flags = [column.stored_valid is not None for column in rows.columns]
+                nullable[name] = [a or b for a, b in zip(nullable[name], flags, strict=True)]
+        for at, term in enumerate(rule.head.terms):
+            for atom in rule.atoms:
+                if any(other == term and nullable[atom.relation][i] for i, other in enumerate(atom.terms)):
+                    nullable[rule.head.relation][at] = True
+        shapes = {
+            name: Shape(name, tuple(flags), tuple(_family(types.of(name, at)) for at in range(len(flags))))
+            for name, flags in nullable.items()
+        }
+        same = shapes == self.shapes and all(
+            types.of(name, at) == self.types.of(name, at) for name in shapes for at in range(len(nullable[name]))
+        )
+        return self if same else Ruled(self.rules, self.place, self.timed, types, shapes)
+
+    @cached_property
+    def query(self) -> DeltaQuery | None:
+        """The plan; None if the comparisons of constants already fail."""
+        body = normalise(self.rules.rules[0], self.shapes, {}, self._encoded)
+        if body.never:
+            return None
+        query = delta_query(body)
+        if not self.timed:
+            return query
+        return ranked_query(query, {atom.relation: self.shapes[atom.relation].width for atom in body.atoms})
+
+    def _encoded(self, relation: str, column: int, value: object) -> int:
+        """The code of a constant of the rule."""
+        kind = self.types.of(relation, column)
+        if isinstance(value, int) and not isinstance(value, bool) and (kind is None or kind.family == "integer"):
+            return value
+        kind = kind or DataType("string" if isinstance(value, str) else "double")
+        if kind.has_dictionary:
+            return self.place.string.encode_one(str(value))
+        from gpu_wcoj.arrow import encode_constant
+
+        return encode_constant(value, kind)
+
+    @cached_property
+    def indices(self) -> Mapping[str, RelationIndex]:
+        """Per relation, the arrangements that the plan uses, and one with all rows."""
+        keys = self.query.keys if self.query is not None else ()
+        return {
+            name: RelationIndex(
+                name, self.width(name), [key for key in keys if key.relation == name], self.place.backend
+            )
+            for name in {atom.relation: None for atom in self.rules.rules[0].atoms}
+        }
+
+    def width(self, name: str) -> int:
+        """Stored columns of a relation, the iteration among them."""
+        return self.shapes[name].width + self.timed
+
+    def kind(self, name: str, at: int) -> DataType:
+        """The type of a column."""
+        return self.types.of(name, at) or INT64
+
+    def stored(self, name: str, rows: ZSet, now: int) -> PhaseRows:
+        """Rows of a stream as sorted stored columns."""
+        place, shape = self.place, self.shapes[name]
+        n_rows = len(rows)
+        if not n_rows:
+            return PhaseRows([place.xp.empty(0, np.int64) for _ in range(self.width(name))], 1)
+        columns = [place.converted(column, self.kind(name, at)) for at, column in enumerate(rows.columns)]
+        stored = [column.stored for column in columns]
+        stored += [is_null(column, place) for at, column in enumerate(columns) if shape.nullable[at]]
+        weights = rows.stored_weights
+        if any(column.stored_valid is not None for column in columns):
+            order = place.backend.kernels.lexsort(stored)
+            stored, weights = [one[order] for one in stored], weights[order]
+        if self.timed:
+            stored.append(place.xp.full(n_rows, now, np.int64))
+        return PhaseRows([place.xp.ascontiguousarray(one) for one in stored], weights)
+
+    def moved(
+        self, name: str, rows: tuple[list[Int64Array], Int64Array], before: Ruled
+    ) -> tuple[list[Int64Array], Int64Array]:
+        """Stored rows of another plan as those of this one."""
+        place, old, new = self.place, before.shapes[name], self.shapes[name]
+        stored, weights = rows
+        made: list[Int64Array] = []
+        flags: list[Int64Array] = []
+        for at in range(len(new.nullable)):
+            column = Column(before.kind(name, at), stored[at], None, place.dictionary(self.kind(name, at)))
+            known = before.types.of(name, at) is not None
+            made.append(place.converted(column, self.kind(name, at)).stored if known else stored[at])
+            if new.nullable[at]:
+                flag = old.flag(at)
+                flags.append(place.xp.zeros(len(weights), np.int64) if flag is None else stored[flag])
+        made += flags
+        if self.timed:
+            made.append(stored[-1])
+        order = place.backend.kernels.lexsort(made)
+        return [one[order] for one in made], weights[order]
+
+    # Results
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(names_of(self.rules)[self.rules.rules[0].head.relation])
+
+    def result(self, stored: Sequence[Int64Array], weights: Int64Array, now: int) -> Sequence[tuple[int, ZSet]]:
+        """Head rows with their weights as Z-sets, by the iteration to which they belong."""
+        head = self.rules.rules[0].head
+        place, shape = self.place, self.shapes[head.relation]
+        columns = []
+        for at in range(len(head.terms)):
+            flag, kind = shape.flag(at), self.kind(head.relation, at)
+            valid = None if flag is None else stored[flag] == 0
+            if valid is not None and bool(valid.all()):
+                valid = None
+            columns.append(Column(kind, stored[at], valid, place.dictionary(kind)))
+        if not self.timed:
+            return [(now, place.made(self._names, columns, weights))]
+        times = stored[shape.width]
+        for other in stored[shape.width + 1 :]:
+            times = place.xp.maximum(times, other)
+        return split(place, self._names, columns, (weights, place.xp.ones(len(weights), np.int64)), times, now)
+
+    def exact(self, rows: Mapping[tuple[int, ...], int], now: int) -> Sequence[tuple[int, ZSet]]:
+        """`result` of exact weights, which are checked row by row.
+
+        Raises
+        ------
+        WeightOverflowError
+            If the weight of a row at its iteration leaves int64.
+        """
+        head = self.rules.rules[0].head
+        width = self.shapes[head.relation].width
+        total: dict[tuple[int, ...], int] = {}
+        for row, weight in rows.items():
+            key = (*row[:width], *((max(now, *row[width:]),) if self.timed else ()))
+            total[key] = total.get(key, 0) + weight
+        for row, weight in total.items():
+            if not -(1 << 63) <= weight < 1 << 63:
+                raise WeightOverflowError(head.relation, row[:width], weight)
+        live = {row: weight for row, weight in total.items() if weight}
+        if not live:
+            return []
+        asarray = self.place.backend.asarray
+        stored = [asarray(np.array(one, np.int64)) for one in zip(*live, strict=True)]
+        return self.result(stored, asarray(np.array(list(live.values()), np.int64)), now)
+
+
+def _family(kind: DataType | None) -> str:
+    return kind.family if kind is not None and kind.has_dictionary else ""

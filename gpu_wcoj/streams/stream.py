@@ -1,0 +1,390 @@
+"""Streams: the handles on the cells of a circuit, with a method for every operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from gpu_wcoj.errors import CircuitError, UsageError
+from gpu_wcoj.streams.aggregators import Aggregator
+from gpu_wcoj.streams.layout import Sorting
+from gpu_wcoj.streams.matching import JoinShape
+from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.operators.aggregate import Aggregate, IncrementalAggregate, NestedAggregate
+from gpu_wcoj.streams.operators.antijoin import Antijoin, incremental_antijoin
+from gpu_wcoj.streams.operators.append import Append, TimedAppend
+from gpu_wcoj.streams.operators.consolidate import Consolidate
+from gpu_wcoj.streams.operators.delay import Delay
+from gpu_wcoj.streams.operators.delay_trace import DelayTrace
+from gpu_wcoj.streams.operators.differentiate import Differentiate
+from gpu_wcoj.streams.operators.distinct import Distinct
+from gpu_wcoj.streams.operators.feedback import Feedback, Forward
+from gpu_wcoj.streams.operators.filter import Filter
+from gpu_wcoj.streams.operators.flat_map import FlatMap
+from gpu_wcoj.streams.operators.incremental_distinct import IncrementalDistinct
+from gpu_wcoj.streams.operators.incremental_join import incremental_join
+from gpu_wcoj.streams.operators.index_with import IndexWith
+from gpu_wcoj.streams.operators.inspect import Inspect
+from gpu_wcoj.streams.operators.integrate import Integrate
+from gpu_wcoj.streams.operators.join import Join
+from gpu_wcoj.streams.operators.join_trace import JoinTrace
+from gpu_wcoj.streams.operators.map import Map, Select
+from gpu_wcoj.streams.operators.minus import Minus
+from gpu_wcoj.streams.operators.negate import Negate
+from gpu_wcoj.streams.operators.nested_distinct import NestedDistinct
+from gpu_wcoj.streams.operators.outer_join import Side, outer_join
+from gpu_wcoj.streams.operators.plus import Plus
+from gpu_wcoj.streams.operators.semijoin import Semijoin, incremental_semijoin
+
+if TYPE_CHECKING:
+    from gpu_wcoj.streams.node import Node
+    from gpu_wcoj.streams.scope import Scope
+
+Names = str | int | Sequence[str | int]
+On = Names | Mapping[str | int, str | int]
+"""Columns of both sides, or a mapping from those of the left to those of the right."""
+
+
+class Stream:
+    """The output of a node. Its methods add nodes that read it.
+
+    Methods named ``incremental_...`` take changes and give changes: what comes out, summed up, is the function of what
+    came in, summed up. In a subcircuit that holds under nested time. The others work on the value at each time alone.
+
+    Attributes
+    ----------
+    node
+        Where it comes from.
+    keys
+        How many of its first columns are a key; see `index_with`.
+    sorting
+        For traces, what they can be looked up by.
+    timed
+        For traces, whether their entries keep times.
+    """
+
+    def __init__(
+        self, node: Node, keys: int | None = None, sorting: Sorting | None = None, timed: bool = False
+    ) -> None:
+        self.node, self.keys, self.sorting, self.timed = node, keys, sorting, timed
+
+    def __repr__(self) -> str:
+        return f"Stream({self.node})"
+
+    @property
+    def scope(self) -> Scope:
+        """The circuit that it is a part of."""
+        return self.node.scope
+
+    @property
+    def value(self) -> Any:
+        """What it holds now: the value of the last tick, or of the last iteration."""
+        return self.node.value
+
+    @property
+    def is_trace(self) -> bool:
+        """Whether its values are traces."""
+        return self.sorting is not None
+
+    def named(self, name: str) -> Self:
+        """The same stream, its node called so."""
+        self.node.name = name
+        return self
+
+    def _then(self, operator: Operator, *others: Stream, keys: int | None = None) -> Stream:
+        made = self.scope.add(operator, self, *others)
+        made.keys = keys
+        return made
+
+    # Linear operators
+
+    def map(self, to: Callable[..., Any] | Names, names: Sequence[str] | None = None) -> Stream:
+        """Every row to another one, all at once.
+
+        Parameters
+        ----------
+        to
+            A function that is called with one array per column, as `ZSet.to_numpy` gives them, and returns the new
+            columns: one array, a tuple of arrays, or a dict. Or names or positions of columns to keep.
+        names
+            What the new columns are called; c0, c1, ... by default, or as before.
+        """
+        if callable(to):
+            return self._then(Map(to, names, by_row=False))
+        return self._then(Select(_listed(to), names))
+
+    def map_rows(
+        self, function: Callable[[tuple[Any, ...]], tuple[Any, ...]], names: Sequence[str] | None = None
+    ) -> Stream:
+        """Every row to another one, by a function from tuple to tuple, called row by row: slower than `map`."""
+        return self._then(Map(function, names, by_row=True))
+
+    def flat_map(self, function: Callable[..., Any], names: Sequence[str] | None = None) -> Stream:
+        """Every row to any number of rows, all at once: the function of the columns returns ``(owner, columns)``."""
+        return self._then(FlatMap(function, names, by_row=False))
+
+    def flat_map_rows(self, function: Callable[..., Any], names: Sequence[str] | None = None) -> Stream:
+        """Every row to any number of rows, by a function from tuple to tuples, called row by row."""
+        return self._then(FlatMap(function, names, by_row=True))
+
+    def filter(self, condition: Callable[..., Any]) -> Stream:
+        """The rows for which a mask, which the function makes of the columns, is True."""
+        return self._then(Filter(condition, by_row=False), keys=self.keys)
+
+    def filter_rows(self, condition: Callable[[tuple[Any, ...]], bool]) -> Stream:
+        """The rows for which the function, called row by row, is True."""
+        return self._then(Filter(condition, by_row=True), keys=self.keys)
+
+    def index_with(self, key: Names | Callable[..., Any], names: Sequence[str] | None = None) -> Stream:
+        """Every row under a key, whose columns come first.
+
+        Parameters
+        ----------
+        key
+            Columns, which are moved to the front; or a function that makes key columns of all columns.
+        names
+            What the columns that a function makes are called.
+        """
+        if callable(key):
+            if names is None:
+                raise UsageError("a key that a function makes needs names: index_with(function, names=[...]).")
+            return self._then(IndexWith(key, tuple(names)), keys=len(names))
+        return self._then(IndexWith(_listed(key), None), keys=len(_listed(key)))
+
+    def inspect(self, function: Callable[[Any], object]) -> Stream:
+        """The stream itself; the function is called with every value."""
+        made = self._then(Inspect(function), keys=self.keys)
+        made.sorting, made.timed = self.sorting, self.timed
+        return made
+
+    def negate(self) -> Stream:
+        """The stream with all signs turned."""
+        made = self._then(Negate(), keys=self.keys)
+        made.sorting, made.timed = self.sorting, self.timed
+        return made
+
+    def plus(self, other: Stream) -> Stream:
+        """The sum of two streams."""
+        return self._then(Plus(), other, keys=self.keys)
+
+    def minus(self, other: Stream) -> Stream:
+        """The difference of two streams."""
+        return self._then(Minus(), other, keys=self.keys)
+
+    def __add__(self, other: Stream) -> Stream:
+        return self.plus(other)
+
+    def __sub__(self, other: Stream) -> Stream:
+        return self.minus(other)
+
+    def __neg__(self) -> Stream:
+        return self.negate()
+
+    def delay(self) -> Stream:
+        """``z⁻¹``: what the stream held the time before; of a trace, the trace as it was before."""
+        if self.sorting is None:
+            return self._then(Delay(), keys=self.keys)
+        made = self._shared(("delay", self.node), lambda: self._then(DelayTrace(self.timed)))
+        made.sorting, made.timed = self.sorting, self.timed
+        return made
+
+    def differentiate(self) -> Stream:
+        """``D``: the changes of the stream."""
+        return self._then(Differentiate(), keys=self.keys)
+
+    def integrate(self) -> Stream:
+        """``I``: the sum of the stream so far, as a Z-set; in a subcircuit, over the iterations of one tick."""
+        return self._then(Integrate(), keys=self.keys)
+
+    # Traces
+
+    def trace(
+        self,
+        keys: Names | None = (),
+        *,
+        by: Sequence[tuple[str | int, bool]] = (),
+        timed: bool | None = None,
+    ) -> Stream:
+        """The sum of the stream so far, as a trace: a tick costs what its change holds.
+
+        Parameters
+        ----------
+        keys
+            Columns by which rows can be looked up; None for all.
+        by
+            Columns by which the rows of a key are sorted, True for a descending one.
+        timed
+            Whether entries keep their times; by default in subcircuits, where changes come under nested time. There,
+            a trace without times sums over the iterations of one tick.
+        """
+        sorting = Sorting(None if keys is None else _listed(keys), tuple(by))
+        timed = self.scope.depth > 0 if timed is None else timed
+        operator = TimedAppend if timed else Append
+        made = self._shared(("trace", self.node, sorting, timed), lambda: self._then(operator(sorting)))
+        made.sorting, made.timed = sorting, timed
+        return made
+
+    def consolidate(self) -> Stream:
+        """The rows of a trace, as a Z-set."""
+        self._check_trace("consolidate")
+        return self._then(Consolidate())
+
+    def _shared(self, key: object, make: Callable[[], Stream]) -> Stream:
+        shared = self.scope.shared
+        if key not in shared:
+            shared[key] = make()
+        return shared[key]
+
+    def _check_trace(self, what: str) -> None:
+        if self.sorting is None:
+            raise CircuitError(f"{what} takes a trace, and {self} is a stream of Z-sets.\n  Use its trace().")
+
+    # Distinct and aggregates
+
+    def distinct(self) -> Stream:
+        """The rows of positive weight, each with the weight 1."""
+        return self._then(Distinct(), keys=self.keys)
+
+    def incremental_distinct(self, trace: Stream | None = None) -> Stream:
+        """The change of the rows that are there.
+
+        Parameters
+        ----------
+        trace
+            The trace that the changes are added to: as it was before them, or, if it keeps times, with them and with
+            all columns for keys. By default that of the stream itself.
+        """
+        if trace is None:
+            trace = self.trace(None) if self.scope.depth else self.trace().delay()
+        trace._check_trace("incremental_distinct")
+        return self._then(NestedDistinct() if trace.timed and self.scope.depth else IncrementalDistinct(), trace)
+
+    def aggregate(self, keys: Names, aggregator: Aggregator) -> Stream:
+        """The aggregator's rows of every group of rows that agree in the key columns."""
+        return self._then(Aggregate(_listed(keys), _checked(aggregator)), keys=len(_listed(keys)))
+
+    def incremental_aggregate(self, keys: Names, aggregator: Aggregator) -> Stream:
+        """The change of the aggregator's rows."""
+        listed, by = _listed(keys), _checked(aggregator).sorts_by
+        if self.scope.depth:
+            return self._then(NestedAggregate(listed, aggregator), self.trace(listed), keys=len(listed))
+        after = self.trace(listed, by=by)
+        return self._then(IncrementalAggregate(listed, aggregator), after, after.delay(), keys=len(listed))
+
+    # Joins
+
+    def join(self, other: Stream, on: On | None = None, select: Sequence[str] | None = None) -> Stream:
+        """All pairs of rows that agree in their keys, weights multiplied.
+
+        The rows have the columns of this stream, and those of the other that are not keys.
+
+        Parameters
+        ----------
+        other
+            A stream, whose values are joined time by time; or a trace, to which this stream is a change.
+        on
+            Columns that both have, or a mapping from columns here to columns there. By default the keys of both
+            streams, as `index_with` made them.
+        select
+            Columns to keep.
+        """
+        shape = self._shape(other, on, select)
+        if other.sorting is None:
+            return self._then(Join(shape), other)
+        if other.sorting.keys is not None and on is not None and other.sorting.keys != shape.right:
+            raise CircuitError(
+                f"the trace {other} is looked up by {', '.join(map(str, other.sorting.keys)) or 'nothing'}, and the"
+                f" join asks for {', '.join(map(str, shape.right))}.\n  Make a trace with these keys."
+            )
+        return self._then(JoinTrace(shape), other)
+
+    def incremental_join(self, other: Stream, on: On | None = None, select: Sequence[str] | None = None) -> Stream:
+        """The change of the join of two relations, from their changes."""
+        return incremental_join(self, other, self._shape(other, on, select))
+
+    def semijoin(self, other: Stream, on: On | None = None) -> Stream:
+        """The rows that have a match in the other stream."""
+        return self._then(Semijoin(self._shape(other, on)), other, keys=self.keys)
+
+    def incremental_semijoin(self, other: Stream, on: On | None = None) -> Stream:
+        """The change of the rows that have a match."""
+        return incremental_semijoin(self, other, self._shape(other, on))
+
+    def antijoin(self, other: Stream, on: On | None = None) -> Stream:
+        """The rows that have no match in the other stream."""
+        return self._then(Antijoin(self._shape(other, on)), other, keys=self.keys)
+
+    def incremental_antijoin(self, other: Stream, on: On | None = None) -> Stream:
+        """The change of the rows that have no match."""
+        return incremental_antijoin(self, other, self._shape(other, on))
+
+    def outer_join(self, other: Stream, on: On | None = None, keep: Side = "left") -> Stream:
+        """The join, and the rows without a match of one side or of both, null where the other's columns stand."""
+        return outer_join(self, other, self._shape(other, on), _side(keep), incremental=False)
+
+    def incremental_outer_join(self, other: Stream, on: On | None = None, keep: Side = "left") -> Stream:
+        """The change of an outer join."""
+        return outer_join(self, other, self._shape(other, on), _side(keep), incremental=True)
+
+    def _shape(self, other: Stream, on: On | None, select: Sequence[str] | None = None) -> JoinShape:
+        if on is None:
+            right = other.keys if other.sorting is None or other.sorting.keys is None else len(other.sorting.keys)
+            if self.keys is None or right is None or self.keys != right:
+                raise UsageError(
+                    "the join needs columns: on='column', on=['one', 'two'] or on={'left': 'right'}.\n"
+                    "  Without it, both sides need keys of one width, as index_with makes them."
+                )
+            keys = other.sorting.keys if other.sorting is not None else None
+            return JoinShape(tuple(range(right)), keys or tuple(range(right)), _selected(select))
+        if isinstance(on, Mapping):
+            return JoinShape(tuple(on), tuple(on.values()), _selected(select))
+        return JoinShape(_listed(on), _listed(on), _selected(select))
+
+
+class FeedbackStream(Stream):
+    """What a feedback gives."""
+
+    def connect(self, stream: Stream) -> None:
+        """Let the feedback give, the next time, what this stream holds."""
+        _connect(self, stream, Feedback)
+
+
+class ForwardStream(Stream):
+    """A stream that is defined later."""
+
+    def connect(self, stream: Stream) -> None:
+        """Define it: it holds what this stream holds."""
+        _connect(self, stream, Forward)
+        self.node.inputs.append(stream.node)
+
+
+def _connect(end: Stream, stream: Stream, kind: type[Feedback | Forward]) -> None:
+    operator = end.node.operator
+    assert isinstance(operator, kind)
+    if stream.scope is not end.scope:
+        raise CircuitError(f"{stream} is of another circuit, or of another level of this one, than {end}.")
+    if operator.source is not None:
+        raise CircuitError(f"{end} is connected already, with node {operator.source}.")
+    operator.source = stream.node
+
+
+def _listed(columns: Names) -> tuple[str | int, ...]:
+    return (columns,) if isinstance(columns, (str, int)) else tuple(columns)
+
+
+def _selected(select: Sequence[str] | None) -> tuple[str, ...] | None:
+    if isinstance(select, str):
+        raise UsageError(f"select takes a list of columns, and this is the text {select!r}.\n  Write [{select!r}].")
+    return None if select is None else tuple(select)
+
+
+def _side(keep: Side) -> Side:
+    if keep not in ("left", "right", "full"):
+        raise UsageError(f"keep={keep!r} is no side.\n  Allowed: 'left', 'right', 'full'.")
+    return keep
+
+
+def _checked(aggregator: Aggregator) -> Aggregator:
+    if not isinstance(aggregator, Aggregator):
+        raise UsageError(f"{aggregator!r:.80} is no aggregator.\n  Use Count(), Sum('column'), Min('column'), ...")
+    return aggregator

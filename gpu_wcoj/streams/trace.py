@@ -1,0 +1,183 @@
+"""Traces: the sum of a stream so far, as a few sorted batches, so that a change costs what it holds itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from gpu_wcoj.column import Column
+from gpu_wcoj.errors import UsageError, WeightOverflowError
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.streams.layout import Layout, Sorting
+from gpu_wcoj.streams.place import NOTHING, Place, is_nothing
+from gpu_wcoj.trace.spine import Spine
+from gpu_wcoj.zset.arrays import positions
+from gpu_wcoj.zset.index import IndexedZSet
+from gpu_wcoj.zset.zset import ZSet
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Rows of a trace that were looked up.
+
+    Attributes
+    ----------
+    owner
+        int64, which of the given rows each belongs to.
+    columns
+        In the order of the trace's names.
+    weights
+        int64. A row may be found several times, in different batches: its weights add.
+    """
+
+    owner: Int64Array
+    columns: Sequence[Column]
+    weights: Int64Array
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The sum of a stream's changes. Immutable: `append` gives another one, which shares its batches.
+
+    Attributes
+    ----------
+    place
+        Where it lives.
+    sorting
+        How its rows are sorted; rows can be found by the key columns, or as a whole.
+    layout
+        How they are stored; None as long as no columns have been seen.
+    spine
+        The batches.
+    """
+
+    place: Place
+    sorting: Sorting = Sorting()  # noqa: RUF009  # it is immutable
+    layout: Layout | None = None
+    spine: Spine = Spine()  # noqa: RUF009  # it is immutable
+
+    def __len__(self) -> int:
+        return len(self.spine)
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self)} rows in {len(self.spine.batches)} batches)"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names; none as long as no columns have been seen."""
+        return () if self.layout is None else self.layout.names
+
+    def append(self, change: ZSet) -> Trace:
+        """The trace with a change added. Amortised O(rows of the change), and their logarithm.
+
+        Raises
+        ------
+        WeightOverflowError
+            If the exact weight of a row leaves int64.
+        """
+        if is_nothing(change):
+            return self
+        layout = Layout.of(change, self.sorting) if self.layout is None else self.layout.joined(change)
+        if self.layout is not None and layout != self.layout:
+            whole = self.consolidated()
+            return Trace(self.place, self.sorting, layout)._with(whole)._with(change)
+        return replace(self, layout=layout)._with(change)
+
+    def _with(self, change: ZSet) -> Trace:
+        if not len(change):
+            return self
+        batch = self._batch(change)
+        if sum(one.largest_weight for one in self.spine.batches) + batch.largest_weight >= 1 << 63:
+            self._refuse_overflow(change)
+        return replace(self, spine=self.spine.insert(batch))
+
+    def _batch(self, zset: ZSet) -> IndexedZSet:
+        assert self.layout is not None
+        backend = self.place.backend
+        levels = [backend.xp.ascontiguousarray(level) for level in self.layout.levels(zset, self.place)]
+        weights = backend.asarray(zset.stored_weights)
+        if not self.layout.keeps_order and len(weights) > 1:
+            order = backend.kernels.lexsort(levels)
+            levels, weights = [level[order] for level in levels], weights[order]
+        ones = backend.device is None and bool((weights == 1).all())
+        return IndexedZSet.from_sorted(levels, None if ones else weights, backend)
+
+    def _refuse_overflow(self, change: ZSet) -> None:
+        before = self.place.backend.to_host(self.weights_of(change)).tolist()
+        for (row, weight), old in zip(change.rows(), before, strict=True):
+            if not -(1 << 63) <= weight + old < 1 << 63:
+                raise WeightOverflowError("<stream>", row, weight + old)
+
+    def consolidated(self) -> ZSet:
+        """All rows with their weights. O(n)."""
+        return self._consolidated
+
+    @cached_property
+    def _consolidated(self) -> ZSet:
+        if self.layout is None:
+            return NOTHING
+        batches = self.spine.compact().batches
+        depth = self.layout.width(len(self.layout.order))
+        whole = batches[0] if batches else IndexedZSet.empty(depth, self.place.backend)
+        columns = self.layout.columns(whole.columns(), self.place)
+        weights = whole.weight_column()
+        if not columns:
+            return self.place.made((), (), self.place.backend.to_host(weights))
+        make = self.place.trusted if self.layout.keeps_order else self.place.made
+        return make(self.layout.names, columns, weights)
+
+    def below(self, keys: Sequence[Column], nulls: bool = False) -> Found | None:
+        """The rows whose key columns have these values; None if there is none.
+
+        Parameters
+        ----------
+        keys
+            One column for each key column; without any, all rows belong to row 0.
+        nulls
+            Whether a null finds a null.
+        """
+        if self.layout is None or not self.spine.batches:
+            return None
+        if len(keys) != self.layout.keys:
+            raise UsageError(f"this trace has {self.layout.keys} key columns, and {len(keys)} are given.")
+        backend = self.place.backend
+        mask, levels = self.layout.probe(keys, self.place, nulls)
+        given = None
+        if mask is not None:
+            (given,) = positions(backend, mask)
+            levels = [level[given] for level in levels]
+        if not len(levels[0]):
+            return None
+        owners, tails, weights = [], [], []
+        for batch in self.spine.batches:
+            owner, tail, weight = batch.get_by_prefix(levels)
+            if len(owner):
+                owners.append(owner)
+                tails.append([*(level[owner] for level in levels), *tail])
+                weights.append(weight)
+        if not owners:
+            return None
+        joined = [self.place.concatenated(parts) for parts in zip(*tails, strict=True)]
+        owner, weight = self.place.concatenated(owners), self.place.concatenated(weights)
+        return Found(owner if given is None else given[owner], self.layout.columns(joined, self.place), weight)
+
+    def weights_of(self, rows: ZSet) -> Int64Array:
+        """The weight here of each of these rows, 0 if absent."""
+        xp = self.place.xp
+        total: Int64Array = xp.zeros(len(rows), np.int64)
+        if self.layout is None or not len(rows) or not self.spine.batches:
+            return total
+        mask, levels = self.layout.probe([rows.columns[at] for at in self.layout.order], self.place, True)
+        if not rows.columns:
+            levels = [xp.zeros(len(rows), np.int64)]
+        for batch in self.spine.batches:
+            position = batch.locate(levels)
+            held = position >= 0
+            if batch.weights is None:
+                total = total + held.astype(np.int64)
+            else:
+                total = total + xp.where(held, batch.weights[xp.maximum(position, 0)], 0)
+        return total if mask is None else xp.where(mask, total, 0)
