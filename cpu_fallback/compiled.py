@@ -11,7 +11,7 @@ from cpu_fallback import choices, sort, sums, tries
 from cpu_fallback.extend import extend_arrays
 from cpu_fallback.fresh import MOST_BYTES, fresh_values, span_of
 from cpu_fallback.memory import address_of as _address
-from cpu_fallback.merge import children_of, merge_level, merge_pairs
+from cpu_fallback.merge import LEVEL_FIELDS, merge_deep, merge_pairs
 from cpu_fallback.progress import N_WORK, SURVIVORS
 from cpu_fallback.reduce import expand_rows, trie_levels_two
 from cpu_fallback.search import bucket_index, locate
@@ -86,48 +86,18 @@ class CompiledKernels:
         right: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
     ) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
         """See `gpu_wcoj.kernels.protocol.Kernels.merge_tries`."""
-        (left_values, left_offsets, left_weights), (right_values, right_offsets, right_weights) = left, right
-        depth = len(left_values)
-        if depth == 2:
+        left_values, left_offsets, _ = left
+        if len(left_values) == 2:
             merged = _merge_pairs(left, right)
             if merged is None:
                 merged = _merge_pairs((left_values, left_offsets, np.ones(len(left_values[1]), np.int64)), right)
             assert merged is not None
             return merged
-        ranges = [np.array([bound], np.int64) for bound in (0, len(left_values[0]), 0, len(right_values[0]))]
-        unit = left_weights is None and right_weights is None
-        left_address = 0 if left_weights is None else _address(left_weights)
-        right_address = 0 if right_weights is None else _address(right_weights)
-        values: list[CodeArray] = []
-        offsets: list[Int64Array] = []
-        weights = _NOTHING
-        for level in range(depth):
-            x, y = left_values[level], right_values[level]
-            inner = level < depth - 1
-            size = len(x) + len(y)
-            narrow = x.itemsize == y.itemsize == 4
-            target: CodeArray = np.empty(size, np.int32) if narrow else np.empty(size, np.int64)
-            sources = np.empty((2, size if inner else 0), np.int64)
-            weights = np.empty(size, np.int64) if not inner and not unit else _NOTHING
-            bounds = np.empty(len(ranges[0]) + 1, np.int64)
-            count = merge_level(
-                _address(x), x.itemsize, left_address, ranges[0], ranges[1],
-                _address(y), y.itemsize, right_address, ranges[2], ranges[3],
-                inner, _address(target), target.itemsize, sources[0], sources[1], weights, bounds,
-            )  # fmt: skip
-            if count < 0:
-                return CompiledKernels.merge_tries((left_values, left_offsets, np.ones(len(x), np.int64)), right)
-            values.append(target[:count] if 8 * count >= 7 * size else target[:count].copy())
-            if level:
-                offsets.append(bounds)
-            if inner:
-                ranges = [np.empty(count, np.int64) for _ in range(4)]
-                children_of(sources[0, :count], left_offsets[level], ranges[0], ranges[1])
-                children_of(sources[1, :count], right_offsets[level], ranges[2], ranges[3])
-            else:
-                weights = weights[:count] if 8 * count >= 7 * size else weights[:count].copy()
-        tries.prune(values, offsets)
-        return values, offsets, None if unit or bool((weights == 1).all()) else weights
+        merged = _merge_deep(left, right)
+        if merged is None:
+            merged = _merge_deep((left_values, left_offsets, np.ones(len(left_values[-1]), np.int64)), right)
+        assert merged is not None
+        return merged
 
     @staticmethod
     def locate(records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]], columns: Int64Array) -> Int64Array:
@@ -262,6 +232,39 @@ def _merge_pairs(
     if kept is not None and bool((kept == 1).all()):
         kept = None
     return [_trimmed(top, n_top), _trimmed(values, n)], [_trimmed(offsets, n_top + 1)], kept
+
+
+def _merge_deep(
+    left: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+    right: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None] | None:
+    """Merge tries of any depth; None if both have unit weights and a common row."""
+    values = [_room(x, y) for x, y in zip(left[0], right[0], strict=True)]
+    offsets = [np.empty(len(level) + 1, np.int64) for level in values[:-1]]
+    unit = left[2] is None and right[2] is None
+    weights = _NOTHING if unit else np.empty(len(values[-1]), np.int64)
+    sizes = np.empty(len(values), np.int64)
+    done = merge_deep(
+        _table(left[0], left[1]), len(left[0][0]), _address_or_none(left[2]),
+        _table(right[0], right[1]), len(right[0][0]), _address_or_none(right[2]),
+        _table(values, offsets), weights, sizes,
+    )  # fmt: skip
+    if not done:
+        return None
+    counts = sizes.tolist()
+    kept = None if unit else _trimmed(weights, counts[-1])
+    if kept is not None and bool((kept == 1).all()):
+        kept = None
+    trimmed = [_trimmed(level, n) for level, n in zip(values, counts, strict=True)]
+    return trimmed, [_trimmed(bounds, n + 1) for bounds, n in zip(offsets, counts, strict=False)], kept
+
+
+def _table(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> Int64Array:
+    """What `merge_deep` takes of a trie; the arrays have to be kept alive."""
+    table = np.zeros((len(values), LEVEL_FIELDS), np.int64)
+    for row, level, children in zip(table, values, (*offsets, _NOTHING), strict=True):
+        row[:] = _address(level), _address(children), level.itemsize
+    return table
 
 
 def _room(x: CodeArray, y: CodeArray) -> CodeArray:

@@ -1,12 +1,19 @@
-"""Merge two tries level by level: sorted runs below matching parents, whole blocks copied where only one has rows."""
+"""Merge two tries in one pass: sorted runs below matching parents, whole blocks copied where only one has rows."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer32, pointer64, store
 
-BLOCK_FACTOR = 8
-"""A run this many times longer than the other is copied in blocks around the other's values."""
+BLOCK_FACTOR = 32
+"""A run this many times longer than the other is copied in blocks around the other's values; others go value by value,
+without a branch that depends on them."""
+
+LEVEL_FIELDS = 3
+"""Of a level of a trie in a table: the addresses of its values and of the offsets of their children, 0 at the last
+level, and the width of a value in bytes."""
 
 
 @cached_njit
@@ -42,16 +49,20 @@ def first_not_below(address, width, low, high, value):
 
 
 @cached_njit
-def copy_run(
-    values, width, weights, begin, end, from_left, inner, target, target_width, out_left, out_right, out_weight, at
-):
-    """Copy positions begin to end of one trie's level, with what goes with them, to position `at`."""
+def first_from(address, width, low, high, value):
+    """As `first_not_below`, in time logarithmic in the distance from `low`."""
+    step = 1
+    while low + step < high and load(address, width, low + step) < value:
+        low += step
+        step <<= 1
+    return first_not_below(address, width, low, min(high, low + step + 1), value)
+
+
+@cached_njit
+def copy_leaves(values, width, weights, begin, end, target, target_width, out_weight, at):
+    """Copy positions begin to end of one trie's last level to position `at`; where the output ends."""
     copy_block(values, width, begin, end - begin, target, target_width, at)
-    if inner:
-        for i in range(end - begin):
-            out_left[at + i] = begin + i if from_left else -1
-            out_right[at + i] = -1 if from_left else begin + i
-    elif len(out_weight) > 0:
+    if len(out_weight) > 0:
         if weights == 0:
             for i in range(end - begin):
                 out_weight[at + i] = 1
@@ -63,123 +74,118 @@ def copy_run(
 
 
 @cached_njit
-def merge_run(
+def mix_unit(left, i, i_end, right, j, j_end, target, at, after):
+    """Merge two runs of different values until one ends: writes where in each to `after`; -1 if two are equal."""
+    while i < i_end and j < j_end:
+        x, y = left[i], right[j]
+        if x == y:
+            return -1
+        target[at] = min(x, y)
+        i += x < y
+        j += y < x
+        at += 1
+    after[0], after[1] = i, j
+    return at
+
+
+@cached_njit
+def mix_weighted(left, left_weights, i, i_end, right, right_weights, j, j_end, target, out_weight, at, after):
+    """Merge two runs until one ends, adding the weights of equal values and dropping those of weight 0."""
+    x_weight, y_weight = pointer64(left_weights), pointer64(right_weights)
+    while i < i_end and j < j_end:
+        x, y = left[i], right[j]
+        weight = 0
+        if x <= y:
+            weight += x_weight[i] if left_weights != 0 else 1
+        if y <= x:
+            weight += y_weight[j] if right_weights != 0 else 1
+        target[at] = min(x, y)
+        out_weight[at] = weight
+        at += weight != 0
+        i += x <= y
+        j += y <= x
+    after[0], after[1] = i, j
+    return at
+
+
+@cached_njit
+def mix_any(
     left_values, left_width, left_weights, i, i_end, right_values, right_width, right_weights, j, j_end,
-    inner, target, target_width, out_left, out_right, out_weight, at,
+    target, target_width, out_weight, at, after,
 ):  # fmt: skip
-    """Merge positions i to i_end of one level with j to j_end of another; where the output ends. See `merge_level`."""
+    """As `mix_unit` and `mix_weighted`, for runs whose values differ in width."""
+    while i < i_end and j < j_end:
+        x = load(left_values, left_width, i)
+        y = load(right_values, right_width, j)
+        weight = 0
+        if x <= y:
+            weight += pointer64(left_weights)[i] if left_weights != 0 else 1
+        if y <= x:
+            weight += pointer64(right_weights)[j] if right_weights != 0 else 1
+        if len(out_weight) > 0:
+            out_weight[at] = weight
+        elif x == y:
+            return -1
+        store(target, target_width, at, min(x, y))
+        at += weight != 0
+        i += x <= y
+        j += y <= x
+    after[0], after[1] = i, j
+    return at
+
+
+@cached_njit
+def merge_leaves(
+    left_values, left_width, left_weights, i, i_end, right_values, right_width, right_weights, j, j_end,
+    target, target_width, out_weight, at, after,
+):  # fmt: skip
+    """Merge positions i to i_end of one last level with j to j_end of another; where the output ends.
+
+    Weights of equal values add, modulo 2^64, and those of weight 0 are dropped. -1 if two values meet and `out_weight`
+    is empty, as for tries of unit weights without common rows. `after` is room for two positions.
+    """
     while i < i_end and j < j_end:
         if i_end - i > BLOCK_FACTOR * (j_end - j):
             stop = first_not_below(left_values, left_width, i, i_end, load(right_values, right_width, j))
-            at = copy_run(
-                left_values, left_width, left_weights, i, stop, True, inner,
-                target, target_width, out_left, out_right, out_weight, at,
-            )  # fmt: skip
-            i = stop
-            if i == i_end:
-                break
+            at = copy_leaves(left_values, left_width, left_weights, i, stop, target, target_width, out_weight, at)
+            i, i_stop, j_stop = stop, min(stop + 1, i_end), j + 1
         elif j_end - j > BLOCK_FACTOR * (i_end - i):
             stop = first_not_below(right_values, right_width, j, j_end, load(left_values, left_width, i))
-            at = copy_run(
-                right_values, right_width, right_weights, j, stop, False, inner,
-                target, target_width, out_left, out_right, out_weight, at,
-            )  # fmt: skip
-            j = stop
-            if j == j_end:
-                break
-        x = load(left_values, left_width, i)
-        y = load(right_values, right_width, j)
-        if x < y:
-            at = copy_run(
-                left_values, left_width, left_weights, i, i + 1, True, inner,
-                target, target_width, out_left, out_right, out_weight, at,
-            )  # fmt: skip
-            i += 1
-        elif y < x:
-            at = copy_run(
-                right_values, right_width, right_weights, j, j + 1, False, inner,
-                target, target_width, out_left, out_right, out_weight, at,
-            )  # fmt: skip
-            j += 1
+            at = copy_leaves(right_values, right_width, right_weights, j, stop, target, target_width, out_weight, at)
+            j, i_stop, j_stop = stop, i + 1, min(stop + 1, j_end)
         else:
-            if inner:
-                store(target, target_width, at, x)
-                out_left[at] = i
-                out_right[at] = j
-                at += 1
-            else:
-                weight = (pointer64(left_weights)[i] if left_weights != 0 else 1) + (
-                    pointer64(right_weights)[j] if right_weights != 0 else 1
-                )
-                if len(out_weight) == 0:
-                    return -1
-                if weight != 0:
-                    store(target, target_width, at, x)
-                    out_weight[at] = weight
-                    at += 1
-            i += 1
-            j += 1
-    if i < i_end:
-        at = copy_run(
-            left_values, left_width, left_weights, i, i_end, True, inner,
-            target, target_width, out_left, out_right, out_weight, at,
-        )  # fmt: skip
-    if j < j_end:
-        at = copy_run(
-            right_values, right_width, right_weights, j, j_end, False, inner,
-            target, target_width, out_left, out_right, out_weight, at,
-        )  # fmt: skip
-    return at
-
-
-@cached_njit
-def merge_level(
-    left_values, left_width, left_weights, left_begin, left_end,
-    right_values, right_width, right_weights, right_begin, right_end,
-    inner, target, target_width, out_left, out_right, out_weight, out_offsets,
-):  # fmt: skip
-    """Merge the runs below every parent; parent i owns left_begin[i] to left_end[i] and likewise on the right.
-
-    At an inner level `out_left` and `out_right` get the source positions (-1: none). At the last level weights of
-    equal values add, modulo 2^64, and rows of weight 0 are dropped. Returns the number of values written;
-    -1 if two rows meet at the last level and `out_weight` is empty, as for tries of unit weights without common rows.
-    """
-    at = 0
-    for parent in range(len(left_begin)):
-        out_offsets[parent] = at
-        i, i_end = left_begin[parent], left_end[parent]
-        j, j_end = right_begin[parent], right_end[parent]
-        at = merge_run(
-            left_values, left_width, left_weights, i, i_end, right_values, right_width, right_weights, j, j_end,
-            inner, target, target_width, out_left, out_right, out_weight, at,
-        )  # fmt: skip
+            i_stop, j_stop = i_end, j_end
+        if left_width != target_width or right_width != target_width:
+            at = mix_any(
+                left_values, left_width, left_weights, i, i_stop, right_values, right_width, right_weights, j, j_stop,
+                target, target_width, out_weight, at, after,
+            )  # fmt: skip
+        elif len(out_weight) > 0 and target_width == 4:
+            at = mix_weighted(
+                pointer32(left_values), left_weights, i, i_stop, pointer32(right_values), right_weights, j, j_stop,
+                pointer32(target), out_weight, at, after,
+            )  # fmt: skip
+        elif len(out_weight) > 0:
+            at = mix_weighted(
+                pointer64(left_values), left_weights, i, i_stop, pointer64(right_values), right_weights, j, j_stop,
+                pointer64(target), out_weight, at, after,
+            )  # fmt: skip
+        elif target_width == 4:
+            at = mix_unit(
+                pointer32(left_values), i, i_stop, pointer32(right_values), j, j_stop, pointer32(target), at, after
+            )
+        else:
+            at = mix_unit(
+                pointer64(left_values), i, i_stop, pointer64(right_values), j, j_stop, pointer64(target), at, after
+            )
         if at < 0:
             return -1
-    out_offsets[len(left_begin)] = at
+        i, j = after[0], after[1]
+    if i < i_end:
+        at = copy_leaves(left_values, left_width, left_weights, i, i_end, target, target_width, out_weight, at)
+    if j < j_end:
+        at = copy_leaves(right_values, right_width, right_weights, j, j_end, target, target_width, out_weight, at)
     return at
-
-
-@cached_njit
-def children_of(sources, offsets, begin, end):
-    """Ranges of the children of the nodes at `sources`; empty where that is -1."""
-    for i in range(len(sources)):
-        node = sources[i]
-        if node >= 0:
-            begin[i] = offsets[node]
-            end[i] = offsets[node + 1]
-        else:
-            begin[i] = 0
-            end[i] = 0
-
-
-@cached_njit
-def first_from(address, width, low, high, value):
-    """As `first_not_below`, in time logarithmic in the distance from `low`."""
-    step = 1
-    while low + step < high and load(address, width, low + step) < value:
-        low += step
-        step <<= 1
-    return first_not_below(address, width, low, min(high, low + step + 1), value)
 
 
 @cached_njit
@@ -193,7 +199,7 @@ def merge_pairs(
     Keys that lose all their rows are dropped. Writes the number of keys and of rows to `sizes`; both are -1 if two
     rows meet and `out_weight` is empty.
     """
-    nothing = out_offsets[:0]
+    after = np.empty(2, np.int64)
     i = j = n = at = 0
     i_end, j_end = len(left_offsets) - 1, len(right_offsets) - 1
     while i < i_end or j < j_end:
@@ -203,10 +209,10 @@ def merge_pairs(
             y = load(right_top, right_top_width, j)
             if x == y:
                 start = at
-                at = merge_run(
+                at = merge_leaves(
                     left_values, left_width, left_weights, left_offsets[i], left_offsets[i + 1],
                     right_values, right_width, right_weights, right_offsets[j], right_offsets[j + 1],
-                    False, target, target_width, nothing, nothing, out_weight, at,
+                    target, target_width, out_weight, at, after,
                 )  # fmt: skip
                 if at < 0:
                     sizes[0] = sizes[1] = -1
@@ -229,9 +235,9 @@ def merge_pairs(
             for k in range(stop - i):
                 out_offsets[n + k] = left_offsets[i + k] + shift
             copy_block(left_top, left_top_width, i, stop - i, top, top_width, n)
-            at = copy_run(
-                left_values, left_width, left_weights, left_offsets[i], left_offsets[stop], True, False,
-                target, target_width, nothing, nothing, out_weight, at,
+            at = copy_leaves(
+                left_values, left_width, left_weights, left_offsets[i], left_offsets[stop],
+                target, target_width, out_weight, at,
             )  # fmt: skip
             n += stop - i
             i = stop
@@ -243,12 +249,87 @@ def merge_pairs(
             for k in range(stop - j):
                 out_offsets[n + k] = right_offsets[j + k] + shift
             copy_block(right_top, right_top_width, j, stop - j, top, top_width, n)
-            at = copy_run(
-                right_values, right_width, right_weights, right_offsets[j], right_offsets[stop], False, False,
-                target, target_width, nothing, nothing, out_weight, at,
+            at = copy_leaves(
+                right_values, right_width, right_weights, right_offsets[j], right_offsets[stop],
+                target, target_width, out_weight, at,
             )  # fmt: skip
             n += stop - j
             j = stop
     out_offsets[n] = at
     sizes[0] = n
     sizes[1] = at
+
+
+@cached_njit
+def copy_nodes(trie, weights, out, out_weight, at, level, begin, end):
+    """Copy positions begin to end of one level, with all below them, to where the output's levels end."""
+    depth = len(at)
+    for d in range(level, depth):
+        values, children, width = trie[d, 0], pointer64(trie[d, 1]), trie[d, 2]
+        if d == depth - 1:
+            at[d] = copy_leaves(values, width, weights, begin, end, out[d, 0], out[d, 2], out_weight, at[d])
+            return
+        copy_block(values, width, begin, end - begin, out[d, 0], out[d, 2], at[d])
+        out_children = pointer64(out[d, 1])
+        shift = at[d + 1] - children[begin]
+        for k in range(end - begin):
+            out_children[at[d] + k] = children[begin + k] + shift
+        at[d] += end - begin
+        begin, end = children[begin], children[end]
+
+
+@cached_njit
+def merge_deep(left, left_size, left_weights, right, right_size, right_weights, out, out_weight, at):
+    """Merge two tries of any depth, given as tables with a row of `LEVEL_FIELDS` a level.
+
+    Nodes that lose all their children are dropped. Writes to `at` how many values each level has; False if two rows
+    meet and `out_weight` is empty.
+    """
+    depth = len(at)
+    at[:] = 0
+    i, i_end = np.zeros(depth, np.int64), np.zeros(depth, np.int64)
+    j, j_end = np.zeros(depth, np.int64), np.zeros(depth, np.int64)
+    after = np.empty(2, np.int64)
+    i_end[0], j_end[0] = left_size, right_size
+    d = 0
+    while d >= 0:
+        if d == depth - 1:
+            at[d] = merge_leaves(
+                left[d, 0], left[d, 2], left_weights, i[d], i_end[d],
+                right[d, 0], right[d, 2], right_weights, j[d], j_end[d],
+                out[d, 0], out[d, 2], out_weight, at[d], after,
+            )  # fmt: skip
+            if at[d] < 0:
+                return False
+        elif i[d] < i_end[d] and j[d] < j_end[d]:
+            x = load(left[d, 0], left[d, 2], i[d])
+            y = load(right[d, 0], right[d, 2], j[d])
+            if x < y:
+                stop = first_from(left[d, 0], left[d, 2], i[d], i_end[d], y)
+                copy_nodes(left, left_weights, out, out_weight, at, d, i[d], stop)
+                i[d] = stop
+            elif y < x:
+                stop = first_from(right[d, 0], right[d, 2], j[d], j_end[d], x)
+                copy_nodes(right, right_weights, out, out_weight, at, d, j[d], stop)
+                j[d] = stop
+            else:
+                store(out[d, 0], out[d, 2], at[d], x)
+                pointer64(out[d, 1])[at[d]] = at[d + 1]
+                mine, other = pointer64(left[d, 1]), pointer64(right[d, 1])
+                i[d + 1], i_end[d + 1] = mine[i[d]], mine[i[d] + 1]
+                j[d + 1], j_end[d + 1] = other[j[d]], other[j[d] + 1]
+                d += 1
+            continue
+        else:
+            if i[d] < i_end[d]:
+                copy_nodes(left, left_weights, out, out_weight, at, d, i[d], i_end[d])
+            if j[d] < j_end[d]:
+                copy_nodes(right, right_weights, out, out_weight, at, d, j[d], j_end[d])
+        d -= 1
+        if d >= 0:
+            at[d] += at[d + 1] > pointer64(out[d, 1])[at[d]]
+            i[d] += 1
+            j[d] += 1
+    for level in range(depth - 1):
+        pointer64(out[level, 1])[at[level]] = at[level + 1]
+    return True
