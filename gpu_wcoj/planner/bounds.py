@@ -1,0 +1,171 @@
+"""How many rows a join can have at most, given the sizes of its relations, and perhaps their largest degrees.
+
+The bound of Atserias, Grohe and Marx (doi:10.1137/110859440): let every atom have a weight such that the weights of
+the atoms that hold a variable add up to 1 or more, for every variable. Then the join has no more rows than the product
+of the atoms' sizes, each to the power of its weight. The least such product comes from a linear program, and for some
+relations of these sizes the join has as many rows.
+
+A *degree*, the most rows that an atom has for one value of some of its variables, is used in the same way: such a
+constraint covers only the variables that it adds. That is right in an order in which the given variables come first:
+by the chain rule, the entropy of a row is the sum of each variable's, given those before it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from gpu_wcoj.errors import BackendUnavailableError, UsageError
+from gpu_wcoj.join.path import DeltaPath
+
+LARGEST_DENOMINATOR = 720
+"""Of the weights of a cover: at a corner of the polytope they are small fractions."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """At most `rows` values of `variables` for each value of `given`.
+
+    Attributes
+    ----------
+    variables
+        Of an atom; with or without those given.
+    given
+        None for a size of the whole, some of the atom's variables for a degree.
+    """
+
+    variables: tuple[str, ...]
+    rows: float
+    given: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        new = "".join(f"{name} " for name in self.variables if name not in self.given)
+        given = f"given {' '.join(self.given)} " if self.given else ""
+        return f"{new}{given}: {self.rows:g}"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound and where it comes from.
+
+    Attributes
+    ----------
+    rows
+        No more than these; infinite if some variable is in no atom.
+    cover
+        The weight of each size, in the order in which they were given.
+    """
+
+    rows: float
+    cover: tuple[Fraction, ...]
+
+
+def bound(sizes: Sequence[Size], order: Sequence[str] | None = None) -> Bound:
+    """The least bound on the distinct values of some variables in the join.
+
+    Parameters
+    ----------
+    sizes
+        One per atom at least. A degree whose given variables do not all come first in `order` is left out.
+    order
+        The variables, in the order in which they are bound; None for all, as they first stand in `sizes`.
+
+    Raises
+    ------
+    UsageError
+        If a size is negative or no number.
+    BackendUnavailableError
+        If SciPy is not installed.
+
+    Examples
+    --------
+    Triangles among N edges are N^1.5 at most:
+
+    >>> found = bound([Size(("a", "b"), 10_000), Size(("b", "c"), 10_000), Size(("a", "c"), 10_000)])
+    >>> round(found.rows), [str(weight) for weight in found.cover]
+    (1000000, ['1/2', '1/2', '1/2'])
+
+    If no vertex has more than 5 edges, one row of change closes 5 triangles at most:
+
+    >>> change = [Size(("a", "b"), 1), Size(("b", "c"), 5, given=("b",)), Size(("a", "c"), 5, given=("a",))]
+    >>> round(bound(change).rows)
+    5
+    """
+    for size in sizes:
+        if not size.rows >= 0:
+            raise UsageError(f"the size of {size} is no number of rows.\n  Give a number from 0 on.")
+    names = list(dict.fromkeys(name for size in sizes for name in size.variables)) if order is None else list(order)
+    place = {name: i for i, name in enumerate(names)}
+    rows, covered = [], []
+    for size in sizes:
+        new = [place[name] for name in size.variables if name in place and name not in size.given]
+        usable = set(size.given) <= place.keys() and all(place[g] < n for g in size.given for n in new)
+        rows.append(float(size.rows))
+        covered.append(tuple(sorted(new)) if usable else ())
+    if not all(rows):
+        return Bound(0.0, tuple(Fraction(not one) for one in rows))
+    return _least(len(names), tuple(rows), tuple(covered))
+
+
+def bounds(sizes: Sequence[Size], order: Sequence[str]) -> tuple[Bound, ...]:
+    """The bound on the prefixes of 1, 2, ... variables of an order.
+
+    Examples
+    --------
+    >>> cycle = [Size(pair, 100) for pair in (("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"))]
+    >>> [round(one.rows) for one in bounds(cycle, "abcd")]
+    [100, 100, 10000, 10000]
+    """
+    return tuple(bound(sizes, order[:depth]) for depth in range(1, len(order) + 1))
+
+
+def sizes_of(path: DeltaPath, rows: Mapping[str, float], changes: float) -> tuple[Size, ...]:
+    """The sizes that a delta path goes by: its seed's change, and the relations of the other atoms.
+
+    Parameters
+    ----------
+    rows
+        Of each relation.
+    changes
+        Rows of the seed's change.
+    """
+    others = (Size(use.variables, rows[use.key.relation]) for use in path.others)
+    return (Size(path.seed.variables, changes), *others)
+
+
+@functools.lru_cache(maxsize=4096)
+def _least(n_variables: int, rows: tuple[float, ...], covered: tuple[tuple[int, ...], ...]) -> Bound:
+    """The least cover's bound, by linear programming."""
+    if {place for one in covered for place in one} != set(range(n_variables)):
+        return Bound(math.inf, tuple(Fraction(0) for _ in rows))
+    if not n_variables:
+        return Bound(1.0, tuple(Fraction(0) for _ in rows))
+    costs = [math.log2(max(one, 1.0)) for one in rows]
+    covers = [[-1.0 if variable in one else 0.0 for one in covered] for variable in range(n_variables)]
+    solved = _linprog()(costs, A_ub=covers, b_ub=[-1.0] * n_variables, bounds=(0, None), method="highs")
+    if solved.status:
+        raise RuntimeError(f"the linear program of {covered} over {rows} has no solution: {solved.message}")
+    weights = [float(weight) for weight in solved.x]
+    cover = tuple(Fraction(weight).limit_denominator(LARGEST_DENOMINATOR) for weight in weights)
+    covers_all = all(
+        sum(weight for weight, one in zip(cover, covered, strict=True) if variable in one) >= 1
+        for variable in range(n_variables)
+    )
+    if not covers_all:
+        cover = tuple(map(Fraction, weights))
+    total = math.prod(max(one, 1.0) ** float(weight) for one, weight in zip(rows, cover, strict=True))
+    return Bound(total, cover)
+
+
+def _linprog() -> Any:
+    try:
+        from scipy.optimize import linprog
+    except ImportError as error:
+        raise BackendUnavailableError(
+            f"bounds need SciPy, and it cannot be loaded: {error}\n  pip install 'gpu_wcoj[bounds]'"
+        ) from error
+    return linprog

@@ -1,0 +1,69 @@
+"""Whether a query is acyclic: ears are taken off its atoms until none is left, or no atom is an ear any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What is left of a query's atoms once all ears are off.
+
+    Attributes
+    ----------
+    ears
+        (ear, atom that holds what the ear shares with the rest, None if it shares nothing), in the order in which
+        they came off: a join forest, children before their parents.
+    core
+        The atoms that are left, none if the query is acyclic.
+    """
+
+    ears: tuple[tuple[int, int | None], ...]
+    core: tuple[int, ...]
+
+
+def reduce(atoms: Sequence[Collection[str]]) -> Reduction:
+    """Take ears off, the first in the body first.
+
+    An atom is an ear if one other atom holds every variable that it shares with any other (Graham 1979; Yu and
+    Ozsoyoglu 1979). O(atoms cubed x variables).
+
+    Parameters
+    ----------
+    atoms
+        Per atom its variables.
+
+    Examples
+    --------
+    >>> reduce(["ab", "bc", "cd"])
+    Reduction(ears=((0, 1), (1, 2), (2, None)), core=())
+    >>> reduce(["ab", "bc", "ca", "cd"])
+    Reduction(ears=((3, 1),), core=(0, 1, 2))
+    """
+    sets = [frozenset(atom) for atom in atoms]
+    left = dict.fromkeys(range(len(sets)))
+    ears: list[tuple[int, int | None]] = []
+    while left:
+        for one in left:
+            others = [other for other in left if other != one]
+            shared = sets[one] & frozenset[str]().union(*(sets[other] for other in others))
+            holder = next((other for other in others if shared <= sets[other]), None)
+            if not shared or holder is not None:
+                ears.append((one, holder if shared else None))
+                del left[one]
+                break
+        else:
+            break
+    return Reduction(tuple(ears), tuple(left))
+
+
+def is_acyclic(atoms: Sequence[Collection[str]]) -> bool:
+    """Whether the query has a join forest.
+
+    Examples
+    --------
+    >>> is_acyclic(["ab", "bc", "cd"]), is_acyclic(["ab", "bc", "ca"]), is_acyclic(["ab", "bc", "ca", "abc"])
+    (True, False, True)
+    """
+    return not reduce(atoms).core
