@@ -183,7 +183,7 @@ class _Reader:
             raise self.error(what, op)
         if op != "count" and not arguments:
             raise self.error(f"'{op}' takes a value, as {op}(x)", op)
-        return Call(str(op), arguments, _span(node))
+        return Call(str(op), () if op == "count" else arguments, _span(node))
 
     def aggregate(self, node: Node, depth: int) -> Aggregate:
         (op,) = _tokens(node)
