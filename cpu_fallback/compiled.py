@@ -12,8 +12,9 @@ from cpu_fallback.extend import extend_arrays
 from cpu_fallback.fresh import MOST_BYTES, fresh_values, span_of
 from cpu_fallback.memory import address_of as _address
 from cpu_fallback.merge import LEVEL_FIELDS, merge_deep, merge_pairs
+from cpu_fallback.packed import PACKED_FROM, distinct_packed
 from cpu_fallback.progress import N_WORK, SURVIVORS
-from cpu_fallback.reduce import expand_rows, trie_levels_two
+from cpu_fallback.reduce import expand_rows, trie_levels, trie_levels_two
 from cpu_fallback.search import bucket_index, locate
 from cpu_fallback.seeded import extend_seeds
 from cpu_fallback.slots import N_FIELDS, describe_level
@@ -33,7 +34,7 @@ class CompiledKernels:
     name: ClassVar[str] = "numba"
     lexsort = staticmethod(sort.lexsort)
     run_starts = staticmethod(sort.run_starts)
-    distinct_rows = staticmethod(sort.distinct_rows)
+    distinct_rows = staticmethod(distinct_packed)
     consolidate = staticmethod(sort.consolidate)
     held_rows = staticmethod(sort.held_rows)
     segment_sums = staticmethod(sums.segment_sums)
@@ -44,10 +45,12 @@ class CompiledKernels:
     @staticmethod
     def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
         """See `gpu_wcoj.kernels.protocol.Kernels.build_levels`."""
-        if len(columns) != 2 or len(columns[0]) < 2:
+        n = len(columns[0])
+        if len(columns) == 1 or n < 2:
             return tries.build_levels(columns)
+        if len(columns) > 2:
+            return _build_deep(columns) if n >= PACKED_FROM else tries.build_levels(columns)
         first, second = columns
-        n = len(first)
         values = np.empty(n, np.int64)
         offsets = np.empty(n + 1, np.int64)
         fits = int(second.min()) >= -(1 << 31) and int(second.max()) < 1 << 31
@@ -279,3 +282,15 @@ def _address_or_none(weights: Int64Array | None) -> int:
 def _trimmed(array: Any, n: int) -> Any:
     """The first n; copied if much room would stay behind."""
     return array[:n] if 8 * n >= 7 * len(array) else array[:n].copy()
+
+
+def _build_deep(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+    """`build_levels` of three or more columns."""
+    held = [np.ascontiguousarray(column) for column in columns]
+    n, depth = len(held[0]), len(held)
+    values, offsets = np.empty((depth - 1, n), np.int64), np.empty((depth - 1, n + 1), np.int64)
+    counts = np.full(depth, n, np.int64)
+    trie_levels(np.array([_address(column) for column in held], np.int64), values, offsets, counts)
+    sizes = counts.tolist()
+    levels = [tries.narrow(values[at, : sizes[at]].copy()) for at in range(depth - 1)]
+    return [*levels, tries.narrow(held[-1])], [offsets[at, : sizes[at] + 1].copy() for at in range(depth - 1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_fallback.cache import cached_njit
+from cpu_fallback.pointers import pointer64
 
 
 @cached_njit
@@ -19,6 +20,28 @@ def trie_levels_two(first, second, values, offsets, children):
         children[i] = second[i]
     offsets[n] = len(first)
     return n
+
+
+@cached_njit
+def trie_levels(columns, values, offsets, counts):
+    """Split three or more sorted columns, given by address, into the distinct prefixes of each level but the last.
+
+    Rows of `values` and `offsets` are the levels, with room for every row; `counts` gets the number of values of each.
+    """
+    n, last = counts[-1], len(counts) - 1
+    counts[:] = 0
+    for i in range(n):
+        level = 0
+        if i > 0:
+            while level < last and pointer64(columns[level])[i] == pointer64(columns[level])[i - 1]:
+                level += 1
+        for at in range(level, last):
+            values[at, counts[at]] = pointer64(columns[at])[i]
+            offsets[at, counts[at]] = counts[at + 1]
+            counts[at] += 1
+        counts[last] += 1
+    for at in range(last):
+        offsets[at, counts[at]] = counts[at + 1]
 
 
 @cached_njit

@@ -129,7 +129,7 @@ class RelationIndex:
 
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
         """Pass this tick's change to every child."""
-        self._on_each(lambda arrangement: arrangement.receive_delta(phases), sum(map(len, phases)))
+        self.on_each(lambda arrangement: arrangement.receive_delta(phases), sum(map(len, phases)))
 
     def delta(self, phase: int) -> IndexedZSet | None:
         """This tick's change of one phase, in the canonical order."""
@@ -150,9 +150,9 @@ class RelationIndex:
     def committed(self) -> Mapping[ArrangementKey, Spine]:
         """What `commit` would install, child by child; moves nothing."""
         pending = sum(map(len, self.arrangements[self.canonical].pending))
-        return dict(zip(self.arrangements, self._on_each(Arrangement.committed, pending), strict=True))
+        return dict(zip(self.arrangements, self.on_each(Arrangement.committed, pending), strict=True))
 
-    def _on_each(self, function: Callable[[Arrangement], _T], n_rows: int) -> list[_T]:
+    def on_each(self, function: Callable[[Arrangement], _T], n_rows: int) -> list[_T]:
         """Apply to every child, side by side if a change of `n_rows` is worth threads and there is no device."""
         children = list(self.arrangements.values())
         if self.threads == 1 or self.backend.device is not None or len(children) == 1 or n_rows < THREADED_ROWS:

@@ -16,12 +16,17 @@ from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 
-def ranked(batch: IndexedZSet, rank: int) -> IndexedZSet:
-    """Rows of weight 1 with one more level: that rank below each. Shares all arrays. O(n)."""
-    xp = batch.backend.xp
-    values = xp.full(len(batch), rank, np.int32)
-    offsets = xp.arange(len(batch) + 1, dtype=np.int64)
-    return IndexedZSet((*batch.values, values), (*batch.offsets, offsets), None, batch.backend)
+def ranked(columns: Sequence[Int64Array], below: Int64Array, backend: Backend) -> IndexedZSet:
+    """Sorted distinct rows of weight 1, each with its rank, which is the last column, as a trie. O(n).
+
+    Parameters
+    ----------
+    below
+        0 to n, the offsets of the last level: each row has one rank. Tries of as many rows share them.
+    """
+    rows = IndexedZSet.from_sorted(columns[:-1], 1, backend)
+    values = columns[-1].astype(np.int32)
+    return IndexedZSet((*rows.values, values), (*rows.offsets, below), None, backend)
 
 
 def unranked(batch: IndexedZSet) -> IndexedZSet:

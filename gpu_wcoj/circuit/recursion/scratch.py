@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex, ranked, unranked
-from gpu_wcoj.circuit.recursion.rules import LoopRule, with_rank, without_rank
+import numpy as np
+
+from gpu_wcoj.circuit.recursion.ranked import RankedIndex, ranked
+from gpu_wcoj.circuit.recursion.rules import LoopRule, without_rank
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.fresh import fresh_of
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.index import IndexedZSet
 
 POLICY = MergePolicy(ratio=2, most_batches=8)
-"""For what the loop has found so far: every iteration brings a batch, and most are large."""
+"""For what the joins probe: every iteration brings a batch, and most are large."""
 
 INSERTIONS = 1
 """The phase of a set's tick in which rows come."""
@@ -47,7 +50,12 @@ class Scratch:
         self._found: dict[ArrangementKey, Spine] = {}
         self._views: dict[ArrangementKey, Arrangement] = {}
         self._read: set[ArrangementKey] = set()
-        self._new: dict[str, dict[ArrangementKey, IndexedZSet]] = {}
+        self._iterations: dict[str, list[tuple[int, IndexedZSet]]] = {name: [] for name in heads}
+        for index in heads.values():
+            plain = self._plain(index)
+            self._found[plain] = Spine(policy=POLICY)
+            self._views[plain] = Arrangement(plain, self._backend)
+            self._read.add(plain)
         self._first = [rule for rule in rules if not _seeds_in(rule.query, heads)]
         self._first_joins = [IncrementalGenericJoin(rule.query, outside, execution) for rule in self._first]
         self._next = [rule for rule in rules if _seeds_in(rule.query, heads)]
@@ -70,27 +78,41 @@ class Scratch:
 
     def result(self) -> dict[str, dict[ArrangementKey, IndexedZSet]]:
         """Per relation, all that was found, in every order that its index keeps."""
-        self._keep_new()
         self._views.clear()
+        self._found.clear()
         whole: dict[str, dict[ArrangementKey, IndexedZSet]] = {}
         for name, index in self._heads.items():
-            own = self._found.get(index.canonical, Spine()).compact().batches
-            if not own:
-                continue
-            batches = {index.canonical: own[0]}
-            rest = [key for key in index.arrangements if key != index.canonical]
-            rows = None
-            for key in rest:
-                kept = self._found.pop(key, None)
-                if kept is not None:
-                    merged = kept.compact().batches
-                    if merged:
-                        batches[key] = merged[0]
-                    continue
-                rows = rows or PhaseRows(own[0].columns(), 1)
-                batches[key] = Arrangement(key, self._backend).index(rows)
-            whole[name] = batches
+            parts = self._iterations.pop(name)
+            if parts:
+                rows = self._with_ranks(parts)
+                parts.clear()
+                below = self._backend.xp.arange(len(rows[0]) + 1, dtype=np.int64)
+                arranged = index.on_each(
+                    lambda arrangement, rows=rows, below=below: self._arranged(arrangement.key, rows, below), len(below)
+                )
+                whole[name] = dict(zip(index.arrangements, arranged, strict=True))
         return whole
+
+    def _arranged(self, key: ArrangementKey, rows: Sequence[Int64Array], below: Int64Array) -> IndexedZSet:
+        """The rows, which are sorted, in the order of an arrangement."""
+        columns = [rows[column] for column in key.order]
+        chosen = key.select(rows, self._backend)
+        if chosen is not None:
+            columns, below = [column[chosen] for column in columns], below[: len(chosen) + 1]
+        if key.order != tuple(range(len(rows))):
+            columns = self._backend.kernels.distinct_rows(columns)
+        return ranked(columns, below, self._backend)
+
+    def _with_ranks(self, parts: Sequence[tuple[int, IndexedZSet]]) -> list[Int64Array]:
+        """All rows with their ranks, sorted."""
+        xp = self._backend.xp
+        columns = [batch.columns() for _, batch in parts]
+        ranks = [xp.full(len(batch), rank, np.int64) for rank, batch in parts]
+        if len(parts) == 1:
+            return [*columns[0], ranks[0]]
+        joined = [xp.concatenate(own) for own in zip(*columns, strict=True)]
+        columns.clear()
+        return self._backend.kernels.distinct_rows([*joined, xp.concatenate(ranks)])
 
     def _over_views(self, query: DeltaQuery, outside: Mapping[ArrangementKey, Arrangement]) -> IncrementalGenericJoin:
         """The join with the rows of the loop, and the outside after the tick, which does not change any more."""
@@ -105,7 +127,7 @@ class Scratch:
             if path.seed.key.relation in self._heads:
                 probed = [use.key for use in path.others if use.key.relation in self._heads]
                 self._read.update((path.seed.key, *probed))
-                self._found.update({with_rank(key, self._widths): Spine(policy=POLICY) for key in probed})
+                self._found.update({key: Spine(policy=POLICY) for key in probed})
         return IncrementalGenericJoin(query, self._views, self._execution)
 
     def _seeded(self, path: DeltaPath) -> DeltaPath:
@@ -113,16 +135,12 @@ class Scratch:
         index = self._heads.get(path.seed.key.relation)
         if index is None:
             return path
-        plain = without_rank(index.canonical)
+        plain = self._plain(index)
         variable = dict(zip(path.seed.key.order, path.seed.variables, strict=True))
         if not path.seed.key.is_whole or len(variable) != index.columns:
             return replace(path, seeds=path.seeds[:1])
         seed = AtomUse(path.seed.atom, plain, tuple(variable[column] for column in plain.order))
         return replace(path, seeds=(seed,))
-
-    @property
-    def _widths(self) -> dict[str, int]:
-        return {name: index.columns for name, index in self._heads.items()}
 
     def _iteration(self, rules: Sequence[LoopRule], joins: Sequence[IncrementalGenericJoin]) -> dict[str, IndexedZSet]:
         """What the rules derive that no iteration has found before."""
@@ -137,49 +155,37 @@ class Scratch:
 
     def _known(self, index: RankedIndex) -> dict[tuple[int, ...], list[IndexedZSet]]:
         """All rows of a relation that have been found, in every order in which they are at hand."""
-        known: dict[tuple[int, ...], list[IndexedZSet]] = {index.canonical.order[:-1]: []}
-        for key in index.arrangements:
-            if key == index.canonical or (key in self._found and key.is_whole):
-                new = self._new.get(index.name, {})
-                batches = [*self._found.get(key, Spine()).batches, *([new[key]] if key in new else [])]
-                known[key.order[:-1]] = batches
+        known = {}
+        for key, spine in self._found.items():
+            if key.relation == index.name and key.is_whole and len(key.order) == index.columns:
+                pending = self._views[key].pending if key in self._views else ()
+                known[key.order] = [*spine.batches, *(batch for batch in pending if len(batch))]
         return known
 
     def _take_in(self, found: Mapping[str, IndexedZSet], rank: int) -> None:
         """What the iteration before had found stands with all before it; what this one has found is new."""
-        self._keep_new()
+        for key, view in self._views.items():
+            for batch in view.pending:
+                batch.forget_rows()
+                if key in self._found:
+                    self._found[key] = self._found[key].insert(batch)
+                    view.spine = self._found[key]
+            view.pending = ()
         for name, batch in found.items():
-            index = self._heads[name]
-            plain = without_rank(index.canonical)
-            own = self._new[name] = {index.canonical: ranked(batch, rank)}
+            self._iterations[name].append((rank, batch))
+            plain = self._plain(self._heads[name])
             rows: PhaseRows | None = None
             for key in self._read:
-                if key.relation != name:
-                    continue
-                view = self._views[key]
-                if key == plain:
-                    one = batch
-                else:
-                    rows = rows or PhaseRows(batch.columns(), 1)
-                    one = view.index(rows)
-                view.pending = (IndexedZSet.empty(one.depth, self._backend), one)
-                with_its_rank = with_rank(key, self._widths)
-                if with_its_rank in self._found:
-                    own[with_its_rank] = ranked(one, rank)
-
-    def _keep_new(self) -> None:
-        for name, batches in self._new.items():
-            for key, batch in batches.items():
-                if len(batch):
-                    spine = self._found.get(key, Spine(policy=POLICY)).insert(batch)
-                    self._found[key] = spine
-                    view = self._views.get(without_rank(key))
-                    if view is not None:
-                        view.spine = Spine(tuple(map(unranked, spine.batches)))
-            for key, view in self._views.items():
                 if key.relation == name:
-                    view.pending = ()
-        self._new = {}
+                    if key != plain:
+                        rows = rows or PhaseRows(batch.columns(), 1)
+                    one = batch if rows is None or key == plain else self._views[key].index(rows)
+                    self._views[key].pending = (IndexedZSet.empty(one.depth, self._backend), one)
+
+    @staticmethod
+    def _plain(index: RankedIndex) -> ArrangementKey:
+        """The order in which rows are found."""
+        return without_rank(index.canonical)
 
 
 def _seeds_in(query: DeltaQuery, heads: Mapping[str, RankedIndex]) -> bool:

@@ -1,0 +1,49 @@
+"""Rows packed into one key each, and back, a pass a column and no array in between.
+
+What takes long in large sorts is memory that is written for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cpu_fallback.keys import add_column, ascends, take_column, without_repeats
+from cpu_fallback.sort import Int64Array, distinct_rows, packing, run_starts
+
+PACKED_FROM = 1024
+"""Fewer rows are sorted with NumPy alone."""
+
+
+def distinct_packed(columns: Sequence[Int64Array]) -> list[Int64Array]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.distinct_rows`."""
+    n = len(columns[0])
+    if n < PACKED_FROM:
+        return distinct_rows(columns)
+    packed = packing(columns)
+    if packed is None:
+        return _distinct_wide(columns)
+    least, bits = packed
+    key = np.empty(n, np.int64)
+    for at, (column, low, width) in enumerate(zip(columns, least, bits, strict=True)):
+        add_column(key, column, low, width, at == 0)
+    if ascends(key):
+        return list(columns)
+    key.sort()
+    key = key[: without_repeats(key)]
+    found: list[Int64Array] = []
+    shift = 0
+    for low, width in zip(reversed(least), reversed(bits), strict=True):
+        column = np.empty(len(key), np.int64)
+        take_column(key, low, shift, width, column)
+        found.append(column)
+        shift += width
+    return found[::-1]
+
+
+def _distinct_wide(columns: Sequence[Int64Array]) -> list[Int64Array]:
+    order = np.lexsort(tuple(columns[::-1]))
+    columns = [column[order] for column in columns]
+    starts = run_starts(columns)
+    return list(columns) if len(starts) == len(order) else [column[starts] for column in columns]
