@@ -20,7 +20,7 @@ import gpu_wcoj.spark as gws
 from bench.engine import machine
 from bench.engine.graph import STANDARD, Edges
 from bench.spark import graphs
-from bench.spark.metered import resident
+from bench.spark.metered import processor_seconds, resident
 
 RESULTS = Path(__file__).parents[1] / "results"
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
@@ -91,13 +91,16 @@ def main(
     shown = Console(width=150)
     spark = gws.local_session("flat", memory="2g")
     found: list[dict[str, Any]] = []
-    load: list[float] = []
+    spent = [0.0]
 
     def note(progress: dict[str, Any]) -> None:
         if progress["batch"] < 0:
             return
-        found.append({**progress, "resident_bytes": resident()})
-        load.append(os.getloadavg()[0])
+        now = processor_seconds()
+        found.append({
+            **progress, "resident_bytes": resident(), "processor_seconds": now - spent[0], "load": os.getloadavg()[0]
+        })  # fmt: skip
+        spent[0] = now
         if len(found) % 50 == 0:
             shown.print(f"batch {progress['batch']}: {progress['seconds']['batch']:.3f} s")
 
@@ -122,12 +125,13 @@ def main(
     day, commit = str(described["date"])[:10], str(described["commit"]).replace("+", "-")
     path = output / f"spark-flat-{day}-{commit}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
+    load = [one["load"] for one in found]
     summary = {
         "minutes": minutes, "every": every, "rows": rows, "held": held, "batches": len(found),
         "files_not_read_at_the_end": waiting, "load": [min(load), statistics.median(load), max(load)],
         "first_third": _summary(found[1 : len(found) // 3]), "last_third": _summary(found[-(len(found) // 3) :]),
     }  # fmt: skip
-    keys = ("batch", "rows", "seconds", "state_bytes", "resident_bytes")
+    keys = ("batch", "rows", "seconds", "state_bytes", "resident_bytes", "processor_seconds", "load")
     batches = [{key: one[key] for key in keys if key in one} for one in found]
     path.write_text(json.dumps({"machine": described, **summary, "each": batches}) + "\n")
     _plot(found, path.with_suffix(".svg"))
@@ -141,6 +145,7 @@ def _summary(found: list[dict[str, Any]]) -> dict[str, float]:
         "median_seconds": statistics.median(seconds),
         "p95_seconds": float(np.quantile(seconds, 0.95)),
         "most_seconds": max(seconds),
+        "median_processor_seconds": statistics.median(one["processor_seconds"] for one in found),
         "median_resident_bytes": statistics.median(one["resident_bytes"] for one in found),
     }
 
@@ -151,8 +156,11 @@ def _plot(found: list[dict[str, Any]], path: Path) -> None:
     mpl.use("svg")
     from matplotlib import pyplot as plt
 
-    figure, (above, below) = plt.subplots(2, 1, sharex=True, figsize=(8, 5), layout="constrained")
+    figure, (above, middle, below) = plt.subplots(3, 1, sharex=True, figsize=(8, 7), layout="constrained")
     number = [one["batch"] for one in found]
+    middle.plot(number[1:], [one["processor_seconds"] for one in found[1:]], ".", markersize=2)
+    middle.set_ylabel("processor seconds\nfrom batch to batch")
+    middle.set_ylim(bottom=0)
     above.plot(number, [one["seconds"]["batch"] for one in found], ".", markersize=2)
     above.set_ylabel("seconds a batch")
     above.set_ylim(bottom=0)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark.sql import SparkSession
 
 
@@ -78,22 +78,17 @@ def _shuffled(context: Any) -> int:
 
 def resident() -> int:
     """Resident memory of this process and of those below it."""
-    parents: dict[int, int] = {}
-    sizes: dict[int, int] = {}
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-        except OSError:
-            continue
-        number = int(status.parent.name)
-        parents[number] = int(lines["PPid"])
-        sizes[number] = int(lines.get("VmRSS", "0 kB").split()[0]) * 1024
+    return sum(used[0] for used in _used())
 
-    def is_ours(number: int) -> bool:
-        while number > 1:
-            if number == os.getpid():
-                return True
-            number = parents.get(number, 0)
-        return False
 
-    return sum(size for number, size in sizes.items() if is_ours(number))
+def processor_seconds() -> float:
+    """Processor time that this process and those below it have taken so far."""
+    return sum(used[1] for used in _used())
+
+
+def _used() -> Iterator[tuple[int, float]]:
+    own = psutil.Process()
+    for one in (own, *own.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess), one.oneshot():
+            times = one.cpu_times()
+            yield one.memory_info().rss, times.user + times.system
