@@ -318,7 +318,7 @@ def _body_atom(
             constants.append((flag, 0))
     if not variables:
         columns.append(0)
-        variables.append(f"#{number}")
+        variables.append(f"atom#{number}")
     return BodyAtom(atom.relation, tuple(columns), tuple(variables), tuple(constants), tuple(equal))
 
 

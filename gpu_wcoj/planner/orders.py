@@ -163,7 +163,7 @@ def _absent(number: int, atom: BodyAtom) -> Absent:
     """The atom in the order of its relation's columns; one of constants only is looked up by the first of them."""
     use = _use(number, atom, dict(zip(atom.variables, atom.columns, strict=True)))
     codes = dict(atom.constants)
-    is_constant = atom.variables == (f"#{number}",)
+    is_constant = atom.variables == (f"atom#{number}",)
     return Absent(use, (codes[use.key.order[0]],) if is_constant else use.variables)
 
 
