@@ -159,6 +159,18 @@ class NegativeWeightError(WeightError):
         self.row, self.weight = row, weight
 
 
+class AggregateOverflowError(GpuWcojError, OverflowError):
+    """A count or a sum of a group leaves int64."""
+
+    def __init__(self, op: str, relation: str, group: tuple[object, ...], value: int) -> None:
+        where = f"of the group {group}" if group else "of all rows"
+        super().__init__(
+            f"the {op} {where} in '{relation}' is {value}, outside int64, -2^63 to 2^63-1.\n"
+            "  The tick was undone; the state is as before. Scale the values down, or calculate with floats."
+        )
+        self.relation, self.group, self.value = relation, group, value
+
+
 class CircuitError(UsageError):
     """The nodes of a circuit do not fit together."""
 

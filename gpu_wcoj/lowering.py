@@ -159,10 +159,11 @@ class Lowering:
         def encode(relation: str, column: int, value: object) -> int:
             return self._encode_constant(types.of(relation, column), value)
 
-        if self.rules.groupings or self.rules.extremes:
-            one = (*self.rules.groupings, *self.rules.extremes)[0]
-            raise UnsupportedError(f"aggregates are not supported yet: {one}.")
-        kinds = Kinds(types.kinds, self._encode_constant)
+        if self.rules.extremes:
+            raise UnsupportedError(
+                f"least and greatest values in loops are not supported yet: {self.rules.extremes[0]}."
+            )
+        kinds = Kinds(types.kinds, self._encode_constant, types.of)
         return plan(self.rules, shapes, encode, self.bag, sizes, kinds)
 
     def facts(self, incoming: Mapping[str, Incoming], known: Types) -> dict[str, Incoming]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.grouping import GroupingHead
 from gpu_wcoj.circuit.head import ChangeCount, Head, afresh
 from gpu_wcoj.circuit.recursion.loop import LoopHead
 from gpu_wcoj.circuit.source import bag_change, set_change
@@ -72,7 +73,7 @@ class Circuit:
     """
 
     sources: dict[str, RelationIndex]
-    heads: dict[str, Head | LoopHead]
+    heads: dict[str, Head | LoopHead | GroupingHead]
     execution: Execution
     outputs: frozenset[str]
 
@@ -142,7 +143,7 @@ class Circuit:
                 rows[name] = found
         return counts, rows, ignored
 
-    def _may_fail(self, head: Head | LoopHead) -> bool:
+    def _may_fail(self, head: Head | LoopHead | GroupingHead) -> bool:
         """Whether a tick has to be looked at for its errors, also where nobody asks for its answer."""
         return self.execution.weighted or (isinstance(head, Head) and head.calculates)
 

@@ -33,18 +33,21 @@ Encode = Callable[[str, int, object], int]
 
 @dataclass(frozen=True)
 class Kinds:
-    """Types of a rule's variables.
+    """Types of variables and of columns.
 
     Attributes
     ----------
     of
-        The type of each variable of a rule, by name, as far as it is known.
+        The type of each variable of a rule, by name, as far as types are known.
     encode
         (type, value) to the code of the value.
+    column
+        The type of a relation's column.
     """
 
     of: Callable[[Rule], Mapping[str, DataType | None]]
     encode: Callable[[DataType | None, object], int]
+    column: Callable[[str, int], DataType | None]
 
 
 def _whole_number(kind: DataType | None, value: object) -> int:  # noqa: ARG001  # as `Kinds.encode` is called
@@ -52,8 +55,8 @@ def _whole_number(kind: DataType | None, value: object) -> int:  # noqa: ARG001 
     return int(value)
 
 
-INTEGERS = Kinds(lambda _: {}, _whole_number)
-"""All variables are integers."""
+INTEGERS = Kinds(lambda _: {}, _whole_number, lambda _, __: None)
+"""Everything is an integer."""
 
 
 @dataclass(frozen=True)
@@ -196,9 +199,9 @@ def normalise(
     return Body(
         rule,
         _head(rule, shapes, value, flags, encode),
-        tuple(_through_aliases(atom, aliases, shapes, encode) for atom in atoms),
+        tuple(through_aliases(atom, aliases, shapes, encode) for atom in atoms),
         tuple(conditions),
-        negated=tuple(_through_aliases(atom, aliases, shapes, encode) for atom in negated),
+        negated=tuple(through_aliases(atom, aliases, shapes, encode) for atom in negated),
         calculations=tuple(_calculation(one, value, types, kinds) for one in rule.computed),
     )
 
@@ -343,9 +346,10 @@ def _head(
     return (*codes, *marks)
 
 
-def _through_aliases(
+def through_aliases(
     atom: BodyAtom, aliases: Mapping[str, Alias], shapes: Mapping[str, Shape], encode: Encode
 ) -> BodyAtom:
+    """The atom over the relation that its own one renames or selects from, if it does."""
     while atom.relation in aliases:
         alias = aliases[atom.relation]
         above, below = shapes[atom.relation], shapes[alias.relation]

@@ -22,6 +22,9 @@ def explain(plan: Plan, name_of: ColumnName, backend: str, semantics: str, route
         if head in plan.aliases:
             verb = "selects from" if plan.aliases[head].compared else "renames"
             note = f"only {verb} {plan.aliases[head].relation}: rules read that instead"
+        if head in plan.groupings:
+            grouping = plan.groupings[head]
+            note = f"{grouping.op} by group: reads {_arrangement(grouping.source, name_of)}"
         lines.append(f"{head}" + (f"   ({note})" if note else ""))
         for query in plan.queries[head]:
             lines.extend("  " + line for line in _query(query, name_of))

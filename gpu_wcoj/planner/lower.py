@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.circuit.grouping import GroupingHead
+from gpu_wcoj.circuit.groups import GroupingPlan
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.recursion.loop import Loop, LoopHead, loop_heads
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
@@ -14,6 +16,7 @@ from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.planner.body import INTEGERS, Alias, Body, Encode, Kinds, Shape, alias_of, normalise
+from gpu_wcoj.planner.groupings import grouping_plan, source_key
 from gpu_wcoj.planner.loops import loop_plan
 from gpu_wcoj.planner.orders import delta_query
 from gpu_wcoj.query.strata import components, cycle
@@ -40,6 +43,8 @@ class Plan:
         Heads whose rows may be derived more than once, in set semantics.
     loops
         Heads that read each other.
+    groupings
+        Heads that aggregate.
     """
 
     shapes: Mapping[str, Shape]
@@ -48,6 +53,7 @@ class Plan:
     aliases: Mapping[str, Alias]
     counted: frozenset[str]
     loops: tuple[LoopPlan, ...] = ()
+    groupings: Mapping[str, GroupingPlan] = field(default_factory=dict)
 
 
 def plan(
@@ -75,6 +81,8 @@ def plan(
         name: list(dict.fromkeys(atom.relation for body in own for atom in (*body.atoms, *body.negated)))
         for name, own in bodies.items()
     }
+    groupings = {one.relation: grouping_plan(one, shapes, aliases, encode, kinds) for one in rules.groupings}
+    reads.update({name: [one.source.relation] for name, one in groupings.items()})
     order: list[str] = []
     loops: list[LoopPlan] = []
     counted = set()
@@ -88,7 +96,7 @@ def plan(
         live = bodies[members[0]]
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
             counted.add(members[0])
-    return Plan(dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops))
+    return Plan(dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings)
 
 
 def _aliases(by_head: Mapping[str, Sequence[Rule]], textual: Callable[[str, int], bool]) -> dict[str, Alias]:
@@ -126,6 +134,12 @@ def lower(
     for loop in planned.loops:
         for key in loop.keys:
             (ranked if key.relation in loop.widths else keys).setdefault(key.relation, []).append(key)
+    sources: dict[str, ArrangementKey] = {}
+    for name, grouping in planned.groupings.items():
+        wanted = keys.setdefault(grouping.source.relation, [])
+        sources[name] = source_key(grouping, wanted)
+        wanted.append(sources[name])
+        keys[name] = [ArrangementKey(name, grouping.order), *keys.get(name, [])]
     relations: dict[str, RelationIndex] = {}
     for name in dict.fromkeys([*keys, *keep, *loop_of]):
         width, wanted = planned.shapes[name].width, keys.get(name, [])
@@ -134,12 +148,19 @@ def lower(
             if name in loop_of
             else RelationIndex(name, width, wanted, backend, policy, threads)
         )
-    heads: dict[str, Head | LoopHead] = {}
+    heads: dict[str, Head | LoopHead | GroupingHead] = {}
     for name in planned.order:
         if name in loop_of:
             if name not in heads:
                 own = _loop(loop_of[name], relations, execution)
                 heads.update({head.name: head for head in loop_heads(own)})
+            continue
+        if name in planned.groupings:
+            grouping, width = planned.groupings[name], planned.shapes[name].width
+            own_keys = [ArrangementKey(name, grouping.order)]
+            totals = RelationIndex(name, width, own_keys, backend, policy, threads) if grouping.has_totals else None
+            source = _arrangement(relations[grouping.source.relation], sources[name])
+            heads[name] = GroupingHead(name, width, grouping, source, totals, relations[name], execution)
             continue
         joins = []
         for query in planned.queries[name]:

@@ -1,0 +1,143 @@
+"""What an aggregating head is told, and the groups whose rows change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.sums import Words, integers_of
+from gpu_wcoj.column import floats_of
+from gpu_wcoj.errors import AggregateOverflowError
+from gpu_wcoj.join.delta import Execution
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import ArrangementKey
+from gpu_wcoj.zset.arrays import numbers, positions
+from gpu_wcoj.zset.index import IndexedZSet
+
+
+@dataclass(frozen=True)
+class GroupingPlan:
+    """What a head aggregates.
+
+    Attributes
+    ----------
+    op
+        ``count``, ``sum``, ``min``, ``max`` or ``mean``.
+    source
+        The arrangement of the rows that count.
+    group
+        Which columns of the source's relation tell groups apart, in the order of the head's.
+    value
+        Which column of the source's relation is aggregated; None for ``count``.
+    head
+        Which stored columns of the head tell groups apart.
+    result
+        The head's column with the result.
+    families
+        Per column of a group, the family of its type, for messages.
+    family
+        Of the value.
+    """
+
+    op: str
+    source: ArrangementKey
+    group: tuple[int, ...]
+    value: int | None
+    head: tuple[int, ...]
+    result: int
+    families: tuple[str, ...] = ()
+    family: str = "integer"
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The head's columns, the group first."""
+        return (*self.head, self.result)
+
+    @property
+    def has_totals(self) -> bool:
+        """Whether sums are part of the state."""
+        return self.op in ("sum", "mean")
+
+    @property
+    def is_extreme(self) -> bool:
+        """Whether a value of the source is the result."""
+        return self.op in ("min", "max")
+
+
+@dataclass(frozen=True, eq=False)
+class GroupChange:
+    """Changed rows of a source, sorted by group.
+
+    Attributes
+    ----------
+    columns
+        Of the groups that have changed rows.
+    n
+        How many groups there are.
+    starts
+        Where the rows of each begin.
+    owner
+        Per row, its group.
+    values
+        Per row, what is aggregated.
+    """
+
+    columns: Sequence[Int64Array]
+    n: int
+    starts: Int64Array
+    owner: Int64Array
+    values: Int64Array | None
+    weights: Int64Array
+
+
+def group_change(
+    plan: GroupingPlan, order: Sequence[int], batches: Sequence[IndexedZSet], backend: Backend
+) -> GroupChange:
+    """The rows of batches, of which there is one, by group. O(n log n).
+
+    Parameters
+    ----------
+    order
+        The source's column of each level of the batches.
+    """
+    xp = backend.xp
+    parts = [batch.columns() for batch in batches]
+    columns = parts[0] if len(parts) == 1 else [xp.concatenate(each) for each in zip(*parts, strict=True)]
+    weights = xp.concatenate([batch.weight_column() for batch in batches])
+    groups = [columns[order.index(column)] for column in plan.group]
+    values = None if plan.value is None else columns[order.index(plan.value)]
+    starts = xp.zeros(1, np.int64)
+    if groups:
+        rows = backend.kernels.lexsort(groups)
+        groups, weights = [column[rows] for column in groups], weights[rows]
+        values = None if values is None else values[rows]
+        starts = backend.kernels.run_starts(groups)
+    n = len(starts)
+    owner = xp.repeat(xp.arange(n), xp.diff(xp.concatenate([starts, xp.full(1, len(weights), np.int64)])))
+    return GroupChange([column[starts] for column in groups], n, starts, owner, values, weights)
+
+
+def refuse_beyond(
+    what: str, words: Words, head: str, change: GroupChange, families: Sequence[str], execution: Execution
+) -> None:
+    """Raise for the first group with a count or sum outside int64."""
+    backend = execution.backend
+    (beyond,) = positions(backend, words[1] != words[0] >> 63)
+    if len(beyond) == 0:
+        return
+    first = beyond[:1]
+    (total,) = integers_of((words[0][first], words[1][first]), backend)
+    codes = numbers(backend, *(column[first][0] for column in change.columns))
+    shown = tuple(_shown(code, family, execution) for code, family in zip(codes, families, strict=True))
+    raise AggregateOverflowError(what, head, shown, total)
+
+
+def _shown(code: int, family: str, execution: Execution) -> object:
+    if family == "string" and execution.dictionary is not None:
+        return execution.dictionary.value_of(code)
+    if family.startswith("float"):
+        return float(floats_of(np.array([code]), 4 if family == "float32" else 8)[0])
+    return code

@@ -1,0 +1,59 @@
+"""Plan heads that aggregate: what tells groups apart and what is aggregated, as stored columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpu_wcoj.circuit.groups import GroupingPlan
+from gpu_wcoj.planner.body import Alias, BodyAtom, Encode, Kinds, Shape, through_aliases
+from gpu_wcoj.query.terms import Grouping
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+
+def grouping_plan(
+    grouping: Grouping, shapes: Mapping[str, Shape], aliases: Mapping[str, Alias], encode: Encode, kinds: Kinds
+) -> GroupingPlan:
+    """The grouping over an arrangement of its source: columns of the group, the value, the others.
+
+    Nulls are equal to each other in a group; rows whose value is null are not there.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.body import INTEGERS
+    >>> shapes = {"paid": Shape("paid", (False, True, False)), "total": Shape("total", (False, False))}
+    >>> one = Grouping("total", "paid", 1, "sum")
+    >>> print(grouping_plan(one, shapes, {}, lambda relation, column, value: int(value), INTEGERS).source)
+    paid[0, 1, 2 | 3 = 0]
+    """
+    source, head = shapes[grouping.source], shapes[grouping.relation]
+    keys = range(grouping.keys)
+    value = None if grouping.op == "count" else grouping.keys
+    flags = [flag for column in keys if (flag := source.flag(column)) is not None]
+    no_value = None if value is None else source.flag(value)
+    columns = [*keys, *flags, *([] if value is None else [value])]
+    columns += [column for column in range(source.width) if column not in (*columns, no_value)]
+    constants = () if no_value is None else ((no_value, 0),)
+    names = tuple(f"#{column}" for column in columns)
+    atom = through_aliases(BodyAtom(grouping.source, tuple(columns), names, constants), aliases, shapes, encode)
+    n_group = len(keys) + len(flags)
+    of_head = [flag for column in keys if (flag := head.flag(column)) is not None]
+    assert len(of_head) == len(flags), "keys of a source and of its grouping have nulls alike"
+    types = [kinds.column(grouping.source, column) for column in (*keys, *([] if value is None else [value]))]
+    families = ["integer" if kind is None else kind.family for kind in types]
+    return GroupingPlan(
+        grouping.op,
+        ArrangementKey(atom.relation, atom.columns, atom.constants, atom.equal, atom.compared),
+        atom.columns[:n_group],
+        None if value is None else atom.columns[n_group],
+        (*keys, *of_head),
+        grouping.keys,
+        (*families[: len(keys)], *("integer" for _ in flags)),
+        "integer" if value is None else families[-1],
+    )
+
+
+def source_key(planned: GroupingPlan, wanted: Sequence[ArrangementKey]) -> ArrangementKey:
+    """The arrangement to read: one that others want anyway, if any order serves."""
+    if planned.is_extreme:
+        return planned.source
+    return next((key for key in wanted if key.selection == planned.source.selection), planned.source)
