@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -87,14 +88,13 @@ class Scratch:
                 rows = self._with_ranks(parts)
                 parts.clear()
                 below = self._backend.xp.arange(len(rows[0]) + 1, dtype=np.int64)
-                arranged = index.on_each(
-                    lambda arrangement, rows=rows, below=below: self._arranged(arrangement.key, rows, below), len(below)
-                )
+                arranged = index.on_each(partial(self._arranged, rows, below), len(below))
                 whole[name] = dict(zip(index.arrangements, arranged, strict=True))
         return whole
 
-    def _arranged(self, key: ArrangementKey, rows: Sequence[Int64Array], below: Int64Array) -> IndexedZSet:
+    def _arranged(self, rows: Sequence[Int64Array], below: Int64Array, arrangement: Arrangement) -> IndexedZSet:
         """The rows, which are sorted, in the order of an arrangement."""
+        key = arrangement.key
         columns = [rows[column] for column in key.order]
         chosen = key.select(rows, self._backend)
         if chosen is not None:
