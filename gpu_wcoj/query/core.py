@@ -6,7 +6,8 @@ becomes relations of names that no text can spell:
 - An aggregate in a body becomes the relation of the ways to satisfy its braces (``rule#1``), a grouping of it
   (``agg#1``), and an atom that reads that. A count or a sum of nothing is 0: for it there is a second rule, with the
   groups that have rows negated (``has#1``).
-- Keys of an aggregate that its braces do not bind come from the rest of the rule (``keys#1``).
+- Keys of an aggregate that its braces do not bind come from the rest of the rule (``row#1``), each once (``once#1``,
+  ``keys#1``), also where rows have weights.
 - A head that aggregates becomes a grouping, or an extreme if it goes through recursion.
 - A negated atom with wildcards is projected first (``some#1``).
 - A relation that is input and head at once has one more rule, which reads the input (``edge#in``).
@@ -216,15 +217,20 @@ class _Core:
         number = self.of_aggregate[known] = self.new_number()
         body = aggregate.atoms
         if missing:
-            self.rules.append(context.so_far(Atom(f"keys#{number}", keys)))
+            self.rules.append(context.so_far(Atom(f"row#{number}", keys)))
+            self.groupings.append(Grouping(f"once#{number}", f"row#{number}", len(keys), "count"))
+            self.project(f"keys#{number}", f"once#{number}", keys)
             body = (Atom(f"keys#{number}", keys), *body)
         terms, atoms = _source(replace(aggregate, atoms=body), keys)
         self.lower(Rule(Atom(f"rule#{number}", terms), atoms, aggregate.comparisons, aggregate.negated))
         self.groupings.append(Grouping(f"agg#{number}", f"rule#{number}", len(keys), aggregate.op))
         if aggregate.op in ("count", "sum"):
-            rows = Atom(f"agg#{number}", (*keys, Variable("_#1")))
-            self.rules.append(Rule(Atom(f"has#{number}", keys or (_ZERO,)), (rows,)))
+            self.project(f"has#{number}", f"agg#{number}", keys)
         return number
+
+    def project(self, head: str, grouped: str, keys: tuple[Variable, ...]) -> None:
+        """A head of the keys of a grouping."""
+        self.rules.append(Rule(Atom(head, keys or (_ZERO,)), (Atom(grouped, (*keys, Variable("_#1"))),)))
 
     def projected(self, atom: Atom) -> Atom:
         """The atom without its wildcards, of a head that leaves out their columns."""
