@@ -1,0 +1,319 @@
+"""What a planner may know of an arrangement, exactly: distinct prefixes per level, degrees, heavy hitters.
+
+Of the largest batch of a spine everything is counted once, when it is first asked for, and kept with the batch: that
+costs a few passes over its offsets, less than the merge that made it. The smaller batches are merged on the side, and
+what they change is added: which rows appear and disappear, hence which prefixes gain and lose children, hence which
+prefixes appear and disappear, level by level from the last to the first. That costs O(rows of the smaller batches),
+which are a small share of the largest by the merge policy; nothing is counted in a tick unless somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.planner.expected import Levels
+from gpu_wcoj.planner.joingraph import Table
+from gpu_wcoj.trace.arrangement import Arrangement
+from gpu_wcoj.zset.arrays import exact_sum, numbers, positions
+from gpu_wcoj.zset.index import IndexedZSet
+
+HEAVIEST = 16
+"""Heavy hitters that are named per level."""
+SPARE = 256
+"""How many more are kept with a batch, so that some may lose their rank without a new search."""
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """The children of the prefixes that end at one level.
+
+    Attributes
+    ----------
+    prefixes
+        How many there are; each has a child.
+    children
+        Of all of them.
+    squares
+        The sum over the prefixes of their children squared.
+    histogram
+        Entry i: prefixes that have 2^i children or more, and fewer than 2^(i + 1). The last one is not 0.
+    heaviest
+        (prefix, children) of those with the most, at most `HEAVIEST`; of equal ones, the least prefixes.
+    """
+
+    prefixes: int
+    children: int
+    squares: int
+    histogram: tuple[int, ...]
+    heaviest: tuple[tuple[tuple[int, ...], int], ...]
+
+    @property
+    def mean(self) -> float:
+        """Children of a prefix, on average."""
+        return self.children / self.prefixes if self.prefixes else 0.0
+
+    @property
+    def met(self) -> float:
+        """Children of a prefix that is met through its children, on average: each counts as often as it has some."""
+        return self.squares / self.children if self.children else 0.0
+
+    @property
+    def largest(self) -> int:
+        """The most children that a prefix has."""
+        return self.heaviest[0][1] if self.heaviest else 0
+
+
+@dataclass(frozen=True)
+class TrieStatistics:
+    """One arrangement.
+
+    Attributes
+    ----------
+    distinct
+        Per level, how many prefixes end there; the last is the number of rows, whatever their weights.
+    degrees
+        Per level but the last.
+    """
+
+    distinct: tuple[int, ...]
+    degrees: tuple[Degrees, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the state."""
+        return self.distinct[-1]
+
+    def levels(self, variables: Sequence[str]) -> Levels:
+        """The same as `gpu_wcoj.planner.expected` takes it."""
+        return Levels(tuple(variables), tuple(map(float, self.distinct)), tuple(one.met for one in self.degrees))
+
+
+def measured(arrangement: Arrangement) -> TrieStatistics:
+    """The statistics of the committed state, kept until it changes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpu_wcoj.backend import select_backend
+    >>> from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
+    >>> edges = Arrangement(ArrangementKey("edge", (0, 1)), select_backend("cpu"))
+    >>> edges.receive_delta([PhaseRows([np.array([1, 1, 1, 2]), np.array([5, 6, 7, 5])], 1)])
+    >>> edges.commit()
+    >>> found = measured(edges)
+    >>> found.distinct, found.degrees[0].histogram, found.degrees[0].heaviest, found.degrees[0].met
+    ((2, 4), (1, 1), (((1,), 3), ((2,), 1)), 2.5)
+    """
+    kept: dict[str, TrieStatistics] = arrangement.spine.__dict__
+    if "statistics" not in kept:
+        kept["statistics"] = statistics_of(arrangement.spine.batches, len(arrangement.key.order))
+    return kept["statistics"]
+
+
+def table_of(name: str, arity: int, found: Mapping[tuple[int, ...], TrieStatistics], changes: float = 1.0) -> Table:
+    """What the delta-join solver takes, from statistics per attribute order of a relation.
+
+    Examples
+    --------
+    >>> table_of("e", 2, {(1, 0): TrieStatistics((40, 900), ())}).found([1])
+    22.5
+    """
+    distinct: dict[tuple[int, ...], float] = {}
+    for order, statistics in found.items():
+        for depth, count in enumerate(statistics.distinct, 1):
+            distinct[tuple(sorted(order[:depth]))] = float(count)
+    rows = float(next(iter(found.values())).rows) if found else None
+    return Table(name, arity, rows=rows, distinct=distinct, changes=changes)
+
+
+def statistics_of(batches: Sequence[IndexedZSet], depth: int) -> TrieStatistics:
+    """The statistics of the sum of some tries of one order and depth, the largest first."""
+    if not batches:
+        return TrieStatistics((0,) * depth, (Degrees(0, 0, 0, (), ()),) * (depth - 1))
+    base, *others = batches
+    known = _counted(base)
+    if not others:
+        degrees = tuple(one.degrees(base, level) for level, one in enumerate(known))
+        return TrieStatistics(tuple(map(len, base.values)), degrees)
+    change = others[0]
+    for one in others[1:]:
+        change = change.merge(one)
+    return _changed(base, known, change)
+
+
+@dataclass(eq=False)
+class _Counted:
+    """The degrees of one level of a batch.
+
+    Attributes
+    ----------
+    at_least
+        Entry i: prefixes with 2^i children or more.
+    nodes, counts
+        The positions of the prefixes with the most children, and these, most first; at most as many as asked for.
+    """
+
+    prefixes: int
+    children: int
+    squares: int
+    at_least: tuple[int, ...]
+    nodes: Int64Array
+    counts: Int64Array
+
+    def degrees(self, batch: IndexedZSet, level: int) -> Degrees:
+        nodes = self.nodes[:HEAVIEST]
+        heaviest = zip(
+            _prefixes(batch, level, nodes), batch.backend.to_host(self.counts[:HEAVIEST]).tolist(), strict=True
+        )
+        return Degrees(self.prefixes, self.children, self.squares, _buckets(self.at_least), tuple(heaviest))
+
+
+def _counted(batch: IndexedZSet) -> list[_Counted]:
+    """The degrees of all levels but the last, kept with the batch."""
+    kept: list[_Counted] | None = batch.__dict__.get("degrees")
+    if kept is None:
+        kept = []
+        for offsets in batch.offsets:
+            degree = offsets[1:] - offsets[:-1]
+            nodes = _most(batch.backend, degree, HEAVIEST + SPARE)
+            squares, at_least = _moments(batch.backend, degree)
+            kept.append(
+                _Counted(len(degree), int(len(degree) and offsets[-1]), squares, at_least, nodes, degree[nodes])
+            )
+        batch.__dict__["degrees"] = kept
+    return kept
+
+
+def _moments(backend: Backend, degree: Int64Array) -> tuple[int, tuple[int, ...]]:
+    """The sum of the squares, and how many are 2^i or more for i = 0, 1, ... O(n log of the largest)."""
+    if not len(degree):
+        return 0, ()
+    (most,) = numbers(backend, degree.max())
+    at_least = numbers(backend, *((degree >= 1 << i).sum() for i in range(most.bit_length())))
+    return exact_sum(backend, degree * degree), tuple(at_least)
+
+
+def _most(backend: Backend, degree: Int64Array, n: int) -> Int64Array:
+    """Where the n largest numbers are, largest first, of equal ones the first first. O(size log of the largest)."""
+    (order,) = positions(backend, degree > 0)
+    if len(order) > n:
+        low, high = 0, numbers(backend, degree.max())[0]  # n or more are larger than low, fewer than n than high
+        while high - low > 1:
+            middle = (low + high) // 2
+            if numbers(backend, (degree > middle).sum())[0] < n:
+                high = middle
+            else:
+                low = middle
+        above, equal = positions(backend, degree > high, degree == high)
+        order = backend.xp.concatenate([above, equal[: n - len(above)]])
+    chosen: Int64Array = order[backend.kernels.lexsort([-degree[order], order])]
+    return chosen
+
+
+def _prefixes(batch: IndexedZSet, level: int, nodes: Int64Array) -> list[tuple[int, ...]]:
+    """The prefixes that end at some positions of a level."""
+    backend = batch.backend
+    columns = []
+    for depth in range(level, -1, -1):
+        columns.append(backend.to_host(batch.values[depth][nodes]).tolist())
+        if depth:
+            nodes = backend.xp.searchsorted(batch.offsets[depth - 1], nodes, side="right") - 1
+    return list(zip(*columns[::-1], strict=True))
+
+
+def _buckets(at_least: Sequence[int]) -> tuple[int, ...]:
+    buckets = [more - fewer for more, fewer in zip(at_least, [*at_least[1:], 0], strict=True)]
+    while buckets and not buckets[-1]:
+        buckets.pop()
+    return tuple(buckets)
+
+
+def _changed(base: IndexedZSet, known: Sequence[_Counted], change: IndexedZSet) -> TrieStatistics:
+    """The statistics of a batch whose own are known, and a smaller one, in the time that the smaller one takes."""
+    backend, xp = base.backend, base.backend.xp
+    columns = change.columns()
+    at = base.locate(columns) if len(base) and len(change) else xp.full(len(change), -1, np.int64)
+    held = at >= 0
+    weight = held.astype(np.int64)
+    if base.weights is not None and len(base):
+        weight *= base.weights[xp.maximum(at, 0)]
+    step = (weight + change.weight_column() != 0).astype(np.int64) - held.astype(np.int64)
+    distinct, degrees = [len(base) + numbers(backend, step.sum())[0]], []
+    for level in range(base.depth - 2, -1, -1):
+        (moved,) = positions(backend, step != 0)
+        columns = [column[moved] for column in columns[: level + 1]]
+        starts = backend.kernels.run_starts(columns)
+        sums = backend.kernels.exclusive_sum(step[moved])
+        ends = xp.concatenate([starts[1:], xp.full(min(1, len(starts)), len(moved), np.int64)])
+        columns = [column[starts] for column in columns]
+        at = base.locate(columns) if len(base) and len(starts) else xp.full(len(starts), -1, np.int64)
+        node, offsets = xp.maximum(at, 0), base.offsets[level]
+        old = xp.where(at >= 0, offsets[node + 1] - offsets[node], 0) if len(base) else xp.zeros(len(at), np.int64)
+        new = old + sums[ends] - sums[starts]
+        step = (new > 0).astype(np.int64) - (old > 0).astype(np.int64)
+        degrees.append(_updated(base, level, known[level], _Touched(columns, at, old, new)))
+        distinct.append(degrees[-1].prefixes)
+    return TrieStatistics(tuple(distinct[::-1]), tuple(degrees[::-1]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Touched:
+    """The prefixes of one level whose children change, ascending: where the base has them, and how many children."""
+
+    columns: Sequence[Int64Array]
+    at: Int64Array
+    old: Int64Array
+    new: Int64Array
+
+
+def _updated(base: IndexedZSet, level: int, known: _Counted, touched: _Touched) -> Degrees:
+    backend = base.backend
+    old, new = touched.old, touched.new
+    born, died, children = 0, 0, 0
+    if len(old):
+        born, died, children = numbers(
+            backend, ((new > 0) & (old == 0)).sum(), ((old > 0) & (new == 0)).sum(), (new - old).sum()
+        )
+    more, fewer = _moments(backend, new), _moments(backend, old)
+    n_bits = max(len(known.at_least), len(more[1]))
+    at_least = [
+        sum(sign * counts[i] for sign, counts in ((1, known.at_least), (1, more[1]), (-1, fewer[1])) if i < len(counts))
+        for i in range(n_bits)
+    ]
+    return Degrees(
+        known.prefixes + born - died,
+        known.children + children,
+        known.squares + more[0] - fewer[0],
+        _buckets(at_least),
+        _heaviest(base, level, known, touched),
+    )
+
+
+def _heaviest(
+    base: IndexedZSet, level: int, known: _Counted, touched: _Touched
+) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """Those of the base that are as they were, and those that are not, by rank."""
+    backend, xp = base.backend, base.backend.xp
+    nodes, counts = known.nodes, known.counts
+    if len(touched.at):
+        (there,) = positions(backend, touched.at >= 0)
+        moved = touched.at[there]
+        while len(moved) and len(nodes):
+            near = xp.minimum(xp.searchsorted(moved, nodes), len(moved) - 1)
+            (kept,) = positions(backend, moved[near] != nodes)
+            if len(kept) >= HEAVIEST or len(nodes) == known.prefixes:
+                nodes, counts = nodes[kept], counts[kept]
+                break
+            offsets = base.offsets[level]
+            degree = offsets[1:] - offsets[:-1]
+            nodes = _most(backend, degree, 2 * len(nodes) + SPARE)
+            counts = degree[nodes]
+    ranked = zip(_prefixes(base, level, nodes[:HEAVIEST]), backend.to_host(counts[:HEAVIEST]).tolist(), strict=True)
+    others = _most(backend, touched.new, HEAVIEST)
+    own = [backend.to_host(column[others]).tolist() for column in touched.columns]
+    changed = zip(zip(*own, strict=True), backend.to_host(touched.new[others]).tolist(), strict=True)
+    return tuple(sorted([*ranked, *changed], key=lambda one: (-one[1], one[0]))[:HEAVIEST])
