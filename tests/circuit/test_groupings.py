@@ -1,0 +1,136 @@
+"""Aggregating heads equal recomputation after every tick of random scripts."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from fractions import Fraction
+
+import pyarrow as pa
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.errors import NegativeWeightError
+from gpu_wcoj.query.terms import Atom, Grouping, Rule, Rules, Variable
+from tests.join.twin import INTEGERS, fed, random_script, translated
+from tests.kinds import KINDS, Kind, lacking
+from tests.reference.changes import apply_bag, apply_rows, apply_zset, minus
+
+OPS = ("count", "sum", "min", "max", "mean")
+BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+
+
+@pytest.fixture(params=KINDS)
+def kind(request) -> Kind:
+    why = lacking(request.param)
+    if why is not None:
+        pytest.skip(why)
+    return Kind(request.param)
+
+
+def grouped(op, keys, width=3):
+    """``h``, an aggregate of r, a head that reads it, and the same aggregate of a copy of r that only renames it."""
+    names = [Variable(one) for one in "abcd"[:width]]
+    head = [*names[:keys], Variable("n")]
+    read = Rule(Atom("p", tuple(reversed(head))), (Atom("h", tuple(head)),))
+    swapped = Rule(Atom("s", (*names[keys:], *names[:keys])), (Atom("r", tuple(names)),))
+    turned = Rule(Atom("t", tuple(names)), (Atom("s", (*names[keys:], *names[:keys])),))
+    return Rules((read, swapped, turned), groupings=(Grouping("h", "r", keys, op), Grouping("g", "t", keys, op)))
+
+
+def expected(op, keys, rows):
+    """{group row: 1}; None where a group has a row of negative weight."""
+    groups = defaultdict(list)
+    for row, weight in rows.items():
+        if op == "count" or row[keys] is not None:
+            if weight < 0:
+                return None
+            groups[row[:keys]].append((None if op == "count" else row[keys], weight))
+    return {(*group, result(op, values)): 1 for group, values in groups.items()}
+
+
+def result(op, values):
+    number = sum(weight for _, weight in values)
+    if op == "count":
+        return number
+    if op in ("min", "max"):
+        choose = min if op == "min" else max
+        return choose((value for value, _ in values), key=lambda one: one.encode() if isinstance(one, str) else one)
+    if isinstance(values[0][0], float):
+        exact = sum(Fraction(value) * weight for value, weight in values)
+        try:
+            total = exact.numerator / exact.denominator  # rounded once
+        except OverflowError:
+            total = math.inf if exact > 0 else -math.inf
+    else:
+        total = sum(value * weight for value, weight in values)
+    return float(total) / number if op == "mean" else total
+
+
+def check(op, keys, script, *, bag, kind=INTEGERS, width=3, **options):
+    """Every head of `grouped` after every tick; a tick that leaves a row of negative weight in a bag is refused."""
+    program = gw.Program(grouped(op, keys, width), bag=bag, outputs=("h", "g", "p"), **options)
+    state, heads = {}, {}
+    for number, tick in enumerate(script):
+        change = tick.get("r", ("rows", []))
+        apply = apply_bag if bag else apply_rows if change[0] == "rows" else apply_zset
+        after = apply(state, change[1])
+        rows = expected(op, keys, after)
+        data = {"r": fed(change, width, kind)}
+        place = f"tick {number}, {op} by {keys}"
+        if rows is None:
+            with pytest.raises(NegativeWeightError, match=f"{op} of '"):
+                program.step(data)
+        else:
+            found = {name: zset.to_dict() for name, zset in program.step(data).items()}
+            change = minus(rows, heads)
+            assert found["h"] == change, f"{place}: {found['h']} instead of {change}"
+            assert found["g"] == change, place
+            assert found["p"] == {row[::-1]: weight for row, weight in change.items()}, place
+            state, heads = after, rows
+        assert program.relation("h").to_dict() == heads, place
+        assert program.count("h") == len(heads)
+        assert program.relation("g").to_dict() == heads, place
+    return program
+
+
+def scripts(seed, bag, values=None):
+    """Ticks of r; in bags mostly such that no weight falls below 0, and all rows go in the end."""
+    script = random_script(random.Random(seed), {"r": 3})
+    if bag and seed % 3:
+        changes = [tick["r"] for tick in script if tick]
+        script = [{"r": (how, [(row, abs(weight)) for row, weight in rows])} for how, rows in changes]
+        script += [{"r": ("zset", [(row, -weight) for row, weight in tick["r"][1]])} for tick in script]
+    return translated(script, values or {})
+
+
+@BAGS
+@pytest.mark.parametrize("keys", [0, 1, 2])
+@pytest.mark.parametrize("op", OPS)
+def test_random_scripts(op, keys, bag, kind):
+    for seed in range(24 if not kind.on_device else 4):
+        check(op, keys, scripts(seed, bag), bag=bag, backend=kind.backend(seed), keep=("h", "g")[: seed % 3])
+
+
+@BAGS
+@pytest.mark.parametrize("op", OPS)
+def test_nulls(op, bag):
+    for seed in range(12):
+        check(op, seed % 3, scripts(seed, bag, {0: None}), bag=bag)
+
+
+@BAGS
+@pytest.mark.parametrize("op", ["count", "min", "max"])
+def test_texts(op, bag, kind):
+    texts = dict(zip((0, 1, 2, -9, 2**40, 3), ("b", "", "größe", "a\x00", None, "B"), strict=True))
+    for seed in range(12 if not kind.on_device else 3):
+        check(op, seed % 3, scripts(seed, bag, texts), bag=bag, kind=pa.string(), backend=kind.backend(seed))
+
+
+@BAGS
+@pytest.mark.parametrize("op", OPS)
+def test_floats(op, bag, kind):
+    floats = dict(zip((0, 1, 2, -9, 2**40, 3), (0.1, -1e308, 1e-320, 2.5, None, 1e16), strict=True))
+    for seed in range(12 if not kind.on_device else 3):
+        check(op, seed % 3, scripts(seed, bag, floats), bag=bag, kind=pa.float64(), backend=kind.backend(seed))
