@@ -62,6 +62,10 @@ def run(
     not. Options are columns=0,1 weight=2 tick=3 (columns by position from 0, or by name), sep=tab header=no skip=1
     types=int64,string (text only) and format=parquet|arrow|csv|tsv|text.
 
+    A program can name its files itself, beside its own: .input edge(filename="edge.csv", delimiter=",") and
+    .output path(filename="path.csv"). Without parameters, and if no file is given here, .input edge reads
+    edge.facts and .output path writes path.csv, fields separated by tabs.
+
     Parameters
     ----------
     input
@@ -97,7 +101,7 @@ def run(
     budget = memory_budget(memory)
     loaded = tuple(map(parse_input, input or ()))
     fed = tuple(map(parse_input, changes or ()))
-    if not loaded and not fed:
+    if not loaded and not fed and program is None and text is None:
         raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
     if tick_rows is not None and tick_rows < 1:
         raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
@@ -107,6 +111,7 @@ def run(
         program, text, bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads,
         route=int(route) if route.isdecimal() else route,
     )  # fmt: skip
+    from gpu_wcoj.directives import inputs_of, outputs_of
     from gpu_wcoj.runner import Job, run_job
 
     _check_relations(engine, loaded, "--input")
@@ -115,7 +120,19 @@ def run(
         raise UsageError(
             f"'{ticked[0]}' has a tick column, but --input is one tick.\n  Use --changes, or leave it out."
         )
-    run_job(engine, Job(loaded, fed, tick_rows, count, output, budget, json, checkpoint))
+    given = {spec.relation for spec in (*loaded, *fed)}
+    folder = Path() if program is None else program.parent
+    named = tuple(spec for spec in inputs_of(engine.rules, folder, given) if not _is_empty(spec.path))
+    if not given and not engine.rules.directives and engine.inputs:
+        raise UsageError(
+            "there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both;"
+            " or name files in the program, by lines .input."
+        )
+    results = () if count or output is not None else outputs_of(engine.rules, folder, bool(given))
+    declared = {one.relation: one.types for one in engine.rules.declarations}
+    declared = {spec.relation: declared[spec.relation] for spec in named if spec.relation in declared}
+    inputs = (*loaded, *named)
+    run_job(engine, Job(inputs, fed, tick_rows, count, output, budget, json, checkpoint, declared, results))
 
 
 @app.command
@@ -253,6 +270,11 @@ def _program(path: Path | None, text: str | None, **options: Any) -> Program:
     from gpu_wcoj.program import Program
 
     return Program(text, **options)
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a file is there and has no rows: what another program writes of an empty relation."""
+    return path.is_file() and path.stat().st_size == 0
 
 
 def _check_relations(program: Program, specs: Sequence[InputSpec], option: str) -> None:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.amounts import shown_bytes
+from gpu_wcoj.files.declared import as_declared
 from gpu_wcoj.files.output import ChangeWriter
 from gpu_wcoj.files.reader import Reader, open_input, read_table
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.files.ticks import ticks
+from gpu_wcoj.files.whole import OutputSpec, write_whole
 from gpu_wcoj.program import ChangeCount, Program
 from gpu_wcoj.progress import LateBar
 
@@ -48,6 +50,10 @@ class Job:
         Whether a line of JSON is printed for every tick and at the end; else a table at the end.
     checkpoint
         The folder for the state after every tick, or None. Ticks that it holds already are skipped.
+    declared
+        Types that rows of `inputs` are to have, by relation; others are as the files have them.
+    results
+        Files for whole relations, as they are in the end.
     """
 
     inputs: tuple[InputSpec, ...]
@@ -58,6 +64,8 @@ class Job:
     budget: int
     prints_json: bool
     checkpoint: Path | None = None
+    declared: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    results: tuple[OutputSpec, ...] = ()
 
 
 @dataclass
@@ -126,6 +134,9 @@ def run_job(program: Program, job: Job) -> None:
             bar.update(f"tick {totals.ticks:,}", _fraction(readers))
         if replay is not None:
             replay.finish()
+        for spec in job.results:
+            bar.update(f"writing {spec.relation}", None)
+            _write_result(program, spec)
     seconds = time.perf_counter() - start
     if job.prints_json:
         peak = peak_rss_bytes()
@@ -145,9 +156,19 @@ def _resumed(program: Program, path: Path, stack: ExitStack) -> Replay:
 
 
 def _ticks(program: Program, job: Job, readers: Mapping[str, Reader]) -> Iterator[dict[str, pa.Table]]:
-    if job.inputs:
-        yield {spec.relation: read_table(spec, program.arity(spec.relation), job.budget) for spec in job.inputs}
+    if job.inputs or not readers:
+        yield {spec.relation: _read_whole(program, job, spec) for spec in job.inputs}
     yield from ticks(readers, job.tick_rows, job.budget)
+
+
+def _read_whole(program: Program, job: Job, spec: InputSpec) -> pa.Table:
+    table = read_table(spec, program.arity(spec.relation), job.budget)
+    return as_declared(table, spec, job.declared[spec.relation]) if spec.relation in job.declared else table
+
+
+def _write_result(program: Program, spec: OutputSpec) -> None:
+    rows = program.relation(spec.relation)
+    write_whole(spec, (rows if program.bag else rows.with_weight_name(None)).to_arrow())
 
 
 def _step(

@@ -43,7 +43,7 @@ class InputSpec:
     skip
         Lines of a text file to leave out at its start.
     types
-        One of `TEXT_TYPES` for each of `columns` of a text file; None to find out.
+        One of `TEXT_TYPES` for each of `columns` of a text file, or None to find out; None to find out for all.
     """
 
     relation: str
@@ -55,7 +55,7 @@ class InputSpec:
     separator: str | None = None
     header: bool | None = None
     skip: int = 0
-    types: tuple[str, ...] | None = None
+    types: tuple[str | None, ...] | None = None
 
     def __str__(self) -> str:
         return f"{self.relation}={self.path}"

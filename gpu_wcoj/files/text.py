@@ -152,7 +152,8 @@ class TextReader:
     def _decide_types(self, lines: Lines, names: tuple[str, ...] | None) -> dict[int, str]:
         given: dict[int, str] = {}
         if self._spec.types is not None:
-            given = dict(zip(self._selection.rows, self._spec.types, strict=True))
+            said = zip(self._selection.rows, self._spec.types, strict=True)
+            given = {position: kind for position, kind in said if kind is not None}
         undecided = [position for position in self._selection.used if position not in given]
         if not undecided:
             return given

@@ -1,0 +1,143 @@
+"""What ``.input`` and ``.output`` lines say of files, as Soufflé's users write them, for the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from gpu_wcoj.errors import UsageError, listed, nearest
+from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.files.whole import OutputSpec
+from gpu_wcoj.query.terms import Directive, Rules
+from gpu_wcoj.schema import DataType
+
+_PARAMETERS = ("IO", "filename", "delimiter", "headers", "rfc4180")
+_BINARY = (".parquet", ".pq", ".arrow", ".arrows", ".ipc", ".feather")
+_TRUTH = {"true": True, "false": False}
+
+
+def inputs_of(rules: Rules, folder: Path, given: Collection[str]) -> tuple[InputSpec, ...]:
+    r"""The files of ``.input`` lines, for relations that the command line does not name.
+
+    Lines without parameters count only if the command line names no files at all: then ``r`` is read from
+    ``r.facts``, fields separated by tabs.
+
+    Parameters
+    ----------
+    folder
+        Where relative names of files begin: the program's own.
+    given
+        The relations that the command line names.
+
+    Raises
+    ------
+    UsageError
+        If a parameter is unknown, or has a value that is not allowed.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> rules = parse('.input e(filename="e.csv", delimiter=",")\n.input s\nh(x) :- e(x), s(x).')
+    >>> [(str(spec), spec.separator) for spec in inputs_of(rules, Path("here"), [])]
+    [('e=here/e.csv', ','), ('s=here/s.facts', '\t')]
+    >>> [str(spec) for spec in inputs_of(rules, Path("here"), ["s"])]
+    ['e=here/e.csv']
+    """
+    lines = [one for one in rules.directives if one.kind == "input" and one.relation not in given]
+    return tuple(_input(rules, one, folder) for one in lines if one.parameters or not given)
+
+
+def outputs_of(rules: Rules, folder: Path, is_given: bool) -> tuple[OutputSpec, ...]:
+    r"""The files that ``.output`` lines ask for.
+
+    Parameters
+    ----------
+    is_given
+        Whether the command line names files: then lines without parameters ask for none; else ``r`` is written to
+        ``r.csv``, fields separated by tabs.
+
+    Raises
+    ------
+    UsageError
+        As `inputs_of`.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> outputs_of(parse("h(x) :- e(x).\n.output h"), Path("here"), False)
+    (OutputSpec(relation='h', path=PosixPath('here/h.csv'), separator='\t', header=False),)
+    """
+    written = {one.relation: one for one in rules.directives if one.kind == "output"}
+    lines = [written.get(name, Directive("output", name)) for name in rules.outputs]
+    return tuple(_output(one, folder) for one in lines if one.parameters or not is_given)
+
+
+def _input(rules: Rules, directive: Directive, folder: Path) -> InputSpec:
+    path = _path(directive, folder, f"{directive.relation}.facts")
+    if path.name.removesuffix(".gz").endswith(_BINARY):
+        _refuse_text_options(directive)
+        return InputSpec(directive.relation, path)
+    declared = next((one.types for one in rules.declarations if one.relation == directive.relation), ())
+    types = tuple(map(_text_type, declared))
+    return InputSpec(
+        directive.relation,
+        path,
+        format="text",
+        columns=tuple(range(len(types))) if any(types) else None,
+        separator=_separator(directive),
+        header=_truth(directive, "headers"),
+        types=types if any(types) else None,
+    )
+
+
+def _text_type(kind: str | None) -> str | None:
+    """As what a declared column of a text file is read, before its values are made those of the type."""
+    if kind is None:
+        return None
+    return {"integer": "int64", "float32": "float64", "float64": "float64"}.get(DataType(kind).family, "string")
+
+
+def _output(directive: Directive, folder: Path) -> OutputSpec:
+    path = _path(directive, folder, f"{directive.relation}.csv")
+    if path.name.endswith(_BINARY) and not path.name.endswith(".parquet"):
+        raise UsageError(f"'{directive}': '{path.name}' is no text and no Parquet.\n  Name a file with another ending.")
+    if path.name.endswith(".parquet"):
+        _refuse_text_options(directive)
+        return OutputSpec(directive.relation, path)
+    return OutputSpec(directive.relation, path, _separator(directive), _truth(directive, "headers"))
+
+
+def _path(directive: Directive, folder: Path, default: str) -> Path:
+    for name, value in directive.parameters:
+        if name not in _PARAMETERS:
+            raise UsageError(
+                f"'{directive}' has an unknown parameter '{name}'.\n"
+                f"  The parameters are: {listed(_PARAMETERS)}.{nearest(name, _PARAMETERS)}"
+            )
+        if name == "IO" and value != "file":
+            raise UsageError(f"'{directive}': IO is '{value}'.\n  'file' is supported.")
+        if name == "filename" and not value:
+            raise UsageError(f"'{directive}': filename is empty.\n  Name a file.")
+    return folder / Path(dict(directive.parameters).get("filename", default)).expanduser()
+
+
+def _separator(directive: Directive) -> str:
+    given = dict(directive.parameters).get("delimiter")
+    if given is None:
+        return "," if _truth(directive, "rfc4180") else "\t"
+    if len(given) != 1 or not given.isascii() or given in '\r\n"\0':
+        raise UsageError(f"'{directive}': delimiter cannot be '{given}'.\n  Give one ASCII character, no quote.")
+    return given
+
+
+def _truth(directive: Directive, name: str) -> bool:
+    given = dict(directive.parameters).get(name, "false")
+    if given not in _TRUTH:
+        raise UsageError(f"'{directive}': {name} cannot be '{given}'.\n  Give true or false.")
+    return _TRUTH[given]
+
+
+def _refuse_text_options(directive: Directive) -> None:
+    for name, _ in directive.parameters:
+        if name in ("delimiter", "headers", "rfc4180"):
+            raise UsageError(f"'{directive}': '{name}' is for text files only.\n  Leave it out.")

@@ -1,0 +1,40 @@
+"""Rows of a file in the types that their relation's columns are declared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from gpu_wcoj.arrow.types import to_pyarrow
+from gpu_wcoj.errors import InputFileError
+from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.schema import DataType
+
+
+def as_declared(table: pa.Table, spec: InputSpec, kinds: Sequence[str | None]) -> pa.Table:
+    """The rows of the file `spec`, in types that Arrow spells like `kinds`; None for those that the file has.
+
+    Raises
+    ------
+    InputFileError
+        If a value is none of its column's type.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> rows = pa.table({"day": ["2024-01-31"], "n": [5]})
+    >>> as_declared(rows, InputSpec("r", Path("r.facts")), ["date32[day]", None]).schema.types
+    [DataType(date32[day]), DataType(int64)]
+    """
+    columns = []
+    for position, (column, kind) in enumerate(zip(table.columns, kinds, strict=True)):
+        wanted = column.type if kind is None else to_pyarrow(DataType(kind))
+        try:
+            columns.append(column if column.type == wanted else column.cast(wanted))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputFileError(
+                f"'{spec.path}', column {position}, is declared as '{kind}': {error}.\n"
+                "  Mend the file, or declare another type."
+            ) from None
+    return pa.table(columns, table.column_names)
