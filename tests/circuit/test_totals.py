@@ -33,15 +33,10 @@ def test_sums_of_words(backend):
     chance = random.Random(1)
     for most, heaviest in ((3, 1), (MOST, 1), (MOST, 2**20), (2**40, 2**40), (MOST, MOST)):
         for n_runs in (1, 5):
-            rows = [
-                (
-                    own,
-                    chance.choice((chance.randint(-most - 1, most), most, -most - 1)),
-                    chance.choice((heaviest, -heaviest, 1, -1)),
-                )
-                for own in range(n_runs)
-                for _ in range(chance.randint(1, 6))
-            ]
+            weighed = (heaviest, -heaviest, 1, -1)
+            many = [own for own in range(n_runs) for _ in range(chance.randint(1, 6))]
+            numbers = [chance.choice((chance.randint(-most - 1, most), most, -most - 1)) for _ in many]
+            rows = [(own, number, chance.choice(weighed)) for own, number in zip(many, numbers, strict=True)]
             own, values, weights = (np.array(column, np.int64) for column in zip(*rows, strict=True))
             starts = np.flatnonzero(np.diff(own, prepend=-1))
             found = sums_of_integers(*map(backend.asarray, (values, weights, starts)), backend)
@@ -74,13 +69,8 @@ def test_sums_of_floats_are_those_of_fractions(width, heaviest):
         found = floats_of(codes_of_floats(sums), 8).tolist()
         again = floats_of(codes_of_floats([written(words) for words in sums]), 8).tolist()
         for own in range(3):
-            exact = sum(
-                (
-                    Fraction(float(value)) * int(weight)
-                    for value, weight in zip(values[group == own], weights[group == own], strict=True)
-                ),
-                Fraction(0),
-            )
+            mine = zip(values[group == own].tolist(), weights[group == own].tolist(), strict=True)
+            exact = sum((Fraction(value) * weight for value, weight in mine), Fraction(0))
             try:
                 right = exact.numerator / exact.denominator
             except OverflowError:
@@ -94,13 +84,9 @@ def test_infinities_and_nans_come_and_go(heavy):
     program = gw.Program("s(x, sum(v)) :- r(x, v). .output s", bag=True)
 
     def total(*changes):
-        table = pa.table(
-            {
-                "x": [1] * len(changes),
-                "v": pa.array([v for v, _ in changes], pa.float64()),
-                "weight": [w for _, w in changes],
-            }
-        )
+        values, weights = zip(*changes, strict=True)
+        columns = {"x": [1] * len(values), "v": pa.array(values, pa.float64()), "weight": weights}
+        table = pa.table(columns)
         program.step({"r": table})
         rows = program.relation("s").rows()
         return None if not rows else repr(rows[0][0][1])
@@ -168,14 +154,12 @@ def test_random_sums_and_means(backend):
     chance = random.Random(5)
     pool = (0, 1, -1, MOST, LEAST, 2**62, -(2**62), 12345678901234567)
     for bag in (False, True):
-        program = gw.Program(TEXT.split(" c(")[0], bag=bag, backend=backend, threads=1)
+        program = gw.Program(TEXT.split(" c(", maxsplit=1)[0], bag=bag, backend=backend, threads=1)
         state = {}
         refused = 0
         for _ in range(40):
-            change = [
-                ((chance.randrange(3), chance.choice(pool)), chance.choice((1, 1, 2**33 if bag else 1)))
-                for _ in range(3)
-            ]
+            weights = [chance.choice((1, 1, 2**33 if bag else 1)) for _ in range(3)]
+            change = [((chance.randrange(3), chance.choice(pool)), weight) for weight in weights]
             change += [(row, -weight) for row, weight in state.items() if chance.random() < 0.3]
             after = dict(state)
             for row, weight in change:
@@ -197,7 +181,7 @@ def test_random_sums_and_means(backend):
                 state = after
             kept = {x: [(v, w) for (own, v), w in state.items() if own == x] for x, _ in state}
             sums = {x: sum(v * w for v, w in own) for x, own in kept.items()}
-            assert program.relation("s").to_dict() == {(x, one): 1 for x, one in sums.items()}
+            assert program.relation("s").to_dict() == dict.fromkeys(sums.items(), 1)
             means = {(x, float(sums[x]) / sum(w for _, w in own)): 1 for x, own in kept.items()}
             assert program.relation("m").to_dict() == means
         assert 0 < refused < 40
