@@ -40,7 +40,12 @@ def refuse_failures(joins: Sequence[IncrementalGenericJoin]) -> None:
     """
     for join in joins:
         if join.may_have_failed:
-            _Failures(join).refuse()
+            refuse_failure(join)
+
+
+def refuse_failure(join: IncrementalGenericJoin) -> None:
+    """Raise if a binding of a rule lacks a value after this tick, which its arrangements hold as pending."""
+    _Failures(join).refuse()
 
 
 class _Failures:

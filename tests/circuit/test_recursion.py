@@ -51,6 +51,15 @@ PROGRAMS = {
     """,
     "only a copy": "p(y, x) :- q(x, y). q(x, y) :- e(x, y). q(x, z) :- p(y, x), e(y, z).",
     "unary and apart": "r(x) :- s(x). r(y) :- r(x), e(x, y), s(z), r(z), z != x.",
+    "negation": """
+        p(x, y) :- e(x, y), !f(x, y). p(x, z) :- p(x, y), e(y, z), !s(y), !f(y, 3). o(x) :- s(x), !p(0, x).
+        .output p
+        .output o
+    """,
+    "calculation": "d(y, 0) :- s(y). d(y, n) :- d(x, m), e(x, y), n = m + 1, n < 6. d(y, n) :- d(y, m), n = m / 2.",
+    "calculation behind": """
+        p(x, n) :- e(x, y), n = x * 10 + y. p(x, n) :- p(y, m), e(x, y), f(x, w), n = m % 7 + w, !s(n).
+    """,
     "three columns": "a(x, y, x) :- e(x, y). a(x, z, w) :- a(x, y, w), a(y, z, _), f(w, _).",
 }
 

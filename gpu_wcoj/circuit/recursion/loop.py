@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from gpu_wcoj.circuit.failures import refuse_failure
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink
 from gpu_wcoj.circuit.recursion.changes import Changes
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex, unranked
-from gpu_wcoj.circuit.recursion.rules import LoopPlan
+from gpu_wcoj.circuit.recursion.ranked import RankedIndex, UnrankedArrangement, unranked
+from gpu_wcoj.circuit.recursion.rules import LoopPlan, with_rank
 from gpu_wcoj.circuit.recursion.scratch import Scratch
 from gpu_wcoj.errors import IterationLimitError
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
@@ -67,7 +68,24 @@ class Loop:
                 found = self._run(Changes(self.relations, self.plan.rules, self.outside, self._weighted))
             else:
                 found = self._run(Scratch(self.relations, self.plan.rules, self.outside, self._set))
-        return {name: self._shown(index, found.get(name, {})) for name, index in self.relations.items()}
+        changes = {name: self._shown(index, found.get(name, {})) for name, index in self.relations.items()}
+        self._refuse_failures(changes)
+        return changes
+
+    def _refuse_failures(self, changes: Mapping[str, list[PhaseRows]]) -> None:
+        """Raise if a binding of a rule lacks a value when the loop has ended; those of iterations may be gone."""
+        failed = {join.query.rule for join in self.joins if join.may_have_failed}
+        for rule in self.plan.rules:
+            if rule.query.rule in failed:
+                arrangements = dict(self.outside)
+                for key in rule.query.keys:
+                    if key.relation in self.relations:
+                        view = UnrankedArrangement(
+                            self.relations[key.relation].arrangements[with_rank(key, self.plan.widths)]
+                        )
+                        view.receive_delta(changes[key.relation])
+                        arrangements[key] = view
+                refuse_failure(IncrementalGenericJoin(rule.query, arrangements, self.execution))
 
     def _run(self, run: Scratch | Changes) -> dict[str, dict[ArrangementKey, IndexedZSet]]:
         self.joins = run.joins

@@ -51,7 +51,7 @@ class LoopPlan:
         """The arrangements of the relations outside, and of those of the loop, with ranks, that rules use."""
         used: dict[ArrangementKey, None] = {}
         for rule in self.rules:
-            used.update(dict.fromkeys((*rule.ranked.keys, *(use.key for use in rule.asked.paths[0].others))))
+            used.update(dict.fromkeys((*rule.ranked.keys, *rule.asked.paths[0].keys)))
             used.update({with_rank(key, self.widths): None for key in rule.query.keys})
         return tuple(used)
 

@@ -16,6 +16,7 @@ from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine
+from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
 
 POLICY = MergePolicy(ratio=2, most_batches=8)
@@ -70,12 +71,24 @@ class Scratch:
     def iterations(self) -> Iterator[int]:
         """Run; yield the number of every iteration that has found something."""
         rank = 0
-        found = self._iteration(self._first, self._first_joins)
+        found = self._begun()
         while found:
             yield rank
             self._take_in(found, rank)
             rank += 1
             found = self._iteration(self._next, self._next_joins)
+
+    def _begun(self) -> dict[str, IndexedZSet]:
+        """What the rules derive that read the outside only: nothing before the tick, so it is their change."""
+        found = self._iteration(self._first, self._first_joins)
+        for rule, join in zip(self._first, self._first_joins, strict=True):
+            if join.query.has_negation:
+                columns = _gained(join, self._heads[rule.head].columns)
+                if len(columns[0]):
+                    more = IndexedZSet.from_sorted(columns, 1, self._backend)
+                    also = found.get(rule.head)
+                    found[rule.head] = more if also is None else _union(also, more)
+        return found
 
     def result(self) -> dict[str, dict[ArrangementKey, IndexedZSet]]:
         """Per relation, all that was found, in every order that its index keeps."""
@@ -118,12 +131,12 @@ class Scratch:
         """The join with the rows of the loop, and the outside after the tick, which does not change any more."""
         query = replace(query, paths=tuple(self._seeded(path) for path in query.paths))
         for path in query.paths:
-            for use in (*path.seeds, *path.others):
-                if use.key in self._views:
+            for key in (*(use.key for use in path.seeds), *path.keys):
+                if key in self._views:
                     continue
-                view = self._views[use.key] = Arrangement(use.key, self._backend)
-                if use.key.relation not in self._heads:
-                    view.spine = Spine(outside[use.key].after(INSERTIONS))
+                view = self._views[key] = Arrangement(key, self._backend)
+                if key.relation not in self._heads:
+                    view.spine = Spine(outside[key].after(INSERTIONS))
             if path.seed.key.relation in self._heads:
                 probed = [use.key for use in path.others if use.key.relation in self._heads]
                 self._read.update((path.seed.key, *probed))
@@ -147,6 +160,8 @@ class Scratch:
         found: dict[str, IndexedZSet] = {}
         for name, index in self._heads.items():
             own = [join for rule, join in zip(rules, joins, strict=True) if rule.head == name]
+            if rules is self._first:
+                own = [join for join in own if not join.query.has_negation]
             if own:
                 columns = fresh_of(own, INSERTIONS, self._known(index))
                 if len(columns[0]):
@@ -190,3 +205,30 @@ class Scratch:
 
 def _seeds_in(query: DeltaQuery, heads: Mapping[str, RankedIndex]) -> bool:
     return any(path.seed.key.relation in heads for path in query.paths)
+
+
+def _gained(join: IncrementalGenericJoin, width: int) -> list[Int64Array]:
+    """The distinct rows that a join has after this tick and had not before it."""
+    backend = join.execution.backend
+    xp = backend.xp
+    columns: list[list[Int64Array]] = []
+    weights: list[Int64Array] = []
+    for phase in range(len(join.execution.phases)):
+        for piece in join.join(phase):
+            columns.append(list(piece.columns))
+            weights.append(
+                xp.full(len(piece), piece.weights, np.int64) if isinstance(piece.weights, int) else piece.weights
+            )
+    if not columns:
+        return [xp.empty(0, np.int64)] * width
+    rows, sums = backend.kernels.consolidate(
+        [xp.concatenate(own) for own in zip(*columns, strict=True)], xp.concatenate(weights)
+    )
+    (gained,) = positions(backend, sums > 0)
+    return [column[gained] for column in rows]
+
+
+def _union(left: IndexedZSet, right: IndexedZSet) -> IndexedZSet:
+    """The rows of either, of weight 1."""
+    both = left.merge(right)
+    return IndexedZSet(both.values, both.offsets, None, both.backend)
