@@ -15,6 +15,10 @@ from gpu_wcoj.errors import MemoryBudgetError, WeightOverflowError
 from gpu_wcoj.trace.arrangement import Arrangement
 from tests.join.patterns import BOTH_WAYS, PATTERNS
 
+AGGREGATES = (
+    "n(a, c) :- e(a, _), c = count : { e(a, b), e(b, _) }. s(a, sum(b)) :- e(a, b). m(mean(b)) :- e(_, b)."
+    " least(a, min(b)) :- e(a, b). most(a, max(b)) :- e(a, b), !e(b, a)."
+)
 PROGRAMS = {
     "triangle": (PATTERNS["triangle"], {}),
     "triangle, bag": (PATTERNS["triangle"], {"bag": True}),
@@ -29,6 +33,10 @@ PROGRAMS = {
         {"outputs": ["h", "p"]},
     ),
     "union": (f"{BOTH_WAYS} h(x) :- s(x, _). h(y) :- e(_, y).", {"keep": ["h"]}),
+    "negation": ("h(a, b, c) :- e(a, b), e(b, c), !e(a, c), !e(c, 0).", {}),
+    "negation, bag": ("h(a, c) :- e(a, b), e(b, c), !e(a, c).", {"bag": True}),
+    "calculation": ("h(a, z) :- e(a, b), e(b, c), z = a * 7 + c, z % 3 != 1, !e(a, z).", {}),
+    "aggregates": (AGGREGATES, {"outputs": ["n", "s", "m", "least", "most"]}),
 }
 
 
