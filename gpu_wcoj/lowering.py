@@ -213,7 +213,7 @@ class Lowering:
             head.weight_bound = before.weight_bound
             for target, source in ((head.derivations, before.derivations), (head.relation, before.relation)):
                 if target is not None and source is not None:
-                    target.load(*self._moved(name, source.rows(), old, new))
+                    target.load(*self._moved(source.name, source.rows(), old, new))
 
     def _moved(
         self, name: str, rows: tuple[list[Int64Array], Int64Array], old: Lowered, new: Lowered

@@ -15,6 +15,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.grouping import GroupingHead
 from gpu_wcoj.circuit.head import ChangeCount, Head, afresh
+from gpu_wcoj.circuit.positive import PositiveHead
 from gpu_wcoj.circuit.recursion.loop import LoopHead
 from gpu_wcoj.circuit.source import bag_change, set_change
 from gpu_wcoj.join.delta import Execution, Piece, fetch_work
@@ -58,6 +59,10 @@ class InputChange:
     is_ordered: bool
 
 
+Derived = Head | LoopHead | GroupingHead | PositiveHead
+"""What a circuit derives: a relation, or what a loop reads of one."""
+
+
 @dataclass(eq=False)
 class Circuit:
     """A lowered program.
@@ -73,7 +78,7 @@ class Circuit:
     """
 
     sources: dict[str, RelationIndex]
-    heads: dict[str, Head | LoopHead | GroupingHead]
+    heads: dict[str, Derived]
     execution: Execution
     outputs: frozenset[str]
 
@@ -143,7 +148,7 @@ class Circuit:
                 rows[name] = found
         return counts, rows, ignored
 
-    def _may_fail(self, head: Head | LoopHead | GroupingHead) -> bool:
+    def _may_fail(self, head: Derived) -> bool:
         """Whether a tick has to be looked at for its errors, also where nobody asks for its answer."""
         return self.execution.weighted or (isinstance(head, Head) and head.calculates)
 

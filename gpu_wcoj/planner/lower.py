@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.circuit.circuit import Circuit, Derived
 from gpu_wcoj.circuit.grouping import GroupingHead
 from gpu_wcoj.circuit.groups import GroupingPlan
 from gpu_wcoj.circuit.head import Head
-from gpu_wcoj.circuit.recursion.loop import Loop, LoopHead, loop_heads
+from gpu_wcoj.circuit.positive import PositiveHead
+from gpu_wcoj.circuit.recursion.loop import Loop, loop_heads
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
 from gpu_wcoj.circuit.recursion.rules import LoopPlan
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
@@ -127,13 +128,19 @@ def lower(
     loop_of = {name: loop for loop in planned.loops for name in loop.widths}
     keys: dict[str, list[ArrangementKey]] = {name: [] for name in inputs}
     ranked: dict[str, list[ArrangementKey]] = {name: [] for name in loop_of}
+    to_loops: dict[str, list[ArrangementKey]] = {}
     for name, queries in planned.queries.items():
         if name not in loop_of:
             for key in (key for query in queries for key in query.keys):
                 keys.setdefault(key.relation, []).append(key)
     for loop in planned.loops:
         for key in loop.keys:
-            (ranked if key.relation in loop.widths else keys).setdefault(key.relation, []).append(key)
+            (ranked if key.relation in loop.widths else to_loops).setdefault(key.relation, []).append(key)
+    for name, wanted in to_loops.items():
+        if name not in loop_of and not execution.weighted:
+            keys.setdefault(name, []).extend(wanted)
+        elif name not in loop_of:
+            keys.setdefault(name, [])
     sources: dict[str, ArrangementKey] = {}
     for name, grouping in planned.groupings.items():
         wanted = keys.setdefault(grouping.source.relation, [])
@@ -144,16 +151,23 @@ def lower(
     for name in dict.fromkeys([*keys, *keep, *loop_of]):
         width, wanted = planned.shapes[name].width, keys.get(name, [])
         relations[name] = (
-            RankedIndex(name, width, ranked[name], wanted, backend, policy, threads)
+            RankedIndex(name, width, ranked[name], wanted, to_loops.get(name, ()), backend, policy, threads)
             if name in loop_of
             else RelationIndex(name, width, wanted, backend, policy, threads)
         )
-    heads: dict[str, Head | LoopHead | GroupingHead] = {}
+    heads: dict[str, Derived] = {}
     for name in planned.order:
         if name in loop_of:
             if name not in heads:
-                own = _loop(loop_of[name], relations, execution)
-                heads.update({head.name: head for head in loop_heads(own)})
+                read = dict.fromkeys(key.relation for key in loop_of[name].keys)
+                seen = dict(relations)
+                for other in (one for one in read if one not in loop_of and execution.weighted):
+                    if f"{other}#set" not in heads:
+                        width = planned.shapes[other].width
+                        index = RelationIndex(other, width, to_loops[other], backend, policy, threads)
+                        heads[f"{other}#set"] = PositiveHead(f"{other}#set", relations[other], index)
+                    (seen[other],) = heads[f"{other}#set"].state
+                heads.update({head.name: head for head in loop_heads(_loop(loop_of[name], seen, execution))})
             continue
         if name in planned.groupings:
             grouping, width = planned.groupings[name], planned.shapes[name].width
@@ -183,5 +197,8 @@ def _loop(planned: LoopPlan, relations: Mapping[str, RelationIndex], execution: 
         index = relations[name]
         assert isinstance(index, RankedIndex)
         own[name] = index
-    outside = {key: _arrangement(relations[key.relation], key) for key in planned.keys if key.relation not in own}
+    outside: dict[ArrangementKey, Arrangement] = {}
+    for key in (key for key in planned.keys if key.relation not in own):
+        index = relations[key.relation]
+        outside[key] = index.visible_to_loops[key] if isinstance(index, RankedIndex) else index.arrangements[key]
     return Loop(planned, own, outside, execution)

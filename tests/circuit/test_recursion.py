@@ -154,6 +154,38 @@ def test_many_changes_a_tick(name, backend):
     check(PROGRAMS[name], 11, 8, backend, size=30, values=12)
 
 
+@pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "read by others"])
+def test_bags(name, backend):
+    """A loop reads the rows of positive weight of a bag, and its heads are sets; others multiply weights."""
+    text = PROGRAMS[name]
+    random = np.random.default_rng(1)
+    meaning, widths = written(text), arity(text)
+    state: dict[str, dict] = {name: {} for name in widths}
+    program = gw.Program(text, bag=True, backend=backend)
+    before = {name: {} for name in program.heads}
+    for number in range(20):
+        changes = {}
+        for relation, width in widths.items():
+            rows = [
+                (tuple(random.integers(0, 6, width).tolist()), int(random.choice([-2, -1, 1, 1, 2])))
+                for _ in range(int(random.integers(number == 0, 5)))
+            ]
+            changes[relation] = rows
+            for row, weight in rows:
+                state[relation][row] = state[relation].get(row, 0) + weight
+        found = program.step(changes)
+        given = {name: {row: weight for row, weight in rows.items() if weight} for name, rows in state.items()}
+        now = fixpoint(meaning, given, bag=True)
+        assert whole(program) == now
+        for name in program.outputs:
+            rows = {row: now[name].get(row, 0) - before[name].get(row, 0) for row in {*now[name], *before[name]}}
+            assert dict(found[name].rows()) == {row: weight for row, weight in rows.items() if weight}
+        before = now
+        fresh = gw.Program(text, bag=True, backend=backend)
+        fresh.step({name: list(rows.items()) for name, rows in given.items()})
+        assert ranks(program) == ranks(fresh) or not ranks(fresh)
+
+
 @pytest.mark.parametrize("options", [{"threads": 2}, {"chunk_rows": 3}], ids=str)
 def test_options_change_no_answer(options, backend, monkeypatch):
     monkeypatch.setattr("gpu_wcoj.join.delta.SPLIT_FROM", 1)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from gpu_wcoj.circuit.failures import refuse_failure
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink
 from gpu_wcoj.circuit.recursion.changes import Changes
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex, UnrankedArrangement, unranked
-from gpu_wcoj.circuit.recursion.rules import LoopPlan, with_rank
+from gpu_wcoj.circuit.recursion.ranked import RankedIndex, unranked
+from gpu_wcoj.circuit.recursion.rules import LoopPlan
 from gpu_wcoj.circuit.recursion.scratch import Scratch
 from gpu_wcoj.errors import IterationLimitError
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
@@ -80,12 +78,9 @@ class Loop:
                 arrangements = dict(self.outside)
                 for key in rule.query.keys:
                     if key.relation in self.relations:
-                        view = UnrankedArrangement(
-                            self.relations[key.relation].arrangements[with_rank(key, self.plan.widths)]
-                        )
-                        view.receive_delta(changes[key.relation])
-                        arrangements[key] = view
-                refuse_failure(IncrementalGenericJoin(rule.query, arrangements, self.execution))
+                        arrangements[key] = self.relations[key.relation].view(key)
+                        arrangements[key].receive_delta(changes[key.relation])
+                refuse_failure(IncrementalGenericJoin(rule.query, arrangements, self._set))
 
     def _run(self, run: Scratch | Changes) -> dict[str, dict[ArrangementKey, IndexedZSet]]:
         self.joins = run.joins
@@ -103,14 +98,12 @@ class Loop:
         own = found.get(index.canonical)
         change = IndexedZSet.empty(index.columns, backend) if own is None else unranked(own)
         columns, weights = change.columns(), change.weights
-        if self.execution.weighted:
-            phases = [PhaseRows(columns, backend.xp.ones(len(change), np.int64) if weights is None else weights)]
-        elif weights is None:
+        if weights is None:
             phases = [PhaseRows([column[:0] for column in columns], -1), PhaseRows(columns, 1)]
         else:
             gone, come = positions(backend, weights < 0, weights > 0)
             phases = [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
-        index.show(phases)
+        index.show([PhaseRows(columns, change.weight_column())] if self.execution.weighted else phases, phases)
         return phases
 
 
@@ -150,11 +143,18 @@ class LoopHead:
     ) -> tuple[ChangeCount, list[PhaseRows] | None]:
         """This tick's change, from the pending changes of what the loop's rules read."""
         phases = self.loop.change(self.name)
-        if self.loop.execution.weighted:
-            net = int(phases[0].weight_column(self.loop.execution.backend.xp).sum())
-            return ChangeCount(None, None, net), phases if collect else None
         deleted, inserted = map(len, phases)
+        if self.loop.execution.weighted:
+            return ChangeCount(None, None, inserted - deleted), [self._as_bag(phases)] if collect else None
         return ChangeCount(inserted, deleted, inserted - deleted), phases if collect else None
+
+    def _as_bag(self, phases: Sequence[PhaseRows]) -> PhaseRows:
+        backend = self.relation.backend
+        xp = backend.xp
+        columns = [xp.concatenate(own) for own in zip(*(rows.columns for rows in phases), strict=True)]
+        return PhaseRows(
+            *backend.kernels.consolidate(columns, xp.concatenate([one.weight_column(xp) for one in phases]))
+        )
 
     @property
     def joins(self) -> Sequence[IncrementalGenericJoin]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -129,6 +129,8 @@ class RankedIndex(RelationIndex):
     ----------
     visible
         By key, what rules outside the loop read.
+    visible_to_loops
+        By key, what other loops read: sets, which change in two phases, whatever the program is over.
     """
 
     def __init__(
@@ -137,36 +139,48 @@ class RankedIndex(RelationIndex):
         width: int,
         keys: Iterable[ArrangementKey],
         visible: Iterable[ArrangementKey],
+        visible_to_loops: Iterable[ArrangementKey],
         backend: Backend,
         policy: MergePolicy | None = None,
         threads: int = 1,
     ) -> None:
         own = ArrangementKey(name, tuple(range(width + 1)))
-        shown = list(dict.fromkeys(visible))
-        wanted = [own, *keys, *(with_rank(key, {name: width}) for key in shown)]
+        shown, to_loops = dict.fromkeys(visible), dict.fromkeys(visible_to_loops)
+        wanted = [own, *keys, *(with_rank(key, {name: width}) for key in (*shown, *to_loops))]
         super().__init__(name, width + 1, wanted, backend, policy, threads)
-        self.visible = {key: UnrankedArrangement(self.arrangements[with_rank(key, {name: width})]) for key in shown}
+        self.visible = {key: self.view(key) for key in shown}
+        self.visible_to_loops = {key: self.view(key) for key in to_loops}
 
     @property
     def columns(self) -> int:
         """Stored columns, the rank not counted."""
         return self.width - 1
 
-    def show(self, phases: Sequence[PhaseRows]) -> None:
+    def view(self, key: ArrangementKey) -> UnrankedArrangement:
+        """An arrangement without ranks."""
+        return UnrankedArrangement(self.arrangements[with_rank(key, {self.name: self.columns})])
+
+    def show(self, phases: Sequence[PhaseRows], to_loops: Sequence[PhaseRows]) -> None:
         """Pass this tick's change, without ranks, to the visible arrangements."""
         for arrangement in self.visible.values():
             arrangement.receive_delta(phases)
+        for arrangement in self.visible_to_loops.values():
+            arrangement.receive_delta(to_loops)
 
-    def commit(self, spines: object = None) -> None:
+    @property
+    def _views(self) -> list[UnrankedArrangement]:
+        return [*self.visible.values(), *self.visible_to_loops.values()]
+
+    def commit(self, spines: Mapping[ArrangementKey, Spine] | None = None) -> None:
         """Commit every child, and forget what was shown."""
-        super().commit(spines)  # type: ignore[arg-type]
-        for arrangement in self.visible.values():
+        super().commit(spines)
+        for arrangement in self._views:
             arrangement.commit()
 
     def discard(self) -> None:
         """Forget this tick's change."""
         super().discard()
-        for arrangement in self.visible.values():
+        for arrangement in self._views:
             arrangement.discard()
 
     def holds(self, columns: Sequence[Int64Array]) -> tuple[BoolArray, Int64Array]:
