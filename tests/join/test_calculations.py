@@ -1,0 +1,191 @@
+"""Calculation in rules: values, types, and when a missing value is an error."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.errors import CalculationError
+from gpu_wcoj.join.calculate import calculated
+from gpu_wcoj.join.path import Calculation
+from gpu_wcoj.kernels.protocol import PROPOSALS
+from tests.kinds import KINDS, Kind, lacking
+from tests.reference.functions import UndefinedError, called
+
+MOST, LEAST = 2**63 - 1, -(2**63)
+ROOTS = (3037000499, 3037000500, -3037000500)
+EDGES = (0, 1, -1, 2, -2, 7, -7, *ROOTS, 2**31, 2**32, 2**62, -(2**62), MOST, MOST - 1, LEAST, LEAST + 1)
+
+
+@pytest.fixture(params=KINDS)
+def backend(request):
+    why = lacking(request.param)
+    if why is not None:
+        pytest.skip(why)
+    return Kind(request.param).backend()
+
+
+@pytest.mark.parametrize("op", ["+", "-", "*", "/", "%"])
+def test_integers(op, backend):
+    pairs = list(itertools.product(EDGES, repeat=2))
+    pairs += [tuple(pair) for pair in np.random.default_rng(1).integers(LEAST, MOST, (200, 2)).tolist()]
+    pairs += [tuple(pair) for pair in np.random.default_rng(2).integers(-(2**33), 2**33, (200, 2)).tolist()]
+    left, right = (backend.asarray(np.array(column, np.int64)) for column in zip(*pairs, strict=True))
+    _check(op, pairs, [left, right], backend)
+
+
+def test_a_minus(backend):
+    _check("-", [(one,) for one in EDGES], [backend.asarray(np.array(EDGES, np.int64))], backend)
+
+
+def _check(op, rows, columns, backend):
+    calculation = Calculation("z", op, ("x", "y")[: len(columns)], ("integer",) * len(columns), "integer")
+    codes, failed = calculated(calculation, columns, backend.xp.ones(len(rows), bool), backend)
+    for row, found, lacks in zip(rows, backend.to_host(codes).tolist(), backend.to_host(failed).tolist(), strict=True):
+        try:
+            right = called(op, row)
+        except UndefinedError:
+            right = None
+        assert (None if lacks else found) == right, (op, row)
+
+
+def stepped(text, changes, backend, **options):
+    return gw.Program(text, backend=backend, **options).step(changes)["h"].to_dict()
+
+
+def test_floats_follow_ieee(backend):
+    body = "e(x, y), s = x + y, d = x - y, p = x * y, q = x / y, r = x % y, n = -x"
+    text = f"h(x, y, s, d, p, q, r, n) :- {body}. .output h"
+    values = (0.0, 1.5, -2.25, 1e308, -1e308, 5e-324, math.inf, math.nan)
+    rows = list(itertools.product(values, repeat=2))
+    found = stepped(text, {"e": rows}, backend)
+    assert len(found) == len(rows)
+    with np.errstate(all="ignore"):
+        for row in found:
+            x, y = np.float64(row[0]), np.float64(row[1])
+            right = (x + y, x - y, x * y, x / y, np.fmod(x, y), -x)
+            for one, other in zip(row[2:], right, strict=True):
+                assert one == other or (math.isnan(one) and math.isnan(other)), row
+
+
+def test_a_float_and_a_constant(backend):
+    text = "h(x, z) :- e(x), z = x / 2 + 0.5, z > 1. .output h"
+    for kind in (pa.float32(), pa.float64()):
+        rows = pa.table({"x": pa.array([0.5, 1.0, 1.5, 3.0], kind)})
+        assert stepped(text, {"e": rows}, backend) == {(1.5, 1.25): 1, (3.0, 2.0): 1}
+
+
+def test_narrow_integers_are_calculated_with_as_int64(backend):
+    rows = pa.table({"x": pa.array([100, -128, 127], pa.int8())})
+    assert stepped("h(z) :- e(x), z = x * x * x.", {"e": rows}, backend) == {(x**3,): 1 for x in (100, -128, 127)}
+
+
+def test_texts(backend):
+    text = 'h(x, y, z, n, p) :- e(x, y), z = cat(x, "-", y), n = strlen(z), p = substr(z, n / 2, 3), x != p. .output h'
+    program = gw.Program(text, backend=backend)
+    state = {}
+    for rows in ([("ab", "c"), ("größe", ""), ("", "")], [("größe", "größe"), ("x", "-x")], [("größe", "")]):
+        gone = [row for row in rows if row in state]
+        change = [(row, -1) if row in gone else (row, 1) for row in rows]
+        found = program.step({"e": change})["h"].to_dict()
+        right = {}
+        for (x, y), weight in change:
+            z = f"{x}-{y}"
+            right[x, y, z, len(z), z[len(z) // 2 :][:3]] = weight
+        assert found == right
+        state.update(dict.fromkeys(rows))
+
+
+def test_calculated_texts_join_and_compare(backend):
+    text = 'h(x, y) :- e(x), f(y), y = cat(x, "!"), y > "b", !g(y). .output h'
+    program = gw.Program(text, backend=backend)
+    program.step({"f": [("a!",), ("b!",), ("c!",), ("d!",), ("d",)], "g": [("c!",)]})
+    assert program.step({"e": [("a",), ("b",), ("c",), ("d",)]})["h"].to_dict() == {("b", "b!"): 1, ("d", "d!"): 1}
+    assert program.step({"g": [(("c!",), -1), ("b!",)]})["h"].to_dict() == {("b", "b!"): -1, ("c", "c!"): 1}
+
+
+def test_a_tick_that_fails_takes_its_texts_back(backend):
+    program = gw.Program('h(z, w) :- e(x, y), z = cat(x, "?"), w = substr(x, 0, y). .output h', backend=backend)
+    program.step({"e": [("a", 1)]})
+    sizes = [len(one) for one in program.dictionaries]
+    with pytest.raises(CalculationError, match=r"w = substr\('new', 0, -1\) has no value: a begin or a length"):
+        program.step({"e": [("new", -1), ("newer", 1)]})
+    assert [len(one) for one in program.dictionaries] == sizes
+    assert program.relation("h").to_dict() == {("a?", "a"): 1}
+
+
+def test_an_equal_calculated_value_is_searched_for():
+    program = gw.Program("h(x, y) :- a(x), b(y), y = x * 3. .output h")
+    program.load({"b": np.arange(100_000).reshape(-1, 1)})
+    assert program.step({"a": [(5,), (7,)]})["h"].to_dict() == {(5, 15): 1, (7, 21): 1}
+    counted = [work for paths in program.last_tick.work["h"].values() for work in paths.values()]
+    work = sum(int(each[PROPOSALS]) for variables in counted for each in variables.values())
+    assert work < 10
+    assert "y: look up b(y) before, by b[c0] where y = #1" in program.explain()
+
+
+RULE = "h(x, z) :- e(x, y), z = 10 / y"
+FAILS = {
+    "nothing else": (f"{RULE}.", True),
+    "guarded before": ("h(x, z) :- y != 0, e(x, y), z = 10 / y.", False),
+    "guarded behind": (f"{RULE}, y != 0.", False),
+    "by a later atom": (f"{RULE}, f(x).", False),
+    "not by a later atom": (f"{RULE}, g(x).", True),
+    "by a negated atom": (f"{RULE}, !g(x).", False),
+    "not by a negated atom": (f"{RULE}, !f(x).", True),
+    "not by what it calculates": (f"{RULE}, z > 100.", True),
+    "not by what is calculated from it": (f"{RULE}, w = z + 1, w > 100.", True),
+    "not by a negated atom of it": (f"{RULE}, !f(z).", True),
+    "by what else is calculated": (f"{RULE}, w = x + 1, w > 2.", False),
+    "unused": ("h(x, x) :- e(x, y), z = 10 / y.", True),
+}
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+@pytest.mark.parametrize("way", ["step", "step_counts", "load"])
+@pytest.mark.parametrize("name", FAILS)
+def test_when_a_missing_value_is_an_error(name, way, bag, backend):
+    text, fails = FAILS[name]
+    relations = [one for one in "fg" if f"{one}(" in text]
+    program = gw.Program(text + " .output h", bag=bag, backend=backend)
+    program.step({"e": [(2, 5)]} | {one: [(9,)] for one in relations})
+    if "g" in relations:
+        program.step({"g": [(1,)]})
+    before = {one: program.relation(one).rows() for one in (*program.inputs, "h")}
+    change = {"e": [(1, 0), (3, 2)]}
+    if fails:
+        message = r"in the rule 'h\(x, .*\) :- .*', z = 10 / 0 has no value: it divides by zero"
+        with pytest.raises(CalculationError, match=message):
+            getattr(program, way)(change)
+        assert {one: program.relation(one).rows() for one in (*program.inputs, "h")} == before
+        change = {"e": [(3, 2)]}
+    getattr(program, way)(change)
+    assert len(program.relation("e")) == 2 + (not fails)
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+def test_what_comes_and_goes_in_one_tick_is_no_error(bag, backend):
+    program = gw.Program("h(z) :- a(x), b(x, y), !n(x), z = 10 / y. .output h", bag=bag, backend=backend)
+    program.step({"b": [(1, 0), (2, 5)], "n": [(2,)]})
+    program.step({"a": [(1,), (2,)], "b": [((1, 0), -1)]})
+    program.step({"a": [((1,), -1)], "b": [(1, 0)]})
+    program.step({"n": [(1,)]})
+    program.step({"a": [(1,)]})
+    program.step({"a": [((1,), -1)], "n": [((1,), -1)]})
+    with pytest.raises(CalculationError, match="z = 10 / 0 has no value"):
+        program.step({"a": [(1,)]})
+    assert program.relation("h").to_dict() == {}
+    assert program.step({"n": [((2,), -1)]})["h"].to_dict() == {(2,): 1}
+
+
+def test_the_least_values_that_fail_are_named():
+    program = gw.Program("h(z) :- e(x, y), z = x * y. .output h")
+    message = r"in the rule 'h\(z\) :- .*', z = -9223372036854775808 \* -1 is outside int64, -2\^63 to"
+    for order in (1, -1):
+        with pytest.raises(CalculationError, match=message):
+            program.step({"e": [(MOST, 2), (LEAST, -1), (5, MOST), (LEAST, 3)][::order]})
