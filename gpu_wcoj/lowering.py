@@ -131,6 +131,7 @@ class Lowering:
             before = present.shapes[name].nullable if present else (False,) * arity
             now = nullable.get(name, (False,) * arity)
             known[name] = tuple(a or b for a, b in zip(before, now, strict=True))
+        without = {(one.relation, one.column) for one in self.rules.extremes}  # rows without a value are not there
         changed = True
         while changed:
             changed = False
@@ -141,6 +142,8 @@ class Lowering:
             for rule in self.rules.rules:
                 head = list(known[rule.head.relation])
                 for column, term in enumerate(rule.head.terms):
+                    if (rule.head.relation, column) in without:
+                        continue
                     for atom in rule.atoms:
                         for at, other in enumerate(atom.terms):
                             if other == term and known[atom.relation][at] and not head[column]:
@@ -148,7 +151,7 @@ class Lowering:
                 known[rule.head.relation] = tuple(head)
         shapes = {}
         for name, flags in known.items():
-            kinds = [types.of(name, column) for column in range(len(flags))]
+            kinds = [types.assumed(name, column) for column in range(len(flags))]
             textual = tuple(kind.family if kind is not None and kind.has_dictionary else "" for kind in kinds)
             shapes[name] = Shape(name, flags, textual)
         return shapes
@@ -157,12 +160,8 @@ class Lowering:
         """Plan all rules on stored columns; `sizes` are rows of relations, where known."""
 
         def encode(relation: str, column: int, value: object) -> int:
-            return self._encode_constant(types.of(relation, column), value)
+            return self._encode_constant(types.assumed(relation, column), value)
 
-        if self.rules.extremes:
-            raise UnsupportedError(
-                f"least and greatest values in loops are not supported yet: {self.rules.extremes[0]}."
-            )
         kinds = Kinds(types.kinds, self._encode_constant, types.of)
         return plan(self.rules, shapes, encode, self.bag, sizes, kinds)
 
@@ -225,13 +224,27 @@ class Lowering:
         moved: list[Int64Array] = []
         flags: list[Int64Array] = []
         for column in range(len(after.nullable)):
-            was, now = old.types.of(name, column), new.types.of(name, column)
-            factor = 1 if was is None or now is None or was == now else was.factor_to(now)
-            moved.append(_scaled(columns[column], factor, name, column))
+            was, now = old.types.assumed(name, column), new.types.of(name, column)
+            if was is None or now is None or was == now:
+                moved.append(columns[column])
+            elif was.family == now.family:
+                moved.append(_scaled(columns[column], was.factor_to(now), name, column))
+            else:  # only constants have been there
+                codes = backend.to_host(columns[column])
+                moved.append(backend.asarray(self._recoded(codes, was, now)))
             if after.nullable[column]:
                 flag = before.flag(column)
                 flags.append(backend.xp.zeros(len(weights), np.int64) if flag is None else columns[flag])
         return [*moved, *flags, *columns[before.width :]], weights
+
+    def _recoded(self, codes: Int64Array, was: DataType, now: DataType) -> Int64Array:
+        """Codes of a text's constants, which were taken for values of one type, as those of another."""
+        from gpu_wcoj.arrow.outgoing import to_python
+
+        distinct, at = np.unique(codes, return_inverse=True)
+        values = to_python(Column(was, distinct, None, self.dictionaries[0] if was.has_dictionary else None))
+        recoded: Int64Array = np.array([self._encode_constant(now, one) for one in values], np.int64)[at]
+        return recoded
 
 
 def stored_columns(name: str, rows: Incoming, lowered: Lowered) -> InputChange:

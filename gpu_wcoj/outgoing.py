@@ -78,7 +78,7 @@ class Outgoing:
     def _kinds_of(self, name: str) -> list[DataType]:
         view = self.evaluated or self.ledger.lowered
         types = self.ledger.state.types if view is None else view.types
-        return [types.of(name, column) or INT64 for column in range(self.arity[name])]
+        return [types.assumed(name, column) or INT64 for column in range(self.arity[name])]
 
 
 def pieces_of(phases: Sequence[PhaseRows], n_rows: int) -> Iterator[Piece]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.planner.results import aggregate_of, result_of
+from gpu_wcoj.planner.results import DOUBLE, aggregate_of, result_of
 from gpu_wcoj.query.terms import Computed, Constant, Rule, Rules, Variable, plain
-from gpu_wcoj.schema import DataType
+from gpu_wcoj.schema import INT64, DataType
 
 Place = tuple[str, int]
 """A relation and one of its columns."""
@@ -44,7 +44,15 @@ class Types:
             for column, values in enumerate(zip(*facts.rows, strict=True)):
                 said = [(f"{facts.relation}(...)", value) for value in values]
                 self._constants.setdefault((facts.relation, column), []).extend(said)
-        self._type_constant_columns({name for name in rules.inputs if not name.endswith("#facts")})
+        declared = {
+            (one.relation, column): DataType(kind)
+            for one in rules.declarations
+            for column, kind in enumerate(one.types)
+            if kind is not None
+        }
+        self._check_range(declared)
+        inputs = {name for name in rules.inputs if not name.endswith("#facts")}
+        self._type_constant_columns([*declared, *(place for place in self._parent if place[0] in inputs)])
         self._derive()
 
     def _read(self, number: int, rule: Rule) -> None:
@@ -83,26 +91,31 @@ class Types:
             self._constants.setdefault(place, []).append((str(rule), constant.value))
         self._homes[rule] = {variable.name: place for variable, place in home.items()}
 
-    def _type_constant_columns(self, inputs: set[str]) -> None:
-        """Columns of heads that no input reaches have the type of the constants that stand in them.
+    def _check_range(self, declared: Mapping[Place, DataType]) -> None:
+        """Raise for a constant that is outside the integers that its column is declared with."""
+        for place, kind in declared.items():
+            if kind.family == "integer":
+                least, most = kind.code_range
+                for rule, value in self._constants.get(place, ()):
+                    if type(value) is int and not least <= value <= most:
+                        raise TypeMismatchError(
+                            f"{_label(place)} is declared as '{kind.name}', {least} to {most}, and '{rule}' has "
+                            f"{value}.\n  Declare another type."
+                        )
+
+    def _type_constant_columns(self, typed: Iterable[Place]) -> None:
+        """Columns of heads have the type of the constants that stand in them, if none of the `typed` ones joins them.
 
         So have those that something calculated or aggregated reaches, if they are no numbers.
         """
-        reached = {self._root(place) for place in self._parent if place[0] in inputs}
+        reached = {self._root(place) for place in typed}
         results = [place for _, _, place in self._calculated]
         results += [(one.relation, one.keys) for one in self._groupings]
         derived = {self._root(place) for place in results}
-        values: dict[Place, list[object]] = {}
-        for place, constants in self._constants.items():
-            values.setdefault(self._root(place), []).extend(value for _, value in constants)
-        for place, constants in self._constants.items():
+        for place in self._constants:
             root = self._root(place)
-            has_float = any(isinstance(value, float) for value in values[root])
-            is_number = all(type(value) in (int, float) for value in values[root])
-            if root in reached or (root in derived and is_number):
-                continue
-            for _, value in constants:
-                kind = type_of_constant(float(value) if has_float and type(value) is int else value)
+            kind = self.assumed(*place)
+            if root not in reached and not (root in derived and kind in (INT64, DOUBLE)):
                 self._bind(place[0], [None] * place[1] + [kind])
 
     def _derive(self) -> None:
@@ -168,6 +181,16 @@ class Types:
         for kind in self._seen.get(self._root((relation, column)), {}).values():
             common = kind if common is None else common.common(kind)
         return common
+
+    def assumed(self, relation: str, column: int) -> DataType | None:
+        """The type of a column; where nothing is known, that of the constants that stand in its class."""
+        kind, root = self.of(relation, column), self._root((relation, column))
+        if kind is not None:
+            return kind
+        values = [value for place, said in self._constants.items() if self._root(place) == root for _, value in said]
+        if not values:
+            return None
+        return DOUBLE if any(isinstance(one, float) for one in values) else type_of_constant(values[0])
 
     def snapshot(self) -> dict[Place, DataType | None]:
         """The type of every column."""

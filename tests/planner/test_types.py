@@ -1,0 +1,186 @@
+"""Types of what is calculated, aggregated and said in the text, before and after rows have shown others."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.errors import TypeMismatchError
+from gpu_wcoj.planner.types import Types
+from gpu_wcoj.query.core import core
+from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.schema import DataType
+
+ARROW = {
+    "int8": pa.int8(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bool": pa.bool_(),
+    "date32[day]": pa.date32(),
+    "timestamp[us]": pa.timestamp("us"),
+    "decimal128(9, 2)": pa.decimal128(9, 2),
+}
+
+
+def column(kind, *values):
+    return pa.table({"x": pa.array(values, ARROW[kind])})
+
+
+def types_of(text, **inputs):
+    """The types of every head's columns, once the inputs have shown theirs."""
+    rules = parse(text)
+    types = Types(core(rules))
+    for name, kinds in inputs.items():
+        types.bind(name, [DataType(kind) for kind in kinds])
+    found = {name: [types.of(name, i) for i in range(rules.arity[name])] for name in rules.heads}
+    return {name: [kind and kind.name for kind in kinds] for name, kinds in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("expression", "given", "result"),
+    [
+        ("x + 1", "int8", "int64"),
+        ("-x", "int32", "int64"),
+        ("x / 2 * x", "int64", "int64"),
+        ("x + 1", "double", "double"),
+        ("x + 1", "float", "double"),
+        ("x * 2.5 - x", "double", "double"),
+        ("strlen(x)", "string", "int64"),
+        ("cat(x, x, x)", "string", "string"),
+        ("substr(x, 1, strlen(x) - 1)", "string", "string"),
+        ("count : { s(x, _) }", "date32[day]", "int64"),
+        ("sum y : { s(x, y) }", "int8", "int64"),
+        ("sum y : { s(x, y) }", "float", "double"),
+        ("mean y : { s(x, y) }", "int8", "double"),
+        ("min y : { s(x, y) }", "timestamp[us]", "timestamp[us]"),
+        ("max y : { s(x, y) }", "string", "string"),
+        ("1 + sum y * y : { s(x, y) }", "int32", "int64"),
+    ],
+)
+def test_results(expression, given, result):
+    types = types_of(f"h(x, {expression}) :- r(x).", r=[given], s=[given, given])
+    assert types["h"][1] == result
+    assert types_of(f"h(z) :- r(x), w = {expression}, z = w.", r=[given], s=[given, given])["h"] == [result]
+
+
+def test_unknown_types_become_known():
+    text = "h(x + y) :- r(x), s(y). g(z) :- h(z). d(x, min(0)) :- t(x). d(y, min(v + w)) :- d(x, v), e(x, y, w)."
+    assert types_of(text) == {"h": [None], "g": [None], "d": [None, None]}
+    assert types_of(text, r=["int32"]) == {"h": ["int64"], "g": ["int64"], "d": [None, None]}
+    assert types_of(text, r=["int32"], e=["string", "string", "double"])["d"] == ["string", "double"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "kinds", "match"),
+    [
+        ("h(x + y) :- r(x), s(y)", ("int32", "double"), "'x \\+ y' in .* mixes an integer and a float"),
+        ("h(x) :- r(x), x * 2.5 > 1.0", ("int64", None), "'x \\* 2.5' in .* mixes an integer and a float"),
+        ("h(x + 1) :- r(x)", ("string", None), "'x' in .* is of type 'string', and 'x \\+ 1' calculates with it"),
+        ("h(x + 1) :- r(x)", ("bool", None), "'x' in .* is of type 'bool', and 'x \\+ 1' calculates with it"),
+        ("h(x - y) :- r(x), s(y)", ("date32[day]", "date32[day]"), "is of type 'date32\\[day\\]', and 'x - y' calc"),
+        ("h(x + 1) :- r(x)", ("decimal128(9, 2)", None), "is of type 'decimal128\\(9, 2\\)', and"),
+        ('h(x) :- r(x), x + "a" > 1', ("int64", None), "'\"a\"' in .* is no number, and 'x \\+ \"a\"' calculates"),
+        ('h(cat(x, "a")) :- r(x)', ("int64", None), "'cat' takes a text, and 'x' in .* of type 'int64'"),
+        ("h(strlen(x)) :- r(x)", ("date32[day]", None), "'strlen' takes a text, and"),
+        ("h(substr(x, y, 1)) :- r(x), s(y)", ("string", "double"), "'substr' takes an integer, and 'y' in"),
+        ('h(substr(x, "a", 1)) :- r(x)', ("string", None), "'substr' takes an integer, and '\"a\"' in"),
+        ("h(x) :- r(x), s(y), x + 1 < y", ("int64", "double"), "something of type 'int64' with one of type 'double'"),
+        ("h(x) :- r(x), s(y), x = cat(y, y)", ("int64", "string"), "compares something of type 'int64' with one of"),
+        ("h(x) :- r(x), x + 1 > 2.5", ("int64", None), "the calculated '#1' is of type 'int64', and .* with 2.5"),
+        ("h(sum(x)) :- r(x)", ("string", None), "'h' is the sum of values of type 'string', which are no numbers"),
+        ("h(mean(x)) :- r(x)", ("date32[day]", None), "'h' is the mean of values of type 'date32\\[day\\]'"),
+        ("h(x) :- r(x). h(y + 1) :- s(y)", ("string", "int64"), "int64.*|string"),
+    ],
+)
+def test_types_that_do_not_fit(rule, kinds, match):
+    changes = {name: column(kind) for name, kind in zip("rs", kinds, strict=True) if kind}
+    with pytest.raises(TypeMismatchError, match=match):
+        gw.Program(f"{rule}.").step(changes)
+
+
+def ticks(text, *changes):
+    program = gw.Program(text)
+    for change in changes:
+        answers = program.step(change)
+    (name,) = answers
+    return program.relation(name).to_arrow().schema.types[:-1], program.relation(name).to_dict()
+
+
+DAY = dt.date(2024, 2, 29)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(
+    ("constant", "kind", "value"),
+    [
+        ("5", "double", 5.0),
+        ("5", "float", 5.0),
+        ("2.5", "float", 2.5),
+        ("5", "decimal128(9, 2)", 5),
+        ('"2024-02-29"', "date32[day]", DAY),
+        ('"b"', "string", "b"),
+        ("5", "int8", 5),
+    ],
+)
+def test_constants_become_values_of_a_type_that_shows_up_later(constant, kind, value, order):
+    text = f"h({constant}) :- s(_). h(x) :- r(x)."
+    changes = [{"s": [(1,)]}, {"r": column(kind, value)}]
+    assert ticks(text, *changes[::order]) == ([ARROW[kind]], {(value,): 1})
+
+
+def test_constants_without_a_type_are_shown_as_they_are():
+    assert ticks('h(2.5, 1, "b") :- s(_). h(x, y, z) :- r(x, y, z).', {"s": [(1,)]}) == (
+        [pa.float64(), pa.int64(), pa.string()],
+        {(2.5, 1, "b"): 1},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds", "rows"),
+    [
+        ("h(1). h(2).", [pa.int64()], [(1,), (2,)]),
+        ('h(1, "a", true). h(2.5, "b", false).', [pa.float64(), pa.string(), pa.bool_()], None),
+        (".decl h(x: int8)\nh(1).", [pa.int8()], [(1,)]),
+        (".decl h(x: double)\nh(1).", [pa.float64()], [(1.0,)]),
+        ('.decl h(x: date32)\nh("2024-02-29").', [pa.date32()], [(DAY,)]),
+        (".decl h(x: decimal(9, 2))\nh(1.5).", [pa.decimal128(9, 2)], None),
+        ("h(x) :- f(x), r(x). f(5). f(6).", [pa.float64()], [(5.0,)]),
+    ],
+)
+def test_facts(text, kinds, rows):
+    change = {"r": column("double", 5.0)} if "r(" in text else {}
+    found = ticks(text, change)
+    assert found[0] == kinds
+    assert len(found[1]) == text.count("h(") - text.count(".decl")
+    if rows is not None:
+        assert list(found[1]) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (".decl h(x: int8)\nh(300).", "column 0 is declared as 'int8', -128 to 127, and .* has 300"),
+        (".decl h(x: uint8)\nh(-1) :- r(_).", "column 0 is declared as 'uint8', 0 to 255, and .* has -1"),
+        ('.decl h(x: int8)\nh("a").', "is of type 'int8', and the rule .* compares it with 'a'"),
+        ('.decl h(x: date32)\nh("tomorrow").', "the constant 'tomorrow' is no value of type 'date32"),
+    ],
+)
+def test_facts_that_are_no_values_of_their_declared_type(text, match):
+    with pytest.raises(TypeMismatchError, match=match):
+        gw.Program(text).step({})
+
+
+def test_facts_and_rows_of_types_that_do_not_join():
+    program = gw.Program("f(5). h(x) :- f(x), r(x).")
+    program.step({})
+    with pytest.raises(
+        TypeMismatchError, match=r"relation 'r', column 0 .* joins relation 'f', column 0 of type 'int64'"
+    ):
+        program.step({"r": [("a",)]})
+    assert program.step({"r": [(5,)]})["h"].to_dict() == {(5,): 1}
