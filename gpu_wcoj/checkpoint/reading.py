@@ -25,6 +25,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
 _ATTEMPTS = 10
 
 P = TypeVar("P", bound=Kept)
+T = TypeVar("T")
 
 
 def restored(path: str | os.PathLike[str], make: Callable[[str, dict[str, Any]], P]) -> P:
@@ -35,15 +36,29 @@ def restored(path: str | os.PathLike[str], make: Callable[[str, dict[str, Any]],
     make
         Makes a program of a text and the options that belong to its definition.
     """
+
+    def read(folder: WatchedFolder, manifest: Manifest, definition: Definition) -> P:
+        if definition.parts["layout"] != "one":
+            raise CheckpointError(
+                f"the checkpoint '{folder.shown('.')}' is of a program that is spread over cells.\n"
+                "  gpu_wcoj.spark.View.restore reads it, by the folder that is the view's checkpoint."
+            )
+        program = make(definition.text, definition.options())
+        if manifest.state is not None:
+            load(program.subject, manifest.state, folder, manifest.version_name)
+        return program
+
+    return read_again(path, read)
+
+
+def read_again(path: str | os.PathLike[str], read: Callable[[WatchedFolder, Manifest, Definition], T]) -> T:
+    """What `read` makes of the newest manifest; again with a newer one if files went while it was at work."""
     folder = WatchedFolder(folder_at(path))
     for attempt in range(_ATTEMPTS):
         manifest = None
         try:
             manifest, definition = read_newest(folder)
-            program = make(definition.text, definition.options())
-            if manifest.state is not None:
-                load(program.subject, manifest.state, folder, manifest.version_name)
-            return program
+            return read(folder, manifest, definition)
         except CheckpointDamagedError:
             # Beside a writer, versions come and go: damage is what is still there in the same version.
             if attempt == _ATTEMPTS - 1 or (manifest is not None and manifest.name in folder.names()):

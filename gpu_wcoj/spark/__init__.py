@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.spark.feed import as_change as as_change
     from gpu_wcoj.spark.formats import detect as detect
     from gpu_wcoj.spark.once import count as count
+    from gpu_wcoj.spark.once import explain as explain
     from gpu_wcoj.spark.once import join as join
     from gpu_wcoj.spark.rapids import rapids_conf as rapids_conf
     from gpu_wcoj.spark.reading import read_output as read_output
@@ -25,6 +26,7 @@ _HOME = {
     "as_change": "feed",
     "count": "once",
     "detect": "formats",
+    "explain": "once",
     "join": "once",
     "local_session": "session",
     "maintain": "upkeep",
@@ -35,8 +37,8 @@ _HOME = {
 """Which module each public name comes from. None has the name itself: once imported, it would hide what it holds."""
 
 __all__ = [
-    "View", "as_change", "count", "detect", "join", "local_session", "maintain", "normalise", "rapids_conf",
-    "read_output",
+    "View", "as_change", "count", "detect", "explain", "join", "local_session", "maintain", "normalise",
+    "rapids_conf", "read_output",
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from gpu_wcoj.errors import ColumnError, GpuWcojError, InputFileError, UnknownRe
 from gpu_wcoj.files.lines import open_bytes
 from gpu_wcoj.files.spec import ColumnName, InputSpec, parse_input
 from gpu_wcoj.spark.formats import Format
+from gpu_wcoj.spark.layouts import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +49,8 @@ def run(
     master: str | None = None,
     memory: str = "2g",
     backend: BackendName = "auto",
+    layout: Layout | None = None,
+    cells: int | None = None,
     threads: int | None = None,
     bag: Annotated[bool, _FLAG] = False,
     json: Annotated[bool, _FLAG] = False,
@@ -63,7 +66,7 @@ def run(
     source
         A folder with files of changes, in which new ones may appear; once for each relation.
     table
-        A file or folder that is loaded once, before all changes; for relations that have no source.
+        A file or folder that is loaded once, before all changes; also of a relation whose source goes on from there.
     checkpoint
         A folder for the state; the next run with the same one goes on from there.
     output
@@ -82,8 +85,12 @@ def run(
         Of Spark's JVM, where this command starts it.
     backend
         Where the state lives and the joins run.
+    layout
+        one engine in this process, or engines on the executors: auto, hypercube or replicated.
+    cells
+        Into how many cells the state is spread, if it is.
     threads
-        How many threads the engine uses.
+        How many threads an engine uses.
     bag
         Keep exact weights instead of sets.
     json
@@ -100,8 +107,9 @@ def run(
     rules = _text_of(program, text)
     try:
         view = _view(
-            rules, streams, tables, max_files, changes, checkpoint, output, master, memory, backend, threads, bag
-        )
+            rules, streams, tables, max_files, changes, checkpoint, output, master, memory,
+            backend=None if backend == "auto" else backend, layout=layout, cells=cells, threads=threads, bag=bag,
+        )  # fmt: skip
         with ExitStack() as stack:
             stack.callback(view.stop)
             view.on_batch(_teller(stack, json))
@@ -128,29 +136,29 @@ def _view(
     output: Path | None,
     master: str | None,
     memory: str,
-    backend: BackendName,
-    threads: int | None,
-    bag: bool,
+    **options: Any,
 ) -> View | CellView:
     from gpu_wcoj.query.datalog import parse
     from gpu_wcoj.spark.upkeep import maintain
 
     inputs = parse(text).inputs
     session = _session(master, memory)
-    frames, formats, orders = {}, {}, {}
-    for spec in (*streams, *tables):
+    frames: dict[str, list[DataFrame]] = {}
+    formats: dict[str, tuple[Format, Format]] = {}
+    orders: dict[str, str] = {}
+    for spec, is_stream in [*((spec, False) for spec in tables), *((spec, True) for spec in streams)]:
         if spec.relation not in inputs:
             raise UnknownRelationError(spec.relation, inputs, "relations that the program reads")
-        if spec.relation in frames:
+        own = frames.setdefault(spec.relation, [])
+        if any(frame.isStreaming == is_stream for frame in own):
             raise UsageError(f"relation '{spec.relation}' is given twice.\n  Put its files into one folder.")
-        frames[spec.relation] = _frame(session, spec, max_files if spec in streams else None, spec in streams)
-        formats[spec.relation] = changes if spec.weight is None else "weight"
+        own.append(_frame(session, spec, max_files if is_stream else None, is_stream))
+        how: Format = changes if spec.weight is None else "weight"
+        before = formats.get(spec.relation, (how, how))
+        formats[spec.relation] = (before[0], how) if is_stream else (how, how)
         if spec.tick is not None:
             orders[spec.relation] = "tick"
-    return maintain(
-        frames, text, changes=formats, order_by=orders, checkpoint=checkpoint, output=output,
-        backend=None if backend == "auto" else backend, threads=threads, bag=bag,
-    )  # fmt: skip
+    return maintain(frames, text, changes=formats, order_by=orders, checkpoint=checkpoint, output=output, **options)
 
 
 def _session(master: str | None, memory: str) -> SparkSession:

@@ -16,6 +16,7 @@ CONFS = {
     "backend": "where the state lives and the joins run: auto, cpu or cuda",
     "layout": "how the work is spread: one, auto, hypercube or replicated",
     "cells": "into how many cells the state is spread, if it is",
+    "cells.adapt": "from so many rows in a cell on, values that become heavy are looked for; off for never",
     "threads": "how many threads the engine uses",
     "gpuMemory": "how much of the GPU's memory it may use, as 8GB or 50%",
     "batchRows": "above so many rows a batch, the log names the options that make batches smaller",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -10,20 +11,29 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.checkpoint.manifest import OutputFile
 from gpu_wcoj.errors import UnknownRelationError, UsageError, listed
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.spark.cells.answer import Spread, chosen_for, files_of
+from gpu_wcoj.spark.cells.chosen import Chosen
+from gpu_wcoj.spark.cells.handing import changed
+from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.confs import confs_of, number
 from gpu_wcoj.spark.files import Attempt, json_schema
+from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, spread_of
 from gpu_wcoj.spark.scans import collected
 from gpu_wcoj.spark.session import require_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_LOGGER = logging.getLogger("gpu_wcoj.spark")
 
 
 def join(
@@ -33,14 +43,16 @@ def join(
     *,
     output: str | None = None,
     path: str | PathLike[str] | None = None,
+    layout: Layout | None = None,
+    cells: int | None = None,
     bag: bool = False,
     backend: BackendName | None = None,
     threads: int | None = None,
 ) -> DataFrame:
     """The answer of a program over DataFrames, as a DataFrame; every column of theirs is data.
 
-    Tables of plain Parquet files are read by the engine itself, others through Spark. The answer is written as Parquet,
-    which Spark then reads.
+    One engine in this process reads tables of plain Parquet files by itself, others through Spark; or engines on the
+    executors get their shares of the rows. The answer is written as Parquet, which Spark then reads.
 
     Parameters
     ----------
@@ -53,6 +65,10 @@ def join(
     path
         A new folder for the answer. By default a temporary one, which is removed when this process ends; on a cluster
         it has to be given, at a place that every executor sees.
+    layout, cells
+        Where it is computed; see `gpu_wcoj.spark.maintain`. By default ``"auto"``: by one engine if Spark runs on this
+        machine alone, if the tables are small or if the program asks for it, else on a grid of cells or, where these
+        would hold nearly everything, by cells that hold all rows. `explain` says which, and why.
     bag
         Keep exact weights instead of sets; the answer then has a column ``weight``.
     backend, threads
@@ -62,6 +78,8 @@ def join(
     ------
     UnknownRelationError, UsageError
         If relations are missing, or not the program's.
+    UnsupportedError
+        If the program is to be spread over cells and cannot be.
     """
     engine = _engine(spark, program, bag, backend, threads)
     if output is None:
@@ -70,25 +88,24 @@ def join(
         (output,) = engine.outputs
     elif output not in engine.outputs:
         raise UnknownRelationError(output, engine.outputs, "outputs")
-    changes = _read(engine, frames)
-    attempt = Attempt(_folder(spark, path), None, 0)
-    wanted = output
-
-    def keep(name: str, piece: Any) -> None:
-        if name == wanted:
-            attempt.add(name, piece if bag else piece.with_weight_name(None))
-
-    try:
-        engine.step_pieces(changes, keep)
-        files = attempt.finish()
-    except BaseException:
-        attempt.discard()
-        raise
-    empty = engine.empty(output)
-    schema = StructType.fromJson(json_schema((empty if bag else empty.with_weight_name(None)).to_arrow()))
-    if not files:
+    _check(engine, frames)
+    chosen = _chosen(spark, engine, frames, layout, cells)
+    if isinstance(chosen, Chosen):
+        folder = _folder(spark, path)
+        alone = Program(engine.rules, bag=bag, outputs=(output,), backend="cpu")
+        spread = Spread.of(alone, frames, chosen)
+        names = files_of(spread.run(folder, **_how(spark, backend, threads)))
+        head = spread.columns.heads[output]
+        schema = from_arrow_schema(changed(head) if bag else head)
+    else:
+        changes = _read(engine, frames)
+        folder = _folder(spark, path)
+        names = [one.path for one in _written(engine, changes, folder, output, bag)]
+        empty = engine.empty(output)
+        schema = StructType.fromJson(json_schema((empty if bag else empty.with_weight_name(None)).to_arrow()))
+    if not names:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*(str(attempt.folder / one.path) for one in files))
+    return spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
 
 
 def count(
@@ -96,6 +113,8 @@ def count(
     program: str | Rules,
     frames: Mapping[str, DataFrame],
     *,
+    layout: Layout | None = None,
+    cells: int | None = None,
     bag: bool = False,
     backend: BackendName | None = None,
     threads: int | None = None,
@@ -105,35 +124,102 @@ def count(
     The parameters are those of `join`. In bag semantics, the sum of the rows' weights.
     """
     engine = _engine(spark, program, bag, backend, threads)
+    _check(engine, frames)
+    chosen = _chosen(spark, engine, frames, layout, cells)
+    if isinstance(chosen, Chosen):
+        notes = Spread.of(engine, frames, chosen).run(None, **_how(spark, backend, threads))
+        return {name: net or 0 for name, (_, _, net) in notes.counts(engine.outputs, bag).items()}
     return {name: change.net for name, change in engine.step_counts(_read(engine, frames)).items()}
+
+
+def explain(
+    spark: SparkSession,
+    program: str | Rules,
+    frames: Mapping[str, DataFrame],
+    *,
+    layout: Layout | None = None,
+    cells: int | None = None,
+    bag: bool = False,
+) -> str:
+    """Where and how `join` and `count` would compute an answer, and why; for people."""
+    engine = _engine(spark, program, bag, "cpu", None)
+    _check(engine, frames)
+    chosen = _chosen(spark, engine, frames, layout, cells)
+    if isinstance(chosen, Chosen):
+        return str(CellPlan.of(engine.rules, engine.outputs, bag, chosen))
+    return f"layout one, in the driver: {chosen}\n{engine.explain()}"
 
 
 def _engine(
     spark: SparkSession, program: str | Rules, bag: bool, backend: BackendName | None, threads: int | None
 ) -> Program:
     require_classic(spark, "join")
+    how = _how(spark, backend, threads)
+    return Program(program, bag=bag, backend=how["backend"], threads=how["threads"])
+
+
+def _how(spark: SparkSession, backend: BackendName | None, threads: int | None) -> dict[str, Any]:
     confs = confs_of(spark)
-    chosen: Any = backend or confs.get("backend", "auto")
-    return Program(program, bag=bag, backend=chosen, threads=threads or number(confs, "threads"))
+    return {"backend": backend or confs.get("backend", "auto"), "threads": threads or number(confs, "threads")}
 
 
-def _read(engine: Program, frames: Mapping[str, DataFrame]) -> dict[str, Any]:
+def _chosen(
+    spark: SparkSession, engine: Program, frames: Mapping[str, DataFrame], layout: Layout | None, cells: int | None
+) -> Chosen | str:
+    """The layout, or why it is one engine."""
+    confs = confs_of(spark)
+    asked = layout or confs.get("layout", "auto")
+    if asked not in LAYOUTS:
+        raise UsageError(f"there is no layout '{asked}'.\n  The layouts are: {listed(LAYOUTS)}.")
+    found, reason = spread_of(spark, asked, engine.rules)
+    chosen: Chosen | str = reason
+    if found != "one":
+        chosen = chosen_for(spark, engine, frames, cells_layout(found), cells or number(confs, "cells"))
+    _LOGGER.info(
+        "%s", f"layout one: {chosen}" if isinstance(chosen, str) else f"layout {chosen.layout}: {chosen.reason}"
+    )
+    return chosen
+
+
+def _check(engine: Program, frames: Mapping[str, DataFrame]) -> None:
     for name, frame in frames.items():
         if name not in engine.inputs:
             raise UnknownRelationError(name, engine.inputs, "relations that the program reads")
         require_classic(frame, "join")
         if frame.isStreaming:
             raise UsageError(f"the DataFrame of '{name}' is a stream.\n  Use maintain for streams.")
-    changes: dict[str, Any] = {}
     for name in engine.inputs:
         if name not in frames:
             raise UnknownRelationError(name, frames, "relations given")
+
+
+def _read(engine: Program, frames: Mapping[str, DataFrame]) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for name in engine.inputs:
         table, _ = collected(frames[name])
         arity, declared = engine.arity(name), engine.declared.get(name)
         changes[name] = read_change(
             name, table, arity, declared, [None] * arity, engine.dictionaries, reserves_weight=False
         )
     return changes
+
+
+def _written(
+    engine: Program, changes: Mapping[str, Any], folder: Path, output: str, bag: bool
+) -> tuple[OutputFile, ...]:
+    """The answer as files."""
+    attempt = Attempt(folder, None, 0)
+
+    def keep(name: str, piece: Any) -> None:
+        if name == output:
+            attempt.add(name, piece if bag else piece.with_weight_name(None))
+
+    try:
+        engine.step_pieces(changes, keep)
+        return attempt.finish()
+    except BaseException:
+        attempt.discard()
+        raise
 
 
 def _folder(spark: SparkSession, path: str | PathLike[str] | None) -> Path:

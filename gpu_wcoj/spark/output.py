@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
@@ -14,7 +15,7 @@ from gpu_wcoj.program import ChangeCount, Program
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Changes = Mapping[str, Any]
 Receiver = Callable[["dict[str, pa.Table]", int], object]
@@ -90,6 +91,10 @@ class ToCallable:
         """Hand over the changes."""
         self._receiver(tables, batch)
 
+    def deliver_files(self, files: Mapping[str, Sequence[Path]], schemas: Mapping[str, pa.Schema], batch: int) -> None:
+        """Hand over changes that cells have written, with the batch, as files; by output, as are their columns."""
+        self.deliver({name: read_files(files[name], schema) for name, schema in schemas.items()}, batch)
+
     def publish(self, manifest: Manifest) -> None:
         """See `Sink.publish`."""
 
@@ -111,14 +116,25 @@ class ToFormat(ToCallable):
     def deliver(self, tables: dict[str, pa.Table], batch: int) -> None:
         """Append the changes."""
         for relation, table in tables.items():
-            if not table.num_rows:
-                continue
-            frame = self._session.createDataFrame(with_batch(table, batch))
-            writer = frame.write.format(self._name).mode("append").options(**self._options)
-            if self._name == "delta":
-                # A version below 1 is not kept by Delta, and tables are loaded as batch -1.
-                writer = writer.option("txnAppId", f"{self._checkpoint}/{relation}").option("txnVersion", batch + 2)
-            writer.save(f"{self._place.rstrip('/')}/{relation}")
+            if table.num_rows:
+                self._append(relation, self._session.createDataFrame(with_batch(table, batch)), batch)
+
+    def deliver_files(self, files: Mapping[str, Sequence[Path]], schemas: Mapping[str, pa.Schema], batch: int) -> None:
+        """Append what cells have written; it goes from executors to executors."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        for relation, schema in schemas.items():
+            if files[relation]:
+                kind = from_arrow_schema(with_batch(schema.empty_table(), batch).schema)
+                reader = self._session.read.schema(kind).option("parquet.page.verify-checksum.enabled", "true")
+                self._append(relation, reader.parquet(*map(str, files[relation])), batch)
+
+    def _append(self, relation: str, frame: DataFrame, batch: int) -> None:
+        writer = frame.write.format(self._name).mode("append").options(**self._options)
+        if self._name == "delta":
+            # A version below 1 is not kept by Delta, and tables are loaded as batch -1.
+            writer = writer.option("txnAppId", f"{self._checkpoint}/{relation}").option("txnVersion", batch + 2)
+        writer.save(f"{self._place.rstrip('/')}/{relation}")
 
 
 def sink_of(
@@ -162,6 +178,31 @@ def with_batch(table: pa.Table, batch: int) -> pa.Table:
     while name in table.column_names:
         name = "_" + name
     return table.append_column(name, pa.repeat(pa.scalar(batch, pa.int64()), table.num_rows))
+
+
+def weight_name(names: Sequence[str]) -> str:
+    """What the weights are called beside columns of these names.
+
+    Examples
+    --------
+    >>> weight_name(["a", "b"]), weight_name(["weight", "b"])
+    ('weight', '_weight')
+    """
+    name = "weight"
+    while name in names:
+        name = "_" + name
+    return name
+
+
+def read_files(files: Sequence[Path], schema: pa.Schema) -> pa.Table:
+    """Of files with at least these columns, their rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not files:
+        return schema.empty_table()
+    tables = [pq.read_table(path, columns=schema.names, page_checksum_verification=True) for path in files]
+    return pa.concat_tables([table.cast(schema) for table in tables])
 
 
 def _counted(weights: Any, is_bag: bool) -> ChangeCount:

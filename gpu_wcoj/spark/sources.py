@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 
-from gpu_wcoj.errors import UnknownRelationError, UsageError, listed
+from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, listed
 from gpu_wcoj.spark.canonical import normalise
 from gpu_wcoj.spark.formats import WEIGHT, Format, order_columns
 from gpu_wcoj.spark.scans import plain_files, streams_of
@@ -20,7 +20,7 @@ from gpu_wcoj.spark.session import require_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructField
 
 TAG: Final = "_relation"
 HASH: Final = "_hash"
@@ -61,6 +61,12 @@ class Source:
     reading: Reading
 
     @property
+    def data(self) -> list[str]:
+        """The columns of the relation's rows."""
+        order = order_columns(self.frame.columns)
+        return [name for name in self.frame.columns if name != WEIGHT and name not in order]
+
+    @property
     def is_stream(self) -> bool:
         """Whether it is a stream."""
         return bool(self.frame.isStreaming)
@@ -78,28 +84,78 @@ class Source:
         }
 
 
-def sources_of(frames: Mapping[str, DataFrame], inputs: Sequence[str], readings: Mapping[str, Reading]) -> list[Source]:
-    """The sources, in the program's order.
+def sources_of(
+    frames: Mapping[str, DataFrame | Sequence[DataFrame]],
+    inputs: Sequence[str],
+    readings: Mapping[str, tuple[Reading, Reading]],
+) -> list[Source]:
+    """The sources, in the program's order; where a relation has a table and a stream, the table first.
+
+    Parameters
+    ----------
+    readings
+        Per relation, how a table of it is to be read, and how a stream.
 
     Raises
     ------
-    UnknownRelationError, UsageError
-        If a relation is not the program's, or the program needs one that is not given.
+    UnknownRelationError, UsageError, SchemaError
+        If a relation is not the program's, or the program needs one that is not given, or what is given for one
+        relation does not go together.
     UnsupportedError
         If a DataFrame is one of Spark Connect.
     """
-    for name, frame in frames.items():
+    for name, given in frames.items():
         if name not in inputs:
             raise UnknownRelationError(name, inputs, "relations that the program reads")
-        require_classic(frame, "maintain")
+        for frame in _each(given):
+            require_classic(frame, "maintain")
     if missing := [name for name in inputs if name not in frames]:
         raise UsageError(f"the program reads {listed(missing)}, and no DataFrame is given for that.")
-    found = []
+    found: list[Source] = []
     for name in inputs:
-        how = readings[name]
-        changes = normalise(frames[name], how.changes, columns=how.columns, key=how.key, order_by=how.order_by)
-        found.append(Source(name, frames[name], changes, how))
+        given = _each(frames[name])
+        if len(given) > 1 and [frame.isStreaming for frame in given] != [False, True]:
+            kinds = ", ".join("a stream" if frame.isStreaming else "a table" for frame in given)
+            raise UsageError(
+                f"the sources of '{name}' are {kinds}.\n"
+                "  Several are a table, which is loaded first, and then a stream. Unite others: one.unionByName(other)."
+            )
+        own = []
+        for frame in given:
+            how = readings[name][frame.isStreaming]
+            if len(given) > 1 and not frame.isStreaming:
+                how = _of_table(how, frame)
+            changes = normalise(frame, how.changes, columns=how.columns, key=how.key, order_by=how.order_by)
+            own.append(Source(name, frame, changes, how))
+        if len(own) > 1:
+            table, stream = (_data(source) for source in own)
+            if [(one.name, one.dataType) for one in table] != [(one.name, one.dataType) for one in stream]:
+                raise SchemaError(
+                    f"the table of '{name}' has the columns {_shown(table)},\n"
+                    f"  and the stream {_shown(stream)}. Select, rename and cast, so that they are the same in order."
+                )
+        found.extend(own)
     return found
+
+
+def _each(given: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]  # type: ignore[list-item]
+
+
+def _of_table(how: Reading, table: DataFrame) -> Reading:
+    """A table that lacks the columns of a stream's order is in no order: each of its rows counts by its weight."""
+    order = [how.order_by] if isinstance(how.order_by, str) else list(how.order_by)
+    if order and not any(name in table.columns or name.split(".")[0] in table.columns for name in order):
+        return replace(how, order_by=())
+    return how
+
+
+def _data(source: Source) -> list[StructField]:
+    return [source.frame.schema[name] for name in source.data]
+
+
+def _shown(fields: Sequence[StructField]) -> str:
+    return ", ".join(f"'{one.name} {one.dataType.simpleString()}'" for one in fields)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,9 +248,18 @@ class Sources:
         """Those that are loaded before the first batch."""
         return [source for source in self.all if not source.is_stream]
 
+    @property
+    def by_relation(self) -> dict[str, list[Source]]:
+        """The one or two sources of each relation, a table first."""
+        found: dict[str, list[Source]] = {}
+        for source in self.all:
+            found.setdefault(source.relation, []).append(source)
+        return found
+
     def described(self) -> dict[str, Any]:
         """What must stay the same as long as one checkpoint is used."""
-        return {source.relation: source.described() for source in self.all}
+        found = {name: [source.described() for source in own] for name, own in self.by_relation.items()}
+        return {name: own[0] if len(own) == 1 else own for name, own in found.items()}
 
 
 def _quoted(name: str) -> str:

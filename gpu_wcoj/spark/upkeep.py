@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError, listed
+from gpu_wcoj.errors import UnknownRelationError, UsageError, listed
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.terms import Rules
-from gpu_wcoj.spark.cells.view import CellView
+from gpu_wcoj.spark.cells.moving import ADAPTS_FROM
+from gpu_wcoj.spark.cells.view import CellOptions, CellView
 from gpu_wcoj.spark.confs import confs_of, number
 from gpu_wcoj.spark.formats import Format
-from gpu_wcoj.spark.output import Receiver, sink_of
+from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, spread_of
+from gpu_wcoj.spark.output import Receiver, ToCallable, sink_of
 from gpu_wcoj.spark.progress import BATCH_ROWS
 from gpu_wcoj.spark.session import require_classic
 from gpu_wcoj.spark.sources import Reading, Sources, sources_of
@@ -24,22 +26,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BACKENDS: Final[tuple[BackendName, ...]] = ("auto", "cpu", "cuda")
-LAYOUTS: Final = ("one", "auto", "hypercube", "replicated")
 
 
 def maintain(
-    sources: Mapping[str, DataFrame],
+    sources: Mapping[str, DataFrame | Sequence[DataFrame]],
     program: str | Rules,
     *,
     checkpoint: str | PathLike[str],
     output: str | PathLike[str] | Receiver | None = None,
     format: str = "parquet",  # noqa: A002  # as Spark's own writers call it
     options: Mapping[str, str] | None = None,
-    changes: Format | Mapping[str, Format] = "auto",
+    changes: Format | Mapping[str, Format | tuple[Format, Format]] = "auto",
     columns: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
     key: Mapping[str, str | Sequence[str]] | None = None,
     order_by: str | Sequence[str] | Mapping[str, str | Sequence[str]] = (),
-    layout: Literal["one", "auto", "hypercube", "replicated"] | None = None,
+    layout: Layout | None = None,
+    cells: int | None = None,
     backend: BackendName | None = None,
     bag: bool = False,
     keep: Sequence[str] = (),
@@ -52,12 +54,14 @@ def maintain(
 
     Several streams become one, so that a micro-batch of Spark is one tick of the engine: what one batch brings for all
     relations is taken in at once. Tables (DataFrames that are no streams) are loaded before the first batch, as batch
-    -1, once for all starts of the same checkpoint. The engine runs in the driver's process.
+    -1, once for all starts of the same checkpoint. The engine runs in the driver's process, or, on cells, in those of
+    the executors.
 
     Parameters
     ----------
     sources
-        A DataFrame, stream or table, for each relation that the program reads.
+        For each relation that the program reads a DataFrame, stream or table, or both, ``[table, stream]``: the table
+        is loaded, and the stream goes on from there.
     program
         Datalog text, or rules.
     checkpoint
@@ -72,21 +76,28 @@ def maintain(
     format, options
         The format, if not Parquet, and options for its writer.
     changes
-        How the sources write changes down, see `normalise`; for all, or by relation.
+        How the sources write changes down, see `normalise`; for all, or by relation, there also a pair for its table
+        and its stream.
     columns, key
         By relation, which columns make up its rows, and which of those must not be null; see `normalise`.
     order_by
         Columns that say in which order the rows of a batch happened, for all sources or by relation. Without, rows of
-        a batch have no order, and the net weight of a row decides.
+        a batch have no order, and the net weight of a row decides; so it is with a table that has not these columns,
+        beside a stream that has them.
     layout
-        ``"one"``: one engine, in the driver. ``"hypercube"``: each of ``spark.gpuWcoj.cells`` cells (by default as
-        many as tasks run at a time) has an engine of its own on some executor and holds the rows that agree with it.
-        ``"replicated"``: each holds all rows and works on its share of every change. ``"auto"``: one of these by what
-        a cell would hold, or one engine where Spark runs on this machine alone; `explain` says which. The answers are
-        the same. Checkpoint and output must be folders that every executor sees under the same path.
+        ``"one"``: one engine, in the driver. ``"hypercube"``: each of `cells` has an engine of its own on some executor
+        and holds the rows that agree with it; values that so many rows have that a cell would be too full are spread
+        over others, also when they become so while the stream runs. ``"replicated"``: each holds all rows and works on
+        its share of every change. ``"auto"``: one of these by what a cell would hold, or one engine where Spark runs
+        on this machine alone or the program has what cells cannot do; `RunningView.explain` says which, and why. The
+        answers are the same. Checkpoint and output must be folders that every executor sees under the same path.
+    cells
+        How many; by default one, or on a grid two, for each task that runs at a time.
     backend, bag, keep, outputs, threads, gpu_memory
-        See `gpu_wcoj.program.Program`. Of these and `layout`, what is not given is taken from the session's confs
-        ``spark.gpuWcoj.backend``, ``.layout``, ``.threads`` and ``.gpuMemory``.
+        See `gpu_wcoj.program.Program`. Of these, `layout` and `cells`, what is not given is taken from the session's
+        confs ``spark.gpuWcoj.backend``, ``.layout``, ``.cells``, ``.threads`` and ``.gpuMemory``. On cells, `threads`
+        are those of one cell, `gpu_memory` is that of one process of an executor, and what is kept is held by the
+        cells that the rows' hashes name.
     emit_loaded
         Whether the answer over the loaded tables goes to the output, as batch -1. Without it, the output begins with
         what changes from there.
@@ -103,14 +114,13 @@ def maintain(
             "sources={}: nothing is given to read.\n  Give a DataFrame for each relation that the program reads."
         )
     first = next(iter(sources.values()))
-    require_classic(first, "maintain")
-    session = first.sparkSession
+    one = first[0] if isinstance(first, (list, tuple)) and first else first
+    require_classic(one, "maintain")  # type: ignore[arg-type]
+    session = one.sparkSession  # type: ignore[union-attr]
     confs = confs_of(session)
-    spread = layout or confs.get("layout", "one")
-    if spread not in LAYOUTS:
-        raise UsageError(f"there is no layout '{spread}'.\n  The layouts are: {listed(LAYOUTS)}.")
-    if spread == "auto" and str(session.sparkContext.master).split("[")[0] == "local":
-        spread = "one"  # all tasks would run beside the driver, where one engine shares its state among threads
+    asked = layout or confs.get("layout", "one")
+    if asked not in LAYOUTS:
+        raise UsageError(f"there is no layout '{asked}'.\n  The layouts are: {listed(LAYOUTS)}.")
 
     def make() -> Program:
         return Program(
@@ -122,49 +132,49 @@ def maintain(
 
     inputs = make().inputs
     readings = {
-        name: Reading(_of(changes, name, "auto"), _of(columns, name, None), _of(key, name, ()), _of(order_by, name, ()))
+        name: _readings(
+            _of(changes, name, "auto"), _of(columns, name, None), _of(key, name, ()), _of(order_by, name, ())
+        )
         for name in inputs
     }
     for option in (changes, columns, key, order_by):
         if isinstance(option, Mapping) and (unknown := [name for name in option if name not in inputs]):
             raise UnknownRelationError(unknown[0], inputs, "relations that the program reads")
-    found = sources_of(sources, inputs, readings)
-    if spread != "one":
-        _refuse_on_cells(spread, keep, gpu_memory, emit_loaded, output, format)
-        return CellView(
-            session, found, program if isinstance(program, str) else str(program),
-            Path(checkpoint).expanduser().absolute(),
-            None if output is None else Path(str(output)).expanduser().absolute(),
-            layout="replicated" if spread == "replicated" else "hypercube" if spread == "hypercube" else "auto",
-            cells=number(confs, "cells"), bag=bag, outputs=None if outputs is None else list(outputs),
-            backend=backend or _backend(confs.get("backend", "auto")),
-            threads=threads if threads is not None else number(confs, "threads"),
-        )  # fmt: skip
-    return View(
-        session,
-        Sources(found),
-        make,
-        Path(checkpoint).expanduser().absolute(),
-        sink_of(session, output, format, options),
-        emit_loaded,
-        number(confs, "batchRows", BATCH_ROWS) or BATCH_ROWS,
+    found = Sources(sources_of(sources, inputs, readings))
+    place = Path(checkpoint).expanduser().absolute()
+    sink = sink_of(session, output, format, options)
+    batch_rows = number(confs, "batchRows", BATCH_ROWS) or BATCH_ROWS
+    spread, reason = spread_of(session, asked, make().rules)
+    if spread == "one":
+        return View(session, found, make, place, sink, emit_loaded, batch_rows, reason)
+    how = CellOptions(
+        layout=cells_layout(spread),
+        output=None if isinstance(sink, ToCallable) or output is None else Path(str(output)).expanduser().absolute(),
+        sink=sink if isinstance(sink, ToCallable) else None,
+        cells=cells if cells is not None else number(confs, "cells"),
+        adapts_from=_adapts_from(confs),
+        bag=bag,
+        keep=tuple(keep),
+        outputs=None if outputs is None else tuple(outputs),
+        backend=backend or _backend(confs.get("backend", "auto")),
+        threads=threads if threads is not None else number(confs, "threads"),
+        gpu_memory=gpu_memory if gpu_memory is not None else confs.get("gpuMemory"),
+        emit_loaded=emit_loaded,
+        batch_rows=batch_rows,
     )
+    return CellView(session, found, program if isinstance(program, str) else str(program), place, how)
 
 
-def _refuse_on_cells(
-    layout: str, keep: Sequence[str], gpu_memory: object, emit_loaded: bool, output: object, written_as: str
-) -> None:
-    """Raise `UnsupportedError` for what only one engine in the driver does."""
-    refused = {
-        "keep": bool(keep),
-        "gpu_memory": gpu_memory is not None,
-        "emit_loaded=False": not emit_loaded,
-        "a function as output": callable(output),
-        f"format='{written_as}'": written_as != "parquet",
-    }
-    for what, given in refused.items():
-        if given:
-            raise UnsupportedError(f"layout='{layout}' does not take {what}.\n  Leave it out, or use layout='one'.")
+def _readings(changes: Any, columns: Any, key: Any, order_by: Any) -> tuple[Reading, Reading]:
+    """How a relation's table is read, and how its stream."""
+    of_table, of_stream = changes if isinstance(changes, tuple) else (changes, changes)
+    return Reading(of_table, columns, key, order_by), Reading(of_stream, columns, key, order_by)
+
+
+def _adapts_from(confs: Mapping[str, str]) -> int | None:
+    """From which rows of a cell on heavy values are looked for, by ``spark.gpuWcoj.cells.adapt``."""
+    value = confs.get("cells.adapt", str(ADAPTS_FROM))
+    return None if value == "off" else number({"cells.adapt": value}, "cells.adapt")
 
 
 def _of(option: Any, name: str, default: Any) -> Any:

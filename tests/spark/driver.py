@@ -18,7 +18,7 @@ from pathlib import Path
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj.checkpoint import Checkpoint
-from gpu_wcoj.spark import files, view
+from gpu_wcoj.spark import files, running, view
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 
@@ -52,7 +52,7 @@ def arm(plan: dict) -> None:
         case "manifest":
             armed(files.ToParquet, "publish", lambda _, manifest: manifest.batch == batch, kill)
         case "commit":
-            armed(view, "logged", lambda progress: progress["batch"] == batch, kill, after=True)
+            armed(running, "logged", lambda progress: progress["batch"] == batch, kill, after=True)
     if "stop" in plan:
         armed(
             Checkpoint, "commit", lambda _, number: number == plan["stop"], lambda: os.kill(os.getpid(), signal.SIGSTOP)

@@ -83,6 +83,10 @@ def test_each_binding_is_in_one_cell(name: str, cells: int, heavy: dict[int, Any
     assert len(plan.stages) == 1
     (stage,) = plan.stages
     rows = {one: {(rnd.randrange(8), rnd.randrange(8)) for _ in range(60)} for one in rules.inputs}
+    for one, own in rows.items():
+        for row in own:  # what is held is held once, seen from the first of its cells
+            firsts = [cell for route in plan.held[one] for cell in cells_of(route, row) if route.is_first(cell)]
+            assert len(firsts) == 1
     held: dict[int, dict[str, list[Any]]] = {cell: {} for cell in range(cells)}
     for relation in plan.travelling:
         for route in relation.routes:

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj import Program, ZSet
-from gpu_wcoj.errors import CheckpointError, CheckpointMismatchError, GpuWcojError, UnsupportedError
+from gpu_wcoj.errors import CheckpointError, CheckpointMismatchError, GpuWcojError
 from gpu_wcoj.spark.cells.commit import CellRun
 from tests.spark.test_cells import EDGE, TRIANGLE, Stream, alone, random_ticks, written
 
@@ -113,10 +113,9 @@ def test_heavy_values_of_tables(spark: Any, tmp_path: Path) -> None:
     rows |= {(rnd.randrange(1, 160), rnd.randrange(1, 160)) for _ in range(100)}
     table = spark.createDataFrame(sorted(rows), "a int, b bigint")
     view = gws.maintain(
-        {"edge": table}, "hop(a, b, c) :- edge(a, b), edge(b, c).", layout="hypercube",
+        {"edge": table}, "hop(a, b, c) :- edge(a, b), edge(b, c).", layout="hypercube", cells=4,
         checkpoint=tmp_path / "ckpt", output=tmp_path / "out", changes="append",
     )  # fmt: skip
-    view._how["cells"] = 4
     view.load()
     view.close()
     assert "where b is heavy" in view.explain()
@@ -127,15 +126,6 @@ def test_heavy_values_of_tables(spark: Any, tmp_path: Path) -> None:
 
 
 def test_what_cells_do_not_do(spark: Any, tmp_path: Path) -> None:
-    stream = Stream(spark, tmp_path / "in", EDGE)
-    stream.add({"edge": [(1, 2, 1)]})
-    for option, name in (
-        ({"keep": ["far"]}, "keep"),
-        ({"emit_loaded": False}, "emit_loaded"),
-        ({"gpu_memory": 0.5}, "gpu_memory"),
-    ):
-        with pytest.raises(UnsupportedError, match=f"layout='hypercube' does not take {name}"):
-            view_of(spark, tmp_path, **option)
     frame = spark.createDataFrame([], "a array<int>, b int, weight bigint")
     with pytest.raises(GpuWcojError, match="list"):
         CellRun.open("p(a) :- r(a, b).", {"r": frame.schema}, checkpoint=tmp_path / "other")

@@ -68,12 +68,27 @@ def test_in_this_session_with_a_table_order_and_csv(spark, tmp_path, capsys):
     )
 
 
+def test_a_table_and_a_folder_of_one_relation(spark, tmp_path, capsys):
+    write_stream(tmp_path / "first", [pa.table({"a": [1, 2], "b": [2, 3]})])
+    write_stream(tmp_path / "changes", [pa.table({"a": [3, 1], "b": [4, 2], "w": [1, -1]})])
+    status = cli.main(
+        ["spark", "run", "-e", "p(a, c) :- e(a, b), e(b, c).", "--table", f"e={tmp_path}/first",
+         "--source", f"e={tmp_path}/changes?weight=w", "--layout", "hypercube", "--cells", "2",
+         "--checkpoint", str(tmp_path / "checkpoint")]
+    )  # fmt: skip
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    assert re.fullmatch(r"batch -1: .*; p 1\nbatch 0: 2 changes in .* s; p 1\np: 1 rows\n", printed.out)
+    assert gws.View.restore(tmp_path / "checkpoint").relation("p").rows() == [((2, 4), 1)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--source", "e=nowhere"], "'nowhere' is not there"),
         (["--source", "f={tmp}"], "no relation 'f'"),
-        (["--source", "e={tmp}", "--table", "e={tmp}"], "relation 'e' is given twice"),
+        (["--source", "e={tmp}", "--source", "e={tmp}"], "relation 'e' is given twice"),
+        (["--source", "e={tmp}", "--layout", "hypercube", "--cells", "65"], "cells=65 is not allowed"),
         (["--source", "e={tmp}?format=arrow"], "format=arrow; on Spark, parquet and csv are read"),
         (["--source", "e={tmp}?columns=src,dts"], "no column 'dts'"),
         (["--source", "e={tmp}", "--max-files", "0"], "--max-files is 0"),

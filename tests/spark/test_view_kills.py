@@ -241,9 +241,11 @@ def test_the_lease_is_let_go_when_a_query_ends(spark, copy):
 @pytest.mark.slow
 @pytest.mark.skipif("SOAK_POINTS" not in os.environ, reason="make soak-spark runs it")
 def test_soak(spark, tmp_path):
-    """Kills at random times, SOAK_POINTS of them, in streams of twelve batches."""
+    """Kills at random times, SOAK_POINTS of them, in streams of twelve batches; SOAK_RECORD names a file to write."""
     import random
 
+    begin = time.perf_counter()
+    kills: list[dict[str, int]] = []
     seed = int(os.environ.get("SOAK_SEED", time.time_ns() % 100_000))
     chance, points = random.Random(seed), int(os.environ["SOAK_POINTS"])
     print(f"SOAK_SEED={seed}")
@@ -258,7 +260,35 @@ def test_soak(spark, tmp_path):
             if driver.returncode == 0:
                 break
             killed += 1
-            print(f"kill {killed}: tick {gws.View.restore(folder / 'checkpoint').last_tick.tick}", flush=True)
+            kills.append({"stream": stream, "tick": gws.View.restore(folder / "checkpoint").last_tick.tick})
+            print(f"kill {killed}: {kills[-1]}", flush=True)
         finish(view_of(spark, folder))
         assert_whole(spark, folder, tables)
         stream += 1
+    if os.environ.get("SOAK_RECORD"):
+        record(kills, seed, stream, time.perf_counter() - begin)
+
+
+def record(kills: list[dict[str, int]], seed: int, streams: int, seconds: float) -> None:
+    import datetime as dt
+    import platform
+
+    import pyspark
+
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, cwd=DRIVER.parents[2], check=False
+    )
+    found = {
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "commit": commit.stdout.strip(),
+        "pyspark": pyspark.__version__,
+        "python": platform.python_version(),
+        "processors": os.cpu_count(),
+        "seed": seed,
+        "streams": streams,
+        "batches": 12 * streams,
+        "kills": kills,
+        "seconds": round(seconds, 1),
+        "outcome": "every batch is there once: the signed multiset of the output, the files, and the state",
+    }
+    Path(os.environ["SOAK_RECORD"]).write_text(json.dumps(found, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""A program on many executors: its plan, its checkpoint, the DataFrame that runs it, and the commit of its batches."""
+"""A program on many executors: its plan, its checkpoint, what runs it, and the commit of its batches."""
 
 from __future__ import annotations
 
@@ -10,28 +10,38 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pyspark.sql.pandas.types import to_arrow_schema
-
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest, OutputFile
+from gpu_wcoj.checkpoint.definition import Definition
 from gpu_wcoj.checkpoint.reading import OURS, folder_at, read_all, read_definition
 from gpu_wcoj.checkpoint.watched import WatchedFolder
-from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UsageError
+from gpu_wcoj.errors import CheckpointError, UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cells.chosen import Chosen, Heavy, Layout, choose
+from gpu_wcoj.spark.cells.flow import flow, work_of
+from gpu_wcoj.spark.cells.handing import HandedOn, Handing, Listed, NoFiles, as_listed
+from gpu_wcoj.spark.cells.held import CHOSEN, Held, chosen_in
+from gpu_wcoj.spark.cells.load import Notes, told
+from gpu_wcoj.spark.cells.moving import HELD, LOOKED, gathered, heavier, is_due, looked
 from gpu_wcoj.spark.cells.plan import CellPlan
-from gpu_wcoj.spark.cells.routing import exchanged, routed
-from gpu_wcoj.spark.cells.rows import NOTE, Columns, united
+from gpu_wcoj.spark.cells.rows import Columns, again, united
+from gpu_wcoj.spark.cells.spread import require_spread
 from gpu_wcoj.spark.cells.state import CELLS, Entry, Tidying, as_json
 from gpu_wcoj.spark.cells.step import Watch, Work
-from gpu_wcoj.spark.listing import Listing
+from gpu_wcoj.spark.files import json_schema
+from gpu_wcoj.spark.output import ToCallable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 LOAD = -1
 """The batch of tables that are loaded before the first batch of a stream."""
+
+HANDED = "handed"
+"""Within the checkpoint's folder, that of files whose rows the driver hands on."""
+
+Frames = Mapping[str, "DataFrame | Sequence[DataFrame]"]
 
 
 @dataclass(eq=False)
@@ -40,22 +50,30 @@ class CellRun:
 
     Attributes
     ----------
+    adapts_from
+        A cell with so many rows in one role, and far more than others, lets heavy values be looked for; None for
+        never.
     progress
         Of the last batch: rows, changes, seconds, bytes of state, the largest and the mean load of a cell.
     """
 
+    _first: Chosen
     plan: CellPlan
     columns: Columns
     program: Program
     checkpoint: Checkpoint
-    output: str
+    _tidying: Tidying
+    schemas: Mapping[str, StructType]
+    handing: Handing
     backend: BackendName
     threads: int | None
+    gpu_memory: float | str | None
     watch: Watch | None
+    adapts_from: int | None = None
     sources: Mapping[str, Any] = field(default_factory=dict)
     progress: dict[str, Any] = field(default_factory=dict)
-    _listing: Listing | None = None
-    _tidying: Tidying | None = None
+    _looked: int = 0
+    _looked_at: int = -1
 
     @classmethod
     def open(
@@ -65,14 +83,19 @@ class CellRun:
         *,
         checkpoint: str | PathLike[str],
         output: str | PathLike[str] | None = None,
+        sink: ToCallable | None = None,
         layout: Layout = "auto",
         cells: int | None = None,
         sizes: Mapping[str, float] | None = None,
         heavy: Mapping[int, Heavy] | None = None,
+        adapts_from: int | None = None,
         bag: bool = False,
+        keep: Sequence[str] = (),
         outputs: Sequence[str] | None = None,
         backend: BackendName = "auto",
         threads: int | None = None,
+        gpu_memory: float | str | None = None,
+        owner: str | None = None,
         options: CheckpointOptions | None = None,
         sources: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
@@ -87,13 +110,19 @@ class CellRun:
             Per input, the columns that `normalise` gives.
         checkpoint, output
             Folders that the driver and every executor see under the same path.
+        sink
+            Where the changes go on to, if `output` is not what they are for.
         layout, cells, sizes, heavy
             See `choose`. A checkpoint keeps what was chosen when it was new; later `layout` and `cells` must be that,
             ``"auto"`` or None, and `sizes` and `heavy` are not asked again.
+        adapts_from
+            See `CellRun`; of batches that come by `take`.
         backend
             Of the cells' engines. On executors with GPUs, a task takes the one that Spark gave it.
         threads
             Of one cell's engine; by default the CPUs of its task.
+        gpu_memory
+            How much of its GPU a process with cells may use.
         sources
             What the manifests are to say of the sources, as plain values.
 
@@ -105,31 +134,42 @@ class CellRun:
             If the program cannot be spread over cells.
         """
         place = str(Path(fspath(checkpoint)).expanduser().absolute())
-        known = Program(program, bag=bag, outputs=outputs, backend="cpu")
-        found = _chosen_before(place)
-        if found is None:
-            chosen = choose(known.rules, layout, cells or 1, sizes, heavy)
-        else:
-            chosen = found
-            chosen.check(place, layout, cells)
-        plan = CellPlan.of(known.rules, known.outputs, bag, chosen)
-        columns = Columns.of(plan, schemas, Program(program, bag=bag, outputs=outputs, backend="cpu"))
-        kept = {"chosen": chosen.to_json(), "columns": columns.described()}
-        settings = CheckpointOptions(layout=json.dumps(kept, sort_keys=True))
-        if options is not None:
-            settings = CheckpointOptions(options.most_runs, settings.layout, options.takeover)
-        opened = Checkpoint.open(place, program=known, options=settings)
+
+        def make() -> Program:
+            return Program(program, bag=bag, keep=keep, outputs=outputs, backend="cpu")
+
+        known = make()
+        require_spread(known.rules)
+        before = _before(place)
+        first = choose(known.rules, layout, cells or 1, sizes, heavy) if before is None else before
+        first.check(place, layout, cells)
+        plan = CellPlan.of(known.rules, known.outputs, bag, first, known.keep)
+        columns = Columns.of(plan, schemas, make())
+        kept = {"chosen": first.to_json(), "columns": columns.described()}
+        takeover = False if options is None else options.takeover
+        settings = CheckpointOptions(layout=json.dumps(kept, sort_keys=True), takeover=takeover)
+        opened = Checkpoint.open(place, program=known, owner=owner, options=settings)
         try:
             opened.restore(known)
-            listing = None
-            if output is not None:
-                listing = Listing(Path(fspath(output)).expanduser().absolute())
-                listing.resume(opened.manifests[-1].checkpoint, opened.last)
-            folder = "" if listing is None else str(listing.path)
-            told = json.loads(json.dumps(dict(sources or {})))
-            run = cls(plan, columns, known, opened, folder, backend, threads, watch, told, {}, listing, Tidying(place))
-            run._check_listed()
-            return run
+            last = opened.last
+            if last is not None and CELLS not in last.extra:
+                raise _in_one_place(place)
+            if last is not None and CHOSEN in last.extra:
+                now = Chosen.from_json(last.extra[CHOSEN])
+                plan = CellPlan.of(known.rules, known.outputs, bag, now, known.keep)
+                columns = Columns.of(plan, schemas, make())
+            handing: Handing = NoFiles()
+            if sink is not None:
+                answers = {name: columns.heads[name] for name in plan.outputs}
+                handing = HandedOn(Path(place) / HANDED, sink, answers)
+            elif output is not None:
+                handing = Listed(Path(fspath(output)).expanduser().absolute())
+            handing.open(opened.manifests[-1].checkpoint, opened.fence, last)
+            return cls(
+                first, plan, columns, known, opened, Tidying(place), schemas, handing, backend, threads, gpu_memory,
+                watch, adapts_from if plan.chosen.layout == "hypercube" and plan.chosen.cells > 1 else None,
+                json.loads(json.dumps(dict(sources or {}))), {}, 0 if last is None else last.extra.get(LOOKED, 0),
+            )  # fmt: skip
         except BaseException:
             opened.close()
             raise
@@ -143,7 +183,25 @@ class CellRun:
         """Whether there has been no batch: then `load` comes first."""
         return self.checkpoint.last is None
 
-    def frame(self, sources: Mapping[str, DataFrame], batch: int | None = None) -> DataFrame:
+    @property
+    def held(self) -> Held:
+        """The state of the cells after the last batch."""
+        layout = self.checkpoint.options.layout
+        return Held(self._root, self.checkpoint.manifests[-1], Definition.of(self.program.subject, layout), self.plan)
+
+    @property
+    def answers(self) -> dict[str, int]:
+        """How many rows each output has after the last batch; in bag semantics the sum of their weights."""
+        last = self.checkpoint.last
+        return dict.fromkeys(self.plan.outputs, 0) if last is None else dict(last.extra["answers"])
+
+    # What Spark runs.
+
+    def rows(self, sources: Frames) -> DataFrame:
+        """Normalised changes, streams or not, as one DataFrame, for `take`."""
+        return united(self.plan, self.columns, _listed(sources), self.program)
+
+    def frame(self, sources: Frames, batch: int | None = None) -> DataFrame:
         """What runs the program over normalised changes: a DataFrame of notes, for `commit`.
 
         Parameters
@@ -153,22 +211,15 @@ class CellRun:
         batch
             The id of the batch, if they are no streams.
         """
-        frame = united(self.plan, self.columns, sources, self.program)
-        moving = to_arrow_schema(self.columns.moving)
-        for stage in self.plan.stages:
-            is_last = stage is self.plan.stages[-1]
-            work = Work(
-                self.checkpoint.folder.shown(".").removesuffix("/."), self.output, stage, None if is_last else moving,
-                self.columns.heads, self.plan.bag,
-                self.plan.chosen.cells if self.plan.chosen.layout == "replicated" else 0,
-                self.backend, self.threads, batch, self.watch,
-            )  # fmt: skip
-            there = exchanged(routed(frame, self.plan, self.columns, stage.number), self.plan.chosen.cells)
-            frame = there.mapInArrow(_named(work), f"{NOTE} string" if is_last else self.columns.moving)
-        return frame
+        return flow(self.rows(sources), self.plan, self.columns, self._work(batch=batch))
 
-    def load(self, tables: Mapping[str, DataFrame]) -> Manifest:
+    def load(self, tables: Frames, *, emit: bool = True) -> Manifest:
         """Take in tables as the batch before the first; there may be none.
+
+        Parameters
+        ----------
+        emit
+            Whether the answer over them goes to the output.
 
         Raises
         ------
@@ -176,42 +227,34 @@ class CellRun:
             If there has been a batch.
         """
         if not self.is_new:
-            raise UsageError(f"tables are loaded before the first batch, and batch {self.checkpoint.last} is there.")
-        return self._commit(self.frame(tables, LOAD) if tables else None, LOAD)
+            raise UsageError(f"tables are loaded before the first batch, and {self.checkpoint.last} is there.")
+        if not tables:
+            return self._commit(None, LOAD)
+        work = self._work(batch=LOAD)
+        if not emit:
+            work = self._work(batch=LOAD, output="")
+        return self._commit(flow(self.rows(tables), self.plan, self.columns, work), LOAD, emit=emit)
 
     def commit(self, notes: DataFrame, batch: int) -> None:
-        """The function of ``foreachBatch``: run the batch, and publish it at once, or nothing of it."""
+        """The function of ``foreachBatch`` for `frame`: run the batch, and publish it at once, or nothing of it."""
         self._commit(notes, batch)
 
-    def _commit(self, notes: DataFrame | None, batch: int) -> Manifest:
+    def take(self, rows: DataFrame, batch: int) -> None:
+        """The function of ``foreachBatch`` for `rows`: as `commit`, and the plan changes where values become heavy."""
+        session = rows.sparkSession
+        query = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
         start = time.perf_counter()
-        collected = [] if notes is None else [json.loads(row[0]) for row in notes.collect()]
-        done = time.perf_counter()
-        told = [one for one in collected if "entry" not in one]
-        cells = [one for one in collected if "entry" in one]
-        query = _same([one["query"] for one in told], "") if batch != LOAD else ""
-        if not query and notes is not None and batch != LOAD:  # a batch without rows has no task to tell
-            query = notes.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-        rows = sum(one["rows"] for one in told)
-        digest = f"{sum(one['digest'] for one in told) % (1 << 64):016x}"
-        if self.checkpoint.has(batch, query=query, rows=rows, digest=digest):
-            assert self.checkpoint.last is not None
-            self._publish(self.checkpoint.last)
-            self.progress = self._told(batch, rows, (), done - start, 0.0) | {"skipped": True}
-            return self.checkpoint.last
-        entries = self._entries(cells)
-        outputs = [OutputFile(*one) for cell in cells for one in cell["outputs"]]
-        outputs.sort(key=lambda one: one.path)
-        extra = {
-            CELLS: as_json(entries), "listed": self._listing is not None, "relations": self._relations(),
-            "sources": self.sources, "answers": self._answers(cells),
-        }  # fmt: skip
-        manifest = self.checkpoint.commit(batch, query=query, rows=rows, digest=digest, outputs=outputs, extra=extra)
-        self._publish(manifest)
-        if self._tidying is not None:
-            self._tidying(self.checkpoint.manifests)
-        self.progress = self._told(batch, rows, cells, done - start, time.perf_counter() - done)
-        return manifest
+        moved = self._adapted(session, batch)
+        adapting = time.perf_counter() - start
+        plan, columns = (self.plan, self.columns) if moved is None else (moved.plan, moved.columns)
+        bases = None if moved is None else moved.entries
+        work = self._work(plan, columns, batch=batch, query=query, bases=bases)
+        self._commit(flow(again(rows, columns), plan, columns, work), batch, moved=moved)
+        if moved is not None:
+            heavy = enumerate(plan.chosen.heavy)
+            self.progress["adapted"] = {i: {name: list(one[name]) for name in one} for i, one in heavy if one}
+            seconds = self.progress["seconds"]
+            self.progress["seconds"] = {**seconds, "adapt": adapting, "batch": seconds["batch"] + adapting}
 
     def close(self) -> None:
         """Let others open the checkpoint."""
@@ -223,14 +266,98 @@ class CellRun:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _entries(self, cells: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], Entry]:
-        """The entries of all cells after a batch: of those that had rows the new ones."""
+    # How.
+
+    @property
+    def _root(self) -> str:
+        return self.checkpoint.folder.shown(".").removesuffix("/.")
+
+    def _work(self, plan: CellPlan | None = None, columns: Columns | None = None, **how: Any) -> Work:
+        """What cells are to do by a plan, this one's if none is given."""
+        fields: dict[str, Any] = {
+            "root": self._root, "output": self.handing.place, "backend": self.backend, "threads": self.threads,
+            "gpu_memory": self.gpu_memory, "watch": self.watch,
+        }  # fmt: skip
+        return work_of(plan or self.plan, columns or self.columns, **{**fields, **how})
+
+    def _adapted(self, session: SparkSession, batch: int) -> Moved | None:
+        """The state in a plan that splits values that have become heavy; None if there is nothing to do."""
         last = self.checkpoint.last
-        known = {} if last is None else last.extra.get(CELLS, {})
+        if last is None or batch != last.batch + 1 or self.adapts_from is None or self._looked_at == last.number:
+            return None
+        if not is_due(self.plan, last, self.adapts_from):
+            return None
+        chosen = heavier(self._root, self.plan, last, self.columns, session)
+        self._looked_at, self._looked = last.number, looked(last)
+        if chosen is None:
+            return None
+        known = self.program
+        plan = CellPlan.of(known.rules, known.outputs, known.bag, chosen, known.keep)
+        fresh = Program(known.rules, bag=known.bag, outputs=known.outputs, keep=known.keep, backend="cpu")
+        columns = Columns.of(plan, self.schemas, fresh)
+        tables = gathered(self._root, self.plan, last, self.columns, session)
+        rows = united(plan, columns, {name: [table] for name, table in tables.items()}, known)
+        work = self._work(plan, columns, batch=batch, output="", bases={})
+        return Moved(plan, columns, Notes.of(flow(rows, plan, columns, work)).cells)
+
+    def _commit(
+        self, frame: DataFrame | None, batch: int, *, emit: bool = True, moved: Moved | None = None
+    ) -> Manifest:
+        start = time.perf_counter()
+        notes = Notes.of(frame)
+        done = time.perf_counter()
+        query = "" if batch == LOAD else notes.query
+        if not query and frame is not None and batch != LOAD:  # a batch without rows has no task to tell
+            query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+        if self.checkpoint.has(batch, query=query, rows=notes.rows, digest=notes.digest):
+            assert self.checkpoint.last is not None
+            self.handing.publish(self.checkpoint.last)
+            nothing = Notes(notes.rows, notes.digest, query, ())
+            self.progress = told(self.plan, batch, nothing, self.answers, done - start, 0.0) | {"skipped": True}
+            return self.checkpoint.last
+        plan = self.plan if moved is None else moved.plan
+        entries, held = self._entries(notes.cells, moved)
+        outputs = [OutputFile(*one) for cell in notes.cells for one in cell["outputs"]]
+        outputs.sort(key=lambda one: one.path)
+        answers = self.answers
+        for name, (_, _, net) in notes.counts(plan.outputs, plan.bag).items():
+            answers[name] += net or 0
+        last = self.checkpoint.last
+        extra = {
+            CELLS: as_json(entries), HELD: held, LOOKED: self._looked, "listed": self.handing.is_listed,
+            "relations": {name: json_schema(as_listed(self.columns.heads[name])) for name in plan.outputs},
+            "sources": self.sources if last is None else last.extra["sources"], "answers": answers,
+        }  # fmt: skip
+        if plan.chosen != self._first:
+            extra[CHOSEN] = plan.chosen.to_json()
+        self.handing.hand_on(outputs, batch)
+        manifest = self.checkpoint.commit(
+            batch, query=query, rows=notes.rows, digest=notes.digest, outputs=outputs, extra=extra
+        )
+        if moved is not None:
+            self.plan, self.columns = moved.plan, moved.columns
+        self.handing.publish(manifest)
+        self._tidying(self.checkpoint.manifests)
+        shown = (
+            notes if emit else Notes(notes.rows, notes.digest, query, [{**one, "counts": {}} for one in notes.cells])
+        )
+        self.progress = told(plan, batch, shown, answers, done - start, time.perf_counter() - done)
+        return manifest
+
+    def _entries(
+        self, cells: Sequence[Mapping[str, Any]], moved: Moved | None
+    ) -> tuple[dict[tuple[int, int], Entry], dict[str, Any]]:
+        """The entries of all cells after a batch, of those that had rows the new ones; and what they hold."""
+        last = self.checkpoint.last
         entries: dict[tuple[int, int], Entry] = {}
-        for name, one in known.items():
-            stage, cell = map(int, name.split("/"))
-            entries[stage, cell] = Entry(*one)
+        held: dict[str, Any] = {}
+        if moved is not None:
+            entries, held = moved.entries, {f"{one['stage']}/{one['cell']}": one["held"] for one in moved.cells}
+        elif last is not None:
+            for name, one in last.extra[CELLS].items():
+                stage, cell = map(int, name.split("/"))
+                entries[stage, cell] = Entry(*one)
+            held = dict(last.extra.get(HELD, {}))
         fresh: set[tuple[int, int]] = set()
         for one in cells:
             at = one["stage"], one["cell"]
@@ -242,99 +369,29 @@ class CellRun:
                 )
             fresh.add(at)
             entries[at] = Entry(*one["entry"])
-        return entries
+            held[f"{at[0]}/{at[1]}"] = one["held"]
+        return entries, held
 
-    def _relations(self) -> dict[str, Any]:
-        """The columns of the outputs' files."""
-        from gpu_wcoj.spark.files import json_schema
-        from gpu_wcoj.spark.output import with_batch
 
-        found = {}
-        for name in self.plan.outputs:
-            found[name] = json_schema(with_batch(_shown(self.columns.heads[name]), 0))
-        return found
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """The state after the last batch by a new plan, as notes of cells; no manifest names it yet."""
+
+    plan: CellPlan
+    columns: Columns
+    cells: Sequence[Mapping[str, Any]]
 
     @property
-    def answers(self) -> dict[str, int]:
-        """How many rows each output has after the last batch; in bag semantics the sum of their weights."""
-        last = self.checkpoint.last
-        return dict.fromkeys(self.plan.outputs, 0) if last is None else dict(last.extra["answers"])
-
-    def _answers(self, cells: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-        answers = self.answers
-        for one in cells:
-            for name, (_, _, net) in one["counts"].items():
-                answers[name] += net
-        return answers
-
-    def _publish(self, manifest: Manifest) -> None:
-        if self._listing is not None:
-            self._listing.publish(manifest)
-
-    def _check_listed(self) -> None:
-        last = self.checkpoint.last
-        if last is not None and CELLS not in last.extra:
-            raise CheckpointError(
-                f"the checkpoint '{self.checkpoint.folder.shown('.')}' is of a program in one place, not on cells.\n"
-                "  Use layout='one', or begin a new checkpoint."
-            )
-
-    def _told(
-        self, batch: int, rows: int, cells: Sequence[Mapping[str, Any]], running: float, committing: float
-    ) -> dict[str, Any]:
-        changes: dict[str, list[int]] = {name: [0, 0, 0] for name in self.plan.outputs}
-        for one in cells:
-            for name, counts in one["counts"].items():
-                changes[name] = [a + b for a, b in zip(changes[name], counts, strict=True)]
-        loads = {}
-        for stage in self.plan.stages:
-            own = [one["rows"] for one in cells if one["stage"] == stage.number]
-            mean = sum(own) / self.plan.chosen.cells
-            loads[stage.number] = {"largest": max(own, default=0), "mean": mean}
-        return {
-            "batch": batch,
-            "rows": rows,
-            "skipped": False,
-            "hint": "",
-            "answers": self.answers,
-            "changes": {
-                name: {"inserted": came, "deleted": went, "net": net} for name, (came, went, net) in changes.items()
-            },
-            "seconds": {
-                "batch": running + committing,
-                "cells": running,
-                "commit": committing,
-                **{part: max((one["seconds"][part] for one in cells), default=0.0) for part in _PARTS},
-            },
-            "state_bytes": sum(one["bytes"] for one in cells),
-            "load": loads,
-            "skew": max((one["largest"] / one["mean"] for one in loads.values() if one["mean"]), default=1.0),
-        }
+    def entries(self) -> dict[tuple[int, int], Entry]:
+        """Where it is."""
+        return {(one["stage"], one["cell"]): Entry(*one["entry"]) for one in self.cells}
 
 
-_PARTS = ("load", "tick", "output", "state")
+def _listed(frames: Frames) -> dict[str, Sequence[DataFrame]]:
+    return {name: one if isinstance(one, (list, tuple)) else [one] for name, one in frames.items()}  # type: ignore[list-item]
 
 
-def _named(work: Work) -> Any:
-    def cell_step(batches: Any) -> Any:
-        return work(batches)
-
-    return cell_step
-
-
-def _shown(schema: Any) -> Any:
-    import pyarrow as pa
-
-    return schema.append(pa.field("weight", pa.int64())).empty_table()
-
-
-def _same(found: Sequence[str], default: str) -> str:
-    if len(set(found)) > 1:
-        raise CheckpointError(f"one batch came from the queries {sorted(set(found))}.")
-    return found[0] if found else default
-
-
-def _chosen_before(place: str) -> Chosen | None:
+def _before(place: str) -> Chosen | None:
     """What was chosen when a checkpoint was new; None if there is none."""
     folder = WatchedFolder(folder_at(place))
     names = folder.names()
@@ -343,13 +400,14 @@ def _chosen_before(place: str) -> Chosen | None:
     manifests = read_all(folder, names)
     if not manifests:
         return None
-    layout = read_definition(folder, manifests[-1]).parts.get("layout")
-    try:
-        return Chosen.from_json(json.loads(str(layout))["chosen"])
-    except (ValueError, KeyError, TypeError):
-        if layout == "one":
-            raise CheckpointError(
-                f"the checkpoint '{place}' is of a program in one place, not on cells.\n"
-                "  Use layout='one', or begin a new checkpoint."
-            ) from None
-        raise CheckpointDamagedError(place, "has a layout that cannot be read") from None
+    definition = read_definition(folder, manifests[-1])
+    if definition.parts.get("layout") == "one":
+        raise _in_one_place(place)
+    return chosen_in(place, definition)
+
+
+def _in_one_place(place: str) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint '{place}' is of a program in one place, not on cells.\n"
+        "  Use layout='one', or begin a new checkpoint."
+    )

@@ -13,13 +13,12 @@ import pyarrow.parquet as pq
 from gpu_wcoj.checkpoint.canonical import checksum
 from gpu_wcoj.checkpoint.folder import OsFolder
 from gpu_wcoj.errors import OutputFileError
-from gpu_wcoj.spark.output import with_batch
 
 
 def write_output(place: str, head: str, rows: pa.Table, batch: int, stage: int, cell: int) -> list[Any]:
     """Write the changes of one head and force them to the disk: path below `place`, rows, bytes and checksum."""
     buffer = io.BytesIO()
-    pq.write_table(with_batch(rows, batch), buffer, compression="zstd", write_page_checksum=True)
+    pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True)
     data = buffer.getvalue()
     when = "load" if batch < 0 else f"batch-{batch:012}"
     name = f"{when}-{stage:03}-{cell:05}-{os.urandom(8).hex()}.parquet"

@@ -62,6 +62,10 @@ class Route:
         """What the hashed coordinates of a row must add up to for it to go to that cell."""
         return sum((cell // one.stride) % one.parts * one.stride for one in self.hashed)
 
+    def is_first(self, cell: int) -> bool:
+        """Whether a cell is the first of those that rows go to, for some rows; each row has one such cell."""
+        return self.coordinate(cell) == cell
+
 
 @dataclass(frozen=True)
 class Travelling:
@@ -140,7 +144,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class CellPlan:
-    """How a program runs on cells."""
+    """How a program runs on cells.
+
+    Attributes
+    ----------
+    finals
+        Per head, for people, where its rows are counted.
+    held
+        Per relation whose rows cells hold, routes that each of its rows takes just one of: together, the cells that
+        are the first of their kind there (see `is_first`) hold it once. What no output needs is not held.
+    """
 
     rules: Rules
     bag: bool
@@ -149,10 +162,16 @@ class CellPlan:
     stages: tuple[Stage, ...]
     travelling: tuple[Travelling, ...]
     finals: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rules: Rules, outputs: Sequence[str], bag: bool, chosen: Chosen) -> CellPlan:
+    def of(cls, rules: Rules, outputs: Sequence[str], bag: bool, chosen: Chosen, keep: Sequence[str] = ()) -> CellPlan:
         """Plan a program.
+
+        Parameters
+        ----------
+        keep
+            Heads whose rows are to be held by the cells that their hashes name.
 
         Raises
         ------
@@ -161,7 +180,7 @@ class CellPlan:
         """
         if not outputs:
             raise UsageError("outputs=[]: on cells, only what is put out is computed.\n  Name an output.")
-        return _Planner(rules, tuple(outputs), bag, chosen).planned()
+        return _Planner(rules, tuple(outputs), bag, chosen, tuple(keep)).planned()
 
     def __str__(self) -> str:
         """How it runs, for people."""
@@ -193,9 +212,11 @@ class _Planner:
     outputs: tuple[str, ...]
     bag: bool
     chosen: Chosen
+    keep: tuple[str, ...] = ()
     travelling: list[Travelling] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     finals: dict[str, str] = field(default_factory=dict)
+    held: dict[str, dict[tuple[int, int], list[Route]]] = field(default_factory=dict)
 
     def planned(self) -> CellPlan:
         for name in self.rules.inputs:
@@ -206,13 +227,15 @@ class _Planner:
             heads = [name for name in self.rules.heads if levels[name] == level and name in needed]
             if heads:
                 self._add_level(heads)
+        held = {name: tuple(next(iter(atoms.values()))) for name, atoms in self.held.items()}
         return CellPlan(
-            self.rules, self.bag, self.outputs, self.chosen, tuple(self.stages), tuple(self.travelling), self.finals
-        )
+            self.rules, self.bag, self.outputs, self.chosen, tuple(self.stages), tuple(self.travelling), self.finals,
+            held,
+        )  # fmt: skip
 
     def _needed(self) -> set[str]:
-        """The heads that an output is made of."""
-        needed = list(self.outputs)
+        """The heads that an output, or what is kept, is made of."""
+        needed = list(dict.fromkeys([*self.outputs, *self.keep]))
         for name in needed:
             for rule in self.rules.rules:
                 if rule.head.relation == name:
@@ -267,7 +290,9 @@ class _Planner:
         texts, results = [], []
         for role, (head, width, part) in enumerate(exchanged):
             row = Hashed(tuple(range(width)), OWNER_SALT, self.chosen.cells, 1)
-            self._route(part, Route(number, role, (row,), self.chosen.cells))
+            route = Route(number, role, (row,), self.chosen.cells)
+            self._route(part, route)
+            self.held[head] = {(-1, -1): [route]}
             variables = ", ".join(f"v{i}" for i in range(width))
             texts.append(f"out{role}({variables}) :- in{role}({variables}).")
             targets = (self._new(head),) if self._read(head) else ()
@@ -277,6 +302,8 @@ class _Planner:
 
     def _is_final(self, own: Sequence[tuple[int, Rule]]) -> tuple[bool, str]:
         """Whether no two cells can derive the same row of a head, and why."""
+        if own[0][1].head.relation in self.keep:
+            return False, "is kept: a row's derivations are counted by the cell that its hash names"
         if len(own) > 1:
             return False, "has several rules: a row's derivations are counted by the cell that its hash names"
         at, rule = own[0]
@@ -317,7 +344,7 @@ class _Planner:
         grid = prod(parts.values()) if self.chosen.layout == "hypercube" else self.chosen.cells
         heavy = list(self.chosen.heavy[at].items())
         atoms = []
-        for atom in rule.atoms:
+        for position, atom in enumerate(rule.atoms):
             hashed, restricted = [], []
             for variable in atom.variables:
                 column = atom.terms.index(variable)
@@ -329,10 +356,16 @@ class _Planner:
                         restricted.append((column, tuple(values), bool(way >> bit & 1)))
             relation = self._number_of(atom.relation)
             key = (relation, tuple(hashed), grid, tuple(restricted))
-            if key not in roles:
+            is_new = key not in roles
+            if is_new:
                 roles[key] = len(of_role)
                 of_role.append(relation)
-                self._route(relation, Route(stage, roles[key], tuple(hashed), grid, tuple(restricted)))
+            route = Route(stage, roles[key], tuple(hashed), grid, tuple(restricted))
+            if is_new:
+                self._route(relation, route)
+            own = {one.name for one in atom.variables}
+            if not any(way >> bit & 1 for bit, (heavy_name, _) in enumerate(heavy) if heavy_name not in own):
+                self.held.setdefault(atom.relation, {}).setdefault((at, position), []).append(route)
             atoms.append(f"in{roles[key]}({', '.join(map(spelt, atom.terms))})")
         head = [spelt(term) for term in rule.head.terms]
         if keep_all:

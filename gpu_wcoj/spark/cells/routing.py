@@ -32,7 +32,7 @@ from gpu_wcoj.spark.formats import WEIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
 _TO = "to"
 _SHIFT = 64
@@ -53,7 +53,7 @@ def routed(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> Da
     coming = _coming(plan, since)
     routes = [(one, route) for one in plan.travelling if one.number in coming for route in one.routes]
     names = {route: f"to_{route.stage}_{route.role}" for _, route in routes}
-    words = [_cells_of(route, one.number, columns.structs[one.number]).alias(names[route]) for one, route in routes]
+    words = [_cells_of(route, one.number, columns).alias(names[route]) for one, route in routes]
     arrays, masks = [], ["CASE"]
     for stage in plan.stages[since:]:
         here = [(one, route) for one, route in routes if route.stage == stage.number]
@@ -74,7 +74,6 @@ def routed(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> Da
             f"WHEN {NOTE} IS NOT NULL THEN array({_SHIFT * since}) ELSE {to} END"
         )
         mask = f"CASE WHEN {STAGE} IS NOT NULL THEN {MASK} ELSE {mask} END"
-    structs = [f"r{i}" for i in range(len(columns.structs))]
     exploded = frame.select("*", *words).select("*", sf.expr(f"posexplode({to})").alias("pos", _TO))
     counted = [FIRST, DIGEST, NOTE]
     if not inside:
@@ -85,7 +84,7 @@ def routed(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> Da
         ]
     return exploded.selectExpr(
         REL, WEIGHT, *counted, f"cast({_TO} div {_SHIFT} AS int) AS {STAGE}", f"{_TO} % {_SHIFT} AS {CELL}",
-        f"{mask} AS {MASK}", *structs,
+        f"{mask} AS {MASK}", *columns.types,
     )  # fmt: skip
 
 
@@ -102,7 +101,7 @@ def _coming(plan: CellPlan, since: int) -> set[int]:
     return {number for result in plan.stages[since - 1].results for number in result.goes_to}
 
 
-def _cells_of(route: Route, relation: int, struct: StructType) -> Column:
+def _cells_of(route: Route, relation: int, columns: Columns) -> Column:
     """The cells that a row goes to, as bits; 0 if it does not take this route.
 
     A row's own coordinates add up to the number of one cell, and the others are so far from it as the cells are from
@@ -111,20 +110,21 @@ def _cells_of(route: Route, relation: int, struct: StructType) -> Column:
     pattern = sum(1 << cell for cell in range(route.cells) if route.coordinate(cell) == 0)
     word = sf.lit(pattern - (1 << 64) if pattern >> 63 else pattern).cast("bigint")
     at = [
-        sf.pmod(_hash(relation, one.columns, struct, one.salt), sf.lit(one.parts).cast("bigint")) * one.stride
+        sf.pmod(_hash(relation, one.columns, columns, one.salt), sf.lit(one.parts).cast("bigint")) * one.stride
         for one in route.hashed
     ]
     if at:
         word = sf.call_function("shiftleft", word, reduce(lambda one, other: one + other, at).cast("int"))
     taken = sf.col(REL) == relation
     for column, values, wanted in route.chosen:
-        held = sf.coalesce(sf.col(f"r{relation}.c{column}").isin(*values), sf.lit(False))
+        held = sf.coalesce(sf.col(columns.slots[relation][f"c{column}"]).isin(*values), sf.lit(False))
         taken = taken & (held if wanted else ~held)
     return sf.when(taken, word).otherwise(sf.lit(0).cast("bigint"))
 
 
-def _hash(relation: int, columns: Sequence[int], struct: StructType, salt: int) -> Column:
-    values = [canonical(sf.col(f"r{relation}.c{i}"), struct[f"c{i}"].dataType) for i in columns]
+def _hash(relation: int, hashed: Sequence[int], columns: Columns, salt: int) -> Column:
+    slots, fields = columns.slots[relation], columns.fields[relation]
+    values = [canonical(sf.col(slots[f"c{i}"]), fields[f"c{i}"].dataType) for i in hashed]
     return sf.xxhash64(*values, sf.lit(salt))
 
 

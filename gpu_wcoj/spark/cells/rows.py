@@ -1,15 +1,16 @@
 """Rows of all relations of a plan in one DataFrame, and in Arrow as cells give them on.
 
 Columns: ``rel``, the number of the relation that travels; ``weight``; ``first``, 1 once for every row that a source
-gave, and ``digest``, a hash of that row, else 0; ``r0``, ``r1``, ...: a struct for each relation, null but for its own;
-``note``: what a cell reports, in rows that are no rows of relations.
+gave, and ``digest``, a hash of that row, else 0; ``t0_0``, ``t0_1``, ``t1_0``, ...: slots, which relations share type
+by type, and which are null where a row's relation does not use them; ``note``: what a cell reports, in rows that are
+no rows of relations. There are no structs: the RAPIDS Accelerator does not take these from Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +24,8 @@ from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.formats import WEIGHT, order_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 REL, FIRST, DIGEST, NOTE = "rel", "first", "digest", "note"
 STAGE, CELL, MASK, KEY = "stage", "cell", "mask", "key"
@@ -35,13 +37,13 @@ class Columns:
 
     Attributes
     ----------
-    structs
-        Per relation that travels its struct: ``c0``, ``c1``, ... and for ordered inputs ``o0``, ...
+    fields
+        Per relation that travels its columns: ``c0``, ``c1``, ... and for ordered inputs ``o0``, ...
     heads
         Per output, its columns as they are written, the weight and the batch left out.
     """
 
-    structs: tuple[StructType, ...]
+    fields: tuple[StructType, ...]
     heads: Mapping[str, pa.Schema]
 
     @classmethod
@@ -54,7 +56,7 @@ class Columns:
             If the columns are not those that the program reads, or do not join.
         """
         empty = {}
-        structs: dict[str, StructType] = {}
+        fields: dict[str, StructType] = {}
         for name in plan.rules.inputs:
             data = data_columns(frames[name].names)
             if len(data) != program.arity(name):
@@ -62,11 +64,10 @@ class Columns:
                     f"relation '{name}' has {program.arity(name)} columns, and the rows have {len(data)}: "
                     f"{listed(data)}."
                 )
-            fields = [frames[name][one] for one in data]
-            empty[name] = to_arrow_schema(StructType(fields)).empty_table()
-            ordered = _by_declaration(program, name, data)
+            empty[name] = to_arrow_schema(StructType([frames[name][one] for one in data])).empty_table()
+            ordered = by_declaration(program, name, data)
             moments = [frames[name][one] for one in order_columns(frames[name].names)]
-            structs[name] = StructType(
+            fields[name] = StructType(
                 [StructField(f"c{i}", frames[name][one].dataType) for i, one in enumerate(ordered)]
                 + [StructField(f"o{i}", one.dataType) for i, one in enumerate(moments)]
             )
@@ -75,9 +76,33 @@ class Columns:
         for name in program.heads:
             heads[name] = program.relation(name).with_weight_name(None).to_arrow().schema.remove_metadata()
             kinds = from_arrow_schema(heads[name])
-            structs[name] = StructType([StructField(f"c{i}", one.dataType) for i, one in enumerate(kinds)])
+            fields[name] = StructType([StructField(f"c{i}", one.dataType) for i, one in enumerate(kinds)])
             heads[name] = to_arrow_schema(kinds)  # as Spark reads them: not large_string, say
-        return cls(tuple(structs[one.name] for one in plan.travelling), heads)
+        return cls(tuple(fields[one.name] for one in plan.travelling), heads)
+
+    @cached_property
+    def types(self) -> Mapping[str, DataType]:
+        """The slots, with their types."""
+        return {
+            slot: kind[name].dataType
+            for kind, mine in zip(self.fields, self.slots, strict=True)
+            for name, slot in mine.items()
+        }
+
+    @cached_property
+    def slots(self) -> tuple[Mapping[str, str], ...]:
+        """Per relation, which slot each of its columns has: the first of its type that is free."""
+        kinds: dict[str, int] = {}
+        found = []
+        for fields in self.fields:
+            used: dict[int, int] = {}
+            mine = {}
+            for one in fields:
+                kind = kinds.setdefault(one.dataType.json(), len(kinds))
+                mine[one.name] = f"t{kind}_{used.get(kind, 0)}"
+                used[kind] = used.get(kind, 0) + 1
+            found.append(mine)
+        return tuple(found)
 
     @property
     def moving(self) -> StructType:
@@ -87,11 +112,11 @@ class Columns:
             StructField(DIGEST, LongType()), StructField(NOTE, StringType()),
             StructField(STAGE, IntegerType()), StructField(CELL, IntegerType()), StructField(MASK, LongType()),
         ]  # fmt: skip
-        return StructType(fields + [StructField(f"r{i}", kind) for i, kind in enumerate(self.structs)])
+        return StructType(fields + [StructField(slot, kind) for slot, kind in self.types.items()])
 
     def described(self) -> list[str]:
         """The types, for comparison."""
-        return [kind.simpleString() for kind in self.structs]
+        return [kind.simpleString() for kind in self.fields]
 
 
 def data_columns(names: Sequence[str]) -> list[str]:
@@ -100,40 +125,49 @@ def data_columns(names: Sequence[str]) -> list[str]:
     return [name for name in names if name != WEIGHT and name not in order]
 
 
-def united(plan: CellPlan, columns: Columns, frames: Mapping[str, DataFrame], program: Program) -> DataFrame:
-    """The normalised rows of the sources in one DataFrame."""
+def united(plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataFrame]], program: Program) -> DataFrame:
+    """The normalised rows of the sources, some for each input, in one DataFrame."""
     parts = []
     for number, name in enumerate(plan.rules.inputs):
-        if name not in frames:
-            continue
-        frame = frames[name]
-        data = _by_declaration(program, name, data_columns(frame.columns))
-        values = [sf.col(_quoted(one)) for one in (*data, *order_columns(frame.columns))]
-        own = [
-            value.cast(field.dataType).alias(field.name)
-            for value, field in zip(values, columns.structs[number], strict=True)
-        ]
-        digest = sf.xxhash64(sf.lit(number), sf.col(WEIGHT), *values)
-        structs = [
-            (sf.struct(*own) if other == number else sf.lit(None).cast(kind)).alias(f"r{other}")
-            for other, kind in enumerate(columns.structs)
-        ]
-        parts.append(frame.select(sf.lit(number).alias(REL), sf.col(WEIGHT), digest.alias(DIGEST), *structs))
+        for frame in frames.get(name, ()):
+            data = by_declaration(program, name, data_columns(frame.columns))
+            given = [sf.col(quoted(one)) for one in (*data, *order_columns(frame.columns))]
+            digest = sf.xxhash64(sf.lit(number), sf.col(WEIGHT), *given)
+            fields = columns.fields[number]
+            # A table beside an ordered stream may be in no order.
+            values = [*given, *(sf.lit(None) for _ in fields.fields[len(given) :])]
+            own = {
+                columns.slots[number][field.name]: value.cast(field.dataType)
+                for value, field in zip(values, fields, strict=True)
+            }
+            parts.append(
+                frame.select(sf.lit(number).alias(REL), sf.col(WEIGHT), digest.alias(DIGEST), *padded(own, columns))
+            )
     return reduce(lambda one, other: one.unionAll(other), parts)
 
 
-def moving_rows(schema: pa.Schema, number: int, columns: Sequence[Any], weights: Any) -> pa.RecordBatch:
-    """Rows of one relation as a cell gives them on."""
+def padded(own: Mapping[str, Column], columns: Columns) -> list[Column]:
+    """All slots, null where no column is given."""
+    return [(own[slot] if slot in own else sf.lit(None).cast(kind)).alias(slot) for slot, kind in columns.types.items()]
+
+
+def again(rows: DataFrame, columns: Columns) -> DataFrame:
+    """Rows that `united` gave by another plan's columns, by these: inputs have the same slots in every plan."""
+    own = {name: sf.col(name) for name in rows.columns}
+    return rows.select(REL, WEIGHT, DIGEST, *padded(own, columns))
+
+
+def moving_rows(
+    schema: pa.Schema, number: int, slots: Sequence[str], columns: Sequence[Any], weights: Any
+) -> pa.RecordBatch:
+    """Rows of one relation as a cell gives them on; its columns stand in these slots."""
     n = len(weights)
-    field = schema.field(f"r{number}")
-    kinds = [field.type.field(i) for i in range(field.type.num_fields)]
-    own = pa.StructArray.from_arrays(
-        [_whole(column).cast(kind.type) for column, kind in zip(columns, kinds, strict=True)], fields=kinds
-    )
     given: dict[str, Any] = {
-        REL: pa.repeat(pa.scalar(number, pa.int32()), n), WEIGHT: _whole(weights), f"r{number}": own,
+        REL: pa.repeat(pa.scalar(number, pa.int32()), n), WEIGHT: _whole(weights),
         FIRST: pa.repeat(pa.scalar(0, pa.int64()), n), DIGEST: pa.repeat(pa.scalar(0, pa.int64()), n),
     }  # fmt: skip
+    for slot, column in zip(slots, columns, strict=True):
+        given[slot] = _whole(column).cast(schema.field(slot).type)
     arrays = [given[one.name] if one.name in given else pa.nulls(n, one.type) for one in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -148,7 +182,8 @@ def _whole(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _by_declaration(program: Program, name: str, data: Sequence[str]) -> list[str]:
+def by_declaration(program: Program, name: str, data: Sequence[str]) -> list[str]:
+    """The columns of an input in the order in which they are declared; those that are only numbered stay."""
     declared = program.declared.get(name)
     if declared is None or tuple(data) == tuple(declared) or data == [f"c{i}" for i in range(len(data))]:
         return list(data)
@@ -157,5 +192,6 @@ def _by_declaration(program: Program, name: str, data: Sequence[str]) -> list[st
     return list(declared)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """The name of a column as an expression has it."""
     return "`" + name.replace("`", "``") + "`"

@@ -79,9 +79,8 @@ def base_of(root: str, batch: int) -> tuple[Manifest, bool]:
     return newest, newest.last is not None and batch <= newest.batch
 
 
-def taken(root: str, stage: int, cell: int, manifest: Manifest, make: Callable[[], Program]) -> Kept:
-    """The program of a cell in the state of a manifest: the one at hand if it is in that state, else loaded."""
-    entry = Entry.of(manifest, stage, cell)
+def taken(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[[], Program]) -> Kept:
+    """The program of a cell in the state of an entry: the one at hand if it is in that state, else loaded."""
     own = _cache.get(root, {})
     kept = own.pop((stage, cell), None)
     if kept is not None and kept.entry == entry:
@@ -93,6 +92,12 @@ def taken(root: str, stage: int, cell: int, manifest: Manifest, make: Callable[[
     stored = read_entry(folder, entry)
     load(program.subject, stored, folder, entry.file)
     return Kept(program, stored, entry)
+
+
+def at_hand(root: str, stage: int, cell: int, entry: Entry) -> Program | None:
+    """The program of a cell in the state of an entry, to be read, if this worker has it; it stays where it is."""
+    kept = _cache.get(root, {}).get((stage, cell))
+    return kept.program if kept is not None and kept.entry == entry else None
 
 
 def put_back(root: str, stage: int, cell: int, kept: Kept, manifest: Manifest) -> None:
@@ -137,6 +142,12 @@ def written(root: str, batch: int, stage: int, cell: int, kept: Kept) -> tuple[K
     folder.sync()
     mark_stored(kept.program.subject, name)
     return Kept(kept.program, stored, Entry(name, checksum(data))), sum(run.bytes for run in stored.runs)
+
+
+def bytes_since(before: StoredState | None, after: StoredState | None) -> int:
+    """Bytes of the runs that a state has and the one before it has not."""
+    known = set() if before is None else {run.file for run in before.runs}
+    return 0 if after is None else sum(run.bytes for run in after.runs if run.file not in known)
 
 
 def read_entry(folder: Folder, entry: Entry) -> StoredState:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.checkpoint.manifest import Manifest
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.datalog import parse
@@ -21,9 +22,10 @@ from gpu_wcoj.spark.cells.counted import owned, summed
 from gpu_wcoj.spark.cells.files import write_output
 from gpu_wcoj.spark.cells.plan import Result, Stage
 from gpu_wcoj.spark.cells.rows import CELL, DIGEST, FIRST, MASK, NOTE, REL, STAGE, moving_rows, note_row
-from gpu_wcoj.spark.cells.state import base_of, put_back, taken, written
+from gpu_wcoj.spark.cells.state import Entry, Kept, base_of, bytes_since, put_back, taken, written
 from gpu_wcoj.spark.feed import as_change
 from gpu_wcoj.spark.formats import ORDER, WEIGHT
+from gpu_wcoj.spark.output import weight_name, with_batch
 from gpu_wcoj.zset.zset import ZSet
 
 Watch = Callable[[str, int, int, int], None]
@@ -36,40 +38,51 @@ class Work:
 
     Attributes
     ----------
-    root
-        The checkpoint's folder, which every machine sees under this path.
-    output
-        The folder for the answers' changes; empty if they are only counted.
     stage
         What the cells do.
     moving
         The columns of rows between stages; None in the last stage, which gives notes only.
+    slots
+        Per relation that travels, its columns and where they stand in these rows.
     heads
         Per output, the columns of its rows.
     bag
         Bag semantics.
+    root
+        The checkpoint's folder, which every machine sees under this path; empty if nothing is kept.
+    output
+        The folder for the answers' changes; empty if they are only counted.
     cells
         How many cells there are, if each works on its share of all changes; else 0.
-    batch
-        The batch's id, if it is none of a stream.
+    batch, query
+        The batch's id and its query's, if they are not those of the stream that the task runs for.
+    bases
+        By stage and cell, the states to begin with, if they are not those of the newest manifest.
+    is_answer
+        The changes are a whole answer: they are written without the batch, and as sets without weights.
     """
 
-    root: str
-    output: str
     stage: Stage
     moving: pa.Schema | None
+    slots: Sequence[Mapping[str, str]]
     heads: Mapping[str, pa.Schema]
     bag: bool
+    root: str = ""
+    output: str = ""
     cells: int = 0
     backend: BackendName = "auto"
     threads: int | None = None
+    gpu_memory: float | str | None = None
     batch: int | None = None
-    watch: Watch | None = field(default=None)
+    query: str = ""
+    bases: Mapping[tuple[int, int], Entry] | None = None
+    is_answer: bool = False
+    watch: Watch | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function of ``mapInArrow``."""
         batch, query = self._batch()
-        manifest, is_done = base_of(self.root, batch)
+        manifest, is_done = base_of(self.root, batch) if self.root else (None, False)
         mine: list[pa.RecordBatch] = []
         rows, digest = 0, 0
         for one in batches:
@@ -97,47 +110,49 @@ class Work:
             own = table.filter(pc.equal(table[CELL], cell))
             yield from self._cell(cell, own, batch, manifest)
 
-    def _cell(self, cell: int, rows: pa.Table, batch: int, manifest: Any) -> Iterator[pa.RecordBatch]:
+    def _cell(self, cell: int, rows: pa.Table, batch: int, manifest: Manifest | None) -> Iterator[pa.RecordBatch]:
         """One cell's tick."""
         start = time.perf_counter()
         number = self.stage.number
-        kept = taken(self.root, number, cell, manifest, lambda: self._program(cell))
-        base = None if kept.entry is None else kept.entry.file
+        if manifest is None:
+            kept = Kept(self._program(cell), None, None)
+        else:
+            base = Entry.of(manifest, number, cell) if self.bases is None else self.bases.get((number, cell))
+            kept = taken(self.root, number, cell, base, lambda: self._program(cell))
+        base_name = None if kept.entry is None else kept.entry.file
         loaded = time.perf_counter()
         self._at("before the tick", cell, batch)
         changes = self._changes(rows)
-        if self.stage.kind == "owner":
-            found = owned(kept.program, changes, self.bag)
-        else:
-            found = kept.program.step(changes)
+        tables, counts = self._tick(kept.program, changes)
         ticked = time.perf_counter()
-        tables = {result.name: self._table(result, found[result.name]) for result in self.stage.results}
-        counts: dict[str, list[int]] = {}
         outputs = []
-        for head in dict.fromkeys(result.head for result in self.stage.results if result.is_output):
-            parts = [tables[one.name] for one in self.stage.results if one.head == head and tables[one.name].num_rows]
-            if parts:
-                whole = pa.concat_tables(parts)
-                weights = whole[whole.num_columns - 1].to_numpy()
-                counts[head] = [int((weights > 0).sum()), int((weights < 0).sum()), int(weights.sum())]
-                if self.output:
-                    outputs.append(write_output(self.output, head, whole, batch, number, cell))
+        for head in counts if self.output else ():
+            whole = pa.concat_tables([tables[one.name] for one in self.stage.results if one.head == head])
+            outputs.append(self._write(head, whole, batch, cell))
         put = time.perf_counter()
         self._at("before the state is written", cell, batch)
-        kept, nbytes = written(self.root, batch, number, cell, kept)
+        nbytes = new_bytes = 0
+        if manifest is not None:
+            before = kept.stored
+            kept, nbytes = written(self.root, batch, number, cell, kept)
+            new_bytes = bytes_since(before, kept.stored)
         self._at("after the state is written", cell, batch)
-        put_back(self.root, number, cell, kept, manifest)
+        if manifest is not None:
+            put_back(self.root, number, cell, kept, manifest)
         for result in self.stage.results:
-            table = tables[result.name]
-            for target in result.goes_to if table.num_rows else ():
-                assert self.moving is not None
-                yield moving_rows(self.moving, target, table.columns[:-1], table.columns[-1])
-        assert kept.entry is not None
+            for target in result.goes_to:
+                table = tables[result.name]
+                if table.num_rows:
+                    assert self.moving is not None
+                    slots = list(self.slots[target].values())
+                    yield moving_rows(self.moving, target, slots, table.columns[:-1], table.columns[-1])
+        entry = None if kept.entry is None else [kept.entry.file, kept.entry.sha256]
         yield self._note(
             json.dumps(
                 {
-                    "stage": number, "cell": cell, "base": base, "entry": [kept.entry.file, kept.entry.sha256],
-                    "rows": rows.num_rows, "bytes": nbytes, "counts": counts, "outputs": outputs,
+                    "stage": number, "cell": cell, "base": base_name, "entry": entry, "rows": rows.num_rows,
+                    "held": held_rows(kept.program), "bytes": nbytes, "written": new_bytes, "counts": counts,
+                    "outputs": outputs,
                     "seconds": {
                         "load": loaded - start, "tick": ticked - loaded, "output": put - ticked,
                         "state": time.perf_counter() - put,
@@ -145,6 +160,38 @@ class Work:
                 }
             )
         )  # fmt: skip
+
+    def _tick(
+        self, program: Program, changes: Mapping[str, Any]
+    ) -> tuple[dict[str, pa.Table], dict[str, list[int | None]]]:
+        """The rows of each result that are asked for, and how many rows of each output come, go and are added."""
+        heads = dict.fromkeys(one.head for one in self.stage.results if one.is_output)
+        counts: dict[str, list[int | None]] = {}
+        if self.stage.kind == "join" and not self.output and not any(one.goes_to for one in self.stage.results):
+            for name, change in program.step_counts(changes).items():
+                head = next(one.head for one in self.stage.results if one.name == name)
+                if head in heads and (change.net or change.inserted):
+                    own = [change.inserted, change.deleted, change.net]
+                    counts[head] = added(counts[head], own) if head in counts else own
+            return {}, counts
+        found = owned(program, changes, self.bag) if self.stage.kind == "owner" else program.step(changes)
+        tables = {result.name: self._table(result, found[result.name]) for result in self.stage.results}
+        for head in heads:
+            weights = np.concatenate([_weights(tables[one.name]) for one in self.stage.results if one.head == head])
+            if len(weights):
+                net = int(weights.sum())
+                signs = (None, None) if self.bag else (int((weights > 0).sum()), int((weights < 0).sum()))
+                counts[head] = [*signs, net]
+        return tables, counts
+
+    def _write(self, head: str, rows: pa.Table, batch: int, cell: int) -> list[Any]:
+        """Write changes of a head, under the names that its columns have."""
+        names = self.heads[head].names
+        rows = rows.rename_columns([*names, weight_name(names)])
+        if self.is_answer and not self.bag:
+            rows = rows.select(range(len(names)))
+        return write_output(self.output, head, rows if self.is_answer else with_batch(rows, batch), batch,
+                            self.stage.number, cell)  # fmt: skip
 
     def _changes(self, rows: pa.Table) -> dict[str, ZSet | pa.Table]:
         """The rows of each role."""
@@ -155,11 +202,12 @@ class Work:
                 continue
             roles = self.stage.roles_of(relation)
             mask = own[MASK].to_numpy()
-            struct = own[f"r{relation}"].combine_chunks()
-            values = dict(zip([one.name for one in struct.type], struct.flatten(), strict=True))
+            values = {name: own[slot] for name, slot in self.slots[relation].items()}
             columns = {name: value for name, value in values.items() if name.startswith("c")}
             columns[WEIGHT] = own[WEIGHT]
-            columns |= {f"{ORDER}{name[1:]}": value for name, value in values.items() if name.startswith("o")}
+            moments = {f"{ORDER}{name[1:]}": value for name, value in values.items() if name.startswith("o")}
+            if any(value.null_count < own.num_rows for value in moments.values()):  # else it is a table in no order
+                columns |= moments
             table = pa.table(columns)
             for bit, role in enumerate(roles):
                 held = (mask >> bit & 1).astype(bool)
@@ -170,19 +218,21 @@ class Work:
     def _table(self, result: Result, rows: ZSet) -> pa.Table:
         """The rows of a result in the types of its head, weights last."""
         schema = self.heads[result.head]
+        names = [*(f"c{i}" for i in range(result.width)), WEIGHT]
         if not len(rows):
-            return schema.append(pa.field(WEIGHT, pa.int64())).empty_table()
+            return schema.append(pa.field(WEIGHT, pa.int64())).empty_table().rename_columns(names)
         table = rows.with_weight_name(WEIGHT).to_arrow()
         table = summed(table, result.width) if result.is_summed else table
         columns = [column.cast(one.type) for column, one in zip(table.columns, schema, strict=False)]
-        names = [f"c{i}" for i in range(result.width)]
-        return pa.table([*columns, table.columns[-1]], names=[*names, WEIGHT])
+        return pa.table([*columns, table.columns[-1]], names=names)
 
     def _program(self, cell: int) -> Program:
         """A new engine for a cell."""
         threads = self.threads or _cpus()
         is_bag = self.bag or self.stage.kind == "owner"
-        program = Program(parse(self.stage.program), bag=is_bag, backend=self.backend, threads=threads)
+        program = Program(
+            parse(self.stage.program), bag=is_bag, backend=self.backend, threads=threads, gpu_memory=self.gpu_memory
+        )
         if self.cells and self.stage.kind == "join":
             program.share_work(cell, self.cells)
         return program
@@ -207,13 +257,28 @@ class Work:
                 # Before anything of CUDA is loaded in this process, which Spark forked without it.
                 os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(addresses.addresses)
         if self.batch is not None:
-            return self.batch, ""
+            return self.batch, self.query
         assert context is not None
         batch = context.getLocalProperty("streaming.sql.batchId")
         query = context.getLocalProperty("sql.streaming.queryId")
         if batch is None or query is None:
             raise UsageError("changes on cells come from a stream, or are loaded as tables: this task is of neither.")
         return int(batch), query
+
+
+def added(one: Sequence[int | None], other: Sequence[int | None]) -> list[int | None]:
+    """Counts of rows, part by part; what one of them does not count, their sum does not."""
+    return [None if a is None or b is None else a + b for a, b in zip(one, other, strict=True)]
+
+
+def held_rows(program: Program) -> dict[str, int]:
+    """How many rows each role of a cell's program has."""
+    lowered = program.subject.ledger.lowered
+    return {} if lowered is None else {name: len(index) for name, index in lowered.circuit.sources.items()}
+
+
+def _weights(table: pa.Table) -> Any:
+    return table[table.num_columns - 1].to_numpy()
 
 
 def _cpus() -> int:

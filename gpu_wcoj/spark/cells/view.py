@@ -2,254 +2,210 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import threading
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint import CheckpointOptions
-from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, UsageError
-from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cells.chosen import Heavy, Layout, choose
 from gpu_wcoj.spark.cells.commit import CellRun
 from gpu_wcoj.spark.cells.heavy import heavy_values
-from gpu_wcoj.spark.ending import wait_for
-from gpu_wcoj.spark.sources import Source
+from gpu_wcoj.spark.cells.held import held_at
+from gpu_wcoj.spark.cells.moving import ADAPTS_FROM
+from gpu_wcoj.spark.cells.shares import MOST_CELLS
+from gpu_wcoj.spark.output import ToCallable
+from gpu_wcoj.spark.progress import BATCH_ROWS, hint
+from gpu_wcoj.spark.running import ENGINE, RunningView
+from gpu_wcoj.spark.sources import Sources
+from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
-_LOGGER = logging.getLogger("gpu_wcoj.spark")
-
-ENGINE, SPARK = "engine", "spark"
+CELLS_PER_TASK = 2
+"""On a grid, so many cells for each task that runs at a time: what falls on one cell is less, and loads even out."""
 
 
-class CellView:
-    """A program that is kept up to date by engines on the executors. Made by `gpu_wcoj.spark.maintain`.
+@dataclass(frozen=True)
+class CellOptions:
+    """How a view on cells runs; see `CellRun.open`.
 
     Attributes
     ----------
-    failure
-        The error that ended the last query, if it was raised in the driver.
+    output, sink
+        A folder of Parquet files, or else where the changes go on to.
+    emit_loaded
+        Whether the answer over the tables goes to the output.
+    batch_rows
+        Above so many rows a batch, the log says what to do.
     """
 
+    layout: Layout
+    output: Path | None = None
+    sink: ToCallable | None = None
+    cells: int | None = None
+    heavy: Mapping[int, Heavy] | None = None
+    adapts_from: int | None = ADAPTS_FROM
+    bag: bool = False
+    keep: tuple[str, ...] = ()
+    outputs: tuple[str, ...] | None = None
+    backend: BackendName = "auto"
+    threads: int | None = None
+    gpu_memory: float | str | None = None
+    emit_loaded: bool = True
+    batch_rows: int = BATCH_ROWS
+
+
+class CellView(RunningView):
+    """A view whose engines are on the executors; see `RunningView`."""
+
     def __init__(
-        self,
-        session: SparkSession,
-        sources: list[Source],
-        program: str,
-        checkpoint: Path,
-        output: Path | None,
-        *,
-        layout: Layout,
-        cells: int | None = None,
-        heavy: Mapping[int, Heavy] | None = None,
-        bag: bool = False,
-        outputs: list[str] | None = None,
-        backend: BackendName = "auto",
-        threads: int | None = None,
+        self, session: SparkSession, sources: Sources, program: str, checkpoint: Path, options: CellOptions
     ) -> None:
-        self.checkpoint_path = checkpoint
-        self.failure: BaseException | None = None
-        self._session = session
+        super().__init__(session, checkpoint)
         self._sources = sources
-        self._how: dict[str, Any] = {
-            "output": output, "layout": layout, "cells": cells, "heavy": heavy, "bag": bag, "outputs": outputs,
-            "backend": backend, "threads": threads,
-        }  # fmt: skip
+        self._options = options
         self._text = program
         self._run: CellRun | None = None
-        self._query: StreamingQuery | None = None
-        self._listening: list[Callable[[dict[str, Any]], object]] = []
-        self._batch = threading.Lock()
         self._plan = ""
-        self._progress: dict[str, Any] = {}
-        self._answers: dict[str, int] = {}
+        self._restored: tuple[int, Program] | None = None
 
     @property
-    def query(self) -> StreamingQuery | None:
-        """The query that was started last."""
-        return self._query
+    def program(self) -> Program:
+        """A program in this process with the state after the last committed batch, read from what the cells wrote.
 
-    @property
-    def progress(self) -> dict[str, Any]:
-        """What the last batch did; see `CellRun`."""
-        return dict(self._progress)
+        Making it takes as long as `restore`; it is made again once there has been another batch.
+        """
+        held = held_at(self.checkpoint_path / ENGINE)
+        if self._restored is None or self._restored[0] != held.manifest.version:
+            self._restored = held.manifest.version, held.program(backend="cpu")
+        return self._restored[1]
 
-    @property
-    def answers(self) -> dict[str, int]:
-        """How many rows each output has after the last committed batch; in bag semantics the sum of their weights."""
-        return dict(self._answers)
+    def count(self, name: str) -> int:
+        """How many rows a relation of the program has after the last committed batch.
+
+        Of outputs that is known; of inputs, kept heads and heads whose derivations are counted, it is read from what
+        the cells wrote; other heads are joined in `program`.
+        """
+        if name in self._answers:
+            return self._answers[name]
+        held = held_at(self.checkpoint_path / ENGINE)
+        if name in held.plan.held:
+            return sum(int(rows.weights.sum()) for rows in held.rows(name))
+        return self.program.count(name)
+
+    def relation(self, name: str) -> ZSet:
+        """All rows of a relation of the program after the last committed batch, in this process; see `count`."""
+        held = held_at(self.checkpoint_path / ENGINE)
+        if name in held.plan.held:
+            rows = held.table(name)
+            if rows is not None:
+                return ZSet.from_arrow(rows, weight="weight")
+        return self.program.relation(name)
 
     def explain(self) -> str:
         """How the program runs on cells. Opens the checkpoint for that, if it is not open."""
+        if self._run is not None:
+            self._plan = self._run.explain()
         if not self._plan:
-            self._open(False)
+            self._run_of(False)
             self.close()
         return self._plan
 
-    def on_batch(self, told: Callable[[dict[str, Any]], object]) -> None:
-        """Let a function be told of every batch that is committed or passed over, with its `progress`."""
-        self._listening.append(told)
-
     def load(self, *, takeover: bool = False) -> None:
         """Open the checkpoint, and load the tables if it is new; `start` does this first."""
-        run = self._open(takeover)
-        if run.is_new:
-            run.load({source.relation: source.frame for source in self._sources if not source.is_stream})
-            self._tell(run)
-
-    def start(
-        self, trigger: Mapping[str, Any] | str | None = None, *, name: str | None = None, takeover: bool = False
-    ) -> StreamingQuery:
-        """Start the query; see `gpu_wcoj.spark.view.View.start`."""
-        streams = {source.relation: source.frame for source in self._sources if source.is_stream}
-        if not streams:
-            raise UsageError(
-                "no source is a stream, so there is nothing to start.\n  Use load(), or gws.join for one answer."
-            )
-        self.load(takeover=takeover)
-        run = self._run
-        assert run is not None
-        try:
-            writer = (
-                run.frame(streams)
-                .writeStream.foreachBatch(self._take)
-                .option("checkpointLocation", str(self.checkpoint_path / SPARK))
-            )
-            if trigger is not None:
-                text = {"availableNow": True} if trigger == "availableNow" else {"processingTime": trigger}
-                writer = writer.trigger(**(text if isinstance(trigger, str) else trigger))
-            if name is not None:
-                writer = writer.queryName(name)
-            self._query = writer.start()
-        except BaseException:
-            self.close()
-            raise
-        threading.Thread(target=self._close_after, args=(self._query,), daemon=True, name="gpu_wcoj cells").start()
-        return self._query
-
-    def stop(self, timeout: float | None = None) -> None:
-        """Stop the query when the batch that is being committed is, and let go of the checkpoint."""
-        if self._batch.acquire(timeout=-1 if timeout is None else timeout):
-            self._batch.release()
-        if self._query is not None:
-            self._query.stop()
-        self.close()
-
-    def wait(self, timeout: int | None = None) -> bool:
-        """Wait until the query has ended; False if it is still running after `timeout` seconds."""
-        return wait_for(self._query, timeout, self.close, lambda: self.failure)
-
-    def close(self) -> None:
-        """Let go of the checkpoint. Closing twice is no error."""
-        with self._batch:
-            run, self._run = self._run, None
-            if run is not None:
-                run.close()
-
-    def _open(self, takeover: bool) -> CellRun:
-        if self._run is None:
-            cells = self._how["cells"] or self._cells()
-            run = CellRun.open(
-                self._text,
-                {source.relation: source.frame.schema for source in self._sources},
-                checkpoint=self.checkpoint_path / ENGINE,
-                options=CheckpointOptions(takeover=takeover),
-                sources={source.relation: source.described() for source in self._sources},
-                **{**self._how, **self._measured(cells or 1), "cells": cells},
-            )
-            self._plan = run.explain()
-            try:
-                self._check(run)
-            except BaseException:
-                run.close()
-                raise
-            self._run, self._answers = run, run.answers
-        return self._run
-
-    def _cells(self) -> int | None:
-        """How many cells a new checkpoint gets: as many as tasks run at a time."""
-        if not self._is_new:
-            return None  # as it was made
-        return max(1, min(64, self._session.sparkContext.defaultParallelism))
-
-    def _measured(self, cells: int) -> dict[str, Any]:
-        """What the tables that are loaded first say: their sizes and heavy values. Of streams nothing is known."""
-        tables = {source.relation: source.frame for source in self._sources if not source.is_stream}
-        if not self._is_new or not tables:
-            return {}
-        sizes = {name: float(frame.count()) for name, frame in tables.items()}
-        heavy = self._how["heavy"]
-        if heavy is None:
-            rules = parse(self._text)
-            chosen = choose(rules, self._how["layout"], cells, sizes)
-            heavy = heavy_values(rules, chosen, tables) if chosen.layout == "hypercube" else {}
-        return {"sizes": sizes, "heavy": heavy}
+        self._take_over(takeover)
 
     @property
-    def _is_new(self) -> bool:
-        """Whether the checkpoint has never been opened."""
-        return not (self.checkpoint_path / ENGINE / "lease").exists()
+    def _is_open(self) -> bool:
+        return self._run is not None
 
-    def _check(self, run: CellRun) -> None:
-        """Whether Spark's checkpoint and the sources are those that the cells' state comes from."""
-        last, query = run.checkpoint.last, self._query_id()
-        engine, spark = self.checkpoint_path / ENGINE, self.checkpoint_path / SPARK
-        if last is None:
-            if query:
-                raise CheckpointError(
-                    f"Spark's checkpoint '{spark}' is that of query '{query}', and the program's, '{engine}',\n"
-                    "  is empty: what Spark has committed is lost.\n"
-                    "  Begin a new checkpoint, or restore both from one copy."
-                )
-            return
-        if last.query and last.query != query:
-            found = f"is that of query '{query}'" if query else "is gone"
-            raise BatchMismatchError(
-                f"the program's checkpoint '{engine}' holds {last.last},\n  and Spark's, '{spark}', {found}.\n"
-                "  Begin a new checkpoint, or restore both from one copy."
-            )
-        known, given = last.extra.get("sources", {}), run.sources
-        for relation in known.keys() | given.keys():
-            if known.get(relation) != given.get(relation):
-                raise CheckpointMismatchError(
-                    self.checkpoint_path, f"source of '{relation}'", known.get(relation), given.get(relation)
-                )
+    @property
+    def _has_stream(self) -> bool:
+        return self._sources.united is not None
 
-    def _query_id(self) -> str:
-        """The id that Spark's checkpoint gives the query, empty before its first start."""
-        try:
-            return str(json.loads((self.checkpoint_path / SPARK / "metadata").read_text())["id"])
-        except FileNotFoundError:
-            return ""
+    def _stream(self) -> DataFrame:
+        assert self._run is not None
+        streams = {name: [one.frame for one in own if one.is_stream] for name, own in self._sources.by_relation.items()}
+        return self._run.rows(streams) if self._run.adapts_from is not None else self._run.frame(streams)
 
-    def _take(self, notes: DataFrame, batch: int) -> None:
-        with self._batch:
+    def _let_go(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            self._plan = run.explain()
+            run.close()
+
+    def _open(self, takeover: bool) -> None:
+        run = self._run_of(takeover)
+        if run.is_new:
             try:
-                if self._run is None:
-                    raise UsageError("this view is closed; the batch is left to its next start.")
-                self._run.commit(notes, batch)
-                self._tell(self._run)
-            except BaseException as error:
-                self.failure = error
-                _LOGGER.error("batch %d: %s", batch, error, extra={"batch": batch})
+                tables: dict[str, list[DataFrame]] = {}
+                for source in self._sources.tables:
+                    tables.setdefault(source.relation, []).append(source.frame)
+                run.load(tables, emit=self._options.emit_loaded)
+                self._answers = run.answers
+                self._report(run)
+            except BaseException:
+                self._let_go()
                 raise
 
-    def _tell(self, run: CellRun) -> None:
-        self._progress, self._answers = dict(run.progress), run.answers
-        _LOGGER.info("batch %d: %s", self._progress["batch"], self._progress, extra={"batch": self._progress["batch"]})
-        for told in self._listening:
-            told(self.progress)
-
-    def _close_after(self, query: StreamingQuery) -> None:
+    def _run_of(self, takeover: bool) -> CellRun:
+        how = self._options
+        measured = self._measured()
+        run = CellRun.open(
+            self._text,
+            {name: own[-1].frame.schema for name, own in self._sources.by_relation.items()},
+            checkpoint=self.checkpoint_path / ENGINE,
+            output=how.output, sink=how.sink, layout=how.layout, adapts_from=how.adapts_from, bag=how.bag,
+            keep=how.keep, outputs=how.outputs, backend=how.backend, threads=how.threads, gpu_memory=how.gpu_memory,
+            owner=f"process {os.getpid()} of the Spark application {self._session.sparkContext.applicationId}",
+            options=CheckpointOptions(takeover=takeover), sources=self._sources.described(),
+            **measured,
+        )  # fmt: skip
         try:
-            query.awaitTermination()
-        except Exception:  # `wait` tells
-            _LOGGER.debug("the query has ended by an error", exc_info=True)
-        if self._query is query:
-            self.close()
+            self._check(run.checkpoint.last, run.sources)
+        except BaseException:
+            run.close()
+            raise
+        self._plan, self._run, self._answers = run.explain(), run, run.answers
+        return run
+
+    def _measured(self) -> dict[str, Any]:
+        """How many cells, and what the tables that are loaded first say: sizes and heavy values.
+
+        Of streams nothing is known. A checkpoint that has been opened goes on as it was made.
+        """
+        how = self._options
+        if (self.checkpoint_path / ENGINE / "lease").exists():
+            return {"cells": how.cells}
+        rules = Program(self._text, backend="cpu").rules
+        tables = {source.relation: source.frame for source in self._sources.tables}
+        sizes = {name: float(frame.count()) for name, frame in tables.items()}
+        tasks = max(1, self._session.sparkContext.defaultParallelism)
+        cells = how.cells or min(MOST_CELLS, CELLS_PER_TASK * tasks if tasks > 1 else 1)
+        chosen = choose(rules, how.layout, cells, sizes)
+        if how.cells is None and chosen.layout == "replicated":
+            cells = min(MOST_CELLS, tasks)
+        heavy = how.heavy
+        if heavy is None and tables and chosen.layout == "hypercube":
+            heavy = heavy_values(rules, chosen, tables)
+        return {"cells": cells, "sizes": sizes, "heavy": heavy}
+
+    def _do(self, frame: DataFrame, batch: int) -> None:
+        run = self._run
+        assert run is not None
+        if run.adapts_from is not None:
+            run.take(frame, batch)
+        else:
+            run.commit(frame, batch)
+        self._answers = run.answers
+        self._report(run)
+
+    def _report(self, run: CellRun) -> None:
+        progress = run.progress
+        shown = hint(progress["rows"], progress["seconds"]["batch"], self._options.batch_rows)
+        self._tell({**progress, "hint": "" if progress["skipped"] else shown})

@@ -1,0 +1,110 @@
+"""One answer by the engines of many executors; nothing is kept of it but files of the answer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as sf
+
+from gpu_wcoj.program import Program
+from gpu_wcoj.spark.cells.chosen import Chosen, Layout, choose
+from gpu_wcoj.spark.cells.commit import LOAD
+from gpu_wcoj.spark.cells.flow import flow, work_of
+from gpu_wcoj.spark.cells.heavy import heavy_values
+from gpu_wcoj.spark.cells.load import Notes
+from gpu_wcoj.spark.cells.plan import CellPlan
+from gpu_wcoj.spark.cells.rows import Columns, by_declaration, quoted, united
+from gpu_wcoj.spark.cells.shares import MOST_CELLS
+from gpu_wcoj.spark.formats import WEIGHT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ONE_ENGINE_BYTES = 256 << 20
+"""Tables that Spark takes for smaller than this together go to one engine: it is done before tasks have started."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """A program over tables, spread over cells.
+
+    Attributes
+    ----------
+    program
+        It, without rows.
+    tables
+        Per input the rows, their columns called ``c0``, ``c1``, ..., with a weight of 1.
+    """
+
+    program: Program
+    plan: CellPlan
+    columns: Columns
+    tables: Mapping[str, DataFrame]
+
+    @classmethod
+    def of(cls, program: Program, frames: Mapping[str, DataFrame], chosen: Chosen) -> Spread:
+        """A program over DataFrames, by a layout."""
+        tables = as_tables(program, frames)
+        plan = CellPlan.of(program.rules, program.outputs, program.bag, chosen)
+        fresh = Program(program.rules, bag=program.bag, outputs=program.outputs, backend="cpu")
+        return cls(program, plan, Columns.of(plan, {name: one.schema for name, one in tables.items()}, fresh), tables)
+
+    def run(self, output: Path | None, **how: Any) -> Notes:
+        """Compute the answer, into files below a folder or, if there is none, as counts; `how` are fields of `Work`."""
+        place = "" if output is None else str(output)
+        work = work_of(self.plan, self.columns, output=place, batch=LOAD, is_answer=True, **how)
+        rows = united(self.plan, self.columns, {name: [one] for name, one in self.tables.items()}, self.program)
+        notes = Notes.of(flow(rows, self.plan, self.columns, work))
+        if output is not None:
+            kept = {output / path for path in files_of(notes)}
+            for file in output.glob("*/*.parquet"):  # of tasks that failed, or were done twice
+                if file not in kept:
+                    with contextlib.suppress(OSError):
+                        file.unlink()
+        return notes
+
+
+def files_of(notes: Notes) -> list[str]:
+    """The files of an answer, by their paths in its folder."""
+    return sorted(path for cell in notes.cells for path, *_ in cell["outputs"])
+
+
+def as_tables(program: Program, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """DataFrames whose columns are all data, as inputs of cells."""
+    found = {}
+    for name in program.inputs:
+        frame = frames[name]
+        ordered = by_declaration(program, name, frame.columns)
+        data = [sf.col(quoted(one)).alias(f"c{i}") for i, one in enumerate(ordered)]
+        found[name] = frame.select(*data, sf.lit(1).cast("bigint").alias(WEIGHT))
+    return found
+
+
+def chosen_for(
+    spark: SparkSession, program: Program, frames: Mapping[str, DataFrame], layout: Layout, cells: int | None
+) -> Chosen | str:
+    """The layout for one answer; or why one engine is to give it, which only ``"auto"`` can come to."""
+    sizes = {name: estimated_bytes(frames[name]) for name in program.inputs}
+    whole = sum(sizes.values())
+    if layout == "auto" and whole <= ONE_ENGINE_BYTES:
+        return (
+            f"Spark takes the tables for {whole / (1 << 20):,.1f} MB, at most {ONE_ENGINE_BYTES >> 20} MB, "
+            "which is little for many executors"
+        )
+    tasks = max(1, spark.sparkContext.defaultParallelism)
+    number = cells or min(MOST_CELLS, tasks)
+    chosen = choose(program.rules, layout, number, sizes)
+    if chosen.layout == "replicated":
+        return chosen
+    heavy = heavy_values(program.rules, chosen, as_tables(program, frames))
+    return choose(program.rules, layout, number, sizes, heavy)
+
+
+def estimated_bytes(frame: DataFrame) -> float:
+    """What Spark's optimiser takes a DataFrame's size for; at least 1."""
+    jvm_frame: Any = frame._jdf  # pyright: ignore[reportPrivateUsage]  # PySpark shows no statistics
+    return max(1.0, float(str(jvm_frame.queryExecution().optimizedPlan().stats().sizeInBytes())))

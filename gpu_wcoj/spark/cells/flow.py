@@ -1,0 +1,49 @@
+"""The DataFrame that runs a plan: routed, exchanged and through the cells, stage by stage, to the cells' notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from gpu_wcoj.spark.cells.plan import CellPlan
+from gpu_wcoj.spark.cells.routing import exchanged, routed
+from gpu_wcoj.spark.cells.rows import NOTE, Columns
+from gpu_wcoj.spark.cells.step import Work
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataFrame:
+    """What the cells report of these rows, which are as `gpu_wcoj.spark.cells.rows.united` gives them.
+
+    Parameters
+    ----------
+    work
+        For every stage; its `stage` and `moving` are those of the first.
+    """
+    moving = to_arrow_schema(columns.moving)
+    frame = rows
+    for stage in plan.stages:
+        is_last = stage is plan.stages[-1]
+        there = exchanged(routed(frame, plan, columns, stage.number), plan.chosen.cells)
+        own = replace(work, stage=stage, moving=None if is_last else moving)
+        frame = there.mapInArrow(_named(own), f"{NOTE} string" if is_last else columns.moving)
+    return frame
+
+
+def work_of(plan: CellPlan, columns: Columns, **how: object) -> Work:
+    """The work of a plan's cells; `how` are further fields of `Work`."""
+    cells = plan.chosen.cells if plan.chosen.layout == "replicated" else 0
+    return Work(plan.stages[0], None, columns.slots, columns.heads, plan.bag, cells=cells, **how)  # type: ignore[arg-type]
+
+
+def _named(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def cell_step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return work(batches)
+
+    return cell_step

@@ -1,0 +1,156 @@
+"""Reading what cells hold, without Spark: relations row by row, and the program that they are the state of."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpu_wcoj.checkpoint.definition import Definition
+from gpu_wcoj.checkpoint.manifest import Manifest
+from gpu_wcoj.checkpoint.reading import read_again
+from gpu_wcoj.checkpoint.stored import load
+from gpu_wcoj.checkpoint.watched import WatchedFolder
+from gpu_wcoj.errors import CheckpointDamagedError, UnsupportedError, listed
+from gpu_wcoj.program import Program
+from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.spark.cells.chosen import Chosen
+from gpu_wcoj.spark.cells.plan import CellPlan, Stage
+from gpu_wcoj.spark.cells.state import Entry, cells_folder, read_entry
+from gpu_wcoj.spark.formats import ORDER
+from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHOSEN = "chosen"
+"""What a manifest calls the layout that its state is in, where that is no longer the one that was chosen first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """The state of all cells after one batch.
+
+    Attributes
+    ----------
+    root
+        The checkpoint's folder.
+    """
+
+    root: str
+    manifest: Manifest
+    definition: Definition
+    plan: CellPlan
+
+    @classmethod
+    def of(cls, root: str, manifest: Manifest, definition: Definition) -> Held:
+        """By a manifest of a checkpoint on cells."""
+        options = definition.options()
+        rules = Program(definition.text, outputs=options["outputs"], keep=options["keep"], backend="cpu").rules
+        chosen = chosen_in(root, definition, manifest)
+        plan = CellPlan.of(rules, options["outputs"], options["bag"], chosen, options["keep"])
+        return cls(root, manifest, definition, plan)
+
+    def rows(self, name: str) -> list[ZSet]:
+        """The rows of a relation that cells hold, each once; in set semantics with weight 1."""
+        found = []
+        for route in self.plan.held[name]:
+            stage = self.plan.stages[route.stage]
+            for cell in filter(route.is_first, range(route.cells)):
+                entry = Entry.of(self.manifest, route.stage, cell)
+                if entry is not None:
+                    rows = cell_program(self.root, entry, stage, self.plan.bag).relation(f"in{route.role}")
+                    found.append(rows if self.plan.bag else as_set(rows))
+        return found
+
+    def table(self, name: str) -> pa.Table | None:
+        """The rows of a relation that cells hold, and their weights, with the names of its source; None for none."""
+        import pyarrow as pa
+
+        tables = [rows.to_arrow() for rows in self.rows(name) if len(rows)]
+        if not tables:
+            return None
+        whole = pa.concat_tables(tables)
+        names = self._names(name)
+        return whole if names is None else whole.rename_columns([*names, "weight"])
+
+    def program(self, **options: Any) -> Program:
+        """A program with the rows of all inputs; see `gpu_wcoj.program.Program.restore` for the options."""
+        kept = {**self.definition.options(), **options}
+        program = Program(self.definition.text, **kept)
+        missing = [name for name in program.inputs if name not in self.plan.held]
+        if missing:
+            raise UnsupportedError(
+                f"the checkpoint '{self.root}' on cells keeps what its outputs are made of, and nothing of "
+                f"{listed(missing)}.\n  So there is no whole program to restore; read_output has the answers."
+            )
+        tables = {name: self.table(name) for name in program.inputs}
+        program.load(
+            {name: ZSet.from_arrow(rows, weight="weight") for name, rows in tables.items() if rows is not None}
+        )
+        return program
+
+    def _names(self, name: str) -> list[str] | None:
+        """What the columns of an input are called; None where that is not known, or a declaration says it."""
+        described = self.manifest.extra.get("sources", {}).get(name)
+        if name not in self.plan.rules.inputs or not described:
+            return None
+        if any(one.relation == name for one in self.plan.rules.declarations):
+            return None
+        first = described[0] if isinstance(described, list) else described
+        names = [column.rpartition(" ")[0] for column in first["columns"]]
+        found = [one for one in names if one != "weight" and not one.startswith(ORDER)]
+        return found if len(found) == len(set(found)) else None
+
+
+def restored(path: str | os.PathLike[str], **options: Any) -> Program:
+    """The program of a checkpoint, of one engine or on cells, in its state after the last batch."""
+    if not is_on_cells(path):
+        return Program.restore(path, **options)
+    return read_again(path, lambda folder, manifest, known: held_in(folder, manifest, known).program(**options))
+
+
+def is_on_cells(path: str | os.PathLike[str]) -> bool:
+    """Whether a checkpoint is one on cells."""
+    return read_again(path, lambda _folder, _manifest, definition: bool(definition.parts["layout"] != "one"))
+
+
+def held_in(folder: WatchedFolder, manifest: Manifest, definition: Definition) -> Held:
+    """What `read_again` gives a reader, as the state of cells."""
+    return Held.of(folder.shown(".").removesuffix("/."), manifest, definition)
+
+
+def held_at(path: str | os.PathLike[str]) -> Held:
+    """The state of the cells after the last batch."""
+    return read_again(path, held_in)
+
+
+def chosen_in(root: str, definition: Definition, manifest: Manifest | None = None) -> Chosen:
+    """The layout that a state is in, or, without its manifest, that its checkpoint began with.
+
+    Raises
+    ------
+    CheckpointDamagedError
+        If it cannot be read.
+    """
+    try:
+        first = json.loads(str(definition.parts["layout"]))["chosen"]
+        return Chosen.from_json(first if manifest is None else manifest.extra.get(CHOSEN, first))
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointDamagedError(root, "has a layout that cannot be read") from None
+
+
+def cell_program(root: str, entry: Entry, stage: Stage, bag: bool) -> Program:
+    """The program of a cell in the state of an entry; not to be stepped."""
+    folder = cells_folder(root)
+    program = Program(parse(stage.program), bag=bag or stage.kind == "owner", backend="cpu", threads=1)
+    load(program.subject, read_entry(folder, entry), folder, entry.file)
+    return program
+
+
+def as_set(rows: ZSet) -> ZSet:
+    """The same rows, each with weight 1."""
+    import numpy as np
+
+    return ZSet.from_columns(rows.names, rows.columns, np.ones(len(rows), np.int64))

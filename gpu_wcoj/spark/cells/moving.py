@@ -1,0 +1,145 @@
+"""Values that become heavy while a stream runs: noticed, found, and the state moved to a plan that splits them.
+
+Every cell says with each batch how many rows it holds in each role. Where one holds far more than the others, the
+frequent values are looked for in the state itself, by Spark; that is done again only once the state has grown. If
+there are new heavy values, the shares are chosen anew, and all rows of the inputs go from the old cells to the new
+ones, before the next batch and committed with it: until then the old state is the one that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
+
+from gpu_wcoj.checkpoint.manifest import Manifest
+from gpu_wcoj.spark.cells.chosen import Chosen, choose
+from gpu_wcoj.spark.cells.heavy import heavy_values
+from gpu_wcoj.spark.cells.held import as_set, cell_program
+from gpu_wcoj.spark.cells.plan import CellPlan, Stage
+from gpu_wcoj.spark.cells.rows import Columns
+from gpu_wcoj.spark.cells.state import Entry, at_hand
+from gpu_wcoj.spark.formats import WEIGHT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HELD, LOOKED = "held", "looked"
+"""What manifests call the rows of every cell by role, and how many they were in all at the last look."""
+
+UNEVEN = 1.3
+"""A role whose fullest cell has more than so many times the mean is looked into: a value that is heavy for two parts
+gives 1.5, for more parts more."""
+
+GROWTH = 1.25
+"""After a look, the state has to grow by this factor before the next."""
+
+ADAPTS_FROM = 100_000
+"""Cells with fewer rows are not looked into: whatever is uneven there takes no time."""
+
+
+def is_due(plan: CellPlan, manifest: Manifest, adapts_from: int) -> bool:
+    """Whether to look for heavy values: some cell is far too full, and the state has grown since the last look."""
+    held = manifest.extra.get(HELD, {})
+    total = sum(rows for roles in held.values() for rows in roles.values())
+    if total < GROWTH * manifest.extra.get(LOOKED, 0):
+        return False
+    for relation in plan.travelling:
+        for route in relation.routes:
+            if not route.hashed or plan.stages[route.stage].kind != "join":
+                continue
+            rows = [held.get(f"{route.stage}/{cell}", {}).get(f"in{route.role}", 0) for cell in range(route.cells)]
+            if max(rows) >= adapts_from and max(rows) * route.cells > UNEVEN * sum(rows):
+                return True
+    return False
+
+
+def looked(manifest: Manifest) -> int:
+    """What to note of a look at this state."""
+    return sum(rows for roles in manifest.extra.get(HELD, {}).values() for rows in roles.values())
+
+
+def heavier(root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession) -> Chosen | None:
+    """Shares that split the values that are heavy in this state; None if the plan does so already."""
+    tables = gathered(root, plan, manifest, columns, session)
+    held = manifest.extra.get(HELD, {})
+    sizes = {
+        name: float(
+            sum(
+                held.get(f"{route.stage}/{cell}", {}).get(f"in{route.role}", 0)
+                for route in plan.held[name]
+                for cell in filter(route.is_first, range(route.cells))
+            )
+        )
+        for name in tables
+    }
+    cells = plan.chosen.cells
+    even = choose(plan.rules, "hypercube", cells, sizes)
+    heavy = heavy_values(plan.rules, even, tables)
+    known = [{(name, value) for name, values in one.items() for value in values} for one in plan.chosen.heavy]
+    found = {
+        number: {(name, value) for name, values in one.items() for value in values} for number, one in heavy.items()
+    }
+    if all(values <= known[number] for number, values in found.items()):
+        return None
+    return choose(plan.rules, "hypercube", cells, sizes, heavy)
+
+
+def gathered(
+    root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession
+) -> dict[str, DataFrame]:
+    """The rows of every input, each once, with ``weight``, from where the cells hold them."""
+    found = {}
+    for number, name in enumerate(plan.rules.inputs):
+        places = []
+        for route in plan.held.get(name, ()):
+            for cell in filter(route.is_first, range(route.cells)):
+                entry = Entry.of(manifest, route.stage, cell)
+                if entry is not None:
+                    places.append((entry, plan.stages[route.stage], cell, route.role))
+        if places:
+            fields = [one for one in columns.fields[number] if one.name.startswith("c")]
+            schema = StructType([*fields, StructField(WEIGHT, LongType())])
+            gather = Gather(root, tuple(places), to_arrow_schema(schema), plan.bag)
+            found[name] = session.range(0, len(places), 1, len(places)).mapInArrow(_named(gather), schema)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Gather:
+    """What a task needs to read roles of cells.
+
+    Attributes
+    ----------
+    places
+        The state of a cell, its stage, its number, and the role.
+    """
+
+    root: str
+    places: tuple[tuple[Entry, Stage, int, int], ...]
+    schema: pa.Schema
+    bag: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The function of ``mapInArrow``: of the places with these numbers, the rows."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                entry, stage, cell, role = self.places[number]
+                program = at_hand(self.root, stage.number, cell, entry)
+                if program is None:
+                    program = cell_program(self.root, entry, stage, self.bag)
+                rows = program.relation(f"in{role}")
+                if len(rows):
+                    table = (rows if self.bag else as_set(rows)).to_arrow().rename_columns(self.schema.names)
+                    yield from table.cast(self.schema).to_batches(max_chunksize=1 << 17)
+
+
+def _named(gather: Gather) -> Any:
+    def rows_of_cells(batches: Any) -> Any:
+        return gather(batches)
+
+    return rows_of_cells

@@ -1,0 +1,69 @@
+"""Which programs can be spread over cells."""
+
+from __future__ import annotations
+
+from gpu_wcoj.errors import UnsupportedError
+from gpu_wcoj.query.terms import Call, Constant, Rule, Rules, Variable
+
+
+def reason_against(rules: Rules) -> str:
+    """Why a program cannot be spread over cells; empty if it can.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> reason_against(parse("path(a, c) :- edge(a, b), edge(b, c)."))
+    ''
+    """
+    if rules.groupings or rules.extremes:
+        return "it aggregates, and a cell sees a part of a group only"
+    for rule in rules.rules:
+        against = _against(rule)
+        if against:
+            return f"{against}: {rule}"
+    cycle = _cycle(rules)
+    return f"it is recursive, and a row's derivations pass through many cells: {cycle}" if cycle else ""
+
+
+def require_spread(rules: Rules) -> None:
+    """Raise `UnsupportedError` if a program cannot be spread over cells."""
+    against = reason_against(rules)
+    if against:
+        raise UnsupportedError(
+            f"this program cannot be spread over cells: {against}.\n  Use layout='one', or 'auto', which does so."
+        )
+
+
+def _against(rule: Rule) -> str:
+    if rule.negated:
+        return "a rule has a negation, and a cell that lacks a row cannot tell that there is none"
+    terms = [
+        *rule.head.terms,
+        *(term for atom in rule.atoms for term in atom.terms),
+        *(term for one in rule.comparisons for term in (one.left, one.right)),
+    ]
+    if rule.computed or any(isinstance(term, Call) for term in terms):
+        return "a rule calculates, which is done by one engine only"
+    if any(not isinstance(term, (Variable, Constant)) for term in terms):
+        return "a rule aggregates, and a cell sees a part of a group only"
+    if not rule.atoms:
+        return "a rule is a fact, which belongs to no cell"
+    return ""
+
+
+def _cycle(rules: Rules) -> str:
+    """Heads that read one another, as ``a <- b <- a``; empty if there are none."""
+    reads = {name: set[str]() for name in rules.heads}
+    for rule in rules.rules:
+        reads[rule.head.relation] |= {atom.relation for atom in rule.atoms if atom.relation in reads}
+    for start in reads:
+        paths = [[start]]
+        seen: set[str] = set()
+        for path in paths:
+            for name in sorted(reads[path[-1]]):
+                if name == start:
+                    return " <- ".join([*path, start])
+                if name not in seen:
+                    seen.add(name)
+                    paths.append([*path, name])
+    return ""

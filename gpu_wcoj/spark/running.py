@@ -1,0 +1,327 @@
+"""What all views have in common: a query of Spark over one checkpoint, from its start to its end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from gpu_wcoj.checkpoint import Manifest
+from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, GpuWcojError, UsageError
+from gpu_wcoj.program import Program
+from gpu_wcoj.spark.cells.held import restored
+from gpu_wcoj.spark.progress import Listener, kept_of, logged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from gpu_wcoj.zset.zset import ZSet
+
+_LOGGER = logging.getLogger("gpu_wcoj.spark")
+
+ENGINE, SPARK = "engine", "spark"
+"""Folders within a view's checkpoint: the program's state, and Spark's own."""
+
+_running: WeakValueDictionary[Path, RunningView] = WeakValueDictionary()
+"""The view of this process that last held each checkpoint."""
+
+
+class RunningView(ABC):
+    """A program that is kept up to date by Spark. Made by `gpu_wcoj.spark.maintain`.
+
+    Attributes
+    ----------
+    checkpoint_path
+        The folder with the state and Spark's checkpoint.
+    failure
+        The error that ended the last query, if it was one of this package's own, which Spark wraps.
+    """
+
+    def __init__(self, session: SparkSession, checkpoint_path: Path) -> None:
+        self.checkpoint_path = checkpoint_path
+        self.failure: BaseException | None = None
+        self._session = session
+        self._query: StreamingQuery | None = None
+        self._listener: Listener | None = None
+        self._batch = threading.Lock()
+        self._closing = threading.RLock()
+        self._progress: dict[str, Any] = {}
+        self._answers: dict[str, int] = {}
+        self._listening: list[Callable[[dict[str, Any]], object]] = []
+
+    @property
+    @abstractmethod
+    def program(self) -> Program:
+        """The program with its state after the last committed batch."""
+
+    @abstractmethod
+    def count(self, name: str) -> int:
+        """How many rows a relation of the program has; in bag semantics the sum of their weights."""
+
+    @abstractmethod
+    def relation(self, name: str) -> ZSet:
+        """All rows of a relation of the program."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """How the program runs, and why so."""
+
+    @property
+    @abstractmethod
+    def _is_open(self) -> bool:
+        """Whether the checkpoint is held."""
+
+    @property
+    @abstractmethod
+    def _has_stream(self) -> bool:
+        """Whether there is a stream to start."""
+
+    @abstractmethod
+    def _stream(self) -> DataFrame:
+        """What the query runs, of a view that is open."""
+
+    @abstractmethod
+    def _open(self, takeover: bool) -> None:
+        """Take the checkpoint, and load the tables if it is new."""
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """Let go of the checkpoint; called while no batch is running."""
+
+    @abstractmethod
+    def _do(self, frame: DataFrame, batch: int) -> None:
+        """Take in one batch, if it is not committed already."""
+
+    @property
+    def query(self) -> StreamingQuery | None:
+        """The query that was started last."""
+        return self._query
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """What the last batch did, as plain values; empty before the first.
+
+        ``batch``, ``rows`` that came in, ``changes`` by output (inserted, deleted, net), ``answers`` (how many rows
+        each output has), ``seconds`` by stage, and ``batch`` for all, ``state_bytes``, ``checkpoint_bytes`` that were
+        written, ``skipped`` (it had been committed before), ``hint`` (what to do if it was too large), and ``spark``,
+        what Spark itself reported last. On cells also ``load``, the largest and the mean number of rows of a cell by
+        stage, ``skew``, the largest of their ratios, and ``adapted``, the values that have become heavy with this
+        batch.
+        """
+        found = dict(self._progress)
+        if found and self._listener is not None:
+            found["spark"] = dict(self._listener.latest)
+        return found
+
+    @property
+    def answers(self) -> dict[str, int]:
+        """How many rows each output has after the last committed batch; in bag semantics the sum of their weights."""
+        return dict(self._answers)
+
+    @staticmethod
+    def restore(checkpoint: str | PathLike[str], **options: Any) -> Program:
+        """The program of a view in its state after the last committed batch; neither Spark nor the lease is needed.
+
+        Of a view on cells, the program gets the rows of all cells.
+
+        Parameters
+        ----------
+        checkpoint
+            That of the view.
+        options
+            See `gpu_wcoj.program.Program.restore`.
+        """
+        return restored(Path(checkpoint) / ENGINE, **options)
+
+    def on_batch(self, told: Callable[[dict[str, Any]], object]) -> None:
+        """Let a function be told of every batch that is committed or passed over, with its `progress`."""
+        self._listening.append(told)
+
+    def start(
+        self, trigger: Mapping[str, Any] | str | None = None, *, name: str | None = None, takeover: bool = False
+    ) -> StreamingQuery:
+        """Start the query; rows that the checkpoint has are not taken in again.
+
+        Parameters
+        ----------
+        trigger
+            As `DataStreamWriter.trigger` takes it: ``{"processingTime": "5 seconds"}``, or that text alone;
+            ``{"availableNow": True}``, or ``"availableNow"``, for what is there now. By default batch after batch.
+        name
+            Of the query.
+        takeover
+            Take the checkpoint from another process that has it open, which then stops with an error. Without, that
+            is an error here.
+
+        Returns
+        -------
+        Spark's query. When it ends, also by an error, the checkpoint is let go.
+
+        Raises
+        ------
+        UsageError
+            If no source is a stream, or the view is running.
+        BatchMismatchError, CheckpointMismatchError
+            If Spark's checkpoint and the program's do not belong together, or the sources are not those of before.
+        CheckpointError
+            If another process has the checkpoint open, or a file of it is damaged.
+        """
+        if not self._has_stream:
+            raise UsageError(
+                "no source is a stream, so there is nothing to start.\n  Use load(), or gws.join for one answer."
+            )
+        self._take_over(takeover)
+        try:
+            writer = (
+                self._stream()
+                .writeStream.foreachBatch(self._take)
+                .option("checkpointLocation", str(self.checkpoint_path / SPARK))
+            )
+            if trigger is not None:
+                writer = writer.trigger(**_trigger(trigger))
+            if name is not None:
+                writer = writer.queryName(name)
+            self._listener = Listener(self._query_id)
+            self._session.streams.addListener(self._listener)
+            self._query = writer.start()
+        except BaseException:
+            self.close()
+            raise
+        threading.Thread(target=self._close_after, args=(self._query,), daemon=True, name="gpu_wcoj view").start()
+        return self._query
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Stop the query when the batch that is running is committed, and let go of the checkpoint.
+
+        Parameters
+        ----------
+        timeout
+            Seconds to wait for that batch; then it is cut short, and will be done again at the next start.
+        """
+        if self._batch.acquire(timeout=-1 if timeout is None else timeout):
+            self._batch.release()
+        if self._query is not None:
+            self._query.stop()
+        self.close()
+
+    def wait(self, timeout: int | None = None) -> bool:
+        """Wait until the query has ended; False if it is still running after `timeout` seconds.
+
+        Raises
+        ------
+        GpuWcojError
+            The error that ended it; `StreamingQueryException` if it is not one of this package's own.
+        """
+        if self._query is None:
+            raise UsageError("this view has not been started.\n  Call start() first.")
+        try:
+            ended = self._query.awaitTermination(timeout)
+        except Exception:
+            self.close()
+            if isinstance(self.failure, GpuWcojError):
+                raise self.failure from None
+            raise
+        if ended is False:
+            return False
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Let go of the checkpoint, when the batch that is running is done. Closing twice is no error."""
+        with self._closing:
+            with self._batch:
+                self._let_go()
+            listener, self._listener = self._listener, None
+            if listener is not None:
+                with suppress(Exception):  # the session may have gone
+                    self._session.streams.removeListener(listener)
+                    latest = None if self._query is None else self._query.lastProgress
+                    if latest is not None and self._progress:  # what the listener is yet to be told
+                        self._progress["spark"] = kept_of(latest.json)
+
+    # Opening.
+
+    def _take_over(self, takeover: bool) -> None:
+        before = _running.get(self.checkpoint_path)
+        if before is not None and before._is_open:
+            if before._query is not None and before._query.isActive:
+                raise UsageError(
+                    f"a view of this process is running on the checkpoint '{self.checkpoint_path}'.\n  Stop it first."
+                )
+            before.close()
+        self.failure = None
+        self._open(takeover)
+        _running[self.checkpoint_path] = self
+
+    def _check(self, last: Manifest | None, given: Mapping[str, Any]) -> None:
+        """Whether Spark's checkpoint and the sources are those that the state comes from."""
+        query = self._query_id()
+        engine, spark = self.checkpoint_path / ENGINE, self.checkpoint_path / SPARK
+        if last is None:
+            if query:
+                raise CheckpointError(
+                    f"Spark's checkpoint '{spark}' is that of query '{query}',\n"
+                    f"  and the program's, '{engine}', is empty: what Spark has committed is lost.\n"
+                    "  Begin a new checkpoint, or restore both from one copy."
+                )
+            return
+        if last.query and last.query != query:
+            found = f"is that of query '{query}'" if query else "is gone"
+            raise BatchMismatchError(
+                f"the program's checkpoint '{engine}' holds {last.last},\n  and Spark's, '{spark}', {found}.\n"
+                "  Begin a new checkpoint, or restore both from one copy."
+            )
+        known, plain = last.extra.get("sources", {}), json.loads(json.dumps(given))
+        for relation in known.keys() | plain.keys():
+            if known.get(relation) != plain.get(relation):
+                raise CheckpointMismatchError(
+                    self.checkpoint_path, f"source of '{relation}'", known.get(relation), plain.get(relation)
+                )
+
+    # A batch.
+
+    def _take(self, frame: DataFrame, batch: int) -> None:
+        """What Spark calls for every batch; it may call again for one that is committed already."""
+        with self._batch:
+            try:
+                if not self._is_open:
+                    raise UsageError("this view is closed; the batch is left to its next start.")
+                self._do(frame, batch)
+            except BaseException as error:
+                self.failure = error
+                _LOGGER.error("batch %d: %s", batch, error, extra={"batch": batch})
+                raise
+
+    def _tell(self, progress: Mapping[str, Any]) -> None:
+        """A batch is committed, or was passed over."""
+        self._progress = dict(progress)
+        logged(self._progress)
+        for told in self._listening:
+            told(dict(self._progress))
+
+    def _query_id(self) -> str:
+        """The id that Spark's checkpoint gives the query, empty before its first start."""
+        try:
+            return str(json.loads((self.checkpoint_path / SPARK / "metadata").read_text())["id"])
+        except FileNotFoundError:
+            return ""
+
+    def _close_after(self, query: StreamingQuery) -> None:
+        with suppress(Exception):  # whoever waits for the query gets its error
+            query.awaitTermination()
+        if self._query is query:
+            self.close()
+
+
+def _trigger(trigger: Mapping[str, Any] | str) -> dict[str, Any]:
+    if isinstance(trigger, str):
+        return {"availableNow": True} if trigger == "availableNow" else {"processingTime": trigger}
+    return dict(trigger)
