@@ -11,7 +11,7 @@ import numpy as np
 
 from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.column import Column
-from gpu_wcoj.errors import SchemaError, UnsupportedError
+from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.join.delta import Execution
 from gpu_wcoj.kernels.protocol import Int64Array

@@ -153,13 +153,28 @@ class Alias:
 
 
 def normalise(
-    rule: Rule, shapes: Mapping[str, Shape], aliases: Mapping[str, Alias], encode: Encode, kinds: Kinds = INTEGERS
+    rule: Rule,
+    shapes: Mapping[str, Shape],
+    aliases: Mapping[str, Alias],
+    encode: Encode,
+    kinds: Kinds = INTEGERS,
+    kept: int | None = None,
 ) -> Body:
-    """The rule over stored columns; see the module's text."""
+    """The rule over stored columns; see the module's text.
+
+    Parameters
+    ----------
+    kept
+        The column of the head whose best value is kept: a variable there takes rows without null only.
+    """
     value = _substitution(rule)
     if value is None:
         return Body(rule, (), (), (), never=True)
     uses = _occurrences(rule, value)
+    if kept is not None:
+        best = _resolve(rule.head.terms[kept], value)
+        if isinstance(best, Variable):
+            uses[best] = uses.get(best, 0) + 1
     flags: dict[str, str] = {}
     homes: dict[str, tuple[str, int]] = {}
     atoms = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gpu_wcoj.circuit.recursion.rules import LoopPlan, LoopRule, ranked_query
+from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan, LoopRule, ranked_query
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.orders import path_from
@@ -19,6 +19,7 @@ def loop_plan(
     widths: Mapping[str, int],
     cycle: Sequence[str],
     sizes: Mapping[str, int],
+    best: Mapping[str, Best],
 ) -> LoopPlan:
     """Plan a loop.
 
@@ -32,22 +33,33 @@ def loop_plan(
         The heads from one of them back to itself.
     sizes
         Rows of each relation, where known.
+    best
+        The heads that keep best values.
     """
     rules = [
-        LoopRule(head, query, ranked_query(query, widths), asked_query(head, body, widths, sizes))
+        LoopRule(head, query, ranked_query(query, widths), asked_query(head, body, widths, sizes, best.get(head)))
         for head, own in bodies.items()
         for body, query in own
     ]
-    return LoopPlan(dict(widths), tuple(rules), tuple(cycle))
+    return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best))
 
 
-def asked_query(head: str, body: Body, widths: Mapping[str, int], sizes: Mapping[str, int]) -> DeltaQuery:
-    """From numbered rows of the head to (number, ranks) of each of their derivations by the rule."""
+def asked_query(
+    head: str, body: Body, widths: Mapping[str, int], sizes: Mapping[str, int], best: Best | None = None
+) -> DeltaQuery:
+    """From numbered rows of the head to (number, ranks) of each of their derivations by the rule.
+
+    From numbered groups to (number, value, ranks), if the head keeps best values.
+    """
+    told: tuple[str | int, ...] = (NUMBER,)
+    terms = list(body.head)
+    if best is not None:
+        told = (NUMBER, terms.pop(best.value))
     columns: list[int] = []
     variables: list[str] = []
     constants: list[tuple[int, int]] = []
     equal: list[tuple[int, int]] = []
-    for column, term in enumerate(body.head):
+    for column, term in enumerate(terms):
         if not isinstance(term, str):
             constants.append((column, term))
         elif term in variables:
@@ -55,13 +67,7 @@ def asked_query(head: str, body: Body, widths: Mapping[str, int], sizes: Mapping
         else:
             columns.append(column)
             variables.append(term)
-    seed = BodyAtom(
-        f"{head}#asked",
-        (*columns, widths[head]),
-        (*variables, NUMBER),
-        tuple(constants),
-        tuple(equal),
-    )
-    bound = replace(body, head=(NUMBER,), atoms=(seed, *body.atoms))
-    query = DeltaQuery(str(body.rule), (NUMBER,), (path_from(bound, 0, sizes),))
+    seed = BodyAtom(f"{head}#asked", (*columns, len(terms)), (*variables, NUMBER), tuple(constants), tuple(equal))
+    bound = replace(body, head=told, atoms=(seed, *body.atoms))
+    query = DeltaQuery(str(body.rule), told, (path_from(bound, 0, sizes),), body.calculations)
     return ranked_query(query, widths)

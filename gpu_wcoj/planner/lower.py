@@ -12,7 +12,7 @@ from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.positive import PositiveHead
 from gpu_wcoj.circuit.recursion.loop import Loop, loop_heads
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
-from gpu_wcoj.circuit.recursion.rules import LoopPlan
+from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaQuery
@@ -71,11 +71,13 @@ def plan(
     def textual(relation: str, column: int) -> bool:
         return bool(shapes[relation].family(column))
 
-    aliases = _aliases(by_head, textual)
+    extremes = {one.relation: one for one in rules.extremes}
+    aliases = _aliases({name: own for name, own in by_head.items() if name not in extremes}, textual)
     bodies: dict[str, list[Body]] = {}
     queries: dict[str, tuple[DeltaQuery, ...]] = {}
     for name, own in by_head.items():
-        found = [normalise(rule, shapes, aliases, encode, kinds) for rule in own]
+        kept = extremes[name].column if name in extremes else None
+        found = [normalise(rule, shapes, aliases, encode, kinds, kept) for rule in own]
         bodies[name] = [body for body in found if not body.never]
         queries[name] = tuple(delta_query(body, sizes) for body in bodies[name])
     reads = {
@@ -89,10 +91,17 @@ def plan(
     counted = set()
     for members in components(reads):
         order.extend(members)
-        if len(members) > 1 or members[0] in reads[members[0]]:
+        if len(members) > 1 or members[0] in reads[members[0]] or members[0] in extremes:
             planned = {name: list(zip(bodies[name], queries[name], strict=True)) for name in members}
             widths = {name: shapes[name].width for name in members}
-            loops.append(loop_plan(planned, widths, cycle(members[0], members, reads), sizes))
+            best = {
+                name: Best(
+                    extremes[name].column, extremes[name].op == "max", shapes[name].family(extremes[name].column)
+                )
+                for name in members
+                if name in extremes
+            }
+            loops.append(loop_plan(planned, widths, cycle(members[0], members, reads), sizes, best))
             continue
         live = bodies[members[0]]
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
@@ -127,6 +136,7 @@ def lower(
     backend, threads = execution.backend, execution.threads
     loop_of = {name: loop for loop in planned.loops for name in loop.widths}
     keys: dict[str, list[ArrangementKey]] = {name: [] for name in inputs}
+    best = {name for loop in planned.loops for name in loop.best}
     ranked: dict[str, list[ArrangementKey]] = {name: [] for name in loop_of}
     to_loops: dict[str, list[ArrangementKey]] = {}
     for name, queries in planned.queries.items():
@@ -137,10 +147,8 @@ def lower(
         for key in loop.keys:
             (ranked if key.relation in loop.widths else to_loops).setdefault(key.relation, []).append(key)
     for name, wanted in to_loops.items():
-        if name not in loop_of and not execution.weighted:
-            keys.setdefault(name, []).extend(wanted)
-        elif name not in loop_of:
-            keys.setdefault(name, [])
+        if name not in loop_of or name in best:
+            keys.setdefault(name, []).extend(() if execution.weighted else wanted)
     sources: dict[str, ArrangementKey] = {}
     for name, grouping in planned.groupings.items():
         wanted = keys.setdefault(grouping.source.relation, [])
@@ -148,8 +156,14 @@ def lower(
         wanted.append(sources[name])
         keys[name] = [ArrangementKey(name, grouping.order), *keys.get(name, [])]
     relations: dict[str, RelationIndex] = {}
+    histories: dict[str, RankedIndex] = {}
     for name in dict.fromkeys([*keys, *keep, *loop_of]):
         width, wanted = planned.shapes[name].width, keys.get(name, [])
+        if name in best:
+            relations[name] = RelationIndex(name, width, wanted, backend, policy, threads)
+            order = loop_of[name].order(name)
+            histories[name] = RankedIndex(name, width, ranked[name], (), (), backend, policy, threads, order)
+            continue
         relations[name] = (
             RankedIndex(name, width, ranked[name], wanted, to_loops.get(name, ()), backend, policy, threads)
             if name in loop_of
@@ -161,13 +175,15 @@ def lower(
             if name not in heads:
                 read = dict.fromkeys(key.relation for key in loop_of[name].keys)
                 seen = dict(relations)
-                for other in (one for one in read if one not in loop_of and execution.weighted):
+                outside = (one for one in read if one not in loop_of[name].widths)
+                for other in (one for one in outside if execution.weighted and (one not in loop_of or one in best)):
                     if f"{other}#set" not in heads:
                         width = planned.shapes[other].width
                         index = RelationIndex(other, width, to_loops[other], backend, policy, threads)
                         heads[f"{other}#set"] = PositiveHead(f"{other}#set", relations[other], index)
                     (seen[other],) = heads[f"{other}#set"].state
-                heads.update({head.name: head for head in loop_heads(_loop(loop_of[name], seen, execution))})
+                own = _loop(loop_of[name], seen, histories, execution)
+                heads.update({head.name: head for head in loop_heads(own)})
             continue
         if name in planned.groupings:
             grouping, width = planned.groupings[name], planned.shapes[name].width
@@ -191,14 +207,23 @@ def _arrangement(index: RelationIndex, key: ArrangementKey) -> Arrangement:
     return index.visible[key] if isinstance(index, RankedIndex) else index.arrangements[key]
 
 
-def _loop(planned: LoopPlan, relations: Mapping[str, RelationIndex], execution: Execution) -> Loop:
+def _loop(
+    planned: LoopPlan,
+    relations: Mapping[str, RelationIndex],
+    histories: Mapping[str, RankedIndex],
+    execution: Execution,
+) -> Loop:
     own: dict[str, RankedIndex] = {}
+    best: dict[str, RelationIndex] = {}
     for name in planned.widths:
         index = relations[name]
-        assert isinstance(index, RankedIndex)
-        own[name] = index
+        if name in histories:
+            own[name], best[name] = histories[name], index
+        else:
+            assert isinstance(index, RankedIndex)
+            own[name] = index
     outside: dict[ArrangementKey, Arrangement] = {}
     for key in (key for key in planned.keys if key.relation not in own):
         index = relations[key.relation]
         outside[key] = index.visible_to_loops[key] if isinstance(index, RankedIndex) else index.arrangements[key]
-    return Loop(planned, own, outside, execution)
+    return Loop(planned, own, best, outside, execution)

@@ -60,6 +60,23 @@ PROGRAMS = {
     "calculation behind": """
         p(x, n) :- e(x, y), n = x * 10 + y. p(x, n) :- p(y, m), e(x, y), f(x, w), n = m % 7 + w, !s(n).
     """,
+    "shortest paths": """
+        d(y, min(0)) :- s(y). d(y, min(n)) :- d(x, m), w(x, y, c), n = m + c.
+    """,
+    "least labels": "l(x, min(x)) :- e(x, _). l(y, min(n)) :- l(x, n), e(x, y). l(y, min(n)) :- l(x, n), e(y, x).",
+    "greatest values, first column": "m(max(n), y) :- f(y, n). m(max(n), y) :- m(n, x), e(x, y), !s(y).",
+    "all pairs": """
+        d(x, y, min(c)) :- w(x, y, c). d(x, z, min(n)) :- d(x, y, a), d(y, z, b), n = a + b.
+        far(x, y) :- d(x, y, n), n > 6. near(x, c) :- e(x, _), c = count : { d(x, y, n), n < 4 }.
+        .output d
+        .output far
+        .output near
+    """,
+    "one value": "m(min(x)) :- s(x). m(min(n)) :- m(x), f(y, _), n = x / 2 + y.",
+    "two of them": """
+        d(y, min(0)) :- s(y). d(y, min(n)) :- r(x, m), w(x, y, c), n = m + c. r(y, min(n)) :- d(y, n), n < 12.
+        r(y, min(n)) :- d(x, m), f(x, y), n = m + 2. b(y) :- r(y, n), n < 3. d(y, min(1)) :- b(x), e(x, y).
+    """,
     "three columns": "a(x, y, x) :- e(x, y). a(x, z, w) :- a(x, y, w), a(y, z, _), f(w, _).",
 }
 
@@ -141,7 +158,7 @@ def test_other_kernels(name, kind):
     check(PROGRAMS[name], 7, 6, Kind(kind).backend(3), threads=1, route="device")
 
 
-@pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others", "constants and comparisons"])
+@pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others", "all pairs", "least labels"])
 def test_ticks_on_either_side_of_a_state_that_is_kept_twice(name):
     """Small ticks run on the twin and large ones where the state is; either takes in what the other has done."""
     if reason := lacking("shim"):
@@ -154,7 +171,7 @@ def test_many_changes_a_tick(name, backend):
     check(PROGRAMS[name], 11, 8, backend, size=30, values=12)
 
 
-@pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "read by others"])
+@pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "read by others", "all pairs"])
 def test_bags(name, backend):
     """A loop reads the rows of positive weight of a bag, and its heads are sets; others multiply weights."""
     text = PROGRAMS[name]
@@ -217,7 +234,10 @@ def test_the_last_edge_goes_and_all_come_again(backend):
         assert program.relation("p").rows() == []
 
 
-@pytest.mark.parametrize("name", ["linear", "non-linear", "mutual", "from marked", "read by others"])
+@pytest.mark.parametrize(
+    "name",
+    ["linear", "non-linear", "mutual", "from marked", "read by others", "negation", "shortest paths", "two of them"],
+)
 def test_a_batch_equals_its_rows_one_by_one(name, backend):
     widths = arity(PROGRAMS[name])
     random = np.random.default_rng(1)
@@ -253,7 +273,7 @@ def test_counting_and_loading_say_the_same(backend):
             assert program.count("p") == len(program.relation("p"))
 
 
-@pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others"])
+@pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others", "all pairs"])
 def test_a_checkpoint_holds_the_ranks(name, backend, tmp_path):
     """Stored after every other tick, as what has changed since, and read again into a program that goes on."""
     widths = arity(PROGRAMS[name])
@@ -307,6 +327,21 @@ def test_texts(backend):
     assert program.count("p") == 4
     found = program.step({"e": [("c", "ab"), ("ab", "e")]})["p"].rows()
     assert dict(found) == dict.fromkeys([("ab", "e"), ("c", "ab"), ("c", "e")], 1)
+
+
+def test_least_texts_and_no_values(backend):
+    """Text is compared as text, also with texts that come later; rows without a value are not there."""
+    text = "l(x, min(t)) :- n(x, t). l(y, min(t)) :- l(x, t), e(x, y)."
+    program = gw.Program(text, backend=backend)
+    program.step({"n": [("a", "m"), ("b", "z")], "e": [("a", "b"), ("b", "c"), ("c", "b")]})
+    assert dict(program.relation("l").rows()) == dict.fromkeys([("a", "m"), ("b", "m"), ("c", "m")], 1)
+    found = program.step({"n": [("c", "b")], "e": [(("a", "b"), -1)]})["l"].rows()
+    assert dict(found) == {("b", "m"): -1, ("b", "b"): 1, ("c", "m"): -1, ("c", "b"): 1}
+    values = pa.table({"x": ["d", "c"], "t": pa.array([None, "a"])})
+    assert dict(program.step({"n": values, "e": [("d", "e")]})["l"].rows()) == {
+        ("b", "b"): -1, ("b", "a"): 1, ("c", "b"): -1, ("c", "a"): 1,
+    }  # fmt: skip
+    assert dict(program.step({"n": [("e", "k")]})["l"].rows()) == {("e", "k"): 1}
 
 
 def test_a_long_chain(backend):

@@ -1,4 +1,4 @@
-"""Asking the rules how a row was derived before the tick: the derivations that are not kept."""
+"""Asking the rules how rows were derived before the tick: the derivations that are not kept."""
 
 from __future__ import annotations
 
@@ -24,12 +24,19 @@ class Asking:
         Arrangements as they were before the tick.
     execution
         With weights.
+    width
+        What is told of a derivation beside its iteration: the number of what was asked for, and perhaps a value.
     """
 
     def __init__(
-        self, rules: Sequence[LoopRule], before: Mapping[ArrangementKey, Arrangement], execution: Execution
+        self,
+        rules: Sequence[LoopRule],
+        before: Mapping[ArrangementKey, Arrangement],
+        execution: Execution,
+        width: int = 1,
     ) -> None:
         self._execution = execution
+        self._width = width
         backend = execution.backend
         self._seeds = [Arrangement(rule.asked.paths[0].seed.key, backend) for rule in rules]
         self.joins = [
@@ -37,24 +44,26 @@ class Asking:
             for rule, seed in zip(rules, self._seeds, strict=True)
         ]
 
-    def derivations(self, columns: Sequence[Int64Array]) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Of these distinct sorted rows: (row's number, iteration, how many derivations it has there).
+    def derivations(self, columns: Sequence[Int64Array], n: int) -> tuple[list[Int64Array], Int64Array, Int64Array]:
+        """What is told of the derivations of `n` distinct sorted rows, iterations, how many derivations there are.
 
-        Sorted by number and then by iteration.
+        Parameters
+        ----------
+        columns
+            Those that are asked for, in the relation's order; all but the value of a relation that keeps best values.
         """
         backend = self._execution.backend
-        xp, n = backend.xp, len(columns[0])
+        xp = backend.xp
         rows = PhaseRows([*columns, xp.arange(n, dtype=np.int64)], 1)
-        found: list[tuple[Int64Array, Int64Array, Int64Array]] = []
+        found: list[list[Int64Array]] = []
         for seed, join in zip(self._seeds, self.joins, strict=True):
             seed.receive_delta([rows])
-            found.extend((columns[0], iterations, counts) for columns, iterations, counts in derived(join, 1, -1))
+            for told, iterations, counts in derived(join, self._width, -1):
+                found.append([*told, iterations, counts])
             seed.discard()
         if not found:
             nothing = xp.empty(0, np.int64)
-            return nothing, nothing, nothing
-        numbers, iterations, counts = (
-            own[0] if len(own) == 1 else xp.concatenate(own) for own in zip(*found, strict=True)
-        )
-        (numbers, iterations), counts = backend.kernels.consolidate([numbers, iterations], counts)
-        return numbers, iterations, counts
+            return [nothing] * self._width, nothing, nothing
+        together = [own[0] if len(own) == 1 else xp.concatenate(own) for own in zip(*found, strict=True)]
+        (*told, iterations), counts = backend.kernels.consolidate(together[:-1], together[-1])
+        return told, iterations, counts

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.failures import refuse_failure
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink
+from gpu_wcoj.circuit.recursion.best import Better, change_of_best
 from gpu_wcoj.circuit.recursion.changes import Changes
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex, unranked
 from gpu_wcoj.circuit.recursion.rules import LoopPlan
 from gpu_wcoj.circuit.recursion.scratch import Scratch
 from gpu_wcoj.errors import IterationLimitError
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
@@ -25,7 +30,9 @@ class Loop:
     Attributes
     ----------
     relations
-        The state of each head.
+        The state of each head; of one that keeps best values, its history.
+    best
+        Of those, the rows that the outside sees.
     outside
         The arrangements of other relations that the rules use.
     execution
@@ -36,6 +43,7 @@ class Loop:
 
     plan: LoopPlan
     relations: Mapping[str, RankedIndex]
+    best: Mapping[str, RelationIndex]
     outside: Mapping[ArrangementKey, Arrangement]
     execution: Execution
     joins: list[IncrementalGenericJoin] = field(default_factory=list)
@@ -63,9 +71,9 @@ class Loop:
         found: dict[str, dict[ArrangementKey, IndexedZSet]] = {}
         if any(batch.n_rows for arrangement in self.outside.values() for batch in arrangement.pending):
             if any(_holds_rows(index) for index in self.relations.values()):
-                found = self._run(Changes(self.relations, self.plan.rules, self.outside, self._weighted))
+                found = self._run(Changes(self.plan, self.relations, self.outside, self._weighted))
             else:
-                found = self._run(Scratch(self.relations, self.plan.rules, self.outside, self._set))
+                found = self._run(Scratch(self.plan, self.relations, self.outside, self._set))
         changes = {name: self._shown(index, found.get(name, {})) for name, index in self.relations.items()}
         self._refuse_failures(changes)
         return changes
@@ -78,9 +86,18 @@ class Loop:
                 arrangements = dict(self.outside)
                 for key in rule.query.keys:
                     if key.relation in self.relations:
-                        arrangements[key] = self.relations[key.relation].view(key)
+                        arrangements[key] = self._visible(key)
                         arrangements[key].receive_delta(changes[key.relation])
                 refuse_failure(IncrementalGenericJoin(rule.query, arrangements, self._set))
+
+    def _visible(self, key: ArrangementKey) -> Arrangement:
+        """The committed rows of a head as the outside sees them."""
+        if key.relation not in self.best:
+            return self.relations[key.relation].view(key)
+        arrangement = Arrangement(key, self.execution.backend)
+        arrangement.receive_delta([PhaseRows(*self.best[key.relation].rows())])
+        arrangement.commit()
+        return arrangement
 
     def _run(self, run: Scratch | Changes) -> dict[str, dict[ArrangementKey, IndexedZSet]]:
         self.joins = run.joins
@@ -96,6 +113,8 @@ class Loop:
         for key, arrangement in index.arrangements.items():
             arrangement.pending = (found[key],) if key in found else ()
         own = found.get(index.canonical)
+        if index.name in self.best:
+            return self._shown_best(index, own)
         change = IndexedZSet.empty(index.columns, backend) if own is None else unranked(own)
         columns, weights = change.columns(), change.weights
         if weights is None:
@@ -105,6 +124,29 @@ class Loop:
             phases = [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
         index.show([PhaseRows(columns, change.weight_column())] if self.execution.weighted else phases, phases)
         return phases
+
+    def _shown_best(self, index: RankedIndex, entries: IndexedZSet | None) -> list[PhaseRows]:
+        """The same of a head that keeps best values, from the entries of its history."""
+        backend, best = self.execution.backend, self.best[index.name]
+        nothing = [backend.xp.empty(0, np.int64)] * index.columns
+        phases = [PhaseRows(nothing, -1), PhaseRows(nothing, 1)]
+        if entries is not None:
+            better = Better(self.plan.best[index.name], self.execution)
+            order = self.plan.order(index.name)
+            phases = []
+            for columns, sign in change_of_best(better, index.accumulated(), entries):
+                rows = [columns[order.index(column)] for column in range(index.columns)]
+                phases.append(PhaseRows(backend.kernels.distinct_rows(rows), sign))
+        best.receive_delta([as_bag(phases, backend)] if self.execution.weighted else phases)
+        return phases
+
+
+def as_bag(phases: Sequence[PhaseRows], backend: Backend) -> PhaseRows:
+    """The phases of a set's change as the one of a bag's."""
+    xp = backend.xp
+    columns = [xp.concatenate(own) for own in zip(*(rows.columns for rows in phases), strict=True)]
+    weights = xp.concatenate([rows.weight_column(xp) for rows in phases])
+    return PhaseRows(*backend.kernels.consolidate(columns, weights))
 
 
 def _holds_rows(index: RankedIndex) -> bool:
@@ -118,16 +160,18 @@ class LoopHead:
     Attributes
     ----------
     relation
-        Its state.
+        Its state, as the outside sees it.
+    derivations
+        The history of a head that keeps best values.
     number
         Its place among the loop's heads; the first speaks for what they share.
     """
 
     name: str
     loop: Loop
-    relation: RankedIndex
+    relation: RelationIndex
     number: int
-    derivations: None = None
+    derivations: RankedIndex | None = None
     weight_bound: int = 0
     pending_bound: int = 0
 
@@ -145,16 +189,10 @@ class LoopHead:
         phases = self.loop.change(self.name)
         deleted, inserted = map(len, phases)
         if self.loop.execution.weighted:
-            return ChangeCount(None, None, inserted - deleted), [self._as_bag(phases)] if collect else None
+            return ChangeCount(None, None, inserted - deleted), [
+                as_bag(phases, self.loop.execution.backend)
+            ] if collect else None
         return ChangeCount(inserted, deleted, inserted - deleted), phases if collect else None
-
-    def _as_bag(self, phases: Sequence[PhaseRows]) -> PhaseRows:
-        backend = self.relation.backend
-        xp = backend.xp
-        columns = [xp.concatenate(own) for own in zip(*(rows.columns for rows in phases), strict=True)]
-        return PhaseRows(
-            *backend.kernels.consolidate(columns, xp.concatenate([one.weight_column(xp) for one in phases]))
-        )
 
     @property
     def joins(self) -> Sequence[IncrementalGenericJoin]:
@@ -162,12 +200,15 @@ class LoopHead:
         return self.loop.joins if self.number == 0 else ()
 
     @property
-    def state(self) -> tuple[RankedIndex, ...]:
+    def state(self) -> tuple[RelationIndex, ...]:
         """What the head keeps between ticks."""
-        return (self.relation,)
+        return (self.relation,) if self.derivations is None else (self.derivations, self.relation)
 
 
 def loop_heads(loop: Loop) -> Iterator[LoopHead]:
     """The loop's heads, in its order."""
     for number, (name, relation) in enumerate(loop.relations.items()):
-        yield LoopHead(name, loop, relation, number)
+        if name in loop.best:
+            yield LoopHead(name, loop, loop.best[name], number, relation)
+        else:
+            yield LoopHead(name, loop, relation, number)

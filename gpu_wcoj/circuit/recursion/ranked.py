@@ -143,8 +143,9 @@ class RankedIndex(RelationIndex):
         backend: Backend,
         policy: MergePolicy | None = None,
         threads: int = 1,
+        order: Sequence[int] | None = None,
     ) -> None:
-        own = ArrangementKey(name, tuple(range(width + 1)))
+        own = ArrangementKey(name, (*(range(width) if order is None else order), width))
         shown, to_loops = dict.fromkeys(visible), dict.fromkeys(visible_to_loops)
         wanted = [own, *keys, *(with_rank(key, {name: width}) for key in (*shown, *to_loops))]
         super().__init__(name, width + 1, wanted, backend, policy, threads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery, Step
 from gpu_wcoj.trace.arrangement import ArrangementKey
@@ -21,13 +21,33 @@ class LoopRule:
         The same, with the rank of every atom of the loop bound last and put behind the head's columns.
     asked
         From rows of the head, numbered, to their derivations: the number, then the ranks. Its one path is seeded by a
-        pseudo-relation of the head's columns and the number.
+        pseudo-relation of the head's columns and the number. Of a head that keeps best values, from groups to the
+        number, the value and the ranks.
     """
 
     head: str
     query: DeltaQuery
     ranked: DeltaQuery
     asked: DeltaQuery
+
+
+@dataclass(frozen=True)
+class Best:
+    """Of a head that keeps the best value of each group of its rows.
+
+    Attributes
+    ----------
+    value
+        The stored column of the value; the others tell groups apart.
+    greatest
+        Whether greater is better.
+    family
+        The dictionary of a value that is text, else empty.
+    """
+
+    value: int
+    greatest: bool
+    family: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,11 +60,22 @@ class LoopPlan:
         Per head its stored columns, the rank not counted.
     cycle
         The heads from one of them back to itself, for people.
+    best
+        The heads that keep best values.
     """
 
     widths: Mapping[str, int]
     rules: tuple[LoopRule, ...]
     cycle: tuple[str, ...]
+    best: Mapping[str, Best] = field(default_factory=dict)
+
+    def order(self, name: str) -> tuple[int, ...]:
+        """The order of columns in which a head is looked at: its own, or the value behind the group."""
+        columns = tuple(range(self.widths[name]))
+        if name not in self.best:
+            return columns
+        value = self.best[name].value
+        return (*columns[:value], *columns[value + 1 :], value)
 
     @property
     def keys(self) -> tuple[ArrangementKey, ...]:
@@ -104,4 +135,4 @@ def ranked_query(query: DeltaQuery, widths: Mapping[str, int]) -> DeltaQuery:
         )
 
     ranks = [in_loop[atom] for atom in sorted(in_loop)]
-    return DeltaQuery(query.rule, (*query.head, *ranks), tuple(map(over, query.paths)))
+    return replace(query, head=(*query.head, *ranks), paths=tuple(map(over, query.paths)))

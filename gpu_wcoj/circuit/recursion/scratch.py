@@ -8,8 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from gpu_wcoj.circuit.recursion.best import Better
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex, ranked
-from gpu_wcoj.circuit.recursion.rules import LoopRule, without_rank
+from gpu_wcoj.circuit.recursion.rules import LoopPlan, LoopRule, without_rank
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.fresh import fresh_of
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
@@ -41,12 +42,14 @@ class Scratch:
 
     def __init__(
         self,
+        plan: LoopPlan,
         heads: Mapping[str, RankedIndex],
-        rules: Sequence[LoopRule],
         outside: Mapping[ArrangementKey, Arrangement],
         execution: Execution,
     ) -> None:
+        rules = plan.rules
         self._heads = heads
+        self._better = {name: Better(best, execution) for name, best in plan.best.items()}
         self._execution = execution
         self._backend = execution.backend
         self._found: dict[ArrangementKey, Spine] = {}
@@ -78,16 +81,16 @@ class Scratch:
             rank += 1
             found = self._iteration(self._next, self._next_joins)
 
-    def _begun(self) -> dict[str, IndexedZSet]:
+    def _begun(self) -> dict[str, list[Int64Array]]:
         """What the rules derive that read the outside only: nothing before the tick, so it is their change."""
         found = self._iteration(self._first, self._first_joins)
         for rule, join in zip(self._first, self._first_joins, strict=True):
             if join.query.has_negation:
                 columns = _gained(join, self._heads[rule.head].columns)
                 if len(columns[0]):
-                    more = IndexedZSet.from_sorted(columns, 1, self._backend)
-                    also = found.get(rule.head)
-                    found[rule.head] = more if also is None else _union(also, more)
+                    also = found.get(rule.head, [column[:0] for column in columns])
+                    together = [self._backend.xp.concatenate(own) for own in zip(also, columns, strict=True)]
+                    found[rule.head] = self._improving(rule.head, self._backend.kernels.distinct_rows(together))
         return found
 
     def result(self) -> dict[str, dict[ArrangementKey, IndexedZSet]]:
@@ -98,34 +101,21 @@ class Scratch:
         for name, index in self._heads.items():
             parts = self._iterations.pop(name)
             if parts:
-                rows = self._with_ranks(parts)
-                parts.clear()
-                below = self._backend.xp.arange(len(rows[0]) + 1, dtype=np.int64)
-                arranged = index.on_each(partial(self._arranged, rows, below), len(below))
-                whole[name] = dict(zip(index.arrangements, arranged, strict=True))
+                below = self._backend.xp.arange(sum(len(batch) for _, batch in parts) + 1, dtype=np.int64)
+                arrange = partial(self._arranged, self._plain(index).order, parts, below)
+                whole[name] = dict(zip(index.arrangements, index.on_each(arrange, len(below)), strict=True))
         return whole
 
-    def _arranged(self, rows: Sequence[Int64Array], below: Int64Array, arrangement: Arrangement) -> IndexedZSet:
-        """The rows, which are sorted, in the order of an arrangement."""
-        key = arrangement.key
-        columns = [rows[column] for column in key.order]
-        chosen = key.select(rows, self._backend)
-        if chosen is not None:
-            columns, below = [column[chosen] for column in columns], below[: len(chosen) + 1]
-        if key.order != tuple(range(len(rows))):
-            columns = self._backend.kernels.distinct_rows(columns)
-        return ranked(columns, below, self._backend)
-
-    def _with_ranks(self, parts: Sequence[tuple[int, IndexedZSet]]) -> list[Int64Array]:
-        """All rows with their ranks, sorted."""
-        xp = self._backend.xp
-        columns = [batch.columns() for _, batch in parts]
-        ranks = [xp.full(len(batch), rank, np.int64) for rank, batch in parts]
-        if len(parts) == 1:
-            return [*columns[0], ranks[0]]
-        joined = [xp.concatenate(own) for own in zip(*columns, strict=True)]
-        columns.clear()
-        return self._backend.kernels.distinct_rows([*joined, xp.concatenate(ranks)])
+    def _arranged(
+        self, order: Sequence[int], parts: Sequence[tuple[int, IndexedZSet]], below: Int64Array, arrangement: Arrangement
+    ) -> IndexedZSet:
+        """All that was found, which is given in an order of its columns, with its ranks, as an arrangement has it."""
+        key, batches, ranks = arrangement.key, [batch for _, batch in parts], [rank for rank, _ in parts]
+        if not key.is_whole:
+            rows = IndexedZSet.rearranged(batches, [order.index(at) for at in range(len(order))], self._backend, ranks)
+            return arrangement.index(PhaseRows(rows.columns(), 1))
+        found = IndexedZSet.rearranged(batches, [order.index(at) for at in key.order[:-1]], self._backend, ranks)
+        return IndexedZSet(found.values, (*found.offsets[:-1], below), None, self._backend)
 
     def _over_views(self, query: DeltaQuery, outside: Mapping[ArrangementKey, Arrangement]) -> IncrementalGenericJoin:
         """The join with the rows of the loop, and the outside after the tick, which does not change any more."""
@@ -155,18 +145,37 @@ class Scratch:
         seed = AtomUse(path.seed.atom, plain, tuple(variable[column] for column in plain.order))
         return replace(path, seeds=(seed,))
 
-    def _iteration(self, rules: Sequence[LoopRule], joins: Sequence[IncrementalGenericJoin]) -> dict[str, IndexedZSet]:
+    def _iteration(
+        self, rules: Sequence[LoopRule], joins: Sequence[IncrementalGenericJoin]
+    ) -> dict[str, list[Int64Array]]:
         """What the rules derive that no iteration has found before."""
-        found: dict[str, IndexedZSet] = {}
+        found: dict[str, list[Int64Array]] = {}
         for name, index in self._heads.items():
             own = [join for rule, join in zip(rules, joins, strict=True) if rule.head == name]
             if rules is self._first:
                 own = [join for join in own if not join.query.has_negation]
             if own:
-                columns = fresh_of(own, INSERTIONS, self._known(index))
+                columns = self._improving(name, fresh_of(own, INSERTIONS, self._known(index)))
                 if len(columns[0]):
-                    found[name] = IndexedZSet.from_sorted(columns, 1, self._backend)
+                    found[name] = columns
         return found
+
+    def _improving(self, name: str, columns: list[Int64Array]) -> list[Int64Array]:
+        """The rows that are new to a relation: where it keeps best values, one a group that is better than before."""
+        better = self._better.get(name)
+        if better is None or len(columns[0]) == 0:
+            return columns
+        backend = self._backend
+        *groups, value = [columns[at] for at in self._heads[name].canonical.order[:-1]]
+        order = backend.kernels.lexsort([*groups, better.keys(value)])
+        groups, value = [column[order] for column in groups], value[order]
+        first = backend.kernels.run_starts(groups) if groups else backend.xp.zeros(1, np.int64)
+        groups, value = [column[first] for column in groups], value[first]
+        plain = self._plain(self._heads[name])
+        has, best = better.last(self._known(self._heads[name])[plain.order], groups, len(first))
+        (kept,) = positions(backend, ~has | (better.keys(value) < better.keys(best)))
+        found = dict(zip(plain.order, (column[kept] for column in (*groups, value)), strict=True))
+        return backend.kernels.distinct_rows([found[at] for at in range(len(found))])
 
     def _known(self, index: RankedIndex) -> dict[tuple[int, ...], list[IndexedZSet]]:
         """All rows of a relation that have been found, in every order in which they are at hand."""
@@ -177,7 +186,7 @@ class Scratch:
                 known[key.order] = [*spine.batches, *(batch for batch in pending if len(batch))]
         return known
 
-    def _take_in(self, found: Mapping[str, IndexedZSet], rank: int) -> None:
+    def _take_in(self, found: Mapping[str, Sequence[Int64Array]], rank: int) -> None:
         """What the iteration before had found stands with all before it; what this one has found is new."""
         for key, view in self._views.items():
             for batch in view.pending:
@@ -186,16 +195,14 @@ class Scratch:
                     self._found[key] = self._found[key].insert(batch)
                     view.spine = self._found[key]
             view.pending = ()
-        for name, batch in found.items():
-            self._iterations[name].append((rank, batch))
-            plain = self._plain(self._heads[name])
-            rows: PhaseRows | None = None
+        for name, columns in found.items():
+            plain, rows = self._plain(self._heads[name]), PhaseRows(columns, 1)
             for key in self._read:
                 if key.relation == name:
-                    if key != plain:
-                        rows = rows or PhaseRows(batch.columns(), 1)
-                    one = batch if rows is None or key == plain else self._views[key].index(rows)
-                    self._views[key].pending = (IndexedZSet.empty(one.depth, self._backend), one)
+                    batch = self._views[key].index(rows)
+                    self._views[key].pending = (IndexedZSet.empty(batch.depth, self._backend), batch)
+                    if key == plain:
+                        self._iterations[name].append((rank, batch))
 
     @staticmethod
     def _plain(index: RankedIndex) -> ArrangementKey:
@@ -226,9 +233,3 @@ def _gained(join: IncrementalGenericJoin, width: int) -> list[Int64Array]:
     )
     (gained,) = positions(backend, sums > 0)
     return [column[gained] for column in rows]
-
-
-def _union(left: IndexedZSet, right: IndexedZSet) -> IndexedZSet:
-    """The rows of either, of weight 1."""
-    both = left.merge(right)
-    return IndexedZSet(both.values, both.offsets, None, both.backend)
