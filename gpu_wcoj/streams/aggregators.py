@@ -13,7 +13,7 @@ from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError, UsageError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.options import positive
 from gpu_wcoj.schema import INT64, DataType
-from gpu_wcoj.streams.callables import columns_from, given, rows_from
+from gpu_wcoj.streams.callables import Names, columns_from, given, rows_from
 from gpu_wcoj.streams.grouped import Groups, levels_of
 from gpu_wcoj.streams.ordering import in_order
 from gpu_wcoj.streams.place import Place, place_of
@@ -269,19 +269,18 @@ class Apply(Aggregator):
         Called with one array per column, as `ZSet.to_numpy` gives them, and an array that says where each group
         begins; it returns one array or list per name, a value a group. Rows of a group stand in a fixed order.
     names
-        The result columns.
+        The result columns; or a mapping from them to their types.
     """
 
-    def __init__(self, function: Callable[..., Any], names: Sequence[str]) -> None:
-        self.function, self.names = function, tuple(names)
+    def __init__(self, function: Callable[..., Any], names: Names) -> None:
+        self.function, self.names = function, names
 
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
         groups = _settled_order(groups)
         starts = groups.place.backend.to_host(groups.starts)
         made = self.function(*given(groups.rows), starts)
-        columns = columns_from(groups.place, made, self.names, len(starts), self.function)[1]
-        return per_group(groups, self.names, columns)
+        return per_group(groups, *columns_from(groups.place, made, self.names, len(starts), self.function))
 
 
 class ApplyRows(Aggregator):
@@ -292,11 +291,11 @@ class ApplyRows(Aggregator):
     function
         Called with the list of a group's rows of positive weight, as tuples in a fixed order; it returns a tuple.
     names
-        The result columns.
+        The result columns; or a mapping from them to their types.
     """
 
-    def __init__(self, function: Callable[[list[tuple[Any, ...]]], tuple[Any, ...]], names: Sequence[str]) -> None:
-        self.function, self.names = function, tuple(names)
+    def __init__(self, function: Callable[[list[tuple[Any, ...]]], tuple[Any, ...]], names: Names) -> None:
+        self.function, self.names = function, names
 
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
@@ -304,8 +303,7 @@ class ApplyRows(Aggregator):
         rows = [row for row, _ in groups.rows.rows()]
         ends = [*groups.place.backend.to_host(groups.starts).tolist(), len(rows)]
         made = [self.function(rows[begin:end]) for begin, end in pairwise(ends)]
-        columns = rows_from(groups.place, made, self.names, self.function)[1]
-        return per_group(groups, self.names, columns)
+        return per_group(groups, *rows_from(groups.place, made, self.names, self.function))
 
 
 def per_group(groups: Groups, names: Sequence[str], columns: Sequence[Column]) -> ZSet:

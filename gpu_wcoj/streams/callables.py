@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.column import Column
-from gpu_wcoj.errors import ArityError, TypeMismatchError
+from gpu_wcoj.errors import ArityError, TypeMismatchError, UsageError
+from gpu_wcoj.schema import DataType
 from gpu_wcoj.streams.place import Place
 from gpu_wcoj.zset.device import moved
 from gpu_wcoj.zset.zset import ZSet
@@ -21,12 +22,28 @@ def given(zset: ZSet) -> list[Any]:
     return [to_numpy(column) for column in zset.to_host().columns]
 
 
+Names = Sequence[str] | Mapping[str, str]
+"""Names of columns, or a mapping from them to their types, for columns that may be null throughout."""
+
+
+def as_names(names: Names | None) -> tuple[tuple[str, ...] | None, list[DataType | None]]:
+    """The names, if there are any, and the type that is asked for of each column."""
+    if names is None:
+        return None, []
+    if isinstance(names, str):
+        raise UsageError(f"the names of columns are a list of texts, and these are {names!r}.\n  Write [{names!r}].")
+    if isinstance(names, Mapping):
+        return tuple(names), [DataType(kind) for kind in names.values()]
+    return tuple(names), [None] * len(names)
+
+
 def columns_from(
-    place: Place, made: Any, names: Sequence[str] | None, count: int, function: object
+    place: Place, made: Any, given_names: Names | None, count: int, function: object
 ) -> tuple[tuple[str, ...], list[Column]]:
     """Names and columns of what a function returned for `count` rows: a dict, one array, or several."""
     from gpu_wcoj.arrow import as_table
 
+    names, kinds = as_names(given_names)
     if isinstance(made, (ZSet, str, bytes)) or not isinstance(made, (Mapping, np.ndarray, Iterable)):
         raise TypeMismatchError(
             f"{_shown(function)} returned {made!r:.80}.\n  A function of columns returns arrays: a dict, or a tuple."
@@ -46,16 +63,17 @@ def columns_from(
             size = len(values) if hasattr(values, "__len__") else "no"
             raise ArityError(f"{_shown(function)}: column '{name}' has {size} values, and there are {count} rows.")
     arrays = {name: values if isinstance(values, np.ndarray) else list(values) for name, values in made.items()}
-    found, columns = as_table(arrays, _shown(function), string=place.string, binary=place.binary)
+    found, columns = as_table(arrays, _shown(function), types=kinds, string=place.string, binary=place.binary)
     return found, _here(place, columns)
 
 
 def rows_from(
-    place: Place, made: Sequence[Any], names: Sequence[str] | None, function: object
+    place: Place, made: Sequence[Any], given_names: Names | None, function: object
 ) -> tuple[tuple[str, ...], list[Column]]:
     """Names and columns of the rows that a function returned, one or more."""
     from gpu_wcoj.arrow import as_table
 
+    names, kinds = as_names(given_names)
     for row in made:
         if not isinstance(row, tuple):
             raise TypeMismatchError(f"{_shown(function)} returned {row!r:.80}, which is no tuple.")
@@ -69,7 +87,7 @@ def rows_from(
     values = {label: [row[at] for row in made] for at, label in enumerate(labels)}
     if not labels:
         return (), []
-    found, columns = as_table(values, _shown(function), string=place.string, binary=place.binary)
+    found, columns = as_table(values, _shown(function), types=kinds, string=place.string, binary=place.binary)
     return found, _here(place, columns)
 
 

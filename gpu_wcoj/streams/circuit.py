@@ -102,6 +102,7 @@ class Circuit(Scope):
         return list(self._children)
 
     def refuse_change(self) -> None:
+        """Raise if the clock runs."""
         if self._runs:
             raise CircuitError("the circuit has run, and gets no more nodes.\n  Stop it first; its state is lost then.")
 
@@ -195,6 +196,7 @@ class Subcircuit(Scope):
         return Time(self.parent.time.tick, self._iteration)
 
     def refuse_change(self) -> None:
+        """Raise if the clock runs."""
         self.parent.refuse_change()
 
     def subcircuit(self, *_: Any, **__: Any) -> Subcircuit:

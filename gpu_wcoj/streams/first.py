@@ -29,6 +29,8 @@ def first_rows(trace: Trace, keys: Sequence[Column], k: int) -> ZSet:
     if mask is not None:
         (rows,) = positions(backend, mask)
         levels = [level[rows] for level in levels]
+    if not len(levels[0]):
+        return NOTHING
     n_prefix = len(levels)
     ranges = [_leaves(batch, levels) for batch in trace.spine.batches]
     group = xp.arange(len(levels[0]))
@@ -45,8 +47,8 @@ def first_rows(trace: Trace, keys: Sequence[Column], k: int) -> ZSet:
             break
         (open_,) = positions(backend, ~finished)
         group, take = group[open_], take * 2
-    joined = [xp.concatenate(parts) for parts in zip(*kept, strict=True)] if kept else levels
-    weights = xp.concatenate(kept_weights) if kept_weights else xp.zeros(0, np.int64)
+    joined = [place.concatenated(parts) for parts in zip(*kept, strict=True)]
+    weights = place.concatenated(kept_weights)
     return place.made(layout.names, layout.columns(joined, place), weights)
 
 

@@ -112,16 +112,20 @@ class Layout:
             made.append(~column.stored if at in self.descending else column.stored)
         return made
 
-    def probe(self, columns: Sequence[Column], place: Place, nulls: bool) -> tuple[BoolArray | None, list[Int64Array]]:
+    def probe(
+        self, columns: Sequence[Column], place: Place, nulls: bool, count: int = 1
+    ) -> tuple[BoolArray | None, list[Int64Array]]:
         """Values of the first columns of the order as levels, and which rows can be found; None for all of them.
 
         Parameters
         ----------
         nulls
             Whether a null is found where a null is stored. In joins it is not.
+        count
+            How many rows there are, if there are no columns.
         """
         xp = place.xp
-        count = len(columns[0]) if columns else 1
+        count = len(columns[0]) if columns else count
         made: list[Int64Array] = [] if self.keys else [xp.zeros(count, np.int64)]
         found: list[BoolArray] = []
         for at, column in zip(self.order, columns, strict=False):

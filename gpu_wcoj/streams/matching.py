@@ -76,7 +76,7 @@ def matched(
     if not len(change) or not trace.names:
         return []
     own = places_of(change.names, shape.left if change_is_left else shape.right)
-    found = trace.below([change.columns[at] for at in own])
+    found = trace.below([change.columns[at] for at in own], count=len(change))
     if found is None or not len(found.owner):
         return []
     left, right = (change.names, trace.names) if change_is_left else (trace.names, change.names)
@@ -103,9 +103,8 @@ def has_match(place: Place, shape: JoinShape, left: ZSet, right: ZSet) -> Int64A
         return nothing
     keys = place.selected(right, places_of(right.names, shape.right, "the right of the join"))
     keys = place.held(keys, keys.stored_weights > 0)
-    found = keyed(place, keys, range(len(shape.right))).below(
-        [left.columns[at] for at in places_of(left.names, shape.left, "the left of the join")]
-    )
+    own = [left.columns[at] for at in places_of(left.names, shape.left, "the left of the join")]
+    found = keyed(place, keys, range(len(shape.right))).below(own, count=len(left))
     if found is None:
         return nothing
     rows: Int64Array = place.xp.sort(found.owner)

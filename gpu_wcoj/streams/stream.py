@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gpu_wcoj.errors import CircuitError, UsageError
 from gpu_wcoj.streams.aggregators import Aggregator
+from gpu_wcoj.streams.callables import Names
 from gpu_wcoj.streams.layout import Sorting
 from gpu_wcoj.streams.matching import JoinShape
 from gpu_wcoj.streams.operator import Operator
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from gpu_wcoj.streams.node import Node
     from gpu_wcoj.streams.scope import Scope
 
-Names = str | int | Sequence[str | int]
-On = Names | Mapping[str | int, str | int]
+Columns = str | int | Sequence[str | int]
+On = Columns | Mapping[str | int, str | int]
 """Columns of both sides, or a mapping from those of the left to those of the right."""
 
 
@@ -98,7 +99,7 @@ class Stream:
 
     # Linear operators
 
-    def map(self, to: Callable[..., Any] | Names, names: Sequence[str] | None = None) -> Stream:
+    def map(self, to: Callable[..., Any] | Columns, names: Names | None = None) -> Stream:
         """Every row to another one, all at once.
 
         Parameters
@@ -107,23 +108,22 @@ class Stream:
             A function that is called with one array per column, as `ZSet.to_numpy` gives them, and returns the new
             columns: one array, a tuple of arrays, or a dict. Or names or positions of columns to keep.
         names
-            What the new columns are called; c0, c1, ... by default, or as before.
+            What the new columns are called; c0, c1, ... by default, or as before. A mapping from names to types says
+            of what type a column is that a function returns, which matters where it holds nothing but nulls.
         """
         if callable(to):
             return self._then(Map(to, names, by_row=False))
-        return self._then(Select(_listed(to), names))
+        return self._then(Select(_listed(to), None if names is None else tuple(names)))
 
-    def map_rows(
-        self, function: Callable[[tuple[Any, ...]], tuple[Any, ...]], names: Sequence[str] | None = None
-    ) -> Stream:
+    def map_rows(self, function: Callable[[tuple[Any, ...]], tuple[Any, ...]], names: Names | None = None) -> Stream:
         """Every row to another one, by a function from tuple to tuple, called row by row: slower than `map`."""
         return self._then(Map(function, names, by_row=True))
 
-    def flat_map(self, function: Callable[..., Any], names: Sequence[str] | None = None) -> Stream:
+    def flat_map(self, function: Callable[..., Any], names: Names | None = None) -> Stream:
         """Every row to any number of rows, all at once: the function of the columns returns ``(owner, columns)``."""
         return self._then(FlatMap(function, names, by_row=False))
 
-    def flat_map_rows(self, function: Callable[..., Any], names: Sequence[str] | None = None) -> Stream:
+    def flat_map_rows(self, function: Callable[..., Any], names: Names | None = None) -> Stream:
         """Every row to any number of rows, by a function from tuple to tuples, called row by row."""
         return self._then(FlatMap(function, names, by_row=True))
 
@@ -135,7 +135,7 @@ class Stream:
         """The rows for which the function, called row by row, is True."""
         return self._then(Filter(condition, by_row=True), keys=self.keys)
 
-    def index_with(self, key: Names | Callable[..., Any], names: Sequence[str] | None = None) -> Stream:
+    def index_with(self, key: Columns | Callable[..., Any], names: Names | None = None) -> Stream:
         """Every row under a key, whose columns come first.
 
         Parameters
@@ -148,7 +148,7 @@ class Stream:
         if callable(key):
             if names is None:
                 raise UsageError("a key that a function makes needs names: index_with(function, names=[...]).")
-            return self._then(IndexWith(key, tuple(names)), keys=len(names))
+            return self._then(IndexWith(key, names), keys=len(names))
         return self._then(IndexWith(_listed(key), None), keys=len(_listed(key)))
 
     def inspect(self, function: Callable[[Any], object]) -> Stream:
@@ -200,7 +200,7 @@ class Stream:
 
     def trace(
         self,
-        keys: Names | None = (),
+        keys: Columns | None = (),
         *,
         by: Sequence[tuple[str | int, bool]] = (),
         timed: bool | None = None,
@@ -259,11 +259,11 @@ class Stream:
         trace._check_trace("incremental_distinct")
         return self._then(NestedDistinct() if trace.timed and self.scope.depth else IncrementalDistinct(), trace)
 
-    def aggregate(self, keys: Names, aggregator: Aggregator) -> Stream:
+    def aggregate(self, keys: Columns, aggregator: Aggregator) -> Stream:
         """The aggregator's rows of every group of rows that agree in the key columns."""
         return self._then(Aggregate(_listed(keys), _checked(aggregator)), keys=len(_listed(keys)))
 
-    def incremental_aggregate(self, keys: Names, aggregator: Aggregator) -> Stream:
+    def incremental_aggregate(self, keys: Columns, aggregator: Aggregator) -> Stream:
         """The change of the aggregator's rows."""
         listed, by = _listed(keys), _checked(aggregator).sorts_by
         if self.scope.depth:
@@ -368,7 +368,7 @@ def _connect(end: Stream, stream: Stream, kind: type[Feedback | Forward]) -> Non
     operator.source = stream.node
 
 
-def _listed(columns: Names) -> tuple[str | int, ...]:
+def _listed(columns: Columns) -> tuple[str | int, ...]:
     return (columns,) if isinstance(columns, (str, int)) else tuple(columns)
 
 

@@ -54,7 +54,8 @@ class TimedTrace:
         """The trace with a change of this tick and iteration `at` added."""
         if is_nothing(change):
             return self
-        return replace(self, present=self.present.append(with_iteration(self.place, change, at)))
+        present = self.present.append(with_iteration(self.place, change, at))
+        return self if present is self.present else replace(self, present=present)
 
     def next_tick(self) -> TimedTrace:
         """The trace when this tick is over. O(rows of this tick)."""
@@ -62,9 +63,9 @@ class TimedTrace:
             return self
         return TimedTrace(self.earlier.append(self.present.consolidated()), Trace(self.place, self.present.sorting))
 
-    def below(self, keys: Sequence[Column], nulls: bool = False) -> Found | None:
+    def below(self, keys: Sequence[Column], nulls: bool = False, count: int = 1) -> Found | None:
         """The entries whose key columns have these values, their iterations last; see `Trace.below`."""
-        parts = [found for found in (self.earlier.below(keys, nulls), self.present.below(keys, nulls)) if found]
+        parts = [found for one in (self.earlier, self.present) if (found := one.below(keys, nulls, count)) is not None]
         if len(parts) < 2:
             return parts[0] if parts else None
         xp, columns = self.place.xp, list(zip(parts[0].columns, parts[1].columns, strict=True))

@@ -81,6 +81,8 @@ class Trace:
         if is_nothing(change):
             return self
         layout = Layout.of(change, self.sorting) if self.layout is None else self.layout.joined(change)
+        if layout is self.layout and not len(change):
+            return self
         if self.layout is not None and layout != self.layout:
             whole = self.consolidated()
             return Trace(self.place, self.sorting, layout)._with(whole)._with(change)
@@ -129,22 +131,24 @@ class Trace:
         make = self.place.trusted if self.layout.keeps_order else self.place.made
         return make(self.layout.names, columns, weights)
 
-    def below(self, keys: Sequence[Column], nulls: bool = False) -> Found | None:
+    def below(self, keys: Sequence[Column], nulls: bool = False, count: int = 1) -> Found | None:
         """The rows whose key columns have these values; None if there is none.
 
         Parameters
         ----------
         keys
-            One column for each key column; without any, all rows belong to row 0.
+            One column for each key column; without any, every row finds all rows.
         nulls
             Whether a null finds a null.
+        count
+            How many rows look, if there are no key columns.
         """
         if self.layout is None or not self.spine.batches:
             return None
         if len(keys) != self.layout.keys:
             raise UsageError(f"this trace has {self.layout.keys} key columns, and {len(keys)} are given.")
         backend = self.place.backend
-        mask, levels = self.layout.probe(keys, self.place, nulls)
+        mask, levels = self.layout.probe(keys, self.place, nulls, count)
         given = None
         if mask is not None:
             (given,) = positions(backend, mask)

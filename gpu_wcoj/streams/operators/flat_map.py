@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.streams.callables import columns_from, given, rows_from
+from gpu_wcoj.streams.callables import Names, columns_from, given, rows_from
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.zset.zset import ZSet
@@ -21,7 +21,7 @@ class FlatMap(Operator):
     function of a row returns the rows made of it.
     """
 
-    def __init__(self, function: Callable[..., Any], names: Sequence[str] | None, by_row: bool) -> None:
+    def __init__(self, function: Callable[..., Any], names: Names | None, by_row: bool) -> None:
         self.function, self.names, self.by_row = function, names, by_row
 
     def evaluate(self, rows: ZSet) -> ZSet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpu_wcoj.streams.callables import columns_from, given
+from gpu_wcoj.streams.callables import Names, columns_from, given
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING, is_nothing, places_of
 from gpu_wcoj.zset.zset import ZSet
@@ -17,7 +17,7 @@ class IndexWith(Operator):
     A key of columns moves these to the front; a key that a function makes of the columns is put before all of them.
     """
 
-    def __init__(self, key: Sequence[str | int] | Callable[..., Any], names: Sequence[str] | None) -> None:
+    def __init__(self, key: Sequence[str | int] | Callable[..., Any], names: Names | None) -> None:
         self.key, self.names = key, names
 
     def evaluate(self, rows: ZSet) -> ZSet:

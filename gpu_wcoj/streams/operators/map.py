@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpu_wcoj.streams.callables import columns_from, given, rows_from
+from gpu_wcoj.streams.callables import Names, columns_from, given, rows_from
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING, is_nothing, places_of
 from gpu_wcoj.zset.zset import ZSet
@@ -32,7 +32,7 @@ class Select(Operator):
 class Map(Operator):
     """``out(r) = sum of in(s) over all s with r = f(s)``: rows may become equal, and their weights add. Linear."""
 
-    def __init__(self, function: Callable[..., Any], names: Sequence[str] | None, by_row: bool) -> None:
+    def __init__(self, function: Callable[..., Any], names: Names | None, by_row: bool) -> None:
         self.function, self.names, self.by_row = function, names, by_row
 
     def evaluate(self, rows: ZSet) -> ZSet:
