@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -88,7 +89,8 @@ class Head:
             If the exact weight of a row leaves int64.
         """
         found = self._evaluate(collect, sink)
-        refuse_failures(self.joins)
+        if self.calculates:
+            refuse_failures(self.joins)
         return found
 
     def _evaluate(self, collect: bool, sink: PieceSink | None) -> tuple[ChangeCount, list[PhaseRows] | None]:
@@ -96,7 +98,7 @@ class Head:
             return self._evaluate_bag(collect or self.relation is not None)
         if self.derivations is not None:
             return self._evaluate_distinct()
-        if any(join.negated_changes for join in self.joins):
+        if self._negates and any(join.negated_changes for join in self.joins):
             return self._evaluate_signed()
         if collect or self.relation is not None:
             if sink is not None and self.relation is None:
@@ -244,7 +246,11 @@ class Head:
             join.begin()
         self.pending_bound = self.weight_bound
 
-    @property
+    @cached_property
+    def _negates(self) -> bool:
+        return any(join.query.has_negation for join in self.joins)
+
+    @cached_property
     def calculates(self) -> bool:
         """Whether a tick may fail for what its rules calculate, so that they are evaluated also if nobody asks."""
         return any(join.query.calculations for join in self.joins)

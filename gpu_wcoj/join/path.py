@@ -231,7 +231,7 @@ class DeltaPath:
         """The arrangements that it reads besides its seeds'."""
         return (*(use.key for use in self.others), *(check.use.key for check in self.absent))
 
-    @property
+    @cached_property
     def order(self) -> tuple[str, ...]:
         """The variables in the order in which they are bound."""
         return (*self.seed.variables, *(step.variable for step in self.steps))
