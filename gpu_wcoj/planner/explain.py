@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gpu_wcoj.circuit.recursion.rules import RANK, LoopPlan
 from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import ArrangementKey
@@ -16,6 +17,8 @@ def explain(plan: Plan, name_of: ColumnName, backend: str, semantics: str, route
     lines = [f"backend {backend}, {semantics} semantics"]
     if route is not None:
         lines.append(f"route: {route}")
+    loop_of = {name: loop for loop in plan.loops for name in loop.widths}
+    name_of = _with_ranks(name_of, plan.loops)
     for head in plan.order:
         lines.append("")
         note = "derivations are counted: its rows are distinct" if head in plan.counted else ""
@@ -25,16 +28,40 @@ def explain(plan: Plan, name_of: ColumnName, backend: str, semantics: str, route
         if head in plan.groupings:
             grouping = plan.groupings[head]
             note = f"{grouping.op} by group: reads {_arrangement(grouping.source, name_of)}"
+        if head in loop_of:
+            note = _loop_note(head, loop_of[head])
         lines.append(f"{head}" + (f"   ({note})" if note else ""))
+        if head in loop_of:
+            for rule in (rule for rule in loop_of[head].rules if rule.head == head):
+                lines.extend("  " + line for line in _query(rule.query, name_of))
+                lines.append(f"    asked for the derivations of {'groups' if head in loop_of[head].best else 'rows'}")
+                lines.extend("      " + line for line in _path(rule.asked.paths[0], name_of))
+            continue
         for query in plan.queries[head]:
             lines.extend("  " + line for line in _query(query, name_of))
-    used = [key for queries in plan.queries.values() for query in queries for key in query.keys]
+    alone = (queries for name, queries in plan.queries.items() if name not in loop_of)
+    used = [key for queries in alone for query in queries for key in query.keys]
+    used += [key for loop in plan.loops for key in loop.keys]
     lines.append("")
     lines.append("arrangements")
     for key in dict.fromkeys(used):
         count = used.count(key)
         lines.append(f"  {_arrangement(key, name_of)}" + (f"   used by {count} rules" if count > 1 else ""))
     return "\n".join(lines)
+
+
+def _with_ranks(name_of: ColumnName, loops: Sequence[LoopPlan]) -> ColumnName:
+    """Names of columns, the rank's too."""
+    widths = {name: width for loop in loops for name, width in loop.widths.items()}
+    return lambda relation, column: "rank" if column == widths.get(relation) else name_of(relation, column)
+
+
+def _loop_note(head: str, loop: LoopPlan) -> str:
+    """How a head of a loop is kept."""
+    others = [name for name in loop.widths if name != head]
+    kept = "the values that have been a group's best" if head in loop.best else "its rows"
+    together = f", evaluated with {', '.join(others)}" if others else ""
+    return f"recursive{together}: {kept} are kept with their ranks"
 
 
 def _query(query: DeltaQuery, name_of: ColumnName) -> list[str]:
@@ -54,6 +81,8 @@ def _path(path: DeltaPath, name_of: ColumnName) -> list[str]:
     lines.extend(f"check {_extender(use, path, name_of)}" for use in path.others if set(use.variables) <= bound)
     lines.extend(_check(check, path, name_of) for check in path.seed_checks)
     for step in path.steps:
+        if step.variable.startswith(RANK):  # what follows from the others
+            continue
         extenders = [by_number[number] for number in step.atoms]
         verb = "look up" if len(extenders) == 1 else "intersect"
         shown = " with ".join(_extender(use, path, name_of) for use in extenders)
@@ -79,7 +108,7 @@ def _extender(use: AtomUse, path: DeltaPath, name_of: ColumnName) -> str:
 
 def _use(use: AtomUse) -> str:
     variables = sorted(zip(use.key.order, use.variables, strict=True))
-    return f"{use.key.relation}({', '.join(name for _, name in variables)})"
+    return f"{use.key.relation}({', '.join(name for _, name in variables if not name.startswith(RANK))})"
 
 
 def _arrangement(key: ArrangementKey, name_of: ColumnName) -> str:

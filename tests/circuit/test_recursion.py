@@ -344,6 +344,15 @@ def test_least_texts_and_no_values(backend):
     assert dict(program.step({"n": [("e", "k")]})["l"].rows()) == {("e", "k"): 1}
 
 
+def test_explain_says_what_is_recursive():
+    text = gw.Program(PROGRAMS["read by others"]).explain()
+    assert "p   (recursive: its rows are kept with their ranks)" in text
+    assert "y: intersect p(x, y) before, by p[0, 1, rank] with e(y, z) before, by e[1, 0]" in text
+    assert "#" not in text
+    text = gw.Program(PROGRAMS["two of them"]).explain()
+    assert "d   (recursive, evaluated with r, b: the values that have been a group's best are kept" in text
+
+
 def test_a_long_chain(backend):
     """Hundreds of iterations, and an edge in the middle that goes."""
     n = 120

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery, Step
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
+RANK = "#rank"
+"""What the variables of ranks are called, with the number of the atom."""
+
 
 @dataclass(frozen=True)
 class LoopRule:
@@ -117,7 +120,7 @@ def ranked_query(query: DeltaQuery, widths: Mapping[str, int]) -> DeltaQuery:
     for path in query.paths:
         for use in (path.seed, *path.others):
             if use.key.relation in widths:
-                in_loop[use.atom] = f"#rank{use.atom}"
+                in_loop[use.atom] = f"{RANK}{use.atom}"
 
     def ranked(use: AtomUse) -> AtomUse:
         if use.atom not in in_loop:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from gpu_wcoj.circuit.recursion.best import Better
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex, ranked
+from gpu_wcoj.circuit.recursion.ranked import RankedIndex
 from gpu_wcoj.circuit.recursion.rules import LoopPlan, LoopRule, without_rank
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.fresh import fresh_of
@@ -20,7 +20,7 @@ from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
 
-POLICY = MergePolicy(ratio=2, most_batches=8)
+POLICY = MergePolicy(ratio=4, most_batches=4)
 """For what the joins probe: every iteration brings a batch, and most are large."""
 
 INSERTIONS = 1
@@ -107,7 +107,11 @@ class Scratch:
         return whole
 
     def _arranged(
-        self, order: Sequence[int], parts: Sequence[tuple[int, IndexedZSet]], below: Int64Array, arrangement: Arrangement
+        self,
+        order: Sequence[int],
+        parts: Sequence[tuple[int, IndexedZSet]],
+        below: Int64Array,
+        arrangement: Arrangement,
     ) -> IndexedZSet:
         """All that was found, which is given in an order of its columns, with its ranks, as an arrangement has it."""
         key, batches, ranks = arrangement.key, [batch for _, batch in parts], [rank for rank, _ in parts]
