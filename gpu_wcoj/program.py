@@ -364,7 +364,8 @@ class Program:
         UsageError
             If there has been a tick, or there is no such share.
         UnsupportedError
-            If a head has state of its own: it is kept, read by a rule, or its derivations are counted.
+            If a head has state of its own (it is kept, read by a rule, aggregates, or its derivations are counted), or
+            negates.
 
         Examples
         --------
@@ -382,6 +383,13 @@ class Program:
         read = {atom.relation for rule in self.rules.rules for atom in rule.read}
         stateful = [name for name in self.heads if name in read or name in self.keep]
         stateful += [] if self.bag else sorted(self._planned().counted)
+        stateful += [one.relation for one in self._lowering.rules.groupings]
+        negating = [rule.head.relation for rule in self._lowering.rules.rules if rule.negated]
+        if negating and not stateful:
+            raise UnsupportedError(
+                f"the head '{negating[0]}' negates, and what one share derives another may take back.\n"
+                "  Run the program in one process."
+            )
         if stateful:
             raise UnsupportedError(
                 f"the head '{stateful[0]}' has state of its own, of which no share can tell the rest.\n"

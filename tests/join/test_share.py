@@ -87,3 +87,12 @@ def test_what_no_share_can_tell() -> None:
     program.step({"r": [(1, 2)]})
     with pytest.raises(UsageError, match="there has been one"):
         program.share_work(0, 2)
+
+
+def test_heads_that_negate_or_aggregate_are_not_shared():
+    with pytest.raises(
+        UnsupportedError, match="the head 'h' negates, and what one share derives another may take back"
+    ):
+        Program("h(a, b) :- e(a, b), !e(b, a).").share_work(0, 2)
+    with pytest.raises(UnsupportedError, match="the head 'h' has state of its own"):
+        Program("h(a, min(b)) :- e(a, b).").share_work(0, 2)
