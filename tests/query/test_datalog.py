@@ -25,6 +25,7 @@ from gpu_wcoj.query.datalog import NAME_LENGTH, TEXT_BYTES, parse
 from gpu_wcoj.query.declared import SPELLINGS
 from gpu_wcoj.query.terms import (
     COMPARISONS,
+    Aggregate,
     Atom,
     Call,
     Comparison,
@@ -148,6 +149,8 @@ class TestMeaning:
             ("1 + sum x * 2 : { s(a, x), x != b, !t(x) }", "1 + sum x * 2 : { s(a, x), !t(x), x != b }"),
             ("min (x + 1) * 2 : s(a, x)", "min (x + 1) * 2 : { s(a, x) }"),
             ("max (-x) : s(a, x)", "max (-x) : { s(a, x) }"),
+            ("max (count) : s(a, count)", "max (count) : { s(a, count) }"),
+            ("sum 1 + (min) : s(a, min)", "sum (1 + min) : { s(a, min) }"),
             ("mean n : { s(x), n = count : { u(x) } }", "mean n : { s(x), n = count : { u(x) } }"),
         ],
     )
@@ -767,6 +770,101 @@ def test_the_text_of_a_program_reads_as_the_program(rules):
     assert parse(str(rules)) == rules
 
 
+class _Chance:
+    """Draws the pieces of a rule, and numbers its wildcards in the order in which a reader meets them."""
+
+    def __init__(self, draw, relations):
+        self.draw = draw
+        self.relations = relations
+        self.n_wildcards = 0
+
+    def atom(self, terms, wildcards=True):
+        relation = self.draw(st.sampled_from(sorted(self.relations)))
+        return Atom(relation, tuple(self.term(terms, wildcards) for _ in range(self.relations[relation])))
+
+    def term(self, terms, wildcards):
+        term = self.draw(st.sampled_from([*terms, None]) if wildcards else st.sampled_from(terms))
+        if term is not None:
+            return term
+        self.n_wildcards += 1
+        return Variable(f"_#{self.n_wildcards}")
+
+    def expression(self, variables, aggregates, depth=3):
+        kind = self.draw(st.sampled_from(["variable", "constant", "minus", "calculate", "call", "aggregate"]))
+        if depth == 0 or kind == "variable":
+            return self.draw(st.sampled_from(variables))
+        if kind == "constant":
+            return self.draw(st.one_of(*CONSTANTS))
+        if kind == "aggregate" and aggregates:
+            return self.aggregate(variables, depth)
+        op, least, most = ("-", 1, 1) if kind == "minus" else (self.draw(st.sampled_from("+-*/%")), 2, 2)
+        if kind == "call":
+            op, least, most = self.draw(st.sampled_from([("cat", 2, 4), ("substr", 3, 3), ("strlen", 1, 1)]))
+        n_arguments = self.draw(st.integers(least, most))
+        return Call(op, tuple(self.expression(variables, aggregates, depth - 1) for _ in range(n_arguments)))
+
+    def aggregate(self, variables, depth):
+        own = [Variable(f"own{depth}"), Variable("count")]
+        op = self.draw(st.sampled_from(["count", "sum", "min", "max", "mean"]))
+        value = None if op == "count" else self.expression([*variables, *own], False, depth - 1)
+        atoms = (
+            Atom("pair", tuple(own)),
+            *(self.atom([*variables, *own]) for _ in range(self.draw(st.integers(0, 2)))),
+        )
+        comparisons = self.comparisons([*variables, *own], depth - 1, 1)
+        negated = tuple(self.atom([*variables, *own]) for _ in range(self.draw(st.integers(0, 1))))
+        return Aggregate(op, value, atoms, comparisons, negated)
+
+    def comparisons(self, variables, depth, most):
+        return tuple(
+            Comparison(
+                self.draw(st.sampled_from(COMPARISONS)),
+                Call("+", (self.expression(variables, False, depth), self.draw(st.sampled_from(variables)))),
+                self.expression(variables, True, depth),
+            )
+            for _ in range(self.draw(st.integers(0, most)))
+        )
+
+
+@st.composite
+def full_programs(draw):
+    """Safe programs with everything but recursion."""
+    relations = {"one": 1, "two": 2, "three": 3}
+    rules = []
+    for number in range(draw(st.integers(1, 3))):
+        names = draw(
+            st.lists(NAMES.filter(lambda name: not name.startswith("own")), min_size=2, max_size=3, unique=True)
+        )
+        variables = [Variable(name) for name in names if name != "count"]
+        chance = _Chance(draw, relations)
+        head = [chance.expression(variables, False) for _ in range(draw(st.integers(1, 3)))]
+        if draw(st.booleans()):
+            op = draw(st.sampled_from(["count", "sum", "min", "max", "mean"]))
+            head.append(Call(op, () if op == "count" else (chance.expression(variables, False),)))
+        binding = tuple(Atom("one", (variable,)) for variable in variables)
+        atoms = (*binding, *(chance.atom([*variables, chance.expression(variables, False)]) for _ in range(2)))
+        comparisons = chance.comparisons(variables, 3, 2)
+        negated = tuple(chance.atom([*variables, Constant(5)]) for _ in range(draw(st.integers(0, 2))))
+        name = f"head{number}"
+        rules.append(Rule(Atom(name, tuple(head)), atoms, comparisons, negated))
+        if not isinstance(head[-1], Call) or head[-1].op not in ("count", "sum", "min", "max", "mean"):
+            relations[name] = len(head)
+    fact = Rule(Atom("fact", tuple(draw(st.lists(st.one_of(*CONSTANTS), min_size=1, max_size=3)))), ())
+    inputs = draw(st.lists(st.sampled_from(["one", "fact"]), unique=True))
+    values = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+    directives = tuple(
+        Directive("input", name, tuple(draw(st.dictionaries(NAMES, values, max_size=2)).items())) for name in inputs
+    )
+    return Rules((*rules, fact), directives=directives)
+
+
+@given(full_programs())
+@settings(max_examples=200, deadline=None)
+def test_the_text_of_a_full_program_reads_as_the_program(rules):
+    check(rules)
+    assert parse(str(rules)) == rules
+
+
 def reads_or_refuses(text):
     try:
         rules = parse(text)
@@ -797,10 +895,16 @@ PIECES = (
         "!",
         "not",
         "count",
+        "sum ",
+        "min(",
+        "strlen(",
+        "cat",
         "+",
         "-",
+        "{ r(x) }",
     ),
     *("/*", "*/", "//", "%", '"', '"a"', "\\", "5", "-5", "1.5", "1e", "true", "[", "]", "{", "}", ";", "'", "\n", " "),
+    *("*", "/", "(x)", "5 ", "=5", "file", ".input r(a=b)", "count : { r(x) }", "!r(x)", ", "),
     *(".decl", ".input", ".output", ".x", "int64", "timestamp[us]", "decimal(", "\r", "\t", "\x00", "\ufeff", "²", "ü"),
 )
 
