@@ -9,12 +9,13 @@ import numpy as np
 
 from cpu_fallback import choices, sort, sums, tries
 from cpu_fallback.extend import extend_arrays
-from cpu_fallback.fresh import MOST_BYTES, fresh_values, span_of
+from cpu_fallback.fresh import MOST_BITS, MOST_BYTES, fresh_values, span_of
 from cpu_fallback.memory import address_of as _address
 from cpu_fallback.merge import LEVEL_FIELDS, merge_deep, merge_pairs
 from cpu_fallback.packed import PACKED_FROM, distinct_packed
 from cpu_fallback.progress import N_WORK, SURVIVORS
 from cpu_fallback.reduce import expand_rows, trie_levels, trie_levels_two
+from cpu_fallback.reorder import index_rows, rearranged
 from cpu_fallback.search import bucket_index, locate
 from cpu_fallback.seeded import extend_seeds
 from cpu_fallback.slots import N_FIELDS, describe_level
@@ -57,6 +58,25 @@ class CompiledKernels:
         children: CodeArray = np.empty(n, np.int32) if fits else np.empty(n, np.int64)
         count = trie_levels_two(first, second, values, offsets, children)
         return [tries.narrow(values[:count].copy()), children], [offsets[: count + 1].copy()]
+
+    @staticmethod
+    def index_rows(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.index_rows`."""
+        found = index_rows(columns) if len(columns[0]) >= PACKED_FROM else None
+        return found or CompiledKernels.build_levels(CompiledKernels.distinct_rows(columns))
+
+    @staticmethod
+    def rearrange(
+        parts: Sequence[tuple[Sequence[CodeArray], Sequence[Int64Array]]], order: Sequence[int],
+        tags: Sequence[int] = (),
+    ) -> tuple[list[CodeArray], list[Int64Array]]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`."""
+        filled = [number for number, (values, _) in enumerate(parts) if len(values[-1])]
+        if filled and sum(len(parts[number][0][-1]) for number in filled) >= PACKED_FROM:
+            found = rearranged([parts[number] for number in filled], order, [tags[number] for number in filled if tags])
+            if found is not None:
+                return found
+        return tries.rearrange(parts, order, tags, CompiledKernels.index_rows)
 
     @staticmethod
     def describe(values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None) -> tuple[int, Any]:
@@ -203,10 +223,12 @@ class CompiledKernels:
         base, most = span_of(records[: len(levels)])
         span = most - base + 1
         seen = np.zeros(-(-span // 8) * 8 if span <= MOST_BYTES else 0, np.uint8)
+        bits = np.zeros((span >> 6) + 1 if span <= MOST_BITS else 0, np.uint64)
+        above = np.zeros((len(bits) >> 6) + 1, np.uint64)
         offsets = np.empty(len(starts), np.int64)
         values, n = fresh_values(
             records, len(levels), np.ascontiguousarray(positions), starts, np.ascontiguousarray(known_positions),
-            base, seen, offsets, work,
+            base, seen, bits, above, offsets, work,
         )  # fmt: skip
         return offsets, _trimmed(values, n)
 

@@ -1,8 +1,9 @@
 """What is new: the union of the ranges below the prefixes of a group, less what the group is known to have.
 
-Values of a group are marked in a table of a byte a value, and found again in order by reading that table: nothing is
-sorted, and a value that comes a second time costs one store. Where a group's values lie too far apart for that, they go
-through a hash table and are sorted, once each. A group with a single range copies it.
+Values of a group are marked, and found again in order by reading the marks: nothing is sorted, and a value that comes
+a second time costs a store. Values that lie close together get a byte each, others a bit, and one of a second level for
+the 64 bits around it, so that few words are read. Values that lie too far apart for that go through a hash table and
+are sorted, once each. A group with a single range copies it.
 """
 
 from __future__ import annotations
@@ -11,19 +12,28 @@ import numpy as np
 
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.merge import copy_block, first_from
-from cpu_fallback.pointers import load, pointer32, pointer64
+from cpu_fallback.pointers import load, pointer32, pointer64, prefetch, trailing_zeros
 from cpu_fallback.progress import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from cpu_fallback.slots import MAXIMUM, MINIMUM, PARENT, SIZE, VALUES, WIDTH
 
 MOST_BYTES = 1 << 24
-"""Values that lie within a span of so many are marked; others are hashed."""
+"""Values that lie within a span of so many may be marked by bytes."""
 
-WORDS_A_VALUE = 64
-"""Words of eight marks that are read for a proposed value, at most: reading them takes as long as hashing it."""
+MOST_BITS = 1 << 28
+"""Values that lie within a span of so many may be marked by bits; others are hashed."""
+
+SPREAD = 64
+"""Values are marked by bytes where the span of a group is so many times the number of proposed ones, at most."""
+
+WORDS_A_VALUE = 16
+"""Words of the second level that are read for a proposed value, at most."""
 
 KNOWN_A_VALUE = 4
-"""Known values that are taken out of the marks for a proposed one, at most; where there are more, what was found is
-sought among them."""
+"""Known values whose marks are taken away for a proposed one, at most; where there are more, what was found is sought
+among them."""
+
+AHEAD = 8
+"""How many prefixes ahead memory is asked for: offsets twice as far as values."""
 
 _FIRST_ROOM = 1 << 12
 
@@ -83,6 +93,71 @@ def take_marked(seen, base, low, high, out, n):
 
 
 @cached_njit
+def mark_bits(address, width, begin, end, base, bits, above):
+    """Set the bits of a range of values, and those of their words."""
+    for i in range(begin, end):
+        distance = load(address, width, i) - base
+        word = distance >> 6
+        bits[word] |= np.uint64(1) << np.uint64(distance & 63)
+        above[word >> 6] |= np.uint64(1) << np.uint64(word & 63)
+
+
+@cached_njit
+def clear_bits(address, width, begin, end, base, bits):
+    """Take away the bits of a range of values; those of their words stay."""
+    for i in range(begin, end):
+        distance = load(address, width, i) - base
+        bits[distance >> 6] &= ~(np.uint64(1) << np.uint64(distance & 63))
+
+
+@cached_njit
+def take_bits(bits, above, base, low, high, out, n):
+    """Append the values from `low` to `high` whose bits are set, and take these away."""
+    one = np.uint64(1)
+    for at in range((low - base) >> 12, ((high - base) >> 12) + 1):
+        words = above[at]
+        above[at] = 0
+        while words != 0:
+            word = (at << 6) + trailing_zeros(words)
+            words &= words - one
+            marks = bits[word]
+            bits[word] = 0
+            first = base + (word << 6)
+            while marks != 0:
+                out[n] = first + trailing_zeros(marks)
+                n += 1
+                marks &= marks - one
+    return n
+
+
+@cached_njit
+def ask_ahead(records, n_levels, positions, p):
+    """Ask for the memory that the ranges below a later prefix are read from."""
+    for k in range(n_levels):
+        fields = pointer64(records[k])
+        if fields[PARENT] == 0:
+            continue
+        if p + 2 * AHEAD < positions.shape[1]:
+            node = positions[k, p + 2 * AHEAD]
+            if node >= 0:
+                prefetch(fields[PARENT] + 8 * node)
+        if p + AHEAD < positions.shape[1]:
+            node = positions[k, p + AHEAD]
+            if node >= 0:
+                prefetch(fields[VALUES] + fields[WIDTH] * pointer64(fields[PARENT])[node])
+
+
+@cached_njit
+def within(fields, begin, end, low, high):
+    """The part of a range whose values are from `low` to `high`."""
+    if begin < end:
+        begin = first_from(fields[VALUES], fields[WIDTH], begin, end, low)
+    if begin < end and load(fields[VALUES], fields[WIDTH], end - 1) > high:
+        end = first_from(fields[VALUES], fields[WIDTH], begin, end, high + 1)
+    return begin, end
+
+
+@cached_njit
 def hashed(value, shift):
     """A slot for a value in a table of 2^(64 - shift) slots."""
     return np.int64((np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
@@ -130,11 +205,11 @@ def without(out, start, n, address, width, begin, end):
 
 
 @cached_njit
-def fresh_values(records, n_levels, positions, starts, known_positions, base, seen, offsets, work):
+def fresh_values(records, n_levels, positions, starts, known_positions, base, seen, bits, above, offsets, work):
     """Fill `offsets`; the values, with room behind them, and how many they are. See the protocol.
 
     `records` holds the addresses of the levels' fields, then of the known ones'. `seen` has a byte for every value
-    from `base` on, all 0, or is empty.
+    from `base` on, `bits` and `above` have marks as for `mark_bits`; all are 0, or empty.
     """
     n_known = len(records) - n_levels
     out = np.empty(_FIRST_ROOM, np.int64)
@@ -149,6 +224,7 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
         high = np.int64(0)
         only_level, only_begin = 0, np.int64(0)
         for p in range(starts[group], starts[group + 1]):
+            ask_ahead(records, n_levels, positions, p)
             for k in range(n_levels):
                 fields = pointer64(records[k])
                 begin, end = range_below(fields, positions[k, p])
@@ -167,6 +243,7 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
         span = np.uint64(high) - np.uint64(low)
         start = n
         n_known_values = 0
+        ask_ahead(records[n_levels:], n_known, known_positions, group)
         for k in range(n_known):
             begin, end = range_below(pointer64(records[n_levels + k]), known_positions[k, group])
             n_known_values += end - begin
@@ -175,26 +252,40 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
             out = with_room(out, n, n + proposed)
             copy_block(fields[VALUES], fields[WIDTH], only_begin, proposed, out.ctypes.data, 8, n)
             n += proposed
-        elif len(seen) > 0 and span >> np.uint64(3) <= np.uint64(WORDS_A_VALUE * proposed):
+        elif len(seen) > 0 and span <= np.uint64(SPREAD * proposed):
             for p in range(starts[group], starts[group + 1]):
                 for k in range(n_levels):
                     fields = pointer64(records[k])
                     begin, end = range_below(fields, positions[k, p])
                     mark(fields[VALUES], fields[WIDTH], begin, end, base, seen, np.uint8(1))
             work[MARKS] += proposed
-            if 0 < n_known_values <= KNOWN_A_VALUE * proposed:
+            if n_known_values <= KNOWN_A_VALUE * proposed:
                 for k in range(n_known):
                     fields = pointer64(records[n_levels + k])
                     begin, end = range_below(fields, known_positions[k, group])
-                    if begin < end:
-                        begin = first_from(fields[VALUES], fields[WIDTH], begin, end, low)
-                    if begin < end and load(fields[VALUES], fields[WIDTH], end - 1) > high:
-                        end = first_from(fields[VALUES], fields[WIDTH], begin, end, high + 1)
+                    begin, end = within(fields, begin, end, low, high)
                     mark(fields[VALUES], fields[WIDTH], begin, end, base, seen, np.uint8(0))
                     work[MARKS] += end - begin
                 n_known_values = 0
             out = with_room(out, n, n + min(proposed, high - low + 1) + 1)
             n = take_marked(seen, base, low, high, out, n)
+        elif len(bits) > 0 and span >> np.uint64(12) <= np.uint64(WORDS_A_VALUE * proposed):
+            for p in range(starts[group], starts[group + 1]):
+                for k in range(n_levels):
+                    fields = pointer64(records[k])
+                    begin, end = range_below(fields, positions[k, p])
+                    mark_bits(fields[VALUES], fields[WIDTH], begin, end, base, bits, above)
+            work[MARKS] += proposed
+            if n_known_values <= KNOWN_A_VALUE * proposed:
+                for k in range(n_known):
+                    fields = pointer64(records[n_levels + k])
+                    begin, end = range_below(fields, known_positions[k, group])
+                    begin, end = within(fields, begin, end, low, high)
+                    clear_bits(fields[VALUES], fields[WIDTH], begin, end, base, bits)
+                    work[MARKS] += end - begin
+                n_known_values = 0
+            out = with_room(out, n, n + min(proposed, high - low + 1))
+            n = take_bits(bits, above, base, low, high, out, n)
         else:
             stamp = np.int64(group + 1)
             for p in range(starts[group], starts[group + 1]):

@@ -50,6 +50,17 @@ def prefetch(typingctx, address):
     return signature, generate
 
 
+@intrinsic
+def trailing_zeros(typingctx, word):
+    """How many zero bits stand below the lowest one of a word that is not 0."""
+    signature = types.int64(types.uint64)
+
+    def generate(context, builder, sig, args):
+        return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return signature, generate
+
+
 @njit(nogil=True, inline="always")
 def load(address, width, index):
     """Read the int32 or int64 at `index`; `width` is 4 or 8 bytes."""

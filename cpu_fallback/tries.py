@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from cpu_fallback.sort import run_starts
+from cpu_fallback.sort import distinct_rows, run_starts
 
 Int64Array = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int64] | npt.NDArray[np.int32]
@@ -71,3 +71,22 @@ def expand_columns(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -
         for upper in range(depth + 1):
             columns[upper] = np.repeat(columns[upper], sizes)
     return columns
+
+
+def index_rows(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.index_rows`."""
+    return build_levels(distinct_rows(columns))
+
+
+def rearrange(
+    parts: Sequence[tuple[Sequence[CodeArray], Sequence[Int64Array]]],
+    order: Sequence[int],
+    tags: Sequence[int] = (),
+    index: Callable[[Sequence[Int64Array]], tuple[list[CodeArray], list[Int64Array]]] = index_rows,
+) -> tuple[list[CodeArray], list[Int64Array]]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`; `index` is the kernels' own."""
+    rows = [expand_columns(*part) for part in parts]
+    for own, tag in zip(rows, tags, strict=False):
+        own.append(np.full(len(own[0]), tag, np.int64))
+    joined = [np.concatenate(columns) for columns in zip(*rows, strict=True)]
+    return index([joined[column] for column in (*order, *range(len(order), len(joined)))])

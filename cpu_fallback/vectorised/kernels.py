@@ -33,6 +33,8 @@ class VectorisedKernels:
     exclusive_sum = staticmethod(sums.exclusive_sum)
     hash_rows = staticmethod(sums.hash_rows)
     build_levels = staticmethod(tries.build_levels)
+    index_rows = staticmethod(tries.index_rows)
+    rearrange = staticmethod(tries.rearrange)
     expand_columns = staticmethod(tries.expand_columns)
     merge_tries = staticmethod(merge_tries)
     narrowest = staticmethod(choices.narrowest)

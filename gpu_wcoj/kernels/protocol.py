@@ -124,6 +124,31 @@ class Kernels(Protocol):
         """Values and offsets of the trie of sorted distinct rows, one column a level. O(n)."""
         ...
 
+    def index_rows(self, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+        """Values and offsets of the trie of the distinct rows, which come in any order. O(n log n)."""
+        ...
+
+    def rearrange(
+        self, parts: Sequence[tuple[Sequence[CodeArray], Sequence[Int64Array]]], order: Sequence[int],
+        tags: Sequence[int] = (),
+    ) -> tuple[list[CodeArray], list[Int64Array]]:  # fmt: skip
+        """Values and offsets of the trie of the rows of several tries in another order of their columns.
+
+        Parameters
+        ----------
+        parts
+            Values and offsets of one or more tries of one depth, no two of which have a row in common.
+        order
+            Which column of theirs each level holds.
+        tags
+            One a trie, or none. Where there are some, each row has that of its trie as one more level below it.
+
+        Notes
+        -----
+        O(n log n).
+        """
+        ...
+
     def expand_columns(self, values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
         """The sorted rows of a trie, one int64 column a level; the inverse of `build_levels`. O(n)."""
         ...

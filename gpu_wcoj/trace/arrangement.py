@@ -173,6 +173,8 @@ class Arrangement:
         if backend.device is not None and not isinstance(weights, int) and rows.sign is not None:
             weights = rows.sign
         if isinstance(weights, int):
+            if not in_order and weights == 1 and backend.device is None:
+                return IndexedZSet.from_rows(columns, backend)
             if not in_order:
                 columns = kernels.distinct_rows(columns) if backend.device is None else _in_order(columns, backend)
             return IndexedZSet.from_sorted(columns, weights, backend)

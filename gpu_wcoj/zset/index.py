@@ -84,6 +84,27 @@ class IndexedZSet:
         return cls.from_sorted(columns, None if bool((sums == 1).all()) else sums, backend)
 
     @classmethod
+    def from_rows(cls, columns: Sequence[Int64Array], backend: Backend) -> IndexedZSet:
+        """Index the distinct ones of these rows, each with weight 1. O(n log n)."""
+        return cls(*backend.kernels.index_rows(columns), None, backend)
+
+    @classmethod
+    def rearranged(
+        cls, parts: Sequence[IndexedZSet], order: Sequence[int], backend: Backend, tags: Sequence[int] = ()
+    ) -> IndexedZSet:
+        """Index the rows of tries of weight 1 without common rows, in another order of their columns. O(n log n).
+
+        Examples
+        --------
+        >>> rows = [[1], [5]], [[1, 2], [4, 5]]
+        >>> parts = [IndexedZSet.from_columns([np.array(column) for column in own]) for own in rows]
+        >>> IndexedZSet.rearranged(parts, [1, 0], parts[0].backend, tags=[0, 1]).columns()
+        [array([4, 5, 5]), array([1, 1, 2]), array([1, 0, 1])]
+        """
+        levels = backend.kernels.rearrange([(part.values, part.offsets) for part in parts], order, tags)
+        return cls(*levels, None, backend)
+
+    @classmethod
     def empty(cls, depth: int, backend: Backend | None = None) -> IndexedZSet:
         """The empty trie of that many levels."""
         backend = backend or select_backend("cpu")

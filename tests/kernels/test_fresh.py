@@ -141,16 +141,18 @@ def test_in_portions(kind, monkeypatch):
         assert found == reference.fresh_values(batches, groups, known, known_groups)
 
 
-def test_marks_and_hashes_agree(monkeypatch):
-    """The compiled kernel's two ways, on values that both can take."""
+@pytest.mark.parametrize("domain", [range(4000), range(0, 400_000, 100), range(0, 2**26, 2**14)])
+def test_marks_and_hashes_agree(domain, monkeypatch):
+    """The compiled kernel's ways, on values that all of them can take."""
     from tests.kinds import Kind
 
     rng = random.Random(11)
-    batches = [random_batch(rng, 3000, [range(20), range(4000)], [1]) for _ in range(2)]
+    batches = [random_batch(rng, 3000, [range(20), domain], [1]) for _ in range(2)]
     groups = [random_rows(rng, size, [range(20)]) for size in (1, 2, 8, 19)]
-    known = [random_batch(rng, 500, [range(3), range(4000)], [1])]
+    known = [random_batch(rng, 500, [range(3), domain], [1])]
     known_groups = [(0,), (1,), (2,), (5,)]
     expected = reference.fresh_values(batches, groups, known, known_groups)
-    for most in (fresh.MOST_BYTES, 0):
-        monkeypatch.setattr("cpu_fallback.compiled.MOST_BYTES", most)
+    for bytes_of, bits_of in ((fresh.MOST_BYTES, fresh.MOST_BITS), (0, fresh.MOST_BITS), (0, 0)):
+        monkeypatch.setattr("cpu_fallback.compiled.MOST_BYTES", bytes_of)
+        monkeypatch.setattr("cpu_fallback.compiled.MOST_BITS", bits_of)
         assert ask(Kind("numba").backend(), batches, 1, groups, known, 1, known_groups)[0] == expected

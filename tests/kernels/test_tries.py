@@ -179,3 +179,42 @@ def test_locate_at_the_top(backend, values):
     near = [value for value in near if -(2**63) <= value < 2**63]
     place = {value: i for i, value in enumerate(sorted(values))}
     assert index.locate([backend.asarray(np.array(near))]).tolist() == [place.get(value, -1) for value in near]
+
+
+@given(seeds)
+@settings(max_examples=80)
+def test_index_rows(kind, seed):
+    rng = random.Random(seed)
+    arity = rng.randint(1, 4)
+    size = rng.choice([*SIZES, *LARGE_SIZES, 3000])
+    rows = random_rows(rng, size, drawn_domains(rng, arity))
+    if rng.random() < 0.3:
+        rows.sort()
+    backend = kind.backend(seed)
+    columns = moved(columns_of(rows, arity), backend)
+    built = backend.kernels.index_rows(columns)
+    sizes = [reference.item_size(level) for level in reference.levels(rows, arity)[0]]
+    check_trie((*built, None), dict.fromkeys(rows, 1), arity, sizes)
+    assert tuple(column.tolist() for column in columns) == tuple([row[i] for row in rows] for i in range(arity))
+
+
+@given(seeds)
+@settings(max_examples=80)
+def test_rearrange(kind, seed):
+    rng = random.Random(seed)
+    arity = rng.randint(1, 4)
+    rows = sorted(set(random_rows(rng, rng.choice([*SIZES, *LARGE_SIZES, 3000]), drawn_domains(rng, arity))))
+    tags = [5, -3, 2**40][: rng.randint(1, 3)]
+    own = {row: rng.choice(tags) for row in rows}
+    backend = kind.backend(seed)
+    parts = [parts_of({row: 1 for row in rows if own[row] == tag}, arity, backend) for tag in tags]
+    order = rng.sample(range(arity), arity)
+    tagged = rng.random() < 0.5
+    found = backend.kernels.rearrange(parts, order, tags if tagged else ())
+    expected = [(*(row[i] for i in order), *[own[row]] * tagged) for row in rows]
+    sizes = [reference.item_size(level) for level in reference.levels(expected, arity + tagged)[0]]
+    check_trie((*found, None), dict.fromkeys(expected, 1), arity + tagged, sizes)
+
+
+def parts_of(batch: Batch, arity: int, backend: Backend):
+    return parts(batch, arity, backend)[:2]

@@ -63,6 +63,17 @@ class CudaKernels:
         """See `gpu_wcoj.kernels.protocol.Kernels.build_levels`."""
         return tries.build_levels(self.device, columns)
 
+    def index_rows(self, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.index_rows`."""
+        return tries.index_rows(self.device, columns)
+
+    def rearrange(
+        self, parts: Sequence[tuple[Sequence[CodeArray], Sequence[Int64Array]]], order: Sequence[int],
+        tags: Sequence[int] = (),
+    ) -> tuple[list[CodeArray], list[Int64Array]]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`."""
+        return tries.rearrange(self.device, parts, order, tags)
+
     def expand_columns(self, values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
         """See `gpu_wcoj.kernels.protocol.Kernels.expand_columns`."""
         return tries.expand_columns(self.device, values, offsets)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpu_wcoj.kernels.cuda.columns import BLOCK, column_arguments, looping_blocks, tiles
 from gpu_wcoj.kernels.cuda.device import Device
-from gpu_wcoj.kernels.cuda.rows import scan_sums
+from gpu_wcoj.kernels.cuda.rows import distinct_rows, scan_sums
 from gpu_wcoj.kernels.protocol import CodeArray, Int64Array
 
 _SOURCE = "tries"
@@ -76,6 +76,23 @@ def build_levels(device: Device, columns: Sequence[Int64Array]) -> tuple[list[Co
         sizes = []
     device.launch(_SOURCE, "place_nodes", tiles(n), BLOCK, [*arguments, sums, totals, memory])
     return _levels(memory, sizes or _sizes(device, totals, depth, n))
+
+
+def index_rows(device: Device, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.index_rows`. What `distinct_rows` and `build_levels` cost."""
+    return build_levels(device, distinct_rows(device, columns))
+
+
+def rearrange(
+    device: Device, parts: Sequence[tuple[Sequence[CodeArray], Sequence[Int64Array]]], order: Sequence[int],
+    tags: Sequence[int],
+) -> tuple[list[CodeArray], list[Int64Array]]:  # fmt: skip
+    """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`. Beside `index_rows`, what `expand_columns` costs a trie."""
+    rows = [expand_columns(device, *part) for part in parts]
+    for own, tag in zip(rows, tags, strict=False):
+        own.append(device.xp.full(len(own[0]), tag, np.int64))
+    joined = rows[0] if len(rows) == 1 else [device.xp.concatenate(own) for own in zip(*rows, strict=True)]
+    return index_rows(device, [joined[column] for column in (*order, *range(len(order), len(joined)))])
 
 
 def expand_columns(device: Device, values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
