@@ -16,10 +16,11 @@ from cpu_fallback.hubs import HUB_BITS, HUB_SPAN, HUBS_FROM
 from cpu_fallback.marked import extend_marked
 from cpu_fallback.marks import marks_for
 from cpu_fallback.pointers import pointer64
-from cpu_fallback.progress import FRESH, GROUP, SCAN, SUM_OF_MINIMA
+from cpu_fallback.progress import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA
 from cpu_fallback.ranges import clip_ranges, load_ranges, smallest_count, width_of
 from cpu_fallback.scanning import SCAN_FACTOR
-from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, ROW, SIZE
+from cpu_fallback.single import copy_ranges
+from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, WEIGHTS
 
 MARK_FROM = 8
 """Shorter ranges of a single prefix are not marked but sought."""
@@ -239,6 +240,14 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
             table[k * N_FIELDS + f] = fields[f]
         table[k * N_FIELDS + ROW] = extension[records + n_slots + k]
         table[k * N_FIELDS + OUT_ROW] = extension[records + 2 * n_slots + k]
+    plain = fill and not weighted and n_atoms == 1 and len(lower) == 0 and excluded.shape[0] == 0
+    if plain and (resume[1] == FRESH or resume[1] == ALONE):
+        counts = False
+        for k in range(n_slots):
+            counts = counts or (extension[last] != 0 and table[k * N_FIELDS + WEIGHTS] != 0)
+        if not counts:
+            copy_ranges(table, n_slots, positions, end, resume, out, work)
+            return np.int64(0)
     scratch = np.empty(4 * n_slots, np.int64)
     base = extension.ctypes.data
     extend(

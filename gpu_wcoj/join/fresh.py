@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -171,21 +170,35 @@ def _by_groups(
         join.finished.append((number, own.work))
 
     n = len(seeds)
+    if n == 0:
+        return
     if backend.device is not None:
         yield from _in_parts(backend, seeds, join.execution.piece_rows, lambda part: block(generic, part))
-    elif threads == 1 or n < SPLIT_FROM:
-        for begin in range(0, n, MOST_SEEDS):
-            yield from block(generic, seeds if n <= MOST_SEEDS else seeds.part(begin, min(n, begin + MOST_SEEDS)))
+        return
+    most = max(1, -(-n // MOST_SEEDS))
+    if threads > 1 and n >= SPLIT_FROM:
+        most = max(most, min(threads * BLOCKS_PER_THREAD, n // FEWEST_SEEDS))
+    edges = _edges(seeds, path.seed.variables, tail, most)
+
+    def run(at: int) -> Iterator[Columns]:
+        own = join.generic_join(number, phase) if at else generic
+        assert own is not None
+        return block(own, seeds if len(edges) == 2 else seeds.part(edges[at], edges[at + 1]))
+
+    if threads == 1 or n < SPLIT_FROM:
+        for at in range(len(edges) - 1):
+            yield from run(at)
     else:
-        most = max(1, min(threads * BLOCKS_PER_THREAD, n // FEWEST_SEEDS), n // MOST_SEEDS)
-        edges = list(pairwise(np.linspace(0, n, most + 1).astype(int).tolist()))
+        yield from in_order(run, len(edges) - 1, threads)
 
-        def run(at: int) -> Iterator[Columns]:
-            own = join.generic_join(number, phase)
-            assert own is not None
-            return block(own, seeds.part(*edges[at]))
 
-        yield from in_order(run, len(edges), threads)
+def _edges(seeds: Seeds, names: Sequence[str], tail: Tail, most: int) -> list[int]:
+    """Where blocks of the seeds begin, and where the last one ends: where the first of a group's variables changes."""
+    edges = np.linspace(0, len(seeds), most + 1).astype(int)
+    if seeds.order[0] in tail.group:
+        values = seeds.matrix[names.index(seeds.order[0])]
+        edges[1:-1] = np.searchsorted(values, values[edges[1:-1]])
+    return sorted(set(edges.tolist()))
 
 
 def _in_parts(backend: Backend, seeds: Seeds, rows: int, run: Any) -> Iterator[Columns]:

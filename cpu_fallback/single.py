@@ -1,0 +1,110 @@
+"""Extending prefixes through one atom alone, none of whose weights counts: its ranges are copied as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.pointers import load, pointer64, prefetch
+from cpu_fallback.progress import ALONE, FRESH, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
+from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, VALUES, WIDTH, lower_bound
+
+AHEAD = 8
+"""How many prefixes ahead memory is asked for: offsets twice as far as values."""
+
+
+@cached_njit
+def ask_ahead(table, n_slots, positions, p):
+    """Ask for the memory that the ranges below a later prefix are read from."""
+    for k in range(n_slots):
+        row, parents = table[k * N_FIELDS + ROW], table[k * N_FIELDS + PARENT]
+        if parents == 0:
+            continue
+        if p + 2 * AHEAD < positions.shape[1] and positions[row, p + 2 * AHEAD] >= 0:
+            prefetch(parents + 8 * positions[row, p + 2 * AHEAD])
+        if p + AHEAD < positions.shape[1] and positions[row, p + AHEAD] >= 0:
+            begin = pointer64(parents)[positions[row, p + AHEAD]]
+            prefetch(table[k * N_FIELDS + VALUES] + table[k * N_FIELDS + WIDTH] * begin)
+
+
+@cached_njit
+def copy_ranges(table, n_slots, positions, end, resume, out, work):
+    """Fill `out` as `cpu_fallback.extend.extend` does, for one atom, sets, no bounds and no excluded values."""
+    low, high = np.empty(n_slots, np.int64), np.empty(n_slots, np.int64)
+    capacity = out.shape[1]
+    p, skip = resume[0], resume[2]
+    n = work[SURVIVORS]
+    while p < end:
+        ask_ahead(table, n_slots, positions, p)
+        width = 0
+        n_ranges = 0
+        only = 0
+        for k in range(n_slots):
+            if table[k * N_FIELDS + PARENT] == 0:
+                low[k], high[k] = 0, table[k * N_FIELDS + SIZE]
+            else:
+                node = positions[table[k * N_FIELDS + ROW], p]
+                low[k] = high[k] = 0
+                if node >= 0:
+                    offsets = pointer64(table[k * N_FIELDS + PARENT])
+                    low[k], high[k] = offsets[node], offsets[node + 1]
+            if low[k] < high[k]:
+                width += high[k] - low[k]
+                n_ranges += 1
+                only = k
+        if width > 0 and n == capacity:
+            break
+        if skip == 0:
+            work[SUM_OF_MINIMA] += width
+        if n_ranges == 1:
+            begin = low[only] + skip
+            taken = min(high[only] - begin, capacity - n)
+            address, size = table[only * N_FIELDS + VALUES], table[only * N_FIELDS + WIDTH]
+            for i in range(taken):
+                out[0, n + i] = p
+                out[1, n + i] = load(address, size, begin + i)
+            for k in range(n_slots):
+                row = table[k * N_FIELDS + OUT_ROW]
+                if row >= 0:
+                    for i in range(taken):
+                        out[2 + row, n + i] = begin + i if k == only else -1
+            work[PROPOSALS] += taken
+            n += taken
+            skip += taken
+        else:
+            before = 0
+            for k in range(n_slots):
+                begin = low[k] + min(max(skip - before, 0), high[k] - low[k])
+                before += high[k] - low[k]
+                for i in range(begin, high[k]):
+                    if n == capacity:
+                        break
+                    value = load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], i)
+                    skip += 1
+                    work[PROPOSALS] += 1
+                    is_first = True
+                    for j in range(n_slots):
+                        at = i if j == k else np.int64(-1)
+                        if j != k and low[j] < high[j]:
+                            work[PROBES] += 1
+                            at = lower_bound(table, j, low[j], high[j], value)
+                            if (
+                                at == high[j]
+                                or load(table[j * N_FIELDS + VALUES], table[j * N_FIELDS + WIDTH], at) != value
+                            ):
+                                at = np.int64(-1)
+                            if at >= 0 and j < k:
+                                is_first = False
+                                break
+                        if table[j * N_FIELDS + OUT_ROW] >= 0:
+                            out[2 + table[j * N_FIELDS + OUT_ROW], n] = at
+                    if is_first:
+                        out[0, n] = p
+                        out[1, n] = value
+                        n += 1
+        if skip < width:
+            break
+        skip = 0
+        p += 1
+    resume[0], resume[1], resume[2] = p, ALONE if skip > 0 else FRESH, skip
+    work[SURVIVORS] = n
