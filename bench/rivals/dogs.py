@@ -1,0 +1,81 @@
+"""The delta queries of the Rust crate differential-dogs3: a small program beside this file, which cargo builds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Literal
+
+from bench.rivals.tick import Run, Tick
+
+SOURCE = Path(__file__).parent / "dogs3"
+TARGET = Path(__file__).parents[2] / ".run" / "dogs3"
+"""Where cargo builds; git ignores it."""
+BUILD_SECONDS = 900
+
+Query = Literal["delta", "wcoj"]
+
+
+class NotBuiltError(RuntimeError):
+    """The program is not there; the message says why."""
+
+
+def build() -> Path:
+    """The program, built if need be.
+
+    Raises
+    ------
+    NotBuiltError
+        If there is no cargo, or it does not succeed, say because there is no network.
+    """
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise NotBuiltError("cargo is not installed, so the crate differential-dogs3 cannot be built")
+    command = [cargo, "build", "--release", "--locked", "--quiet", "--target-dir", str(TARGET)]
+    try:
+        done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise NotBuiltError(f"cargo has not built differential-dogs3 in {BUILD_SECONDS} s") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise NotBuiltError(f"cargo does not build differential-dogs3: {lines[-1].strip()}")
+    return TARGET / "release" / "dogs3"
+
+
+def run(program: Path, edges: Path, query: Query, nodes: int, limit: int | None, seconds: float) -> Run:
+    """Let it count; it is ended after so many seconds, loading included.
+
+    Parameters
+    ----------
+    edges
+        The file of edges.
+    nodes, limit
+        Nodes in a tick, and how many ticks, all if None.
+    """
+    command = [str(program), str(edges), query, str(nodes), *([] if limit is None else [str(limit)])]
+    ticks: list[Tick] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        ended = threading.Event()
+
+        def end() -> None:
+            ended.set()
+            process.kill()
+
+        timer = threading.Timer(seconds, end)
+        timer.start()
+        try:
+            for line in process.stdout:
+                if line.endswith("}\n"):
+                    found = json.loads(line)
+                    ticks.append(Tick(found["edges"], found["triangles"], found["seconds"], found["cpu"]))
+            message = process.stderr.read().strip()
+        finally:
+            timer.cancel()
+    if process.returncode and not ended.is_set():
+        raise RuntimeError(f"dogs3 ended with {process.returncode}: {message}")
+    return Run(f"dogs3 {query}", nodes, ticks, f"ended after {seconds:g} s" if ended.is_set() else None)

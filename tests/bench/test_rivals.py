@@ -1,0 +1,126 @@
+"""The runs beside dogs3: ticks of a graph in node order, counts that are compared, a rival that may be missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.rivals import dogs, engine
+from bench.rivals.arriving import Arriving, generate
+from bench.rivals.tick import CountError, Run, Tick, check
+
+ROOT = Path(__file__).parents[2]
+GRAPH = generate(6, 400, 3, hub=(5, 40))
+
+
+def brute(graph, nodes):
+    """Edges and triangles of each tick, by looking at all pairs of edges that leave a node."""
+    there, found = set(), []
+    for edges in graph.ticks(nodes):
+        counts = []
+        for state in (there, there | set(map(tuple, edges.tolist()))):
+            out = {}
+            for a, b in state:
+                out.setdefault(a, set()).add(b)
+            counts.append(sum(len(out[a] & out.get(b, set())) for a, b in state))
+            there = state
+        found.append((len(edges), counts[1] - counts[0]))
+    return found
+
+
+def counts(run):
+    return [(tick.edges, tick.triangles) for tick in run.ticks]
+
+
+def test_ticks_are_all_edges_once():
+    for nodes in (1, 7, 100):
+        assert np.array_equal(np.concatenate(list(GRAPH.ticks(nodes))), GRAPH.edges)
+    assert len(list(GRAPH.ticks(1))[5]) == 40
+    assert len(list(GRAPH.ticks(1, 3))) == 3
+    assert len({tuple(edge) for edge in GRAPH.edges.tolist()}) == len(GRAPH.edges)
+
+
+@pytest.mark.parametrize("way", ["counts", "rows"])
+@pytest.mark.parametrize("nodes", [1, 16])
+def test_engine_counts_what_brute_force_does(nodes, way):
+    assert counts(engine.run(GRAPH, way, nodes, None, 60)) == brute(GRAPH, nodes)
+
+
+@pytest.fixture
+def program():
+    built = dogs.TARGET / "release" / "dogs3"
+    if not built.exists() or shutil.which("cargo") is None:
+        pytest.skip("make bench-rivals builds differential-dogs3, where cargo is")
+    return dogs.build()
+
+
+@pytest.mark.parametrize("query", ["delta", "wcoj"])
+@pytest.mark.parametrize("nodes", [1, 16])
+def test_dogs3_counts_what_brute_force_does(program, tmp_path, nodes, query):
+    GRAPH.write(tmp_path / "edges")
+    assert counts(dogs.run(program, tmp_path / "edges", query, nodes, None, 60)) == brute(GRAPH, nodes)
+    assert len(dogs.run(program, tmp_path / "edges", query, nodes, 2, 60).ticks) == 2
+
+
+def test_dogs3_is_ended_at_the_limit(program, tmp_path):
+    """A source with an edge to each node, and one from each: more proposals than a second does."""
+    n = 20_000
+    star = [(0, i) for i in range(1, n)] + [(i, n) for i in range(1, n)]
+    Arriving(np.array(star)).write(tmp_path / "edges")
+    run = dogs.run(program, tmp_path / "edges", "delta", n, None, 1)
+    assert (run.ticks, run.stopped) == ([], "ended after 1 s")
+
+
+def test_dogs3_says_what_is_wrong_with_its_input(program, tmp_path):
+    (tmp_path / "edges").write_text("1 2\n1 2 3\n")
+    with pytest.raises(RuntimeError, match="'1 2 3' is no edge; a line is 'source target'"):
+        dogs.run(program, tmp_path / "edges", "wcoj", 1, None, 60)
+
+
+def test_without_cargo_the_reason_is_given(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(dogs.NotBuiltError, match="cargo is not installed"):
+        dogs.build()
+
+
+def test_a_build_that_fails_is_told(monkeypatch, tmp_path):
+    (tmp_path / "cargo").write_text("#!/bin/sh\necho 'error: no network' >&2\nexit 101\n")
+    (tmp_path / "cargo").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(dogs.NotBuiltError, match="does not build differential-dogs3: error: no network"):
+        dogs.build()
+
+
+def test_counts_that_differ_are_an_error():
+    right = Run("engine", 1, [Tick(3, 1, 0.1), Tick(2, 5, 0.1)])
+    check([right, Run("other", 1, [Tick(3, 1, 0.2)], "ended")])
+    with pytest.raises(CountError, match="tick 1 of 1 nodes: other found 4 triangles for 2 edges, engine 5 for 2"):
+        check([right, Run("other", 1, [Tick(3, 1, 0.2), Tick(2, 4, 0.2)])])
+
+
+def test_command_without_cargo(tmp_path):
+    command = [sys.executable, "-m", "bench.rivals", "--scale", "6", "--edges", "300", "--hub", "3", "20"]
+    command += ["--nodes", "8", "--output", str(tmp_path)]
+    bare = {**os.environ, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    if shutil.which("cargo", path=bare["PATH"]):
+        pytest.skip("cargo is a program of the system here")
+    done = subprocess.run(command, env=bare, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "dogs3 is left out: cargo is not installed" in done.stdout
+    (result,) = tmp_path.glob("*.json")
+    runs = json.loads(result.read_text())["runs"]
+    assert [run["contender"] for run in runs] == ["engine, counts", "engine, rows"]
+    assert runs[0]["triangles"] == runs[1]["triangles"] > 0
+
+
+def test_triangles_of_a_complete_graph():
+    graph = Arriving(np.array(list(combinations(range(9), 2))))
+    assert sum(tick.triangles for tick in engine.run(graph, "counts", 2, None, 60).ticks) == 84
