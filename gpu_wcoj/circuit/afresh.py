@@ -24,12 +24,13 @@ def joins_afresh(
     for join in joins:
         for key in join.query.keys:
             if key not in whole:
-                whole[key] = _as_change(join.arrangements[key], execution, after)
+                whole[key] = as_change(join.arrangements[key], execution, after)
         made.append(IncrementalGenericJoin(join.query, whole, execution))
     return made
 
 
-def _as_change(arrangement: Arrangement, execution: Execution, after: bool) -> Arrangement:
+def as_change(arrangement: Arrangement, execution: Execution, after: bool) -> Arrangement:
+    """An arrangement in which all that the given one holds, perhaps after this tick, is pending."""
     change = Arrangement(arrangement.key, execution.backend)
     spine = arrangement.committed() if after else arrangement.spine
     compact = spine.compact().batches

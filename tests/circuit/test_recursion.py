@@ -203,6 +203,14 @@ def test_bags(name, backend):
         assert ranks(program) == ranks(fresh) or not ranks(fresh)
 
 
+@pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "all pairs", "three atoms"])
+def test_ticks_that_begin_anew(name, backend, monkeypatch):
+    """A tick that derives too much begins from the empty loop, and ends where it would have ended."""
+    monkeypatch.setattr("gpu_wcoj.circuit.recursion.loop.FEWEST_DERIVED", 3)
+    monkeypatch.setattr("gpu_wcoj.circuit.recursion.loop.MOST_DERIVED", 0)
+    check(PROGRAMS[name], 5, 15, backend)
+
+
 @pytest.mark.parametrize("options", [{"threads": 2}, {"chunk_rows": 3}], ids=str)
 def test_options_change_no_answer(options, backend, monkeypatch):
     monkeypatch.setattr("gpu_wcoj.join.delta.SPLIT_FROM", 1)

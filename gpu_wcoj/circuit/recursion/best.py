@@ -209,14 +209,16 @@ class BestHistory(SetHistory):
 
 def change_of_best(
     better: Better, state: Sequence[IndexedZSet], entries: IndexedZSet
-) -> list[tuple[list[Int64Array], int]]:
-    """The best values that go and those that come, as columns group, value, with their signs."""
-    depth = entries.depth - 2
+) -> tuple[list[Int64Array], Int64Array]:
+    """The best values that go and those that come, as columns group, value, with the weights -1 and 1."""
+    xp, depth = better.backend.xp, entries.depth - 2
     groups = entries.as_zset_view(depth)[0] if depth else []
     n = len(groups[0]) if depth else 1
     had, old = better.last(state, groups, n)
     has, new = better.last((*state, entries), groups, n)
     same = had & has & (old == new)
     gone, come = positions(better.backend, had & ~same, has & ~same)
-    parts = ((gone, old, -1), (come, new, 1))
-    return [([*(column[rows] for column in groups), values[rows]], sign) for rows, values, sign in parts]
+    rows = xp.concatenate([gone, come])
+    values = xp.concatenate([old[gone], new[come]])
+    weights = xp.concatenate([xp.full(len(gone), -1, np.int64), xp.full(len(come), 1, np.int64)])
+    return [*(column[rows] for column in groups), values], weights

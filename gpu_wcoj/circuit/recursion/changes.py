@@ -16,6 +16,10 @@ from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet
 
 
+class TooManyDerivedError(Exception):
+    """A tick has derived more than it may."""
+
+
 class Changes:
     """One tick of a loop that holds something.
 
@@ -27,6 +31,8 @@ class Changes:
         The arrangements of other relations, with this tick's change pending.
     execution
         With weights.
+    most
+        How many rows may be derived, rows that are derived several times counted as often.
     """
 
     def __init__(
@@ -35,8 +41,10 @@ class Changes:
         heads: Mapping[str, RankedIndex],
         outside: Mapping[ArrangementKey, Arrangement],
         execution: Execution,
+        most: int,
     ) -> None:
         self._heads = heads
+        self._left = most
         self._outside = outside
         self._views: dict[ArrangementKey, Arrangement] = {}
         before: dict[ArrangementKey, Arrangement] = {}
@@ -98,11 +106,20 @@ class Changes:
         return found
 
     def _derive(self, step: int) -> None:
-        """Let what this step's changes derive wait at its iterations."""
+        """Let what this step's changes derive wait at its iterations.
+
+        Raises
+        ------
+        TooManyDerivedError
+            If the tick has derived more than it may.
+        """
         for rule, join in self._rules:
             width = self._heads[rule.head].columns
             for columns, iterations, weights in derived(join, width, step):
                 self._histories[rule.head].put(iterations, columns, weights)
+                self._left -= len(weights)
+                if self._left < 0:
+                    raise TooManyDerivedError
 
     def _next(self) -> int | None:
         waiting = (history.next for history in self._histories.values())

@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.afresh import as_change
 from gpu_wcoj.circuit.failures import refuse_failure
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink
 from gpu_wcoj.circuit.recursion.best import Better, change_of_best
-from gpu_wcoj.circuit.recursion.changes import Changes
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex, unranked
+from gpu_wcoj.circuit.recursion.changes import Changes, TooManyDerivedError
+from gpu_wcoj.circuit.recursion.ranked import LoopChange, RankedIndex, rows_held, unranked
 from gpu_wcoj.circuit.recursion.rules import LoopPlan
 from gpu_wcoj.circuit.recursion.scratch import Scratch
 from gpu_wcoj.errors import IterationLimitError
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
-from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
+
+MOST_DERIVED = 2
+"""A tick that has derived more than so many rows for each row that the loop holds begins from the empty loop instead:
+there a derivation costs a tenth, as sets need no counts."""
+
+FEWEST_DERIVED = 1 << 18
+"""What a tick may derive in any case."""
+
+Found = dict[str, dict[ArrangementKey, IndexedZSet]]
+"""Per head, its entries in every order that its index keeps."""
 
 
 @dataclass(eq=False)
@@ -47,7 +54,7 @@ class Loop:
     outside: Mapping[ArrangementKey, Arrangement]
     execution: Execution
     joins: list[IncrementalGenericJoin] = field(default_factory=list)
-    _changes: dict[str, list[PhaseRows]] | None = None
+    _changes: dict[str, LoopChange] | None = None
 
     def __post_init__(self) -> None:
         self._set = replace(self.execution, weighted=False)
@@ -58,27 +65,44 @@ class Loop:
         self.joins = []
         self._changes = None
 
-    def change(self, name: str) -> list[PhaseRows]:
+    def change(self, name: str) -> LoopChange:
         """This tick's change of one head, found for all heads when the first of them is asked for."""
         if self._changes is None:
             self._changes = self._evaluated()
         return self._changes[name]
 
-    def _evaluated(self) -> dict[str, list[PhaseRows]]:
+    def _evaluated(self) -> dict[str, LoopChange]:
         for execution in (self._set, self._weighted):
             execution.threads = self.execution.threads
             execution.begin()
-        found: dict[str, dict[ArrangementKey, IndexedZSet]] = {}
+        found: Found = {}
         if any(batch.n_rows for arrangement in self.outside.values() for batch in arrangement.pending):
-            if any(_holds_rows(index) for index in self.relations.values()):
-                found = self._run(Changes(self.plan, self.relations, self.outside, self._weighted))
-            else:
+            rows = sum(rows_held(index) for index in self.relations.values())
+            if rows == 0:
                 found = self._run(Scratch(self.plan, self.relations, self.outside, self._set))
+            else:
+                try:
+                    most = max(FEWEST_DERIVED, MOST_DERIVED * rows)
+                    found = self._run(Changes(self.plan, self.relations, self.outside, self._weighted, most))
+                except TooManyDerivedError:
+                    found = self._anew()
         changes = {name: self._shown(index, found.get(name, {})) for name, index in self.relations.items()}
         self._refuse_failures(changes)
         return changes
 
-    def _refuse_failures(self, changes: Mapping[str, list[PhaseRows]]) -> None:
+    def _anew(self) -> Found:
+        """The entries of a tick that changes so much that to begin from the empty loop is less work."""
+        outside = {key: as_change(one, self._set, after=True) for key, one in self.outside.items()}
+        found = self._run(Scratch(self.plan, self.relations, outside, self._set))
+        for name, index in self.relations.items():
+            own = found.setdefault(name, {})
+            for key, arrangement in index.arrangements.items():
+                for before in arrangement.spine.compact().batches:
+                    gone = IndexedZSet(before.values, before.offsets, -before.weight_column(), before.backend)
+                    own[key] = own[key].merge(gone) if key in own else gone
+        return found
+
+    def _refuse_failures(self, changes: Mapping[str, LoopChange]) -> None:
         """Raise if a binding of a rule lacks a value when the loop has ended; those of iterations may be gone."""
         failed = {join.query.rule for join in self.joins if join.may_have_failed}
         for rule in self.plan.rules:
@@ -87,7 +111,7 @@ class Loop:
                 for key in rule.query.keys:
                     if key.relation in self.relations:
                         arrangements[key] = self._visible(key)
-                        arrangements[key].receive_delta(changes[key.relation])
+                        arrangements[key].receive_delta(changes[key.relation].phases)
                 refuse_failure(IncrementalGenericJoin(rule.query, arrangements, self._set))
 
     def _visible(self, key: ArrangementKey) -> Arrangement:
@@ -99,58 +123,38 @@ class Loop:
         arrangement.commit()
         return arrangement
 
-    def _run(self, run: Scratch | Changes) -> dict[str, dict[ArrangementKey, IndexedZSet]]:
-        self.joins = run.joins
+    def _run(self, run: Scratch | Changes) -> Found:
+        self.joins = [*self.joins, *run.joins]
         for number, _ in enumerate(run.iterations()):
             if number >= self.execution.iterations:
                 reads = " reads ".join(f"'{name}'" for name in self.plan.cycle)
                 raise IterationLimitError(f"the recursion {reads}", self.execution.iterations)
         return run.result()
 
-    def _shown(self, index: RankedIndex, found: Mapping[ArrangementKey, IndexedZSet]) -> list[PhaseRows]:
+    def _shown(self, index: RankedIndex, found: Mapping[ArrangementKey, IndexedZSet]) -> LoopChange:
         """Let a relation's arrangements hold its entries as pending; return the change without ranks."""
-        backend = self.execution.backend
         for key, arrangement in index.arrangements.items():
             arrangement.pending = (found[key],) if key in found else ()
         own = found.get(index.canonical)
         if index.name in self.best:
             return self._shown_best(index, own)
-        change = IndexedZSet.empty(index.columns, backend) if own is None else unranked(own)
-        columns, weights = change.columns(), change.weights
-        if weights is None:
-            phases = [PhaseRows([column[:0] for column in columns], -1), PhaseRows(columns, 1)]
-        else:
-            gone, come = positions(backend, weights < 0, weights > 0)
-            phases = [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
-        index.show([PhaseRows(columns, change.weight_column())] if self.execution.weighted else phases, phases)
-        return phases
+        backend = self.execution.backend
+        change = LoopChange(IndexedZSet.empty(index.columns, backend) if own is None else unranked(own))
+        index.show(change, self.execution.weighted)
+        return change
 
-    def _shown_best(self, index: RankedIndex, entries: IndexedZSet | None) -> list[PhaseRows]:
+    def _shown_best(self, index: RankedIndex, entries: IndexedZSet | None) -> LoopChange:
         """The same of a head that keeps best values, from the entries of its history."""
         backend, best = self.execution.backend, self.best[index.name]
-        nothing = [backend.xp.empty(0, np.int64)] * index.columns
-        phases = [PhaseRows(nothing, -1), PhaseRows(nothing, 1)]
+        change = LoopChange(IndexedZSet.empty(index.columns, backend))
         if entries is not None:
             better = Better(self.plan.best[index.name], self.execution)
+            columns, weights = change_of_best(better, index.accumulated(), entries)
             order = self.plan.order(index.name)
-            phases = []
-            for columns, sign in change_of_best(better, index.accumulated(), entries):
-                rows = [columns[order.index(column)] for column in range(index.columns)]
-                phases.append(PhaseRows(backend.kernels.distinct_rows(rows), sign))
-        best.receive_delta([as_bag(phases, backend)] if self.execution.weighted else phases)
-        return phases
-
-
-def as_bag(phases: Sequence[PhaseRows], backend: Backend) -> PhaseRows:
-    """The phases of a set's change as the one of a bag's."""
-    xp = backend.xp
-    columns = [xp.concatenate(own) for own in zip(*(rows.columns for rows in phases), strict=True)]
-    weights = xp.concatenate([rows.weight_column(xp) for rows in phases])
-    return PhaseRows(*backend.kernels.consolidate(columns, weights))
-
-
-def _holds_rows(index: RankedIndex) -> bool:
-    return sum(len(batch) - 2 * batch.n_negative for batch in index.accumulated()) > 0
+            rows = [columns[order.index(column)] for column in range(index.columns)]
+            change = LoopChange(IndexedZSet.from_columns(rows, weights, backend))
+        best.receive_delta([change.as_bag] if self.execution.weighted else change.phases)
+        return change
 
 
 @dataclass(eq=False)
@@ -186,13 +190,11 @@ class LoopHead:
         sink: PieceSink | None = None,  # noqa: ARG002  # rows come when the loop has ended
     ) -> tuple[ChangeCount, list[PhaseRows] | None]:
         """This tick's change, from the pending changes of what the loop's rules read."""
-        phases = self.loop.change(self.name)
-        deleted, inserted = map(len, phases)
+        change = self.loop.change(self.name)
+        inserted, deleted = change.inserted, change.deleted
         if self.loop.execution.weighted:
-            return ChangeCount(None, None, inserted - deleted), [
-                as_bag(phases, self.loop.execution.backend)
-            ] if collect else None
-        return ChangeCount(inserted, deleted, inserted - deleted), phases if collect else None
+            return ChangeCount(None, None, inserted - deleted), [change.as_bag] if collect else None
+        return ChangeCount(inserted, deleted, inserted - deleted), change.phases if collect else None
 
     @property
     def joins(self) -> Sequence[IncrementalGenericJoin]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -94,6 +96,43 @@ def ranks_in(
     return weights, ranks
 
 
+@dataclass(frozen=True, eq=False)
+class LoopChange:
+    """This tick's change of a relation of a loop, without ranks.
+
+    Attributes
+    ----------
+    rows
+        In the relation's own columns, of weight 1 and -1.
+    """
+
+    rows: IndexedZSet
+
+    @property
+    def deleted(self) -> int:
+        """How many rows go."""
+        return self.rows.n_negative
+
+    @property
+    def inserted(self) -> int:
+        """How many rows come."""
+        return len(self.rows) - self.rows.n_negative
+
+    @cached_property
+    def phases(self) -> list[PhaseRows]:
+        """The rows that go, and those that come."""
+        columns, weights = self.rows.columns(), self.rows.weights
+        if weights is None:
+            return [PhaseRows([column[:0] for column in columns], -1), PhaseRows(columns, 1)]
+        gone, come = positions(self.rows.backend, weights < 0, weights > 0)
+        return [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
+
+    @cached_property
+    def as_bag(self) -> PhaseRows:
+        """All of them with their weights."""
+        return PhaseRows(self.rows.columns(), self.rows.weight_column())
+
+
 class UnrankedArrangement(Arrangement):
     """An arrangement of a loop's relation without its ranks: a view of the one with ranks, which alone is state."""
 
@@ -114,6 +153,17 @@ class UnrankedArrangement(Arrangement):
     def nbytes(self) -> int:
         """Nothing of its own."""
         return 0
+
+    def show(self, change: LoopChange, weighted: bool) -> None:
+        """Take note of this tick's change: of a bag's in one phase, else in two."""
+        if weighted:
+            self.receive_delta([change.as_bag])
+        elif change.rows.weights is not None:
+            self.receive_delta(change.phases)
+        else:
+            nothing = IndexedZSet.empty(len(self.key.order), self.backend)
+            entries = self._of.pending
+            self.pending = (nothing, unranked(entries[0]) if entries else nothing)
 
     def commit(self, spine: Spine | None = None) -> None:  # noqa: ARG002  # see `spine`
         """Forget what was pending."""
@@ -161,12 +211,12 @@ class RankedIndex(RelationIndex):
         """An arrangement without ranks."""
         return UnrankedArrangement(self.arrangements[with_rank(key, {self.name: self.columns})])
 
-    def show(self, phases: Sequence[PhaseRows], to_loops: Sequence[PhaseRows]) -> None:
-        """Pass this tick's change, without ranks, to the visible arrangements."""
+    def show(self, change: LoopChange, weighted: bool) -> None:
+        """Pass this tick's change, without ranks, to the visible arrangements; the entries are pending already."""
         for arrangement in self.visible.values():
-            arrangement.receive_delta(phases)
+            arrangement.show(change, weighted)
         for arrangement in self.visible_to_loops.values():
-            arrangement.receive_delta(to_loops)
+            arrangement.show(change, False)
 
     @property
     def _views(self) -> list[UnrankedArrangement]:
@@ -193,3 +243,8 @@ class RankedIndex(RelationIndex):
         """All committed rows without their ranks, sorted, with their weights. O(n)."""
         columns, weights = self.rows()
         return columns[:-1], weights
+
+
+def rows_held(index: RelationIndex) -> int:
+    """How many rows the committed state of a set has: each batch has one for every row that comes or goes."""
+    return sum(len(batch) - 2 * batch.n_negative for batch in index.accumulated())
