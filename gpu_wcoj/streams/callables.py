@@ -10,16 +10,17 @@ import numpy as np
 from gpu_wcoj.column import Column
 from gpu_wcoj.errors import ArityError, TypeMismatchError, UsageError
 from gpu_wcoj.schema import DataType
-from gpu_wcoj.streams.place import Place
-from gpu_wcoj.zset.device import moved
+from gpu_wcoj.streams.place import Place, places_of
+from gpu_wcoj.zset.device import moved, to_host
 from gpu_wcoj.zset.zset import ZSet
 
 
-def given(zset: ZSet) -> list[Any]:
-    """One array of NumPy per column, masked where there are nulls, as `ZSet.to_numpy` gives them."""
+def given(zset: ZSet, of: Sequence[str | int] | None = None) -> list[Any]:
+    """One array of NumPy per column, or per column of these, masked where there are nulls; see `ZSet.to_numpy`."""
     from gpu_wcoj.arrow import to_numpy
 
-    return [to_numpy(column) for column in zset.to_host().columns]
+    chosen = zset.columns if of is None else [zset.columns[at] for at in places_of(zset.names, of)]
+    return [to_numpy(to_host(column)) for column in chosen]
 
 
 Names = Sequence[str] | Mapping[str, str]

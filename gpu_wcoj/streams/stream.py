@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from gpu_wcoj.errors import CircuitError, UsageError
-from gpu_wcoj.streams.aggregators import Aggregator
+from gpu_wcoj.streams.aggregators import Aggregator, CountDistinct
 from gpu_wcoj.streams.callables import Names
 from gpu_wcoj.streams.layout import Sorting
 from gpu_wcoj.streams.matching import JoinShape
@@ -15,13 +15,14 @@ from gpu_wcoj.streams.operators.aggregate import Aggregate, IncrementalAggregate
 from gpu_wcoj.streams.operators.antijoin import Antijoin, incremental_antijoin
 from gpu_wcoj.streams.operators.append import Append, TimedAppend
 from gpu_wcoj.streams.operators.consolidate import Consolidate
+from gpu_wcoj.streams.operators.count_distinct import IncrementalCountDistinct
 from gpu_wcoj.streams.operators.delay import Delay
 from gpu_wcoj.streams.operators.delay_trace import DelayTrace
 from gpu_wcoj.streams.operators.differentiate import Differentiate
 from gpu_wcoj.streams.operators.distinct import Distinct
 from gpu_wcoj.streams.operators.feedback import Feedback, Forward
-from gpu_wcoj.streams.operators.filter import Filter
-from gpu_wcoj.streams.operators.flat_map import FlatMap
+from gpu_wcoj.streams.operators.filter import Filter, FilterRows
+from gpu_wcoj.streams.operators.flat_map import FlatMap, FlatMapRows
 from gpu_wcoj.streams.operators.incremental_distinct import IncrementalDistinct
 from gpu_wcoj.streams.operators.incremental_join import incremental_join
 from gpu_wcoj.streams.operators.index_with import IndexWith
@@ -29,7 +30,7 @@ from gpu_wcoj.streams.operators.inspect import Inspect
 from gpu_wcoj.streams.operators.integrate import Integrate
 from gpu_wcoj.streams.operators.join import Join
 from gpu_wcoj.streams.operators.join_trace import JoinTrace
-from gpu_wcoj.streams.operators.map import Map, Select
+from gpu_wcoj.streams.operators.map import Map, MapRows, Select
 from gpu_wcoj.streams.operators.minus import Minus
 from gpu_wcoj.streams.operators.negate import Negate
 from gpu_wcoj.streams.operators.nested_distinct import NestedDistinct
@@ -99,7 +100,7 @@ class Stream:
 
     # Linear operators
 
-    def map(self, to: Callable[..., Any] | Columns, names: Names | None = None) -> Stream:
+    def map(self, to: Callable[..., Any] | Columns, names: Names | None = None, of: Columns | None = None) -> Stream:
         """Every row to another one, all at once.
 
         Parameters
@@ -110,30 +111,32 @@ class Stream:
         names
             What the new columns are called; c0, c1, ... by default, or as before. A mapping from names to types says
             of what type a column is that a function returns, which matters where it holds nothing but nulls.
+        of
+            The columns that a function is given; by default all.
         """
         if callable(to):
-            return self._then(Map(to, names, by_row=False))
+            return self._then(Map(to, names, _chosen(of)))
         return self._then(Select(_listed(to), None if names is None else tuple(names)))
 
     def map_rows(self, function: Callable[[tuple[Any, ...]], tuple[Any, ...]], names: Names | None = None) -> Stream:
         """Every row to another one, by a function from tuple to tuple, called row by row: slower than `map`."""
-        return self._then(Map(function, names, by_row=True))
+        return self._then(MapRows(function, names, None))
 
-    def flat_map(self, function: Callable[..., Any], names: Names | None = None) -> Stream:
+    def flat_map(self, function: Callable[..., Any], names: Names | None = None, of: Columns | None = None) -> Stream:
         """Every row to any number of rows, all at once: the function of the columns returns ``(owner, columns)``."""
-        return self._then(FlatMap(function, names, by_row=False))
+        return self._then(FlatMap(function, names, _chosen(of)))
 
     def flat_map_rows(self, function: Callable[..., Any], names: Names | None = None) -> Stream:
         """Every row to any number of rows, by a function from tuple to tuples, called row by row."""
-        return self._then(FlatMap(function, names, by_row=True))
+        return self._then(FlatMapRows(function, names, None))
 
-    def filter(self, condition: Callable[..., Any]) -> Stream:
-        """The rows for which a mask, which the function makes of the columns, is True."""
-        return self._then(Filter(condition, by_row=False), keys=self.keys)
+    def filter(self, condition: Callable[..., Any], of: Columns | None = None) -> Stream:
+        """The rows for which a mask, which the function makes of the columns, or of these, is True."""
+        return self._then(Filter(condition, _chosen(of)), keys=self.keys)
 
     def filter_rows(self, condition: Callable[[tuple[Any, ...]], bool]) -> Stream:
         """The rows for which the function, called row by row, is True."""
-        return self._then(Filter(condition, by_row=True), keys=self.keys)
+        return self._then(FilterRows(condition, None), keys=self.keys)
 
     def index_with(self, key: Columns | Callable[..., Any], names: Names | None = None) -> Stream:
         """Every row under a key, whose columns come first.
@@ -269,6 +272,8 @@ class Stream:
         if self.scope.depth:
             return self._then(NestedAggregate(listed, aggregator), self.trace(listed), keys=len(listed))
         after = self.trace(listed, by=by)
+        if isinstance(aggregator, CountDistinct):
+            return self._then(IncrementalCountDistinct(listed, aggregator), after, keys=len(listed))
         return self._then(IncrementalAggregate(listed, aggregator), after, after.delay(), keys=len(listed))
 
     # Joins
@@ -370,6 +375,10 @@ def _connect(end: Stream, stream: Stream, kind: type[Feedback | Forward]) -> Non
 
 def _listed(columns: Columns) -> tuple[str | int, ...]:
     return (columns,) if isinstance(columns, (str, int)) else tuple(columns)
+
+
+def _chosen(columns: Columns | None) -> tuple[str | int, ...] | None:
+    return None if columns is None else _listed(columns)
 
 
 def _selected(select: Sequence[str] | None) -> tuple[str, ...] | None:

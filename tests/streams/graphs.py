@@ -98,7 +98,7 @@ def _supported(triangles: Stream, k: int, incremental: bool) -> Stream:
 
     sides = triangles.flat_map(three, names=["a", "b", "c"])
     count = sides.incremental_aggregate if incremental else sides.aggregate
-    return count(["a", "b"], streams.Count()).filter(lambda a, b, n: n >= k - 2).map(["a", "b"])
+    return count(["a", "b"], streams.Count()).filter(lambda n: n >= k - 2, of="count").map(["a", "b"])
 
 
 TRIANGLE = "triangle(a, b, c) :- e(a, b), e(b, c), e(a, c)."

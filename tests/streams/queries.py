@@ -84,6 +84,9 @@ def _aggregators() -> dict[str, Callable[[], Aggregator]]:
     }
 
 
+OF_ALL = ("sum", "min", "count distinct")
+
+
 def _aggregate(keys: list[str], make: Callable[[], Aggregator]) -> Query:
     return Query(lambda s: s.aggregate(keys, make()), lambda s: s.incremental_aggregate(keys, make()), relation=True)
 
@@ -123,5 +126,9 @@ NON_LINEAR: dict[str, Query] = {
     "multiway with texts": _multiway('h(t, u) :- r0(_, x, t), r1(x, _, u), t < u, u != "b".', 2),
     **{f"{name} by key": _aggregate(["k"], make) for name, make in _aggregators().items()},
     **{f"{name} by text": _aggregate(["t"], make) for name, make in _aggregators().items() if name in ("count", "max")},
-    **{f"{name} of all": _aggregate([], make) for name, make in _aggregators().items() if name in ("sum", "min")},
+    **{
+        f"{name} of all": _aggregate([], make)
+        for name, make in _aggregators().items()
+        if name in ("sum", "min", "count distinct")
+    },
 }

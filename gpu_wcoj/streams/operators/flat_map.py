@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from gpu_wcoj.column import Column
 from gpu_wcoj.errors import UsageError
+from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.streams.callables import Names, columns_from, given, rows_from
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.zset.zset import ZSet
 
+_Made = tuple[Int64Array, tuple[str, ...], list[Column]]
+"""From which row each new row comes; the new columns' names, and they themselves."""
+
 
 class FlatMap(Operator):
     """``out(r) = sum of in(s) · (how often r is in f(s))``. Linear.
 
-    The function of columns returns ``(owner, columns)``: from which row each of its rows comes, and its columns. The
-    function of a row returns the rows made of it.
+    The function of columns returns ``(owner, columns)``: from which row each of its rows comes, and its columns.
     """
 
-    def __init__(self, function: Callable[..., Any], names: Names | None, by_row: bool) -> None:
-        self.function, self.names, self.by_row = function, names, by_row
+    def __init__(self, function: Callable[..., Any], names: Names | None, of: Sequence[str | int] | None) -> None:
+        self.function, self.names, self.of = function, names, of
 
     def evaluate(self, rows: ZSet) -> ZSet:
         """The rows made of all rows."""
         if not len(rows):
             return NOTHING
-        if self.by_row:
-            lists = [list(self.function(row)) for row, _ in rows.rows()]
-            owner = np.repeat(np.arange(len(lists)), [len(made) for made in lists])
-            if not len(owner):
-                return NOTHING
-            names, columns = rows_from(self.place, [row for made in lists for row in made], self.names, self.function)
-        else:
-            owner, made = self._called(rows)
-            if not len(owner):
-                return NOTHING
-            names, columns = columns_from(self.place, made, self.names, len(owner), self.function)
+        owner, names, columns = self._columns(rows)
+        if not len(owner):
+            return NOTHING
         weights = rows.weights[owner]
         return self.place.made(names, columns, self.place.backend.asarray(weights) if columns else weights)
 
+    def _columns(self, rows: ZSet) -> _Made:
+        owner, made = self._called(rows)
+        if not len(owner):
+            return owner, (), []
+        return owner, *columns_from(self.place, made, self.names, len(owner), self.function)
+
     def _called(self, rows: ZSet) -> tuple[Any, Any]:
-        returned = self.function(*given(rows))
+        returned = self.function(*given(rows, self.of))
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise UsageError(
                 f"a function of flat_map returns (owner, columns), and this one returned {returned!r:.80}.\n"
@@ -56,3 +58,13 @@ class FlatMap(Operator):
             found = f"{int(owner.min())} to {int(owner.max())}"
             raise UsageError(f"an owner is a row from 0 to {len(rows) - 1}, and these go from {found}.")
         return owner.astype(np.int64), returned[1]
+
+
+class FlatMapRows(FlatMap):
+    """The same by a function of one row, which returns the rows made of it. Linear."""
+
+    def _columns(self, rows: ZSet) -> _Made:
+        lists = [list(self.function(row)) for row, _ in rows.rows()]
+        owner = np.repeat(np.arange(len(lists)), [len(made) for made in lists])
+        made = [row for one in lists for row in one]
+        return owner, *(rows_from(self.place, made, self.names, self.function) if made else ((), []))

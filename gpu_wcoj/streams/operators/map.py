@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gpu_wcoj.column import Column
 from gpu_wcoj.streams.callables import Names, columns_from, given, rows_from
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING, is_nothing, places_of
@@ -32,17 +33,24 @@ class Select(Operator):
 class Map(Operator):
     """``out(r) = sum of in(s) over all s with r = f(s)``: rows may become equal, and their weights add. Linear."""
 
-    def __init__(self, function: Callable[..., Any], names: Names | None, by_row: bool) -> None:
-        self.function, self.names, self.by_row = function, names, by_row
+    def __init__(self, function: Callable[..., Any], names: Names | None, of: Sequence[str | int] | None) -> None:
+        self.function, self.names, self.of = function, names, of
 
     def evaluate(self, rows: ZSet) -> ZSet:
         """The mapped rows."""
         if not len(rows):
             return NOTHING
-        if self.by_row:
-            made = [self.function(row) for row, _ in rows.rows()]
-            names, columns = rows_from(self.place, made, self.names, self.function)
-        else:
-            returned = self.function(*given(rows))
-            names, columns = columns_from(self.place, returned, self.names, len(rows), self.function)
+        names, columns = self._columns(rows)
         return self.place.made(names, columns, rows.stored_weights if columns else rows.weights)
+
+    def _columns(self, rows: ZSet) -> tuple[tuple[str, ...], list[Column]]:
+        returned = self.function(*given(rows, self.of))
+        return columns_from(self.place, returned, self.names, len(rows), self.function)
+
+
+class MapRows(Map):
+    """The same by a function of one row, called for each. Linear."""
+
+    def _columns(self, rows: ZSet) -> tuple[tuple[str, ...], list[Column]]:
+        made = [self.function(row) for row, _ in rows.rows()]
+        return rows_from(self.place, made, self.names, self.function)
