@@ -107,10 +107,13 @@ class _Writer:
         if self.random.random() < 0.35:
             body.append("!" + self.atom(self.readable, [*sorted(bound) * 3, "_", "1"]))
         for _ in range(self.random.choice((0, 0, 1, 2))):
-            other = self.random.choice([*sorted(bound), "0", "1", "2"])
+            one, other = self.random.choice(sorted(bound)), self.random.choice([*sorted(bound), "0", "1", "2"])
             if self.random.random() < 0.2:
                 other = self.calculated(bound, in_loop=False)
-            body.append(f"{self.random.choice(sorted(bound))} {self.random.choice(COMPARISONS)} {other}")
+            # Of a rule that can never hold, it is not said whether it makes a loop.
+            allowed = COMPARISONS if one != other else ("=", "<=", ">=")
+            allowed = tuple(op for op in allowed if op != "=" or not other.isdigit())
+            body.append(f"{one} {self.random.choice(allowed)} {other}")
         if self.random.random() < 0.5:
             self.random.shuffle(body)
         terms = [self.random.choice([*sorted(bound) * 3, "3"]) for _ in range(width)]
