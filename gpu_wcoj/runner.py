@@ -134,9 +134,9 @@ def run_job(program: Program, job: Job) -> None:
             bar.update(f"tick {totals.ticks:,}", _fraction(readers))
         if replay is not None:
             replay.finish()
-        for spec in job.results:
-            bar.update(f"writing {spec.relation}", None)
-            _write_result(program, spec)
+        for result in job.results:
+            bar.update(f"writing {result.relation}", None)
+            _write_result(program, result)
     seconds = time.perf_counter() - start
     if job.prints_json:
         peak = peak_rss_bytes()

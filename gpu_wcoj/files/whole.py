@@ -74,4 +74,4 @@ def _options(spec: OutputSpec, quotes: str) -> pa_csv.WriteOptions:
 
 
 def _is_odd(kind: pa.DataType) -> bool:
-    return pa.types.is_dictionary(kind) or pa.types.is_decimal(kind) or pa.types.is_string_view(kind)
+    return any(test(kind) for test in (pa.types.is_dictionary, pa.types.is_decimal, pa.types.is_string_view))

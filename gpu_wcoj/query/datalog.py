@@ -113,7 +113,8 @@ class _Reader:
         declarations = tuple(self.declaration(node) for node in statements if node.data == "declaration")
         directives = self.directives(node for node in statements if node.data in ("input", "output"))
         outputs = tuple(dict.fromkeys(one.relation for one in directives if one.kind == "output"))
-        named = tuple(one for one in directives if one.kind == "input" or one.parameters)
+        inputs = [one for one in directives if one.kind == "input"]
+        named = (*inputs, *(one for one in directives if one.kind == "output" and one.parameters))
         found = Rules(rules, declarations, outputs, self.text, directives=named)
         check(found, source=self.source)
         return found

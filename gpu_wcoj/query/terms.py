@@ -405,7 +405,7 @@ class Rules:
     Attributes
     ----------
     directives
-        All ``.input`` lines, and those ``.output`` lines that have parameters, one for each relation.
+        All ``.input`` lines, and behind them those ``.output`` lines that have parameters, one for each relation.
     groupings, extremes, facts
         Of a program in core form.
 

@@ -7,40 +7,47 @@ text that the tests use. What a mistake is answered with is lark's to decide, so
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
-from gpu_wcoj.query.checks import check, check_inputs
+from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.terms import (
+    AGGREGATES,
     COMPARISONS,
     ESCAPES,
+    FUNCTIONS,
+    Aggregate,
     Atom,
+    Call,
     Comparison,
     Constant,
     Declaration,
+    Directive,
+    Expression,
     Rule,
     Rules,
     Span,
-    Term,
     Variable,
 )
 
+_SKIP = re.compile(r"(?:/\*.*?\*/|//[^\n]*|[\s\ufeff]+)*", re.DOTALL)
 _TOKEN = re.compile(
-    r"""(?P<skip>/\*.*?\*/|(?:%|//)[^\n]*|[\s\ufeff]+)
-      | (?P<directive>\.(?:decl|input|output)(?!\w))
+    r"""(?P<directive>\.(?:decl|input|output)(?!\w))
       | (?P<bool>(?:true|false)(?!\w))
       | (?P<name>[^\W\d]\w*)
-      | (?P<float>-?[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+))
-      | (?P<integer>-?[0-9]+)
+      | (?P<float>[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+))
+      | (?P<integer>[0-9]+)
       | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
       | (?P<bracket>\[[^\]\n]*\])
-      | (?P<sign>:-|!=|<=|>=|[=<>(),:.])""",
+      | (?P<sign>:-|!=|<=|>=|[-=<>(),:.!{}+*/%])""",
     re.DOTALL | re.VERBOSE,
 )
 NAME_LENGTH = 255
+NOT_A_NAME = (*AGGREGATES, *FUNCTIONS, "not", "true", "false", "_")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
 _UNESCAPED = {spelled[1]: char for char, spelled in ESCAPES.items()}
 
@@ -52,22 +59,14 @@ class Token(NamedTuple):
     text: str
     at: int
 
+    @property
+    def end(self) -> int:
+        return self.at + len(self.text)
+
 
 def parse(text: str, *, source: str = "<text>") -> Rules:
     """The program that `text` spells, checked; see `gpu_wcoj.query.datalog.parse`."""
     return _Reader(text, source).rules()
-
-
-def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a text, blanks and comments left out."""
-    at = 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            _mistake(text, at)
-        if match.lastgroup != "skip":
-            yield Token(str(match.lastgroup), match[0], at)
-        at = match.end()
 
 
 class _Reader:
@@ -76,88 +75,187 @@ class _Reader:
     def __init__(self, text: str, source: str) -> None:
         self.text = text
         self.source = source
-        self.tokens = [*tokens(text), Token("end", "", len(text))]
-        self.at = 0
-        self.n_wildcards = 0
+        self.at = self.end = 0
+
+    def next(self, ahead: int = 0, operator: bool = False) -> Token:
+        """The next token, or one further ahead; a percent sign is a comment but for an operator."""
+        at = self.at
+        for _ in range(ahead + 1):
+            at = _SKIP.match(self.text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+            while self.text[at : at + 1] == "%" and not operator:
+                line_end = self.text.find("\n", at)
+                at = _SKIP.match(self.text, len(self.text) if line_end < 0 else line_end).end()  # type: ignore[union-attr]
+            match = _TOKEN.match(self.text, at)
+            if match is None:
+                return Token("end" if at == len(self.text) else "other", self.text[at : at + 1], at)
+            found, at = Token(str(match.lastgroup), match[0], at), match.end()
+        return found
+
+    def step(self, token: Token) -> Token:
+        self.at = self.end = token.end
+        return token
 
     def rules(self) -> Rules:
         rules: list[Rule] = []
         declarations: list[Declaration] = []
-        named: dict[str, list[str]] = {".input": [], ".output": []}
-        while self.tokens[self.at].kind != "end":
-            if self.tokens[self.at].kind != "directive":
+        named: dict[str, dict[str, Directive]] = {".input": {}, ".output": {}}
+        while (token := self.next()).kind != "end":
+            if token.kind != "directive":
                 rules.append(self.rule())
-            elif (word := self.take("directive").text) == ".decl":
-                declarations.append(self.declaration())
+            elif self.step(token).text == ".decl":
+                declarations.append(self.declaration(token))
             else:
-                named[word] += [self.name()]
-                while self.sign(","):
-                    named[word] += [self.name()]
+                self.directive(token, named[token.text])
         if not rules:
             _mistake(self.text, 0)
-        found = Rules(tuple(rules), tuple(declarations), tuple(dict.fromkeys(named[".output"])), self.text)
+        lines = [*named[".input"].values(), *(one for one in named[".output"].values() if one.parameters)]
+        found = Rules(tuple(rules), tuple(declarations), tuple(named[".output"]), self.text, directives=tuple(lines))
         check(found, source=self.source)
-        check_inputs(found, named[".input"])
         return found
 
+    def directive(self, begin: Token, known: dict[str, Directive]) -> None:
+        names = [self.relation()]
+        while self.sign(","):
+            names.append(self.relation())
+        given: list[tuple[str, str]] = []
+        if self.sign("("):
+            while not self.sign(")"):
+                if given:
+                    self.need(",")
+                name = self.name()
+                if name in dict(given):
+                    _mistake(self.text, begin.at)
+                self.need("=")
+                value = self.step(self.next())
+                given.append((name, self.string(value) if value.kind == "string" else value.text))
+        for name in names:
+            if given and name in known and known[name].parameters not in ((), tuple(given)):
+                _mistake(self.text, begin.at)
+            if name not in known or given:
+                known[name] = Directive(begin.text[1:], name, tuple(given), self.span(begin))
+
     def rule(self) -> Rule:
-        self.n_wildcards = 0
-        head = self.atom()
-        self.need(":-")
+        begin = self.next()
+        head = Atom(self.relation(), self.terms(of_head=True), self.span(begin))
+        atoms, comparisons, negated = self.body() if self.sign(":-") else ((), (), ())
+        self.need(".")
+        return _numbered(Rule(head, atoms, comparisons, negated))
+
+    def body(self) -> tuple[tuple[Atom, ...], tuple[Comparison, ...], tuple[Atom, ...]]:
         atoms: list[Atom] = []
         comparisons: list[Comparison] = []
+        negated: list[Atom] = []
         while True:
-            here, after = (self.tokens + self.tokens[-1:])[self.at : self.at + 2]
-            if here.kind == "name" and (after.kind, after.text) == ("sign", "("):
+            here, after = self.next(), self.next(1)
+            if here.text == "!" or (here.kind, here.text) == ("name", "not"):
+                self.step(here)
+                in_parentheses = self.sign("(")
+                negated.append(self.atom())
+                if in_parentheses:
+                    self.need(")")
+            elif here.kind == "name" and after.text == "(" and here.text not in (*FUNCTIONS, *AGGREGATES):
                 atoms.append(self.atom())
             else:
-                comparisons.append(self.comparison())
+                left = self.sum()
+                operator = self.step(self.next())
+                if operator.text not in COMPARISONS:
+                    _mistake(self.text, operator.at)
+                comparisons.append(Comparison(operator.text, left, self.sum(), self.span(here)))
             if not self.sign(","):
-                break
-        self.need(".")
-        return Rule(head, tuple(atoms), tuple(comparisons))
+                return tuple(atoms), tuple(comparisons), tuple(negated)
 
     def atom(self) -> Atom:
-        begin = self.tokens[self.at]
-        name = self.name()
-        if name == "not":
-            _mistake(self.text, begin.at)
+        begin = self.next()
+        return Atom(self.relation(), self.terms(), self.span(begin))
+
+    def terms(self, of_head: bool = False) -> tuple[Expression, ...]:
+        """What stands in parentheses, and in those of a head perhaps an aggregate of the body."""
         self.need("(")
-        terms: list[Term] = []
-        if not self.sign(")"):
-            terms.append(self.term())
-            while self.sign(","):
-                terms.append(self.term())
-            self.need(")")
-        return Atom(name, tuple(terms), self.span(begin))
+        found: list[Expression] = []
+        while not self.sign(")"):
+            if found:
+                self.need(",")
+            found.append(self.applied() if of_head and self.is_applied() else self.sum())
+        return tuple(found)
 
-    def comparison(self) -> Comparison:
-        begin = self.tokens[self.at]
-        left = self.term()
-        operator = self.take("sign")
-        if operator.text not in COMPARISONS:
-            _mistake(self.text, operator.at)
-        return Comparison(operator.text, left, self.term(), self.span(begin))
+    def is_applied(self) -> bool:
+        """Whether an aggregate of a head's body comes next: behind its parentheses there is no body of its own."""
+        name, sign = self.next(), self.next(1)
+        if name.text not in AGGREGATES or sign.text != "(":
+            return False
+        at, depth = sign.end, 1
+        while depth and at < len(self.text):
+            depth += (self.text[at] == "(") - (self.text[at] == ")")
+            at += 1
+        here, self.at = self.at, at
+        behind, self.at = self.next(operator=True), here
+        return behind.text in (",", ")")
 
-    def term(self) -> Term:
-        token = self.tokens[self.at]
-        self.at += 1
+    def applied(self) -> Call:
+        op = self.step(self.next()).text
+        arguments = self.terms()
+        return Call(op, () if op == "count" else arguments)
+
+    def sum(self) -> Expression:
+        return self.chain(self.product, "+-")
+
+    def product(self) -> Expression:
+        return self.chain(self.signed, "*/%")
+
+    def chain(self, operand: Callable[[], Expression], operators: str) -> Expression:
+        left = operand()
+        while (token := self.next(operator=True)).kind == "sign" and token.text in operators:
+            self.step(token)
+            left = Call(token.text, (left, operand()))
+        return left
+
+    def signed(self) -> Expression:
+        if not self.sign("-"):
+            return self.operand()
+        number = self.next()
+        if number.kind in ("integer", "float"):
+            self.step(number)
+            return Constant(
+                float(f"-{number.text}") if number.kind == "float" else self.whole(f"-{number.text}", number)
+            )
+        return Call("-", (self.signed(),))
+
+    def operand(self) -> Expression:
+        token = self.step(self.next())
+        after = self.next()
         match token.kind:
-            case "name" if token.text == "_":
-                self.n_wildcards += 1
-                return Variable(f"_#{self.n_wildcards}")
-            case "name":
-                self.at -= 1
-                return Variable(self.name())
+            case "sign" if token.text == "(":
+                inner = self.sum()
+                self.need(")")
+                return inner
+            case "name" if token.text in FUNCTIONS and after.text == "(":
+                return Call(token.text, self.terms())
+            case "name" if token.text in AGGREGATES and (after.text in ("(", ":") or after.kind in _VALUES):
+                return self.aggregate(token.text)
+            case "name" if len(token.text) <= NAME_LENGTH:
+                return Variable(token.text)
             case "bool":
                 return Constant(token.text == "true")
             case "float":
                 return Constant(float(token.text))
-            case "integer" if -(2**63) <= int(token.text) < 2**63:
-                return Constant(int(token.text))
+            case "integer":
+                return Constant(self.whole(token.text, token))
             case "string":
                 return Constant(self.string(token))
         return _mistake(self.text, token.at)
+
+    def aggregate(self, op: str) -> Aggregate:
+        value = None if self.next().text == ":" else self.sum()
+        self.need(":")
+        if not self.sign("{"):
+            return Aggregate(op, value, (self.atom(),))
+        atoms, comparisons, negated = self.body()
+        self.need("}")
+        return Aggregate(op, value, atoms, comparisons, negated)
+
+    def whole(self, digits: str, token: Token) -> int:
+        number = int(digits)
+        return number if -(2**63) <= number < 2**63 else _mistake(self.text, token.at)
 
     def string(self, token: Token) -> str:
         def read(match: re.Match[str]) -> str:
@@ -170,38 +268,40 @@ class _Reader:
             _mistake(self.text, token.at)
         return _ESCAPE.sub(read, token.text[1:-1])
 
-    def declaration(self) -> Declaration:
-        begin = self.tokens[self.at - 1]
-        relation = self.name()
+    def declaration(self, begin: Token) -> Declaration:
+        relation = self.relation()
         self.need("(")
         names: list[str] = []
         types: list[str | None] = []
-        if not self.sign(")"):
-            while True:
-                names.append(self.name())
-                types.append(self.type() if self.sign(":") else None)
-                if not self.sign(","):
-                    break
-            self.need(")")
+        while not self.sign(")"):
+            if names:
+                self.need(",")
+            names.append(self.name())
+            types.append(self.type() if self.sign(":") else None)
         return Declaration(relation, tuple(names), tuple(types), self.span(begin))
 
     def type(self) -> str:
         name = self.take("name").text
-        if self.tokens[self.at].kind == "bracket":
+        if self.next().kind == "bracket":
             name += self.take("bracket").text
         elif self.sign("("):
             first = self.take("integer").text
             self.need(",")
-            name += f"({first}, {self.take('integer').text})"
+            sign = "-" if self.sign("-") else ""
+            name += f"({first}, {sign}{self.take('integer').text})"
             self.need(")")
         return declared_type(name)
 
     def span(self, begin: Token) -> Span:
-        """Where the piece from `begin` to the token before the current one stands."""
-        last = self.tokens[self.at - 1]
+        """Where the piece from `begin` to the last token stands."""
         line_start = self.text.rfind("\n", 0, begin.at) + 1
         line = self.text.count("\n", 0, begin.at) + 1
-        return Span(line, begin.at - line_start + 1, last.at + len(last.text) - begin.at)
+        return Span(line, begin.at - line_start + 1, self.end - begin.at)
+
+    def relation(self) -> str:
+        if self.next().text in NOT_A_NAME:
+            _mistake(self.text, self.next().at)
+        return self.name()
 
     def name(self) -> str:
         token = self.take("name")
@@ -210,23 +310,53 @@ class _Reader:
         return token.text
 
     def take(self, kind: str) -> Token:
-        token = self.tokens[self.at]
+        token = self.next()
         if token.kind != kind:
             _mistake(self.text, token.at)
-        self.at += 1
-        return token
+        return self.step(token)
 
     def sign(self, text: str) -> bool:
         """Step over this sign if it comes next."""
-        token = self.tokens[self.at]
+        token = self.next()
         if (token.kind, token.text) != ("sign", text):
             return False
-        self.at += 1
+        self.step(token)
         return True
 
     def need(self, text: str) -> None:
         if not self.sign(text):
-            _mistake(self.text, self.tokens[self.at].at)
+            _mistake(self.text, self.next().at)
+
+
+_VALUES = ("name", "integer", "float", "string", "bool")
+
+
+def _numbered(rule: Rule) -> Rule:
+    """The rule with its wildcards numbered: head, atoms, comparisons, negated atoms, and so within aggregates."""
+    count = iter(range(1, 1 << 30))
+
+    def term(one: Expression) -> Expression:
+        if isinstance(one, Variable):
+            return Variable(f"_#{next(count)}") if one.name == "_" else one
+        if isinstance(one, Call):
+            return replace(one, arguments=tuple(map(term, one.arguments)))
+        if isinstance(one, Aggregate):
+            value = None if one.value is None else term(one.value)
+            return replace(one, value=value, **body(one))
+        return one
+
+    def atoms(given: tuple[Atom, ...]) -> tuple[Atom, ...]:
+        return tuple(replace(atom, terms=tuple(map(term, atom.terms))) for atom in given)
+
+    def body(of: Rule | Aggregate) -> dict[str, Any]:
+        return {
+            "atoms": atoms(of.atoms),
+            "comparisons": tuple(replace(one, left=term(one.left), right=term(one.right)) for one in of.comparisons),
+            "negated": atoms(of.negated),
+        }
+
+    (head,) = atoms((rule.head,))
+    return replace(rule, head=head, **body(rule))
 
 
 def _mistake(text: str, at: int) -> NoReturn:

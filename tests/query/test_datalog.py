@@ -212,6 +212,9 @@ class TestMeaning:
         assert parse("h(x) :- r(x), s(x).\n.input r, s(a=b)").directives == tuple(
             Directive("input", name, (("a", "b"),)) for name in "rs"
         )
+        turned = parse(".output h(a=b)\nh(x) :- r(x).\n.input r")
+        assert [one.kind for one in turned.directives] == ["input", "output"]
+        assert parse(str(turned)) == turned
         assert parse(".input r .input r(a=b) .input r h(x) :- r(x).").directives[0].parameters == (("a", "b"),)
 
     def test_an_input_may_be_a_head(self):
