@@ -194,6 +194,13 @@ class _Reader:
     def applied(self) -> Call:
         op = self.step(self.next()).text
         arguments = self.terms()
+        wildcards = [one for one in arguments if isinstance(one, Variable) and one.name == "_"]
+        if (
+            len(arguments) > 1
+            or (op == "count" and len(wildcards) < len(arguments))
+            or (op != "count" and not arguments)
+        ):
+            _mistake(self.text, self.at)
         return Call(op, () if op == "count" else arguments)
 
     def sum(self) -> Expression:
@@ -229,7 +236,10 @@ class _Reader:
                 self.need(")")
                 return inner
             case "name" if token.text in FUNCTIONS and after.text == "(":
-                return Call(token.text, self.terms())
+                arguments = self.terms()
+                if len(arguments) != {"substr": 3, "strlen": 1}.get(token.text, max(2, len(arguments))):
+                    _mistake(self.text, token.at)
+                return Call(token.text, arguments)
             case "name" if token.text in AGGREGATES and (after.text in ("(", ":") or after.kind in _VALUES):
                 return self.aggregate(token.text)
             case "name" if len(token.text) <= NAME_LENGTH:
@@ -246,6 +256,8 @@ class _Reader:
 
     def aggregate(self, op: str) -> Aggregate:
         value = None if self.next().text == ":" else self.sum()
+        if (value is None) != (op == "count"):
+            _mistake(self.text, self.at)
         self.need(":")
         if not self.sign("{"):
             return Aggregate(op, value, (self.atom(),))
