@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_wcoj.backend import select_backend
+from gpu_wcoj.circuit.recursion.rules import RANK, ranked_query
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.join.index import AtomIndex
 from gpu_wcoj.planner.body import Shape, normalise
@@ -385,11 +386,15 @@ TEXTS = ["h(a, b, c) :- e(a, b), e(b, c), e(a, c).", "h(a, d) :- e(a, b), f(b, c
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_join_sees_what_the_solver_says(text):
+@pytest.mark.parametrize("recursive", [False, True], ids=["join", "recursion"])
+def test_the_join_and_the_recursion_see_what_the_solver_says(text, recursive):
     """One convention: the numbers of the atoms in the body are the solver's numbering."""
     rule = parse(text).rules[0]
     shapes = {name: Shape(name, (False,) * arity) for name, arity in (("e", 2), ("f", 2), ("h", len(rule.head.terms)))}
     query = delta_query(normalise(rule, shapes, {}, lambda relation, column, value: 0))
+    if recursive:
+        query = ranked_query(query, {"e": 2})
+        assert any(use.variables[-1].startswith(RANK) for path in query.paths for use in path.others)
     atoms = rule.atoms
     edges = [
         Edge(str(i), str(j), (atoms[i].terms.index(term),), (atoms[j].terms.index(term),))
