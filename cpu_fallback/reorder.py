@@ -75,11 +75,11 @@ def count_nodes(keys, shifts, counts):
 
 
 @cached_njit
-def unpack_trie(keys, lows, shifts, masks, table):
-    """Write the levels of the trie of sorted distinct keys."""
-    last = len(lows) - 1
+def unpack_trie(keys, lows, shifts, masks, table, n_tags):
+    """Write the levels of the trie of sorted distinct keys; the last `n_tags` ones, 0 or 1, have a value a row."""
+    last = len(lows) - 1 - n_tags
     counts = np.zeros(last + 1, np.int64)
-    values, width = table[last, 0], table[last, 2]
+    values, width, low, shift, mask = table[last, 0], table[last, 2], lows[last], shifts[last], masks[last]
     for i in range(len(keys)):
         key = keys[i]
         differs = key ^ keys[i - 1] if i > 0 else np.int64(-1)
@@ -94,7 +94,7 @@ def unpack_trie(keys, lows, shifts, masks, table):
                         pointer64(table[d, 0])[counts[d]] = value
                     pointer64(table[d, 1])[counts[d]] = counts[d + 1]
                     counts[d] += 1
-        value = (key & masks[last]) + lows[last]
+        value = ((key >> shift) & mask) + low
         if width == 4:
             pointer32(values)[i] = np.int32(value)
         else:
@@ -102,6 +102,13 @@ def unpack_trie(keys, lows, shifts, masks, table):
     counts[last] = len(keys)
     for d in range(last):
         pointer64(table[d, 1])[counts[d]] = counts[d + 1]
+    if n_tags:
+        tags, low, mask = table[last + 1, 0], lows[last + 1], masks[last + 1]
+        for i in range(len(keys)):
+            if table[last + 1, 2] == 4:
+                pointer32(tags)[i] = np.int32((keys[i] & mask) + low)
+            else:
+                pointer64(tags)[i] = (keys[i] & mask) + low
 
 
 def table_of(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> Int64Array:
@@ -120,21 +127,21 @@ def layout(ranges: Ranges) -> tuple[list[int], list[int]] | None:
     return bits, [sum(bits[at + 1 :]) for at in range(len(bits))]
 
 
-def levels_of(keys: Int64Array, ranges: Ranges) -> Levels:
-    """The trie of one or more sorted distinct keys."""
+def levels_of(keys: Int64Array, ranges: Ranges, n_tags: int = 0) -> Levels:
+    """The trie of one or more sorted distinct keys, whose last level is one of tags, or none is."""
     packed = layout(ranges)
     assert packed is not None
     bits, shifts = packed
-    counts = np.zeros(len(ranges), np.int64)
-    count_nodes(keys, np.array(shifts, np.int64), counts)
-    counts[-1] = len(keys)
+    counts = np.full(len(ranges), len(keys), np.int64)
+    counts[: len(ranges) - 1 - n_tags] = 0
+    count_nodes(keys, np.array(shifts[: len(ranges) - n_tags], np.int64), counts)
     values: list[CodeArray] = []
     for (least, most), n in zip(ranges, counts.tolist(), strict=True):
         narrow = least >= _LEAST32 and most <= _MOST32
         values.append(np.empty(n, np.int32) if narrow else np.empty(n, np.int64))
-    offsets = [np.empty(len(level) + 1, np.int64) for level in values[:-1]]
+    offsets = [np.empty(len(level) + 1, np.int64) for level in values[: -1 - n_tags]]
     lows, masks = [least for least, _ in ranges], [(1 << width) - 1 for width in bits]
-    unpack_trie(keys, *(np.array(own, np.int64) for own in (lows, shifts, masks)), table_of(values, offsets))
+    unpack_trie(keys, *(np.array(own, np.int64) for own in (lows, shifts, masks)), table_of(values, offsets), n_tags)
     return values, offsets
 
 
@@ -180,4 +187,4 @@ def rearranged(
         at = end
     if not ascends(keys):
         keys.sort()
-    return levels_of(keys, arranged)
+    return levels_of(keys, arranged, 1 if tags else 0)

@@ -7,7 +7,7 @@ import numpy as np
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64, prefetch
 from cpu_fallback.progress import ALONE, FRESH, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
-from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, VALUES, WIDTH, lower_bound
+from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, VALUES, WIDTH, gallop
 
 AHEAD = 8
 """How many prefixes ahead memory is asked for: offsets twice as far as values."""
@@ -30,7 +30,7 @@ def ask_ahead(table, n_slots, positions, p):
 @cached_njit
 def copy_ranges(table, n_slots, positions, end, resume, out, work):
     """Fill `out` as `cpu_fallback.extend.extend` does, for one atom, sets, no bounds and no excluded values."""
-    low, high = np.empty(n_slots, np.int64), np.empty(n_slots, np.int64)
+    low, high, cursor = np.empty(n_slots, np.int64), np.empty(n_slots, np.int64), np.empty(n_slots, np.int64)
     capacity = out.shape[1]
     p, skip = resume[0], resume[2]
     n = work[SURVIVORS]
@@ -74,6 +74,8 @@ def copy_ranges(table, n_slots, positions, end, resume, out, work):
         else:
             before = 0
             for k in range(n_slots):
+                for j in range(n_slots):
+                    cursor[j] = low[j]
                 begin = low[k] + min(max(skip - before, 0), high[k] - low[k])
                 before += high[k] - low[k]
                 for i in range(begin, high[k]):
@@ -87,7 +89,7 @@ def copy_ranges(table, n_slots, positions, end, resume, out, work):
                         at = i if j == k else np.int64(-1)
                         if j != k and low[j] < high[j]:
                             work[PROBES] += 1
-                            at = lower_bound(table, j, low[j], high[j], value)
+                            at = cursor[j] = gallop(table, j, cursor[j], high[j], value)
                             if (
                                 at == high[j]
                                 or load(table[j * N_FIELDS + VALUES], table[j * N_FIELDS + WIDTH], at) != value

@@ -89,4 +89,5 @@ def rearrange(
     for own, tag in zip(rows, tags, strict=False):
         own.append(np.full(len(own[0]), tag, np.int64))
     joined = [np.concatenate(columns) for columns in zip(*rows, strict=True)]
-    return index([joined[column] for column in (*order, *range(len(order), len(joined)))])
+    values, offsets = index([joined[column] for column in (*order, *range(len(order), len(joined)))])
+    return values, offsets[: len(order) - 1]

@@ -141,7 +141,8 @@ class Kernels(Protocol):
         order
             Which column of theirs each level holds.
         tags
-            One a trie, or none. Where there are some, each row has that of its trie as one more level below it.
+            One a trie, or none. Where there are some, each row has that of its trie as one more level below it, whose
+            offsets, 0 to the number of rows, are left out.
 
         Notes
         -----

@@ -90,9 +90,21 @@ class IndexedZSet:
 
     @classmethod
     def rearranged(
-        cls, parts: Sequence[IndexedZSet], order: Sequence[int], backend: Backend, tags: Sequence[int] = ()
+        cls,
+        parts: Sequence[IndexedZSet],
+        order: Sequence[int],
+        backend: Backend,
+        tags: Sequence[int] = (),
+        below: Int64Array | None = None,
     ) -> IndexedZSet:
         """Index the rows of tries of weight 1 without common rows, in another order of their columns. O(n log n).
+
+        Parameters
+        ----------
+        tags
+            One a part, which becomes the last column of its rows.
+        below
+            0 to the number of rows, where it is at hand: tries with tags share it.
 
         Examples
         --------
@@ -101,8 +113,11 @@ class IndexedZSet:
         >>> IndexedZSet.rearranged(parts, [1, 0], parts[0].backend, tags=[0, 1]).columns()
         [array([4, 5, 5]), array([1, 1, 2]), array([1, 0, 1])]
         """
-        levels = backend.kernels.rearrange([(part.values, part.offsets) for part in parts], order, tags)
-        return cls(*levels, None, backend)
+        values, offsets = backend.kernels.rearrange([(part.values, part.offsets) for part in parts], order, tags)
+        if tags:
+            own = backend.xp.arange(len(values[-1]) + 1, dtype=np.int64) if below is None else below
+            offsets = [*offsets, own]
+        return cls(values, offsets, None, backend)
 
     @classmethod
     def empty(cls, depth: int, backend: Backend | None = None) -> IndexedZSet:

@@ -210,10 +210,12 @@ def test_rearrange(kind, seed):
     parts = [parts_of({row: 1 for row in rows if own[row] == tag}, arity, backend) for tag in tags]
     order = rng.sample(range(arity), arity)
     tagged = rng.random() < 0.5
-    found = backend.kernels.rearrange(parts, order, tags if tagged else ())
+    values, offsets = backend.kernels.rearrange(parts, order, tags if tagged else ())
+    assert len(offsets) == arity - 1
+    below = [backend.asarray(np.arange(len(rows) + 1))] * tagged
     expected = [(*(row[i] for i in order), *[own[row]] * tagged) for row in rows]
     sizes = [reference.item_size(level) for level in reference.levels(expected, arity + tagged)[0]]
-    check_trie((*found, None), dict.fromkeys(expected, 1), arity + tagged, sizes)
+    check_trie((values, [*offsets, *below], None), dict.fromkeys(expected, 1), arity + tagged, sizes)
 
 
 def parts_of(batch: Batch, arity: int, backend: Backend):

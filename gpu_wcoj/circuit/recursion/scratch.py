@@ -118,8 +118,7 @@ class Scratch:
         if not key.is_whole:
             rows = IndexedZSet.rearranged(batches, [order.index(at) for at in range(len(order))], self._backend, ranks)
             return arrangement.index(PhaseRows(rows.columns(), 1))
-        found = IndexedZSet.rearranged(batches, [order.index(at) for at in key.order[:-1]], self._backend, ranks)
-        return IndexedZSet(found.values, (*found.offsets[:-1], below), None, self._backend)
+        return IndexedZSet.rearranged(batches, [order.index(at) for at in key.order[:-1]], self._backend, ranks, below)
 
     def _over_views(self, query: DeltaQuery, outside: Mapping[ArrangementKey, Arrangement]) -> IncrementalGenericJoin:
         """The join with the rows of the loop, and the outside after the tick, which does not change any more."""

@@ -92,7 +92,8 @@ def rearrange(
     for own, tag in zip(rows, tags, strict=False):
         own.append(device.xp.full(len(own[0]), tag, np.int64))
     joined = rows[0] if len(rows) == 1 else [device.xp.concatenate(own) for own in zip(*rows, strict=True)]
-    return index_rows(device, [joined[column] for column in (*order, *range(len(order), len(joined)))])
+    values, offsets = index_rows(device, [joined[column] for column in (*order, *range(len(order), len(joined)))])
+    return values, offsets[: len(order) - 1]
 
 
 def expand_columns(device: Device, values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
