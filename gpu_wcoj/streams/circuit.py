@@ -9,6 +9,7 @@ from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.errors import CircuitError, IterationLimitError, UnknownRelationError
 from gpu_wcoj.options import positive
 from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.operators.consolidate import Consolidate
 from gpu_wcoj.streams.operators.eliminate import Eliminate
 from gpu_wcoj.streams.operators.generate import Source
 from gpu_wcoj.streams.operators.introduce import Hold, Introduce
@@ -228,7 +229,8 @@ class Subcircuit(Scope):
 
     def eliminate(self, stream: Stream, name: str = "") -> Stream:
         """``∫``: the sum of a stream over all iterations of a tick, as a stream of the circuit around."""
-        return self.export(self.add(Eliminate(), stream, name="∫"), name)
+        whole = self.add(Eliminate(), stream, name="∫")
+        return self.parent.add(Consolidate(), self.export(whole), name=name or "∫")
 
     def export(self, stream: Stream, name: str = "") -> Stream:
         """What a stream holds at the last iteration of a tick, as a stream of the circuit around."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from gpu_wcoj.streams.operators.integrate import Integrate
+from gpu_wcoj.streams.operators.append import Append
 
 
-class Eliminate(Integrate):
-    """``∫(s) = s[0] + s[1] + ...`` over the iterations of one tick, which end when nothing more comes. Linear."""
+class Eliminate(Append):
+    """``∫(s) = s[0] + s[1] + ...`` over the iterations of one tick, which end when nothing more comes. Linear.
+
+    It is a trace within the subcircuit, and a Z-set outside.
+    """

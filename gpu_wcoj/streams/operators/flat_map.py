@@ -42,7 +42,8 @@ class FlatMap(Operator):
         owner, made = self._called(rows)
         if not len(owner):
             return owner, (), []
-        return owner, *columns_from(self.place, made, self.names, len(owner), self.function)
+        names, columns = columns_from(self.place, made, self.names, len(owner), self.function)
+        return owner, names, columns
 
     def _called(self, rows: ZSet) -> tuple[Any, Any]:
         returned = self.function(*given(rows, self.of))
@@ -67,4 +68,7 @@ class FlatMapRows(FlatMap):
         lists = [list(self.function(row)) for row, _ in rows.rows()]
         owner = np.repeat(np.arange(len(lists)), [len(made) for made in lists])
         made = [row for one in lists for row in one]
-        return owner, *(rows_from(self.place, made, self.names, self.function) if made else ((), []))
+        if not made:
+            return owner, (), []
+        names, columns = rows_from(self.place, made, self.names, self.function)
+        return owner, names, columns
