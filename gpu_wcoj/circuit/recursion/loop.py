@@ -19,7 +19,7 @@ from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
 
-MOST_DERIVED = 2
+MOST_DERIVED = 1
 """A tick that has derived more than so many rows for each row that the loop holds begins from the empty loop instead:
 there a derivation costs a tenth, as sets need no counts."""
 
