@@ -44,6 +44,9 @@ class Types:
             for column, values in enumerate(zip(*facts.rows, strict=True)):
                 said = [(f"{facts.relation}(...)", value) for value in values]
                 self._constants.setdefault((facts.relation, column), []).extend(said)
+        self._said: dict[Place, list[Place]] = {}
+        for place in self._constants:
+            self._said.setdefault(self._root(place), []).append(place)
         declared = {
             (one.relation, column): DataType(kind)
             for one in rules.declarations
@@ -168,6 +171,7 @@ class Types:
         other = object.__new__(Types)
         other._parent = self._parent
         other._constants = self._constants
+        other._said = self._said
         other._homes = self._homes
         other._calculated = self._calculated
         other._compared = self._compared
@@ -187,7 +191,7 @@ class Types:
         kind, root = self.of(relation, column), self._root((relation, column))
         if kind is not None:
             return kind
-        values = [value for place, said in self._constants.items() if self._root(place) == root for _, value in said]
+        values = [value for place in self._said.get(root, ()) for _, value in self._constants[place]]
         if not values:
             return None
         return DOUBLE if any(isinstance(one, float) for one in values) else type_of_constant(values[0])
@@ -237,10 +241,8 @@ class Types:
     def _check_constants(self, root: Place, label: str) -> None:
         common = self.of(*root)
         assert common is not None
-        for place, constants in self._constants.items():
-            if self._root(place) != root:
-                continue
-            for rule, value in constants:
+        for place in self._said.get(root, ()):
+            for rule, value in self._constants[place]:
                 if not fits(value, common):
                     raise TypeMismatchError(
                         f"{label} is of type '{common.name}', and the rule '{rule}' compares it with {value!r}.\n"

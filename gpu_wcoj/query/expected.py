@@ -79,7 +79,7 @@ class _Place:
 
 
 def explained(parser: Lark, text: str, source: str) -> DatalogSyntaxError | UnsupportedError:
-    """The error for a `text` that `parser` refuses: what was expected where, or what is not supported yet."""
+    """The error for a `text` that `parser` refuses: what was expected where, or what is not supported."""
     place = _stopped(parser, text)
     refused = _unsupported(place, text)
     what, start, length = refused or _slip(place, text) or (_expected(place), place.position, len(place.found))
