@@ -3,7 +3,8 @@
 A tick fails if and only if, in the state after it, a rule has a binding that lacks a value and of which nothing is
 false: its atoms hold it, and no negated atom and no comparison drops it; those that cannot be asked for want of the
 value drop nothing. So a comparison such as ``y != 0`` guards a division by y wherever in the rule it stands, and
-whatever the plan.
+whatever the plan. A sum, difference or product outside int64 is equal to no value, so ``y = x + 1`` is false of such a
+one where y stands in an atom.
 
 Joins calculate as early as they can, for bindings that may be dropped later or that are in no state at all, and go on
 with some other value where there is none. Only if that has happened are the bindings that the tick may have brought
@@ -54,12 +55,14 @@ class _Failures:
     def __init__(self, join: IncrementalGenericJoin) -> None:
         self.join = join
         self.query = join.query
-        self.names = {one.variable for one in self.query.calculations}
+        self.names = {one.variable for path in self.query.paths for one in path.calculations}
         path = next(path for path in self.query.paths if not path.is_negated)
         self.atoms = (path.seed, *path.others)
         checks = (*path.seed_conditions, *path.seed_checks)
         checks += tuple(check for step in path.steps for check in (*step.conditions, *step.checks))
-        self.checks = [check for check in checks if not isinstance(check, Calculation)]
+        helping = self.names.difference(one.variable for one in self.query.calculations)
+        said = [check for check in checks if not isinstance(check, Calculation)]
+        self.checks = [check for check in said if not helping.intersection(names_of(check))]
 
     def refuse(self) -> None:
         """Raise for the least binding that fails."""
@@ -111,7 +114,11 @@ class _Failures:
         for one in self.query.calculations:
             given = [self._column(term, values, n) for term in one.arguments]
             values[one.variable], failed = calculated(one, given, alive, backend, execution.dictionary)
-            undefined[one.variable] = lacks(names_of(one)) if failed is None else failed | lacks(names_of(one))
+            unsaid = undefined[one.variable] = lacks(names_of(one))
+            if failed is not None and one.drops:
+                alive &= unsaid | ~failed
+            elif failed is not None:
+                undefined[one.variable] = unsaid | failed
         for check in self.checks:
             alive &= lacks(names_of(check)) | self._holds(check, values, n)
         (rows,) = positions(backend, alive & lacks(list(undefined)))

@@ -43,7 +43,9 @@ def checked(
         elif isinstance(check, Calculation):
             arguments = [column(term) for term in check.arguments]
             values[check.variable], failed = calculated(check, arguments, held, backend, join.dictionary)
-            if failed is not None:
+            if failed is not None and check.drops:
+                held = held & ~failed
+            elif failed is not None and not check.is_inverse:
                 join.failed.append((failed & held).any())
         else:
             held = held & ~present(check, [column(term) for term in check.terms], join)

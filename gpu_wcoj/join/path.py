@@ -61,6 +61,10 @@ class Calculation:
         Of the arguments: ``integer``, ``float32``, ``float64`` or ``string``.
     family
         Of the result.
+    drops
+        Whether rows whose result is outside int64 are dropped, as what it is equal to is inside.
+    is_inverse
+        Whether it solves another calculation, which is checked later, for an argument: then it may wrap around.
     """
 
     variable: str
@@ -68,6 +72,8 @@ class Calculation:
     arguments: tuple[str | int, ...]
     families: tuple[str, ...]
     family: str
+    drops: bool = False
+    is_inverse: bool = False
 
     def __str__(self) -> str:
         shown = list(map(str, self.arguments))

@@ -18,7 +18,7 @@ Examples
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,7 +185,8 @@ def normalise(
         for number, atom in enumerate(rule.negated)
     ]
     types = kinds.of(rule)
-    conditions = []
+    calculated = {one.variable.name for one in rule.computed}
+    conditions: list[Condition] = []
     for comparison in rule.comparisons:
         left, right = _resolve(comparison.left, value), _resolve(comparison.right, value)
         op = comparison.op
@@ -217,13 +218,19 @@ def normalise(
         tuple(through_aliases(atom, aliases, shapes, encode) for atom in atoms),
         tuple(conditions),
         negated=tuple(through_aliases(atom, aliases, shapes, encode) for atom in negated),
-        calculations=tuple(_calculation(one, value, types, kinds) for one in rule.computed),
+        calculations=tuple(_calculation(one, value, types, kinds, conditions, calculated) for one in rule.computed),
     )
 
 
 def _calculation(
-    computed: Computed, value: Mapping[Variable, Term], types: Mapping[str, DataType | None], kinds: Kinds
+    computed: Computed,
+    value: Mapping[Variable, Term],
+    types: Mapping[str, DataType | None],
+    kinds: Kinds,
+    conditions: Sequence[Condition],
+    calculated: Collection[str],
 ) -> Calculation:
+    name = computed.variable.name
     arguments: list[str | int] = []
     families: list[str] = []
     result = types.get(computed.variable.name) or INT64
@@ -235,7 +242,12 @@ def _calculation(
             kind = _kind_of_constant(term.value, result)
             arguments.append(kinds.encode(kind, term.value))
         families.append(kind.family)
-    return Calculation(computed.variable.name, computed.call.op, tuple(arguments), tuple(families), result.family)
+    is_equal = any(
+        one.op == "=" and name in (one.variable, one.other) and not {one.variable, one.other}.issubset(calculated)
+        for one in conditions
+    )
+    drops = is_equal and result.family == "integer" and computed.call.op in ("+", "-", "*")
+    return Calculation(name, computed.call.op, tuple(arguments), tuple(families), result.family, drops)
 
 
 def _kind_of_constant(value: object, result: DataType) -> DataType:

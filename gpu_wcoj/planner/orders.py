@@ -77,6 +77,8 @@ def _path(body: Body, seed: int, sizes: Mapping[str, int], begin_with: str | Non
             holding = [atom for _, atom in others if name in atom.variables]
             reached = sum(bool(bound & set(atom.variables)) for atom in holding)
             reached += sum(_is_fixed(condition, name, known) for condition in body.conditions)
+            if body.calculations:
+                reached += _inverse(body, name, bound) is not None
             smallest = min(sizes.get(atom.relation, 0) for atom in holding)
             return -reached, name not in body.head, smallest, rest.index(name)
 
@@ -116,6 +118,36 @@ def _is_fixed(condition: Condition, name: str, known: Collection[str]) -> bool:
     return condition.op == "=" and name in sides and any(side in known for side in sides)
 
 
+def _inverse(body: Body, name: str, bound: Collection[str]) -> Calculation | None:
+    """What solves a sum or difference of integers for a variable, where its result and other argument are bound."""
+    for one in body.calculations:
+        if one.family != "integer" or one.op not in ("+", "-") or one.arguments.count(name) != 1:
+            continue
+        rest = [argument for argument in one.arguments if argument != name]
+        result = one.variable if one.variable in bound else _equal_to(one.variable, body.conditions, bound)
+        if result is None or not all(isinstance(argument, int) or argument in bound for argument in rest):
+            continue
+        if one.op == "-" and one.arguments[0] == name and rest:
+            op, arguments = "+", (result, *rest)
+        elif one.op == "-":
+            op, arguments = "-", (*rest, result)
+        else:
+            op, arguments = "-", (result, *rest)
+        families = ("integer",) * len(arguments)
+        return Calculation(f"{name}~", op, arguments, families, "integer", is_inverse=True)
+    return None
+
+
+def _equal_to(name: str, conditions: Sequence[Condition], bound: Collection[str]) -> str | int | None:
+    """A bound variable or a code that conditions say is equal to a variable."""
+    for one in conditions:
+        if one.op == "=" and name in (one.variable, one.other):
+            other = one.other if one.variable == name else one.variable
+            if isinstance(other, int) or other in bound:
+                return other
+    return None
+
+
 def _checks(
     body: Body, seed: int, depth: dict[str, int], n_steps: int
 ) -> list[tuple[tuple[Condition, ...], tuple[Check, ...]]]:
@@ -126,17 +158,25 @@ def _checks(
     depth
         Of each variable of the atoms; those that are calculated are added.
     """
+    atoms_depth = dict(depth)
     calculations: list[Calculation] = []
     waiting: list[Condition | Absent] = list(body.conditions)
     atoms = enumerate(body.negated, -len(body.negated))
     waiting += [_absent(number, atom) for number, atom in atoms if number != seed]
     for one in body.calculations:
         if one.variable in depth:  # the seed has it: both must agree
-            again = replace(one, variable=f"{one.variable}'")
+            drops = one.family == "integer" and one.op in ("+", "-", "*")
+            again = replace(one, variable=f"{one.variable}'", drops=drops)
             waiting.append(Condition(again.variable, "=", one.variable))
             one = again
         depth[one.variable] = max((depth[name] for name in names_of(one)), default=0)
         calculations.append(one)
+    for name, level in atoms_depth.items() if calculations else ():
+        inverse = _inverse(body, name, [other for other, at in atoms_depth.items() if at < level]) if level else None
+        if inverse is not None:
+            depth[inverse.variable] = max((depth[other] for other in names_of(inverse)), default=0)
+            calculations.append(inverse)
+            waiting.append(Condition(name, "=", inverse.variable))
     found: list[tuple[tuple[Condition, ...], tuple[Check, ...]]] = []
     for level in range(n_steps + 1):
         own = [one for one in calculations if depth[one.variable] == level]

@@ -76,6 +76,7 @@ def _binds(term: Term, one: object, binding: Binding, joined: set[str]) -> bool:
 
 def _holds(rule: Rule, binding: Binding, known: Relations) -> bool:
     lacking: set[Variable] = set()
+    calculated = {one.variable for one in rule.computed}
     for one in rule.computed:
         if lacking.intersection(one.call.variables):
             lacking.add(one.variable)
@@ -83,6 +84,8 @@ def _holds(rule: Rule, binding: Binding, known: Relations) -> bool:
         try:
             binding[one.variable] = called(one.call.op, [_value(term, binding) for term in one.call.arguments])
         except UndefinedError:
+            if one.call.op in ("+", "-", "*") and _is_equal(one.variable, rule, calculated):
+                return False  # to a value of int64, and this one is outside
             lacking.add(one.variable)
     for test in rule.comparisons:
         known_sides = test.left == test.right or not lacking.intersection(test.variables)
@@ -95,6 +98,12 @@ def _holds(rule: Rule, binding: Binding, known: Relations) -> bool:
     if lacking:
         raise UndefinedError(f"{rule}: {binding}")
     return True
+
+
+def _is_equal(name: Variable, rule: Rule, calculated: set[Variable]) -> bool:
+    """Whether a comparison says that it is equal to something that is not calculated."""
+    sides = [(test.left, test.right) for test in rule.comparisons if test.op == "="]
+    return any((one == name) and other not in calculated for pair in sides for one, other in (pair, pair[::-1]))
 
 
 def _value(term: Term, binding: Binding) -> object:
