@@ -6,7 +6,9 @@ import random
 
 import pytest
 
-from tests.recursion.twin import SIGNED, SMALL, check_scripts
+import gpu_wcoj as gw
+from tests.join.twin import fed, random_script, translated
+from tests.recursion.twin import SIGNED, SMALL, Judges, agree, check_scripts, compared
 from tests.reference.chance import chance_text
 
 BLOCKS = 8
@@ -27,3 +29,42 @@ def test_bags(block, backend):
     for seed in range(block, PROGRAMS // 2, BLOCKS):
         text = chance_text(random.Random(f"bag {seed}"), negative=True)
         check_scripts(text, [seed], bag=True, positive=True, values=SIGNED, backend=backend.name)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_nulls(block, backend):
+    for seed in range(block, PROGRAMS // 4, BLOCKS):
+        negative = seed % 3 > 0
+        text = chance_text(random.Random(f"null {seed}"), negative)
+        values = (SIGNED if negative else SMALL) | {1: None}
+        check_scripts(text, [seed], bag=seed % 2 == 0, positive=seed % 2 == 0, values=values, backend=backend.name)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_whatever_a_program_is_asked_between(block, backend, tmp_path):
+    """Counted, in pieces, unanswered, compacted, stored and restored: the next tick is right all the same."""
+    for seed in range(block, PROGRAMS // 2, BLOCKS):
+        chance = random.Random(f"between {seed}")
+        text = chance_text(chance, negative=True)
+        judges = Judges(text, clingo=False)
+        arities = judges.program.arities
+        keep = chance.sample(judges.program.heads, min(2, len(judges.program.heads)))
+        outputs = chance.sample(judges.program.heads, min(2, len(judges.program.heads)))
+        program = gw.Program(text, backend=backend.name, keep=keep, outputs=outputs)
+        inputs = {name: arities[name] for name in judges.program.inputs}
+        script = translated(random_script(chance, inputs) + random_script(chance, inputs), SIGNED)
+        for number, tick in enumerate(script):
+            way = chance.choice(("step", "step", "step_counts", "step_pieces", "load"))
+            if way == "load":
+                program.load({name: fed(change, arities[name]) for name, change in tick.items()})
+                judges.step(tick)
+            else:
+                compared(program, judges, tick, way, f"seed {seed}, tick {number}, {text}")
+            what = chance.random()
+            if what < 0.2:
+                program.compact()
+            elif what < 0.4:
+                program.checkpoint(tmp_path / str(seed))
+                program = gw.Program.restore(tmp_path / str(seed), backend=backend.name)
+            elif what < 0.7:
+                agree(program, judges, f"seed {seed}, tick {number}, {text}")

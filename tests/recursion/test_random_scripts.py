@@ -76,6 +76,11 @@ def test_small_scripts_with_negative_values(name, backend):
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_small_scripts_with_nulls(name, backend):
+    check_scripts(ALL[name], range(4), values=SMALL | {0: None}, backend=backend.name)
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_rows_that_go_and_come(name, backend):
     for seed in range(4):
         script = grown_script(random.Random(f"{name} {seed}"), inputs_of(ALL[name]))

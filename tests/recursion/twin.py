@@ -124,7 +124,8 @@ def check_scripts(
         if positive:
             script = without_debts(script)
         way = ("step", "step", "step_pieces", "step_counts")[seed % 4]
-        variant = {"chunk_rows": (None, 1, 2, 7)[seed // 2 % 4], "threads": 1 + seed % 2, "way": way} | options
+        variant: dict[str, Any] = {} if None not in (values or {}).values() else {"clingo": False}
+        variant |= {"chunk_rows": (None, 1, 2, 7)[seed // 2 % 4], "threads": 1 + seed % 2, "way": way} | options
         run = functools.partial(check_script, text, bag=bag, **variant)
         try:
             run(script)

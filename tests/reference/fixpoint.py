@@ -154,10 +154,12 @@ def _grouped(rules: Sequence[Rule], known: Facts, bag: bool) -> ZSet:
     for rule in rules:
         ((column, aggregate),) = ((i, term) for i, term in enumerate(rule.head.terms) if isinstance(term, Aggregate))
         others = [term for term in rule.head.terms if term is not aggregate]
-        for binding, weight in satisfied(rule.body, {}, known, bag):
+        called = {name for term in others if isinstance(term, Call) for name in names(term)}
+        for binding, weight in satisfied(rule.body, {}, known, bag, never_null=called | _calculated(aggregate.value)):
             key = tuple(value(term, binding) for term in others)
             own = None if aggregate.value is None else value(aggregate.value, binding)
-            groups[key, column, aggregate.op].append((own, weight))
+            if own is not None or aggregate.op == "count":
+                groups[key, column, aggregate.op].append((own, weight))
     found: ZSet = {}
     for (key, column, op), values in groups.items():
         answer = aggregated(op, values)
@@ -169,15 +171,24 @@ def _grouped(rules: Sequence[Rule], known: Facts, bag: bool) -> ZSet:
 def _rows(rule: Rule, known: Facts, bag: bool, once: bool = False) -> Iterator[tuple[Row, int]]:
     """(head row, weight) for every way to satisfy the body; with `once`, of rows of positive weight only."""
     terms = [term.value if isinstance(term, Aggregate) else term for term in rule.head.terms]
-    for binding, weight in satisfied(rule.body, {}, known, bag, once):
+    places = [term for term in rule.head.terms if not isinstance(term, Name)]
+    never_null = {name for term in places for name in names(term.value if isinstance(term, Aggregate) else term)}
+    for binding, weight in satisfied(rule.body, {}, known, bag, once, never_null):
         yield tuple(value(term, binding) for term in terms), weight
 
 
 def satisfied(
-    body: Sequence[Literal], binding: Binding, known: Facts, bag: bool, once: bool = False
+    body: Sequence[Literal],
+    binding: Binding,
+    known: Facts,
+    bag: bool,
+    once: bool = False,
+    never_null: set[Name] | None = None,
 ) -> Iterator[tuple[Binding, int]]:
     """(binding, weight) for every way to satisfy a body, given what is bound already."""
-    steps = _ordered(list(_apart(body)), set(binding))
+    apart = list(_apart(body))
+    steps = _ordered(apart, set(binding))
+    joined = _joined(apart) | set(binding) | (never_null or set())
     indexes: dict[int, dict[Row, list[tuple[Row, int]]]] = {}
 
     def follow(number: int, binding: Binding, weight: int) -> Iterator[tuple[Binding, int]]:
@@ -197,7 +208,9 @@ def satisfied(
                 index[tuple(row[i] for i in keys)].append((row, own))
         wanted = tuple(value(literal.terms[i], binding) for i in keys)
         matching = ((row, own) for row, own in indexes[number].get(wanted, ()))
-        matches = ((found, own) for row, own in matching if (found := _matched(literal, row, binding)) is not None)
+        matches = (
+            (found, own) for row, own in matching if (found := _matched(literal, row, binding, joined)) is not None
+        )
         if literal.positive:
             for found, own in matches:
                 yield from follow(number + 1, found, weight * (own if bag else 1))
@@ -267,8 +280,10 @@ def _tested(test: Test, binding: Binding, known: Facts, bag: bool) -> Iterator[B
         shared = {name: own for name, own in binding.items() if name in inside}
         values = [
             (None if one.value is None else value(one.value, found), weight)
-            for found, weight in satisfied(one.body, shared, known, bag)
+            for found, weight in satisfied(one.body, shared, known, bag, never_null=_calculated(one.value))
         ]
+        if one.op != "count":
+            values = [(own, weight) for own, weight in values if own is not None]
         answer = aggregated(one.op, values)
         if answer is None:
             return
@@ -289,10 +304,28 @@ def _tested(test: Test, binding: Binding, known: Facts, bag: bool) -> Iterator[B
 UNBOUND = object()
 
 
-def _matched(atom: Atom, row: Row, binding: Binding) -> Binding | None:
+def _joined(body: Sequence[Literal]) -> set[Name]:
+    """The variables that stand twice in a body, or in a comparison; and so must have a value."""
+    places: list[Name] = []
+    for literal in body:
+        for term in parts(literal):
+            places += names(term) if not isinstance(literal, Test) else [*names(term)] * 2
+        for one in aggregates(literal):
+            places += names_in(one.body)
+    return {name for name in places if places.count(name) > 1}
+
+
+def _calculated(term: Term | None) -> set[Name]:
+    """The variables that a value is calculated from."""
+    return names(term) if isinstance(term, Call) else set()
+
+
+def _matched(atom: Atom, row: Row, binding: Binding, joined: set[Name]) -> Binding | None:
     """`binding` with what `row` says, or None where the two disagree."""
     found = dict(binding)
-    for term, own in zip(atom.terms, row, strict=True):
+    for column, (term, own) in enumerate(zip(atom.terms, row, strict=True)):
+        if own is None and (not isinstance(term, Name) or term in joined or term in atom.terms[:column]):
+            return None
         if (found.setdefault(term, own) if isinstance(term, Name) else value(term, found)) != own:
             return None
     return found

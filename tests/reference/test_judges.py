@@ -126,6 +126,19 @@ def test_weights_of_bags():
     assert found == {"n": rows((5,)), "s": rows((8,)), "l": rows((1, 2), (2, 3))}
 
 
+def test_null_is_joined_compared_negated_and_calculated_in_vain():
+    given = {"e": rows((1, None), (None, 2), (None, None), (1, 2)), "u": rows((None,), (1,))}
+    text = "a(y, x) :- e(x, y). b(x, z) :- e(x, y), e(y, z). c(x) :- u(x), !e(x, 2). d(x + 1) :- u(x). f(x, x) :- u(x)."
+    found = fixpoint(written(text), given)
+    assert found["a"] == rows((None, 1), (2, None), (None, None), (2, 1))
+    assert (found["b"], found["c"], found["d"], found["f"]) == ({}, {}, rows((2,)), rows((None, None), (1, 1)))
+    text = "n(x, count()) :- e(x, _). s(x, sum(y)) :- e(x, y). m(x, m) :- u(x), m = sum y : { e(x, y) }."
+    found = fixpoint(written(text), given)
+    assert found["n"] == rows((1, 2), (None, 2))
+    assert found["s"] == rows((1, 2), (None, 2))
+    assert found["m"] == rows((1, 2))
+
+
 def test_what_has_no_value():
     for text in ("h(1 / x) :- u(x).", "h(x * 9223372036854775807) :- u(x), f(x, _).", "h(1 % x) :- u(x)."):
         with pytest.raises(UndefinedError):

@@ -1,0 +1,108 @@
+"""Graphs of a few hundred vertices, ticks of one edge up to half of them, against algorithms made for each question."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import defaultdict
+from collections.abc import Callable
+
+import pytest
+
+import gpu_wcoj as gw
+from tests.recursion.programs import ALL
+
+Edge = tuple[int, ...]
+Rows = dict[tuple[int, ...], int]
+
+
+def walks(edges: set[Edge], start: int) -> set[int]:
+    """What is reached from `start` by one step or more."""
+    following = defaultdict(list)
+    for src, dst, *_ in edges:
+        following[src].append(dst)
+    found: set[int] = set()
+    waiting = [start]
+    while waiting:
+        for target in following[waiting.pop()]:
+            if target not in found:
+                found.add(target)
+                waiting.append(target)
+    return found
+
+
+def closed(edges: set[Edge]) -> Rows:
+    return {(src, dst): 1 for src in {edge[0] for edge in edges} for dst in walks(edges, src)}
+
+
+def odd(edges: set[Edge]) -> Rows:
+    """Pairs with a walk of odd length: in a graph of vertices that are left and right by turns."""
+    doubled = {(2 * src + side, 2 * dst + 1 - side) for src, dst in edges for side in (0, 1)}
+    return {(src, dst // 2): 1 for src in {edge[0] for edge in edges} for dst in walks(doubled, 2 * src) if dst % 2}
+
+
+def least_labels(edges: set[Edge]) -> Rows:
+    both = edges | {(dst, src) for src, dst in edges}
+    return {(vertex, min(walks(both, vertex))): 1 for vertex in {edge[0] for edge in both}}
+
+
+def shortest(edges: set[Edge], start: int = 0) -> Rows:
+    following = defaultdict(list)
+    for src, dst, weight in edges:
+        following[src].append((dst, weight))
+    found: dict[int, int] = {}
+    waiting = [(0, start)]
+    while waiting:
+        distance, vertex = heapq.heappop(waiting)
+        if vertex not in found:
+            found[vertex] = distance
+            for target, weight in following[vertex]:
+                heapq.heappush(waiting, (distance + weight, target))
+    return dict.fromkeys(found.items(), 1)
+
+
+CASES: dict[str, tuple[str, str, int, Callable[[set[Edge]], Rows]]] = {
+    "closure, one step on": ("e", "p", 150, closed),
+    "closure, both": ("e", "p", 100, closed),
+    "closure, three at once": ("e", "p", 40, closed),
+    "odd walks, one among edges": ("e", "p", 60, odd),
+    "components by least label": ("e", "c", 300, least_labels),
+    "shortest paths": ("t", "d", 300, shortest),
+}
+
+
+@pytest.mark.parametrize("density", [0.8, 1.3, 4.0])
+@pytest.mark.parametrize("name", CASES)
+def test_a_graph_that_changes(name, density, backend):
+    relation, head, n_vertices, judge = CASES[name]
+    chance = random.Random(f"{name} {density}")
+    program = gw.Program(ALL[name], backend=backend.name)
+    weighted = relation == "t"
+
+    def some() -> Edge:
+        edge = chance.randrange(n_vertices), chance.randrange(n_vertices)
+        return (*edge, chance.randint(0, 9)) if weighted else edge
+
+    edges = {some() for _ in range(int(density * n_vertices))}
+    change = dict.fromkeys(edges, 1)
+    held: Rows = {}
+    last: tuple[set[Edge], Rows] | None = None
+    for number in range(14):
+        start = {"s": [(0,)]} if weighted and number == 0 else {}
+        found = program.step({relation: gw.ZSet.from_dict(change), **start})[head].to_dict()
+        wanted = judge(edges)
+        gone, come = held.keys() - wanted.keys(), wanted.keys() - held.keys()
+        assert found == dict.fromkeys(gone, -1) | dict.fromkeys(come, 1), f"tick {number}"
+        held = wanted
+        if last is not None and number % 3 == 0:  # back to what was before
+            before = last[0]
+            change = dict.fromkeys(before - edges, 1) | dict.fromkeys(edges - before, -1)
+            edges = before
+        else:
+            last = set(edges), held
+            n_changes = chance.choice((1, 1, 2, len(edges) // 10 + 1, len(edges) // 2 + 1))
+            lost = set(chance.sample(sorted(edges), min(len(edges), n_changes // 2 + number % 2)))
+            new = {some() for _ in range(n_changes - n_changes // 2)} - edges
+            change = dict.fromkeys(lost, -1) | dict.fromkeys(new, 1)
+            edges = (edges - lost) | new
+    assert program.count(head) == len(held)
