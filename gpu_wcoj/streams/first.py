@@ -81,7 +81,7 @@ def _read(
         owner = xp.repeat(xp.arange(len(group)), width)
         leaf = xp.arange(n_rows) - (after - width)[owner] + begin[owner]
         owners.append(owner)
-        weights.append(batch.weight_column()[leaf])
+        weights.append(xp.ones(n_rows, np.int64) if batch.weights is None else batch.weights[leaf])
         levels.append(_levels_at(batch, leaf, n_prefix))
         unread = (end - begin) > width
         last.append((unread, xp.where(unread, n_read + after - 1, 0)))

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.errors import CircuitError
+from gpu_wcoj.streams.ends import FeedbackStream, ForwardStream
 from gpu_wcoj.streams.node import Kind, Node, in_order
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.operators.feedback import Feedback, Forward
 from gpu_wcoj.streams.operators.generate import Generate
-from gpu_wcoj.streams.stream import FeedbackStream, ForwardStream, Stream
+from gpu_wcoj.streams.stream import Stream
 
 if TYPE_CHECKING:
     from gpu_wcoj.query.terms import Rule

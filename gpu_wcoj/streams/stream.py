@@ -20,7 +20,6 @@ from gpu_wcoj.streams.operators.delay import Delay
 from gpu_wcoj.streams.operators.delay_trace import DelayTrace
 from gpu_wcoj.streams.operators.differentiate import Differentiate
 from gpu_wcoj.streams.operators.distinct import Distinct
-from gpu_wcoj.streams.operators.feedback import Feedback, Forward
 from gpu_wcoj.streams.operators.filter import Filter, FilterRows
 from gpu_wcoj.streams.operators.flat_map import FlatMap, FlatMapRows
 from gpu_wcoj.streams.operators.incremental_distinct import IncrementalDistinct
@@ -43,6 +42,12 @@ if TYPE_CHECKING:
     from gpu_wcoj.streams.scope import Scope
 
 Columns = str | int | Sequence[str | int]
+_OF_TRACES = (Inspect, Negate, DelayTrace, Consolidate)
+"""Operators whose first stream may be a trace,"""
+_WITH_TRACES = (
+    IncrementalAggregate, IncrementalCountDistinct, IncrementalDistinct, JoinTrace, NestedAggregate, NestedDistinct,
+)  # fmt: skip
+"""and those whose others may."""
 On = Columns | Mapping[str | int, str | int]
 """Columns of both sides, or a mapping from those of the left to those of the right."""
 
@@ -94,6 +99,11 @@ class Stream:
         return self
 
     def _then(self, operator: Operator, *others: Stream, keys: int | None = None) -> Stream:
+        for stream, takes_traces in ((self, _OF_TRACES), *((one, _WITH_TRACES) for one in others)):
+            if stream.is_trace and not isinstance(operator, takes_traces):
+                raise CircuitError(
+                    f"'{operator.label}' takes Z-sets, and {stream} is a trace.\n  Use its consolidate()."
+                )
         made = self.scope.add(operator, self, *others)
         made.keys = keys
         return made
@@ -260,6 +270,11 @@ class Stream:
         if trace is None:
             trace = self.trace(None) if self.scope.depth else self.trace().delay()
         trace._check_trace("incremental_distinct")
+        if trace.timed and (self.scope.depth == 0 or trace.sorting != Sorting(None)):
+            raise CircuitError(
+                f"incremental_distinct takes a trace with times in a subcircuit only, with all columns for keys, and"
+                f" {trace} is another one.\n  Leave it out, or use trace(None)."
+            )
         return self._then(NestedDistinct() if trace.timed and self.scope.depth else IncrementalDistinct(), trace)
 
     def aggregate(self, keys: Columns, aggregator: Aggregator) -> Stream:
@@ -344,33 +359,6 @@ class Stream:
         if isinstance(on, Mapping):
             return JoinShape(tuple(on), tuple(on.values()), _selected(select))
         return JoinShape(_listed(on), _listed(on), _selected(select))
-
-
-class FeedbackStream(Stream):
-    """What a feedback gives."""
-
-    def connect(self, stream: Stream) -> None:
-        """Let the feedback give, the next time, what this stream holds."""
-        _connect(self, stream, Feedback)
-
-
-class ForwardStream(Stream):
-    """A stream that is defined later."""
-
-    def connect(self, stream: Stream) -> None:
-        """Define it: it holds what this stream holds."""
-        _connect(self, stream, Forward)
-        self.node.inputs.append(stream.node)
-
-
-def _connect(end: Stream, stream: Stream, kind: type[Feedback | Forward]) -> None:
-    operator = end.node.operator
-    assert isinstance(operator, kind)
-    if stream.scope is not end.scope:
-        raise CircuitError(f"{stream} is of another circuit, or of another level of this one, than {end}.")
-    if operator.source is not None:
-        raise CircuitError(f"{end} is connected already, with node {operator.source}.")
-    operator.source = stream.node
 
 
 def _listed(columns: Columns) -> tuple[str | int, ...]:
