@@ -208,10 +208,12 @@ class Lowering:
         for name, index in new.circuit.sources.items():
             index.load(*self._moved(name, old.circuit.sources[name].rows(), old, new))
         for name, head in new.circuit.heads.items():
-            before = old.circuit.heads[name]
+            before = old.circuit.heads.get(name)
+            if before is None:  # a head that other types have brought: nothing of such a type was there
+                continue
             head.weight_bound = before.weight_bound
             for target, source in ((head.derivations, before.derivations), (head.relation, before.relation)):
-                if target is not None and source is not None:
+                if target is not None and source is not None and len(source):
                     target.load(*self._moved(source.name, source.rows(), old, new))
 
     def _moved(

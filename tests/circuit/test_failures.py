@@ -28,6 +28,11 @@ PROGRAMS = {
     "projection": (PATTERNS["heads of heads"], {}),
     "projection, bag": (PATTERNS["heads of heads"], {"bag": True}),
     "recursion": ("h(x, y) :- e(x, y). h(x, z) :- h(x, y), e(y, z).", {}),
+    "recursion, best values": (
+        "d(y, min(0)) :- e(8, y). d(y, min(n)) :- d(x, m), e(x, y), !e(y, 0), n = m + 1. h(x) :- d(x, 2).",
+        {"outputs": ["d", "h"]},
+    ),
+    "recursion, bag": ("p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z). h(x, y) :- p(x, y), e(x, y).", {"bag": True}),
     "recursions": (
         "p(x, y) :- e(x, y). p(x, z) :- p(x, y), q(y, z). q(x, y) :- p(y, x), x < y. h(x) :- p(x, x).",
         {"outputs": ["h", "p"]},
@@ -137,7 +142,9 @@ def test_a_tick_that_fails_at_any_kernel_call_leaves_no_trace(name, way, kernels
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("full")], ids=["interrupt", "memory"])
-@pytest.mark.parametrize("name", ["triangle", "4-cycle once", "projection", "projection, bag", "recursion"])
+@pytest.mark.parametrize(
+    "name", ["triangle", "4-cycle once", "projection", "projection, bag", "recursion", "recursion, best values"]
+)
 def test_a_tick_that_is_interrupted_or_out_of_memory_at_any_kernel_call_leaves_no_trace(name, error, kernels):
     text, options = PROGRAMS[name]
     check(text, options, "step", error, *kernels)
