@@ -177,11 +177,15 @@ class IncrementalGenericJoin:
 
     @property
     def negated_changes(self) -> bool:
-        """Whether a negated atom's relation changes in this tick, so that either phase brings rows of both signs."""
+        """Whether a change of a negated atom's relation may bring rows, so that either phase has rows of both signs.
+
+        From the empty state it does not: what negates has nothing to take back.
+        """
         if not self.query.has_negation:
             return False
-        seeds = (way[0].seeds[0] for way in self._ways if way[0].path.is_negated)
-        return any(batch.n_rows for arrangement in seeds for batch in arrangement.pending)
+        numbers = [number for number, path in enumerate(self.query.paths) if path.is_negated]
+        phases = range(len(self.execution.phases))
+        return any(self.generic_join(number, phase) is not None for number in numbers for phase in phases)
 
     def join(self, phase: int, paths: Iterable[int] | None = None) -> Iterator[Piece]:
         """The change of one phase, in pieces whose rows may repeat across pieces where the head projects.

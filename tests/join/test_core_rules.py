@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+import gpu_wcoj as gw
 from tests.join.core import arities, check_script, random_rules
 from tests.join.twin import random_script, smallest
 from tests.kinds import KINDS, Kind, lacking
@@ -70,3 +71,12 @@ def test_calculations(block, bag, kind):
 def test_both(block, bag, kind):
     for seed in range(block, 160 if not kind.on_device else 24, 4):
         check(2000 + seed, bag, kind)
+
+
+def test_counts_where_a_negated_relation_changes():
+    program = gw.Program("h(a, b, c) :- e(a, b), f(b, c), !n(a, b). .output h", threads=1)
+    ends = [(0, x) for x in range(2000)]
+    program.load({"e": [(x, 0) for x in range(2000)], "f": ends, "n": [(x, 0) for x in range(0, 2000, 2)]})
+    assert program.count("h") == 1000 * 2000
+    counts = program.step_counts({"e": [(5000, 0)], "n": [(1, 0), ((0, 0), -1)]})["h"]
+    assert (counts.inserted, counts.deleted) == (4000, 2000)
