@@ -56,13 +56,13 @@ def in_range(number: int) -> int:
 
 def aggregated(op: str, values: Sequence[tuple[object, int]]) -> object:
     """What an aggregate says of (value, weight) pairs; None where it says nothing."""
+    if any(weight < 0 for _, weight in values):
+        raise UndefinedError(f"{op} of rows with a negative weight")
     if op == "count":
         return in_range(sum(weight for _, weight in values))
     if op == "sum":
         total = sum(own * weight for own, weight in values)  # type: ignore[operator]
         return total if isinstance(total, float) else in_range(total)
-    if any(weight < 0 for _, weight in values):
-        raise UndefinedError(f"{op} of rows with a negative weight")
     held = [own for own, weight in values if weight > 0]
     if not held:
         return None
