@@ -18,26 +18,19 @@ becomes relations of names that no text can spell:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpu_wcoj.errors import UnsupportedError
 from gpu_wcoj.query.binding import (
     applied,
     bound_variables,
-    definitions,
-    keys_of,
-    needed,
     standing,
 )
-from gpu_wcoj.query.constant import calculated, holds
 from gpu_wcoj.query.stratified import EXTREMES, loops_of
 from gpu_wcoj.query.terms import (
     Aggregate,
     Atom,
-    Call,
-    Comparison,
-    Computed,
     Constant,
     Declaration,
     Expression,
@@ -46,16 +39,13 @@ from gpu_wcoj.query.terms import (
     Grouping,
     Rule,
     Rules,
-    Term,
     Variable,
 )
+from gpu_wcoj.query.variant import UNIT, ZERO, Variant, is_wildcard
 
-UNIT = "unit#facts"
-"""An input of one row."""
 MOST_ZEROS = 6
 """How many aggregates of one rule may be 0 of nothing: the rule is written down for each choice of those that are."""
 
-_ZERO = Constant(0)
 Row = tuple[int | float | bool | str, ...]
 
 
@@ -191,7 +181,7 @@ class _Core:
         waiting: list[tuple[bool, ...]] = [()]
         while waiting:
             choices = waiting.pop(0)
-            variant = _Variant(self, choices, rule)
+            variant = Variant(self, choices, rule)
             found = variant.lowered()
             if len(variant.taken) > MOST_ZEROS:
                 raise UnsupportedError(
@@ -207,7 +197,7 @@ class _Core:
                 row = tuple(term.value for term in found.head.terms if isinstance(term, Constant))
                 self.facts.setdefault(found.head.relation, {})[row] = None
 
-    def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: _Variant) -> int:
+    def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> int:
         """The number of the helpers of an aggregate."""
         own = bound_variables(aggregate, {*keys, *standing(aggregate)})
         missing = tuple(key for key in keys if key not in own)
@@ -230,21 +220,21 @@ class _Core:
 
     def project(self, head: str, grouped: str, keys: tuple[Variable, ...]) -> None:
         """A head of the keys of a grouping."""
-        self.rules.append(Rule(Atom(head, keys or (_ZERO,)), (Atom(grouped, (*keys, Variable("_#1"))),)))
+        self.rules.append(Rule(Atom(head, keys or (ZERO,)), (Atom(grouped, (*keys, Variable("_#1"))),)))
 
     def projected(self, atom: Atom) -> Atom:
         """The atom without its wildcards, of a head that leaves out their columns."""
-        mask = tuple(isinstance(term, Variable) and term.is_wildcard for term in atom.terms)
-        kept = tuple(term for term, is_wildcard in zip(atom.terms, mask, strict=True) if not is_wildcard)
+        mask = tuple(map(is_wildcard, atom.terms))
+        kept = tuple(term for term, is_left_out in zip(atom.terms, mask, strict=True) if not is_left_out)
         if not any(mask):
             return atom
         name = self.of_negated.get((atom.relation, mask))
         if name is None:
             name = self.of_negated[atom.relation, mask] = f"some#{self.new_number()}"
-            terms = tuple(Variable(f"_#{i}" if is_wildcard else f"c{i}") for i, is_wildcard in enumerate(mask))
+            terms = tuple(Variable(f"_#{i}" if is_left_out else f"c{i}") for i, is_left_out in enumerate(mask))
             head = tuple(term for term in terms if not term.is_wildcard)
-            self.rules.append(Rule(Atom(name, head or (_ZERO,)), (Atom(atom.relation, terms),)))
-        return Atom(name, kept or (_ZERO,))
+            self.rules.append(Rule(Atom(name, head or (ZERO,)), (Atom(atom.relation, terms),)))
+        return Atom(name, kept or (ZERO,))
 
 
 def _source(
@@ -262,8 +252,8 @@ def _source(
     for atom in aggregate.atoms:
         named: list[Expression] = []
         for term in atom.terms:
-            n_named += _is_wildcard(term)
-            named.append(Variable(f"any#{n_named}") if _is_wildcard(term) else term)
+            n_named += is_wildcard(term)
+            named.append(Variable(f"any#{n_named}") if is_wildcard(term) else term)
         atoms.append(replace(atom, terms=tuple(named)))
     direct = [term for atom in atoms for term in atom.terms]
     rest = [term for term in dict.fromkeys(direct) if isinstance(term, Variable) and term not in terms]
@@ -272,167 +262,3 @@ def _source(
         if not is_renamed or sorted(map(str, direct)) != sorted(map(str, {*terms, *rest})):
             return tuple(terms), aggregate.atoms
     return (*terms, *rest), tuple(atoms)
-
-
-class _Variant:
-    """One rule on its way to core form.
-
-    Attributes
-    ----------
-    choices
-        Of the first counts and sums, which are of nothing; later ones are not.
-    taken
-        The choices that were made.
-    value
-        What equality makes of variables that no relation binds.
-    """
-
-    def __init__(self, program: _Core, choices: Sequence[bool], rule: Rule) -> None:
-        self.program = program
-        self.choices = choices
-        self.rule = rule
-        self.taken: tuple[bool, ...] = ()
-        self.atoms: list[Atom] = []
-        self.negated: list[Atom] = []
-        self.computed: list[Computed] = []
-        self.comparisons: list[Comparison] = []
-        self.value: dict[Variable, Term] = {}
-        self.known: dict[Expression, Term] = {}
-        self.outside = set(standing(rule))
-        self.bound: set[Variable] = set()
-        self.n_fresh = 0
-        self.fails = False
-
-    def lowered(self) -> Rule | None:
-        """The rule; None if it can derive nothing. Without atoms it is a fact."""
-        rule = self.rule
-        given = [Comparison("=", one.variable, one.call) for one in rule.computed]
-        waiting = [*self.positive(), *given, *rule.comparisons]
-        while waiting:
-            rest = [one for one in waiting if not self.take(one)]
-            assert len(rest) < len(waiting), f"'{rule}' is not safe"
-            waiting = rest
-        head = replace(rule.head, terms=tuple(map(self.term, rule.head.terms)))
-        for atom in rule.negated:
-            terms = tuple(term if _is_wildcard(term) else self.term(term) for term in atom.terms)
-            self.negated.append(self.program.projected(replace(atom, terms=terms)))
-        if self.fails:
-            return None
-        if self.negated and not self.atoms:
-            self.atoms.append(Atom(UNIT, (Variable("_#1"),)))
-        return self.so_far(head)
-
-    def so_far(self, head: Atom) -> Rule:
-        """The rule as far as it has come, with another head."""
-        return Rule(head, tuple(self.atoms), tuple(self.comparisons), tuple(self.negated), tuple(self.computed))
-
-    def positive(self) -> Iterator[Comparison]:
-        """Take the positive atoms; what is calculated in them is compared with what stands in their place."""
-        for atom in self.rule.atoms:
-            terms: list[Term] = []
-            for term in atom.terms:
-                if isinstance(term, (Variable, Constant)):
-                    terms.append(term)
-                    continue
-                terms.append(self.fresh())
-                yield Comparison("=", terms[-1], term)
-            self.bound.update(term for term in terms if isinstance(term, Variable))
-            self.atoms.append(replace(atom, terms=tuple(terms)))
-
-    def take(self, comparison: Comparison) -> bool:
-        """Take a comparison, if all that it needs is bound by now, or it binds a variable."""
-        for variable, expression in definitions([comparison]):
-            if not self.is_bound([variable]) and self.is_bound(needed(expression, self.outside)):
-                self.define(variable, expression)
-                return True
-        if not self.is_bound(needed(comparison.left, self.outside) | needed(comparison.right, self.outside)):
-            return False
-        left, right = self.term(comparison.left), self.term(comparison.right)
-        if isinstance(left, Constant) and isinstance(right, Constant):
-            self.fails = self.fails or not holds(comparison.op, left, right)
-        else:
-            self.comparisons.append(Comparison(comparison.op, left, right, comparison.span))
-        return True
-
-    def is_bound(self, variables: Sequence[Variable] | set[Variable]) -> bool:
-        return all(one in self.bound or one in self.value for one in variables)
-
-    def define(self, variable: Variable, expression: Expression) -> None:
-        term = self.term(expression, variable)
-        if term != variable:
-            self.value[variable] = term
-
-    def term(self, expression: Expression, name: Variable | None = None) -> Term:
-        """What stands for an expression: a variable or constant, or what is calculated, by that name or a new one."""
-        if isinstance(expression, Constant):
-            return expression
-        if isinstance(expression, Variable):
-            return self.value.get(expression, expression)
-        if isinstance(expression, Aggregate):
-            expression = _with(expression, self.value)
-            if expression not in self.known:
-                self.known[expression] = self.aggregated(expression, name or self.fresh())
-            return self.known[expression]
-        arguments = [self.term(one) for one in expression.arguments]
-        while len(arguments) > 2 and expression.op == "cat":
-            arguments[:2] = [self.calculated(Call("cat", tuple(arguments[:2])), None)]
-        return self.calculated(Call(expression.op, tuple(arguments)), name)
-
-    def calculated(self, call: Call, name: Variable | None) -> Term:
-        if call not in self.known:
-            constants = [one for one in call.arguments if isinstance(one, Constant)]
-            if len(constants) == len(call.arguments):
-                self.known[call] = calculated(call, constants)
-            else:
-                variable = name or self.fresh()
-                self.computed.append(Computed(variable, call))
-                self.bound.add(variable)
-                self.known[call] = variable
-        return self.known[call]
-
-    def aggregated(self, aggregate: Aggregate, result: Variable) -> Term:
-        keys = keys_of(aggregate, self.outside | self.bound)
-        number = self.program.grouped(aggregate, keys, self)
-        if aggregate.op in ("count", "sum"):
-            at = len(self.taken)
-            self.taken = (*self.taken, at < len(self.choices) and self.choices[at])
-            if self.taken[-1]:
-                self.negated.append(Atom(f"has#{number}", keys or (_ZERO,)))
-                return _ZERO
-        self.atoms.append(Atom(f"agg#{number}", (*keys, result)))
-        self.bound.add(result)
-        return result
-
-    def fresh(self) -> Variable:
-        self.n_fresh += 1
-        return Variable(f"#{self.n_fresh}")
-
-
-def _is_wildcard(term: Expression) -> bool:
-    return isinstance(term, Variable) and term.is_wildcard
-
-
-def _with(aggregate: Aggregate, value: Mapping[Variable, Term]) -> Aggregate:
-    """An aggregate with terms in the place of variables."""
-    if not any(one in value for one in keys_of(aggregate, value)):
-        return aggregate
-
-    def replaced(expression: Expression) -> Expression:
-        if isinstance(expression, Variable):
-            return value.get(expression, expression)
-        if isinstance(expression, Call):
-            return replace(expression, arguments=tuple(map(replaced, expression.arguments)))
-        return _with(expression, value) if isinstance(expression, Aggregate) else expression
-
-    def atoms(given: Sequence[Atom]) -> tuple[Atom, ...]:
-        return tuple(replace(atom, terms=tuple(map(replaced, atom.terms))) for atom in given)
-
-    return replace(
-        aggregate,
-        value=None if aggregate.value is None else replaced(aggregate.value),
-        atoms=atoms(aggregate.atoms),
-        comparisons=tuple(
-            replace(one, left=replaced(one.left), right=replaced(one.right)) for one in aggregate.comparisons
-        ),
-        negated=atoms(aggregate.negated),
-    )

@@ -73,7 +73,7 @@ def loops_of(rules: Rules) -> dict[str, tuple[str, ...]]:
     reads = reads_of(rules)
     found: dict[str, tuple[str, ...]] = {}
     for members in components(reads):
-        if len(members) > 1 or members[0] in reads[members[0]]:
+        if len(members) > 1 or any(name in reads[name] for name in members):
             found.update(dict.fromkeys(members, members))
     return found
 

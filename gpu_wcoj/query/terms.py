@@ -167,7 +167,7 @@ class Aggregate:
     def _value(self) -> str:
         """The value's text, in parentheses where what is before or behind it would be read with it."""
         text = str(self.value)
-        return f"({text})" if text.startswith("-") or text.split(" ")[-1] in AGGREGATES else text
+        return f"({text})" if text.startswith("-") or text.rsplit(" ", 1)[-1] in AGGREGATES else text
 
 
 Expression = Variable | Constant | Call | Aggregate

@@ -1,0 +1,203 @@
+"""One rule of a program on its way to core form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from gpu_wcoj.query.binding import definitions, keys_of, needed, standing
+from gpu_wcoj.query.constant import calculated, holds
+from gpu_wcoj.query.terms import (
+    Aggregate,
+    Atom,
+    Call,
+    Comparison,
+    Computed,
+    Constant,
+    Expression,
+    Rule,
+    Term,
+    Variable,
+)
+
+UNIT = "unit#facts"
+"""An input of one row."""
+ZERO = Constant(0)
+
+
+class Helpers(Protocol):
+    """The relations of a program that stand in for what a rule in core form cannot hold."""
+
+    def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> int:
+        """The number of the helpers of an aggregate, which stands in the rule that has come as far as `context`."""
+        ...
+
+    def projected(self, atom: Atom) -> Atom:
+        """The atom without its wildcards."""
+        ...
+
+
+class Variant:
+    """One rule on its way to core form: expressions become variables, in an order in which each can be worked out.
+
+    Attributes
+    ----------
+    choices
+        Of the first counts and sums, which are of nothing; later ones are not.
+    taken
+        The choices that were made.
+    value
+        What equality makes of variables that no relation binds.
+    """
+
+    def __init__(self, program: Helpers, choices: Sequence[bool], rule: Rule) -> None:
+        self.program = program
+        self.choices = choices
+        self.rule = rule
+        self.taken: tuple[bool, ...] = ()
+        self.atoms: list[Atom] = []
+        self.negated: list[Atom] = []
+        self.computed: list[Computed] = []
+        self.comparisons: list[Comparison] = []
+        self.value: dict[Variable, Term] = {}
+        self.known: dict[Expression, Term] = {}
+        self.outside = set(standing(rule))
+        self.bound: set[Variable] = set()
+        self.n_fresh = 0
+        self.fails = False
+
+    def lowered(self) -> Rule | None:
+        """The rule; None if it can derive nothing. Without atoms it is a fact."""
+        rule = self.rule
+        given = [Comparison("=", one.variable, one.call) for one in rule.computed]
+        waiting = [*self._positive(), *given, *rule.comparisons]
+        while waiting:
+            rest = [one for one in waiting if not self._take(one)]
+            assert len(rest) < len(waiting), f"'{rule}' is not safe"
+            waiting = rest
+        head = replace(rule.head, terms=tuple(map(self._term, rule.head.terms)))
+        for atom in rule.negated:
+            terms = tuple(term if is_wildcard(term) else self._term(term) for term in atom.terms)
+            self.negated.append(self.program.projected(replace(atom, terms=terms)))
+        if self.fails:
+            return None
+        if self.negated and not self.atoms:
+            self.atoms.append(Atom(UNIT, (Variable("_#1"),)))
+        return self.so_far(head)
+
+    def so_far(self, head: Atom) -> Rule:
+        """The rule as far as it has come, with another head."""
+        return Rule(head, tuple(self.atoms), tuple(self.comparisons), tuple(self.negated), tuple(self.computed))
+
+    def _positive(self) -> Iterator[Comparison]:
+        """Take the positive atoms; what is calculated in them is compared with what stands in their place."""
+        for atom in self.rule.atoms:
+            terms: list[Term] = []
+            for term in atom.terms:
+                if isinstance(term, (Variable, Constant)):
+                    terms.append(term)
+                    continue
+                terms.append(self._fresh())
+                yield Comparison("=", terms[-1], term)
+            self.bound.update(term for term in terms if isinstance(term, Variable))
+            self.atoms.append(replace(atom, terms=tuple(terms)))
+
+    def _take(self, comparison: Comparison) -> bool:
+        """Take a comparison, if all that it needs is bound by now, or it binds a variable."""
+        for variable, expression in definitions([comparison]):
+            if not self._is_bound([variable]) and self._is_bound(needed(expression, self.outside)):
+                self._define(variable, expression)
+                return True
+        if not self._is_bound(needed(comparison.left, self.outside) | needed(comparison.right, self.outside)):
+            return False
+        left, right = self._term(comparison.left), self._term(comparison.right)
+        if isinstance(left, Constant) and isinstance(right, Constant):
+            self.fails = self.fails or not holds(comparison.op, left, right)
+        else:
+            self.comparisons.append(Comparison(comparison.op, left, right, comparison.span))
+        return True
+
+    def _is_bound(self, variables: Sequence[Variable] | set[Variable]) -> bool:
+        return all(one in self.bound or one in self.value for one in variables)
+
+    def _define(self, variable: Variable, expression: Expression) -> None:
+        term = self._term(expression, variable)
+        if term != variable:
+            self.value[variable] = term
+
+    def _term(self, expression: Expression, name: Variable | None = None) -> Term:
+        """What stands for an expression: a variable or constant, or what is calculated, by that name or a new one."""
+        if isinstance(expression, Constant):
+            return expression
+        if isinstance(expression, Variable):
+            return self.value.get(expression, expression)
+        if isinstance(expression, Aggregate):
+            expression = _with(expression, self.value)
+            if expression not in self.known:
+                self.known[expression] = self._aggregated(expression, name or self._fresh())
+            return self.known[expression]
+        arguments = [self._term(one) for one in expression.arguments]
+        while len(arguments) > 2 and expression.op == "cat":
+            arguments[:2] = [self._calculated(Call("cat", tuple(arguments[:2])), None)]
+        return self._calculated(Call(expression.op, tuple(arguments)), name)
+
+    def _calculated(self, call: Call, name: Variable | None) -> Term:
+        if call not in self.known:
+            constants = [one for one in call.arguments if isinstance(one, Constant)]
+            if len(constants) == len(call.arguments):
+                self.known[call] = calculated(call, constants)
+            else:
+                variable = name or self._fresh()
+                self.computed.append(Computed(variable, call))
+                self.bound.add(variable)
+                self.known[call] = variable
+        return self.known[call]
+
+    def _aggregated(self, aggregate: Aggregate, result: Variable) -> Term:
+        keys = keys_of(aggregate, self.outside | self.bound)
+        number = self.program.grouped(aggregate, keys, self)
+        if aggregate.op in ("count", "sum"):
+            at = len(self.taken)
+            self.taken = (*self.taken, at < len(self.choices) and self.choices[at])
+            if self.taken[-1]:
+                self.negated.append(Atom(f"has#{number}", keys or (ZERO,)))
+                return ZERO
+        self.atoms.append(Atom(f"agg#{number}", (*keys, result)))
+        self.bound.add(result)
+        return result
+
+    def _fresh(self) -> Variable:
+        self.n_fresh += 1
+        return Variable(f"#{self.n_fresh}")
+
+
+def is_wildcard(term: Expression) -> bool:
+    """Whether a term is ``_``."""
+    return isinstance(term, Variable) and term.is_wildcard
+
+
+def _with(aggregate: Aggregate, value: Mapping[Variable, Term]) -> Aggregate:
+    """An aggregate with terms in the place of variables."""
+    if not any(one in value for one in keys_of(aggregate, value)):
+        return aggregate
+
+    def replaced(expression: Expression) -> Expression:
+        if isinstance(expression, Variable):
+            return value.get(expression, expression)
+        if isinstance(expression, Call):
+            return replace(expression, arguments=tuple(map(replaced, expression.arguments)))
+        return _with(expression, value) if isinstance(expression, Aggregate) else expression
+
+    def atoms(given: Sequence[Atom]) -> tuple[Atom, ...]:
+        return tuple(replace(atom, terms=tuple(map(replaced, atom.terms))) for atom in given)
+
+    return replace(
+        aggregate,
+        value=None if aggregate.value is None else replaced(aggregate.value),
+        atoms=atoms(aggregate.atoms),
+        comparisons=tuple(
+            replace(one, left=replaced(one.left), right=replaced(one.right)) for one in aggregate.comparisons
+        ),
+        negated=atoms(aggregate.negated),
+    )
