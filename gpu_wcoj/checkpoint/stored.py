@@ -27,6 +27,7 @@ from gpu_wcoj.routing.sides import Sides
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.subject import Subject
 from gpu_wcoj.tick import State, TickReport
+from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
@@ -194,6 +195,26 @@ def _summed(changes: Backlog, number: int, index: RelationIndex) -> Rows:
     return _consolidated(parts)
 
 
+def _merged(parts: Sequence[Rows]) -> Rows:
+    """The sum of runs, each of sorted distinct rows: they are merged, and not sorted again. O(n) a run that is read.
+
+    Examples
+    --------
+    >>> one, two = (np.array([1, 3]), np.array([1, 1])), (np.array([2, 3]), np.array([1, -1]))
+    >>> [column.tolist() for column in _merged([([rows], weights) for rows, weights in (one, two)])[0]]
+    [[1, 2]]
+    """
+    runs = [part for part in parts if len(part[1])] or list(parts[:1])
+    if len(runs) == 1:
+        return runs[0]
+    backend = cpu_backend()
+    tries = [IndexedZSet.from_sorted(columns, weights, backend) for columns, weights in runs]
+    while len(tries) > 1:
+        newer, older = tries.pop(), tries.pop()
+        tries.append(older.merge(newer))
+    return tries[0].columns(), tries[0].weight_column()
+
+
 def _consolidated(parts: Sequence[Rows]) -> Rows:
     columns = [np.concatenate(column) for column in zip(*(columns for columns, _ in parts), strict=True)]
     return cpu_backend().kernels.consolidate(columns, np.concatenate([weights for _, weights in parts]))
@@ -228,7 +249,7 @@ def _write_change(
     if start == 0 and known.runs:
         rows = _whole(index)
     elif start < len(known.runs):
-        rows = _consolidated([*(read_rows(folder, run, index.width) for run in known.runs[start:]), change])
+        rows = _merged([*(read_rows(folder, run, index.width) for run in known.runs[start:]), change])
     run = (write_rows(folder, new_name(), *rows),) if len(rows[1]) else ()
     return StoredRuns((*known.runs[:start], *run), content)
 
@@ -304,7 +325,7 @@ def _load_relations(circuit: Circuit, stored: StoredState, folder: Folder) -> No
         kept = stored.relations[name]
         if not kept.runs:
             continue
-        rows = _consolidated([read_rows(folder, run, index.width) for run in kept.runs])
+        rows = _merged([read_rows(folder, run, index.width) for run in kept.runs])
         if _content(rows) != kept.content:
             shown = ", ".join(run.file for run in kept.runs)
             raise CheckpointDamagedError(folder.shown(shown), f"together are not the rows of '{name}'")

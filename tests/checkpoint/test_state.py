@@ -50,6 +50,25 @@ def test_restored_after_every_batch(tmp_path: Path, bag: bool, most_runs: int, s
     assert seen(Program.restore(tmp_path)) == reference.state(23)
 
 
+def test_runs_are_not_sorted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one run nor many, of rows that came and went; ids are too wide for two to fit one word."""
+    rng = np.random.default_rng(3)
+    program = Program(TRIANGLE, bag=True, backend="cpu")
+    rows = rng.integers(0, 60, (2000, 2)) * 0x1E3779B97F4A7C1
+    with Checkpoint.open(tmp_path, program=program) as checkpoint:
+        for number, part in enumerate(np.split(rows, [1500, 1600, 1700])):
+            weights = np.ones(len(part), np.int64) if number != 2 else np.full(len(part), -1)
+            part = rows[:100] if number == 2 else part  # some go again
+            program.load({"edge": {"src": part[:, 0], "dst": part[:, 1], "weight": weights[: len(part)]}})
+            checkpoint.commit(number)
+            assert checkpoint.last is not None
+            assert checkpoint.last.state is not None
+            assert len(checkpoint.last.state.relations["input edge"].runs) == number + 1
+            with monkeypatch.context() as patched:
+                patched.setattr("gpu_wcoj.checkpoint.stored._consolidated", None)
+                assert Program.restore(tmp_path).relation("edge") == program.relation("edge")
+
+
 def test_on_each_backend_and_moved_between_them(tmp_path: Path, backend: Backend) -> None:
     reference = Reference(ticks(16))
     names = [backend, cpu_backend(), backend, cpu_backend(compiled=False)]
