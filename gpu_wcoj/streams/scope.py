@@ -80,7 +80,10 @@ class Scope:
         return node
 
     def generate(self, function: Callable[[Time], Any], name: str = "") -> Stream:
-        """A source whose value is a function of the time: a Z-set, or rows."""
+        """A source whose value is a function of the time: a Z-set, or rows.
+
+        What it will give next is not known, so a subcircuit with one needs to be told by `until` when it ends.
+        """
         return Stream(self._node("source", Generate(function), (), name))
 
     def feedback(self, name: str = "") -> FeedbackStream:
@@ -125,13 +128,13 @@ class Scope:
         CircuitError
             If there is a cycle without a feedback, or a feedback or forward without an input.
         """
+        for child in self.children:
+            child.prepare()
         if self._order:
             return
         for node in self.nodes:
             if isinstance(node.operator, (Feedback, Forward)) and node.operator.source is None:
                 raise CircuitError(f"node {node} is not connected.\n  Call its method connect with a stream.")
-        for child in self.children:
-            child.prepare()
         self._order = in_order(self.nodes)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -110,6 +111,25 @@ def test_explain_lists_nodes_in_order(circuit):
     assert "1 closure (child) reads 0" in text
     assert "  1.0 δ0 (import) reads 0" in text
     assert "(feedback)" in text
+
+
+def test_nodes_may_be_added_after_the_order_was_asked_for(circuit):
+    loop = circuit.subcircuit()
+    start = loop.introduce(circuit.source("s"))
+    circuit.explain()
+    seen = []
+    start.inspect(lambda value: seen.append(literal(value)))
+    circuit.step({"s": [(1,)]})
+    assert seen == [{1: 1}, {}]
+
+
+def test_what_comes_in_is_the_circuits_own(circuit):
+    array = np.array([5])
+    circuit.sink("out", circuit.source("s").integrate())
+    out = circuit.step({"s": {"x": array}})["out"]
+    array[0] = 7
+    assert literal(out) == {5: 1}
+    assert literal(circuit.step()["out"]) == {5: 1}
 
 
 def test_traces_are_shared(circuit):

@@ -82,4 +82,4 @@ def as_zset(data: Any, name: str, like: ZSet) -> ZSet:
         at = names.index("weight")
         weights = as_weights(columns[at], f"relation '{name}': the weights")
         names, columns = names[:at] + names[at + 1 :], columns[:at] + columns[at + 1 :]
-    return ZSet.from_columns(names, columns, weights)
+    return ZSet.from_columns(names, columns, weights).owned()

@@ -11,6 +11,7 @@ from gpu_wcoj.circuit.exact import exact_change
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.options import processors
 from gpu_wcoj.query.terms import Rule
 from gpu_wcoj.streams.later import Later
 from gpu_wcoj.streams.operator import Operator
@@ -159,7 +160,9 @@ class Multiway(Operator):
 
         assert ruled.query is not None
         held = {key: ruled.indices[key.relation].arrangements[key] for key in ruled.query.keys}
-        return IncrementalGenericJoin(ruled.query, held, Execution(place.backend, True, host_ranks=ranks))
+        return IncrementalGenericJoin(
+            ruled.query, held, Execution(place.backend, True, threads=processors(), host_ranks=ranks)
+        )
 
     @property
     def settled(self) -> bool:
