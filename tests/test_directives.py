@@ -156,6 +156,14 @@ def test_a_checkpoint_of_it(capfd: pytest.CaptureFixture[str], folder: Path):
     assert len(rows(folder / "path.csv")) == 6
 
 
+def test_a_checkpoint_does_not_mind_where_files_are(capfd: pytest.CaptureFixture[str], folder: Path):
+    program = written(folder, PATH)
+    first = run(capfd, program, "--checkpoint", "c")
+    (folder / "edge.facts").rename(folder / "moved")
+    moved = PATH.replace(".input edge", ".input edge(filename=moved)").replace(".output path", ".output path(IO=file)")
+    assert run(capfd, written(folder, moved), "--checkpoint", "c")["total"] == first["total"]
+
+
 def test_weights_are_written_in_bags(capfd: pytest.CaptureFixture[str], folder: Path):
     run(capfd, written(folder, ".input edge\n.output h\nh(1) :- edge(_, _)."), "--bag")
     assert rows(folder / "h.csv") == ["1\t2"]

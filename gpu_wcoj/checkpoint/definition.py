@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu_wcoj.errors import CheckpointMismatchError
@@ -31,7 +31,7 @@ class Definition:
         """The definition of a program."""
         rules = subject.lowering.rules
         parts = {
-            "program": str(rules),
+            "program": str(replace(rules, directives=())),  # which files are read is no part of what they mean
             "semantics": "bag" if subject.lowering.bag else "set",
             "kept heads": list(subject.lowering.keep),
             "outputs": list(subject.lowering.outputs),
