@@ -15,7 +15,8 @@ from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.join.delta import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.planner.body import Kinds, Shape
+from gpu_wcoj.planner.body import Shape
+from gpu_wcoj.planner.calculations import Kinds
 from gpu_wcoj.planner.lower import Plan, lower, plan
 from gpu_wcoj.planner.types import Types, type_of_constant
 from gpu_wcoj.query.terms import Rules

@@ -18,45 +18,17 @@ Examples
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gpu_wcoj.join.path import Calculation, Condition
-from gpu_wcoj.query.terms import MIRRORED, Atom, Comparison, Computed, Constant, Expression, Rule, Term, Variable, plain
-from gpu_wcoj.schema import INT64, DataType
+from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of
+from gpu_wcoj.query.terms import MIRRORED, Atom, Comparison, Constant, Expression, Rule, Term, Variable, plain
 from gpu_wcoj.trace.arrangement import ComparedColumns
 
 Encode = Callable[[str, int, object], int]
 """(relation, column, value) to the code of the value in that column's type."""
-
-
-@dataclass(frozen=True)
-class Kinds:
-    """Types of variables and of columns.
-
-    Attributes
-    ----------
-    of
-        The type of each variable of a rule, by name, as far as types are known.
-    encode
-        (type, value) to the code of the value.
-    column
-        The type of a relation's column.
-    """
-
-    of: Callable[[Rule], Mapping[str, DataType | None]]
-    encode: Callable[[DataType | None, object], int]
-    column: Callable[[str, int], DataType | None]
-
-
-def _whole_number(kind: DataType | None, value: object) -> int:  # noqa: ARG001  # as `Kinds.encode` is called
-    assert isinstance(value, int)
-    return int(value)
-
-
-INTEGERS = Kinds(lambda _: {}, _whole_number, lambda _, __: None)
-"""Everything is an integer."""
 
 
 @dataclass(frozen=True)
@@ -212,51 +184,18 @@ def normalise(
             other = kinds.encode(kind, right.value) if home is None else encode(*home, right.value)
         ordered = op not in ("=", "!=")
         conditions.append(Condition(left.name, op, other, textual=bool(family) and ordered, family=family))
+    calculations = []
+    for computed in rule.computed:
+        terms = [_resolve(argument, value) for argument in computed.call.arguments]
+        calculations.append(calculation_of(computed, terms, types, kinds, conditions, calculated))
     return Body(
         rule,
         _head(rule, shapes, value, flags, encode),
         tuple(through_aliases(atom, aliases, shapes, encode) for atom in atoms),
         tuple(conditions),
         negated=tuple(through_aliases(atom, aliases, shapes, encode) for atom in negated),
-        calculations=tuple(_calculation(one, value, types, kinds, conditions, calculated) for one in rule.computed),
+        calculations=tuple(calculations),
     )
-
-
-def _calculation(
-    computed: Computed,
-    value: Mapping[Variable, Term],
-    types: Mapping[str, DataType | None],
-    kinds: Kinds,
-    conditions: Sequence[Condition],
-    calculated: Collection[str],
-) -> Calculation:
-    name = computed.variable.name
-    arguments: list[str | int] = []
-    families: list[str] = []
-    result = types.get(computed.variable.name) or INT64
-    for term in (_resolve(argument, value) for argument in computed.call.arguments):
-        if isinstance(term, Variable):
-            kind = types.get(term.name) or INT64
-            arguments.append(term.name)
-        else:
-            kind = _kind_of_constant(term.value, result)
-            arguments.append(kinds.encode(kind, term.value))
-        families.append(kind.family)
-    is_equal = any(
-        one.op == "=" and name in (one.variable, one.other) and not {one.variable, one.other}.issubset(calculated)
-        for one in conditions
-    )
-    drops = is_equal and result.family == "integer" and computed.call.op in ("+", "-", "*")
-    return Calculation(name, computed.call.op, tuple(arguments), tuple(families), result.family, drops)
-
-
-def _kind_of_constant(value: object, result: DataType) -> DataType:
-    """A number is of the result's type where that is one of floats."""
-    if isinstance(value, str):
-        return DataType("string")
-    if result.family.startswith("float"):
-        return result
-    return DataType("double") if isinstance(value, float) else INT64
 
 
 def _substitution(rule: Rule) -> dict[Variable, Term] | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpu_wcoj.circuit.groups import GroupingPlan
-from gpu_wcoj.planner.body import Alias, BodyAtom, Encode, Kinds, Shape, through_aliases
+from gpu_wcoj.planner.body import Alias, BodyAtom, Encode, Shape, through_aliases
+from gpu_wcoj.planner.calculations import Kinds
 from gpu_wcoj.query.terms import Grouping
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
@@ -19,7 +20,7 @@ def grouping_plan(
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.body import INTEGERS
+    >>> from gpu_wcoj.planner.calculations import INTEGERS
     >>> shapes = {"paid": Shape("paid", (False, True, False)), "total": Shape("total", (False, False))}
     >>> one = Grouping("total", "paid", 1, "sum")
     >>> print(grouping_plan(one, shapes, {}, lambda relation, column, value: int(value), INTEGERS).source)

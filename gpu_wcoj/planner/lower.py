@@ -16,7 +16,8 @@ from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaQuery
-from gpu_wcoj.planner.body import INTEGERS, Alias, Body, Encode, Kinds, Shape, alias_of, normalise
+from gpu_wcoj.planner.body import Alias, Body, Encode, Shape, alias_of, normalise
+from gpu_wcoj.planner.calculations import INTEGERS, Kinds
 from gpu_wcoj.planner.groupings import grouping_plan, source_key
 from gpu_wcoj.planner.loops import loop_plan
 from gpu_wcoj.planner.orders import delta_query
