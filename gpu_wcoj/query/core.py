@@ -261,4 +261,4 @@ def _source(
         is_renamed = is_alone and len(atoms) == 1 and not aggregate.negated
         if not is_renamed or sorted(map(str, direct)) != sorted(map(str, {*terms, *rest})):
             return tuple(terms), aggregate.atoms
-    return (*terms, *rest), tuple(atoms)
+    return (*terms, *rest) or (ZERO,), tuple(atoms)

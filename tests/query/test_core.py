@@ -130,6 +130,21 @@ GOLDEN = {
         k: count of rule#4 by nothing
         """,
     ),
+    "counts without a column": (
+        """
+        k(count()) :- r(1).
+        h(x) :- s(x), count : { r(2) } < 1.
+        """,
+        """
+        rule#1(0) :- r(1).
+        rule#2(0) :- r(2).
+        has#2(0) :- agg#2(_).
+        h(x) :- s(x), agg#2(#1), #1 < 1.
+        h(x) :- s(x), !has#2(0).
+        k: count of rule#1 by nothing
+        agg#2: count of rule#2 by nothing
+        """,
+    ),
     "several rules of the least": (
         """
         b(x, min(v)) :- r(x, v, _).
