@@ -216,9 +216,11 @@ def _in_parts(backend: Backend, seeds: Seeds, rows: int, run: Any) -> Iterator[C
 
 def _sorted_seeds(join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail) -> Seeds:
     """The path's seeds, sorted by those of the group's variables that they bind."""
-    names = join.query.paths[number].seed.variables
+    path = join.query.paths[number]
+    names = path.seed.variables
     first = [name for name in tail.group if name in names]
-    seeds = join.seeds_of(number, phase, generic, first[0] if first else None)
+    orders = [use.variables for use in path.seeds if set(use.variables[: len(first)]) == set(first)]
+    seeds = join.seeds_of(number, phase, generic, (orders or [names])[0][0])
     if set(seeds.order[: len(first)]) == set(first):
         return seeds
     order = (*first, *(name for name in names if name not in first))

@@ -64,6 +64,7 @@ class Scratch:
         self._first = [rule for rule in rules if not _seeds_in(rule.query, heads)]
         self._first_joins = [IncrementalGenericJoin(rule.query, outside, execution) for rule in self._first]
         self._next = [rule for rule in rules if _seeds_in(rule.query, heads)]
+        self._probed = {key for rule in self._next for path in rule.query.paths for key in self._probed_by(path)}
         self._next_joins = [self._over_views(rule.query, outside) for rule in self._next]
 
     @property
@@ -130,14 +131,20 @@ class Scratch:
                 view = self._views[key] = Arrangement(key, self._backend)
                 if key.relation not in self._heads:
                     view.spine = Spine(outside[key].after(INSERTIONS))
+            probed = self._probed_by(path)
             if path.seed.key.relation in self._heads:
-                probed = [use.key for use in path.others if use.key.relation in self._heads]
                 self._read.update((path.seed.key, *probed))
                 self._found.update({key: Spine(policy=POLICY) for key in probed})
         return IncrementalGenericJoin(query, self._views, self._execution)
 
+    def _probed_by(self, path: DeltaPath) -> list[ArrangementKey]:
+        """The arrangements of the loop's relations in which a path looks for more than its seeds."""
+        if path.seed.key.relation not in self._heads:
+            return []
+        return [use.key for use in path.others if use.key.relation in self._heads]
+
     def _seeded(self, path: DeltaPath) -> DeltaPath:
-        """The path with its seeds in the order in which the rows are found, where that is all of them."""
+        """The path with its seeds in the orders in which new rows are at hand, where it takes all of them."""
         index = self._heads.get(path.seed.key.relation)
         if index is None:
             return path
@@ -145,8 +152,10 @@ class Scratch:
         variable = dict(zip(path.seed.key.order, path.seed.variables, strict=True))
         if not path.seed.key.is_whole or len(variable) != index.columns:
             return replace(path, seeds=path.seeds[:1])
-        seed = AtomUse(path.seed.atom, plain, tuple(variable[column] for column in plain.order))
-        return replace(path, seeds=(seed,))
+        other = [key for key in self._probed if key.selection == plain.selection and key != plain]
+        keys = [plain, *sorted(other, key=lambda key: key.order)]
+        seeds = (AtomUse(path.seed.atom, key, tuple(variable[column] for column in key.order)) for key in keys)
+        return replace(path, seeds=tuple(seeds))
 
     def _iteration(
         self, rules: Sequence[LoopRule], joins: Sequence[IncrementalGenericJoin]
