@@ -46,7 +46,7 @@ class Program:
     Parameters
     ----------
     text
-        Datalog text, or rules.
+        Datalog text, or rules. Facts of the text come with the first tick, whatever else that brings.
     bag
         Exact bag weights (Z-sets as they are) instead of sets: weights of equal rows add, heads keep multiplicities.
     keep
