@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -22,6 +25,7 @@ from gpu_wcoj.errors import (
     UsageError,
     WeightOverflowError,
 )
+from gpu_wcoj.streams import operators
 from gpu_wcoj.streams.place import NOTHING
 from tests.streams.graphs import closure_by_joins, truss_from_changes
 from tests.streams.literals import literal, once, run, zset
@@ -141,6 +145,17 @@ def test_traces_are_shared(circuit):
     assert a.trace(0).node is a.trace([0]).node
     assert a.trace(0).delay().node is a.trace(0).delay().node
     assert a.trace(0).node is not a.trace(1).node
+
+
+def test_every_operator_says_whether_it_is_linear():
+    found = {}
+    for module in pkgutil.iter_modules(operators.__path__):
+        for one in vars(importlib.import_module(f"{operators.__name__}.{module.name}")).values():
+            if isinstance(one, type) and issubclass(one, streams.Operator) and one.__module__.endswith(module.name):
+                found[one.__name__] = one.__doc__
+    assert len(found) > 30
+    silent = [name for name, text in found.items() if "inear" not in text]
+    assert sorted(silent) == ["Generate", "Source"]
 
 
 # Ticks
