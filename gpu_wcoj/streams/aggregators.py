@@ -229,6 +229,17 @@ class TopK(Aggregator):
     ----------
     by
         Columns, each alone or as ``(column, "desc")``.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> scores = circuit.source("score", {"post": "int64", "points": "int64"})
+    >>> circuit.sink("best", scores.incremental_aggregate([], TopK(1, [("points", "desc")])))
+    >>> circuit.step({"score": [(1, 10), (2, 30), (3, 30)]})["best"].rows()
+    [((2, 30), 1)]
+    >>> circuit.step({"score": [((2, 30), -1)]})["best"].rows()
+    [((2, 30), -1), ((3, 30), 1)]
     """
 
     def __init__(self, k: int, by: Sequence[_Name | tuple[_Name, Literal["asc", "desc"]]]) -> None:

@@ -177,6 +177,19 @@ class Subcircuit(Scope):
 
     That is reached when an iteration leaves all operators settled, so that every further one would be the same.
     There are no subcircuits in a subcircuit.
+
+    Examples
+    --------
+    >>> circuit = Circuit(backend="cpu")
+    >>> loop = circuit.subcircuit()
+    >>> edge, again = loop.introduce(circuit.source("edge")), loop.feedback()
+    >>> reach = (edge + again.incremental_join(edge, on={1: 0}).map([0, 2])).incremental_distinct()
+    >>> again.connect(reach)
+    >>> circuit.sink("reach", loop.eliminate(reach))
+    >>> circuit.step({"edge": [(1, 2), (2, 1)]})["reach"].rows()
+    [((1, 1), 1), ((1, 2), 1), ((2, 1), 1), ((2, 2), 1)]
+    >>> circuit.step({"edge": [((2, 1), -1)]})["reach"].rows()
+    [((1, 1), -1), ((2, 1), -1), ((2, 2), -1)]
     """
 
     depth = 1

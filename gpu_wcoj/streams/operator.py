@@ -20,6 +20,20 @@ class Operator:
         tick that fails can be undone by putting the former value back.
     scope
         The circuit, or subcircuit, that it was added to.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> class Largest(Operator):
+    ...     state = 0
+    ...
+    ...     def evaluate(self, rows):
+    ...         self.state = max(self.state, len(rows))
+    ...         return self.state
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("largest", circuit.add(Largest(), circuit.source("row")))
+    >>> [circuit.step({"row": rows})["largest"] for rows in ([(1,), (2,)], [(3,)], [])]
+    [2, 2, 2]
     """
 
     state: Any = None

@@ -112,6 +112,17 @@ class Scope:
         incremental
             Whether the streams are changes, and so is the result, also under nested time. Otherwise each time is
             joined by itself.
+
+        Examples
+        --------
+        >>> from gpu_wcoj.streams import Circuit
+        >>> circuit = Circuit(backend="cpu")
+        >>> rule = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
+        >>> circuit.sink("triangle", circuit.multiway(rule, {"edge": circuit.source("edge")}))
+        >>> circuit.step({"edge": [(1, 2), (2, 3)]})["triangle"].rows()
+        []
+        >>> circuit.step({"edge": [((1, 3), 2)]})["triangle"].rows()
+        [((1, 2, 3), 2)]
         """
         from gpu_wcoj.streams.operators.multiway import Multiway
 

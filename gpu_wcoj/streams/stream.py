@@ -68,6 +68,17 @@ class Stream:
         For traces, what they can be looked up by.
     timed
         For traces, whether their entries keep times.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit, Max
+    >>> circuit = Circuit(backend="cpu")
+    >>> paid = circuit.source("paid", {"who": "string", "amount": "int64"})
+    >>> circuit.sink("most", paid.filter(lambda n: n < 100, of="amount").incremental_aggregate("who", Max("amount")))
+    >>> circuit.step({"paid": [("Ada", 5), ("Bo", 7), ("Ada", 200)]})["most"].rows()
+    [(('Ada', 5), 1), (('Bo', 7), 1)]
+    >>> circuit.step({"paid": [("Ada", 9), (("Bo", 7), -1)]})["most"].rows()
+    [(('Ada', 5), -1), (('Ada', 9), 1), (('Bo', 7), -1)]
     """
 
     def __init__(
