@@ -92,7 +92,8 @@ def plan(
     counted = set()
     for members in components(reads):
         order.extend(members)
-        if len(members) > 1 or members[0] in reads[members[0]] or members[0] in extremes:
+        first = members[0]
+        if len(members) > 1 or first in reads[first] or first in extremes:
             planned = {name: list(zip(bodies[name], queries[name], strict=True)) for name in members}
             widths = {name: shapes[name].width for name in members}
             best = {
@@ -102,11 +103,11 @@ def plan(
                 for name in members
                 if name in extremes
             }
-            loops.append(loop_plan(planned, widths, cycle(members[0], members, reads), sizes, best))
+            loops.append(loop_plan(planned, widths, cycle(first, members, reads), sizes, best))
             continue
-        live = bodies[members[0]]
+        live = bodies[first]
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
-            counted.add(members[0])
+            counted.add(first)
     return Plan(dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings)
 
 

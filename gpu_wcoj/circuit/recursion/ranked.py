@@ -18,19 +18,6 @@ from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 
-def ranked(columns: Sequence[Int64Array], below: Int64Array, backend: Backend) -> IndexedZSet:
-    """Sorted distinct rows of weight 1, each with its rank, which is the last column, as a trie. O(n).
-
-    Parameters
-    ----------
-    below
-        0 to n, the offsets of the last level: each row has one rank. Tries of as many rows share them.
-    """
-    rows = IndexedZSet.from_sorted(columns[:-1], 1, backend)
-    values = columns[-1].astype(np.int32)
-    return IndexedZSet((*rows.values, values), (*rows.offsets, below), None, backend)
-
-
 def unranked(batch: IndexedZSet) -> IndexedZSet:
     """The rows without their last level, weights of equal ones added, those of weight 0 left out.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,12 +15,15 @@ from gpu_wcoj.circuit.recursion.ranked import RankedIndex
 from gpu_wcoj.circuit.recursion.rules import LoopPlan, LoopRule, without_rank
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.fresh import fresh_of
+from gpu_wcoj.join.index import THREADED_ROWS
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
+
+_T = TypeVar("_T")
 
 POLICY = MergePolicy(ratio=4, most_batches=4)
 """For what the joins probe: every iteration brings a batch, and most are large."""
@@ -200,21 +205,39 @@ class Scratch:
 
     def _take_in(self, found: Mapping[str, Sequence[Int64Array]], rank: int) -> None:
         """What the iteration before had found stands with all before it; what this one has found is new."""
-        for key, view in self._views.items():
+        kept = [key for key, view in self._views.items() if view.pending and key in self._found]
+        n_pending = sum(len(batch) for key in kept for batch in self._views[key].pending)
+        for key, spine in zip(kept, self._on_each(self._with_pending, kept, n_pending), strict=True):
+            self._found[key] = self._views[key].spine = spine
+        for view in self._views.values():
             for batch in view.pending:
                 batch.forget_rows()
-                if key in self._found:
-                    self._found[key] = self._found[key].insert(batch)
-                    view.spine = self._found[key]
             view.pending = ()
-        for name, columns in found.items():
-            plain, rows = self._plain(self._heads[name]), PhaseRows(columns, 1)
-            for key in self._read:
-                if key.relation == name:
-                    batch = self._views[key].index(rows)
-                    self._views[key].pending = (IndexedZSet.empty(batch.depth, self._backend), batch)
-                    if key == plain:
-                        self._iterations[name].append((rank, batch))
+        rows = {name: PhaseRows(columns, 1) for name, columns in found.items()}
+        read = [key for key in self._read if key.relation in rows]
+        n_rows = sum(map(len, rows.values()))
+        batches = self._on_each(lambda key: self._views[key].index(rows[key.relation]), read, n_rows)
+        for key, batch in zip(read, batches, strict=True):
+            self._views[key].pending = (IndexedZSet.empty(batch.depth, self._backend), batch)
+            if key == self._plain(self._heads[key.relation]):
+                self._iterations[key.relation].append((rank, batch))
+
+    def _with_pending(self, key: ArrangementKey) -> Spine:
+        """All that has been found, in one order."""
+        spine = self._found[key]
+        for batch in self._views[key].pending:
+            spine = spine.insert(batch)
+        return spine
+
+    def _on_each(
+        self, function: Callable[[ArrangementKey], _T], keys: Sequence[ArrangementKey], n_rows: int
+    ) -> list[_T]:
+        """Apply to each key, side by side if so many rows are worth threads."""
+        threads = self._execution.threads
+        if threads == 1 or self._backend.device is not None or len(keys) < 2 or n_rows < THREADED_ROWS:
+            return [function(key) for key in keys]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(function, keys))
 
     @staticmethod
     def _plain(index: RankedIndex) -> ArrangementKey:
