@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gpu_wcoj.column import Column, float_codes, floats_of
+from gpu_wcoj.column import Column, float_codes
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError, UsageError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.options import positive
@@ -17,6 +17,7 @@ from gpu_wcoj.streams.callables import Names, columns_from, given, rows_from
 from gpu_wcoj.streams.grouped import Groups, levels_of
 from gpu_wcoj.streams.ordering import in_order
 from gpu_wcoj.streams.place import Place, place_of
+from gpu_wcoj.streams.words import Words, by_group, column_of, words_of
 from gpu_wcoj.zset.arrays import numbers, positions
 from gpu_wcoj.zset.zset import ZSet
 
@@ -92,8 +93,8 @@ class Count(_Linear):
 class Sum(_Linear):
     """The sum of a column of numbers, each as often as its weight says; nulls are left out.
 
-    It is exact for integers and decimals. Floats are added in the order of their values, so that the same rows give
-    the same bits. A group with nothing but nulls has the sum null.
+    It is exact; of floats, it is the exact sum rounded once, so that the same rows give the same bits. A group with
+    nothing but nulls has the sum null.
     """
 
     def __init__(self, column: _Name, name: str | None = None) -> None:
@@ -121,13 +122,16 @@ class Sum(_Linear):
         column = groups.rows.columns[place_of(groups.rows.names, self.column)]
         if _numeric(column, self.shown) in ("integer", "decimal"):
             return super().of(groups)
-        sums, counts = _float_sums(groups, column)
-        return per_group(groups, [self.name], [_floats(groups.place, self._of_floats(sums, counts), counts > 0)])
+        words = by_group(len(groups), *(each.tolist() for each in self.words(groups)))
+        return per_group(groups, [self.name], [self.of_words(words, groups.place)])
 
-    @staticmethod
-    def _of_floats(sums: Any, counts: Any) -> Any:
-        del counts
-        return sums
+    def words(self, groups: Groups) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """What the rows add to the sums of floats of their groups; see `gpu_wcoj.streams.words`."""
+        return words_of(groups, groups.rows.columns[place_of(groups.rows.names, self.column)])
+
+    def of_words(self, words: Sequence[Words], place: Place) -> Column:
+        """The results from the words of some groups."""
+        return column_of(place, words, is_mean=isinstance(self, Mean))
 
     def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
         """See `Aggregator.finished`."""
@@ -148,10 +152,6 @@ class Mean(Sum):
 
     def __init__(self, column: _Name, name: str | None = None) -> None:
         super().__init__(column, f"mean_{column}" if name is None else name)
-
-    @staticmethod
-    def _of_floats(sums: Any, counts: Any) -> Any:
-        return sums / np.maximum(counts, 1)
 
     def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
         """See `Aggregator.finished`."""
@@ -360,21 +360,6 @@ def _numeric(column: Column, what: str) -> str:
 
 def _scale(kind: DataType) -> int:
     return int(kind.value_name.rstrip(")").rpartition(",")[2])
-
-
-def _float_sums(groups: Groups, column: Column) -> tuple[Any, Any]:
-    """Sums and numbers of the values of each group, on the host, added in the order of values and weights."""
-    to_host = groups.place.backend.to_host
-    codes, weights, number = to_host(column.stored), to_host(groups.weights), to_host(groups.number)
-    if column.stored_valid is not None:
-        weights = np.where(to_host(column.stored_valid), weights, 0)
-    order = np.lexsort((weights, codes, number))
-    values = floats_of(codes, 4 if column.type.family == "float32" else 8).astype(np.float64)
-    weighed = np.where(weights == 0, 0.0, values * weights)
-    starts = to_host(groups.starts)
-    if not len(starts):
-        return np.empty(0), np.empty(0, np.int64)
-    return np.add.reduceat(weighed[order], starts), np.add.reduceat(weights, starts)
 
 
 def _floats(place: Place, values: Any, valid: Any) -> Column:

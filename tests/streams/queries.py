@@ -108,6 +108,17 @@ def _multiway(rule: str, n_inputs: int) -> Query:
     return Query(build(False), build(True), n_inputs)
 
 
+def _of_floats(keys: list[str], make: Callable[[], Aggregator]) -> Query:
+    def floats(s: Stream) -> Stream:
+        return s.map(lambda k, v, t: (k, v * 0.1), names={"k": "int64", "x": "double"})
+
+    return Query(
+        lambda s: floats(s).aggregate(keys, make()),
+        lambda s: floats(s).incremental_aggregate(keys, make()),
+        relation=True,
+    )
+
+
 NON_LINEAR: dict[str, Query] = {
     "distinct": Query(lambda s: s.distinct(), lambda s: s.incremental_distinct()),
     "join": _joined("join", on="k"),
@@ -131,4 +142,8 @@ NON_LINEAR: dict[str, Query] = {
         for name, make in _aggregators().items()
         if name in ("sum", "min", "count distinct")
     },
+    "sum of floats": _of_floats(["k"], lambda: Sum("x")),
+    "mean of floats": _of_floats(["k"], lambda: Mean("x")),
+    "sum of all floats": _of_floats([], lambda: Sum("x")),
+    "max of floats": _of_floats(["k"], lambda: Max("x")),
 }

@@ -27,6 +27,9 @@ QUERIES = {
     "count": lambda s: s.incremental_aggregate("group", streams.Count()),
     "sum": lambda s: s.incremental_aggregate("group", streams.Sum("value")),
     "mean of all": lambda s: s.incremental_aggregate([], streams.Mean("value")),
+    "sum of floats": lambda s: s.map(
+        lambda g, v: (g, v / 3), names={"g": "int64", "x": "double"}, of=["group", "value"]
+    ).incremental_aggregate("g", streams.Sum("x")),
     "min": lambda s: s.incremental_aggregate("group", streams.Min("value")),
     "max of all": lambda s: s.incremental_aggregate([], streams.Max("value")),
     "top 3": lambda s: s.incremental_aggregate("group", streams.TopK(3, [("value", "desc")])),

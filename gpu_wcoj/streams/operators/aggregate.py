@@ -10,12 +10,13 @@ from gpu_wcoj.column import Column
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.streams.aggregated import aggregated
-from gpu_wcoj.streams.aggregators import Aggregator, group_sums
+from gpu_wcoj.streams.aggregators import Aggregator, Sum, group_sums
 from gpu_wcoj.streams.first import first_rows
 from gpu_wcoj.streams.grouped import Groups, grouped, keys_of, refuse_negative
 from gpu_wcoj.streams.layout import ColumnName, Sorting
 from gpu_wcoj.streams.nested import Due, nested_change
 from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.operators.float_sums import float_change
 from gpu_wcoj.streams.place import NOTHING, places_of
 from gpu_wcoj.streams.timed import TimedTrace
 from gpu_wcoj.streams.trace import Trace
@@ -42,13 +43,13 @@ class Aggregate(Operator):
 class IncrementalAggregate(Aggregate):
     """The change of an aggregate, from changes and the trace with and without them. Not linear.
 
-    Aggregates that follow from totals (count, sums and means of integers and decimals) cost what the change holds;
-    the first rows of groups (min, max, top k) are read from the trace's front. The others read every group that
-    changes, and so do orders of texts.
+    Aggregates that follow from totals (count, sum, mean) cost what the change holds; the first rows of groups (min,
+    max, top k) are read from the trace's front. The others read every group that changes, and so do orders of texts.
     """
 
     state: tuple[tuple[DataType, ...], Trace] | None = None
-    """The columns' types, and per group and total its value as a weight; None as long as there are none."""
+    """The columns' types, and per group and total, or word of a sum of floats, its value as a weight; None as long as
+    there are none."""
 
     def clock_start(self, scope: int) -> None:
         """A clock of its own begins with no rows."""
@@ -68,6 +69,12 @@ class IncrementalAggregate(Aggregate):
         totals = aggregator.totals(change, place)
         if totals is not None:
             return self._from_totals(change, grouped(place, change, keys), before)
+        if isinstance(aggregator, Sum):
+            kinds = after.layout.types
+            words = None if self.state is None else self.state[1]
+            out, words = float_change(place, grouped(place, change, keys), aggregator, words)
+            self.state = kinds, words
+            return out
         touched = keys_of(place, change, keys)
         first = aggregator.first(change)
         if first is not None:

@@ -1,0 +1,46 @@
+"""Sums and means of floats, incrementally: exact, and without looking at groups again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpu_wcoj.column import Column
+from gpu_wcoj.streams.aggregators import Sum
+from gpu_wcoj.streams.grouped import Groups
+from gpu_wcoj.streams.layout import Sorting
+from gpu_wcoj.streams.place import NOTHING, Place
+from gpu_wcoj.streams.trace import Trace
+from gpu_wcoj.streams.words import ROWS, Words, by_group
+from gpu_wcoj.zset.zset import ZSet
+
+
+def float_change(place: Place, groups: Groups, aggregator: Sum, state: Trace | None) -> tuple[ZSet, Trace]:
+    """The change of the sums of these groups, whose rows are a change, and what is kept: words, amounts as weights."""
+    keys = tuple(range(len(groups.keys)))
+    before = Trace(place, Sorting(keys)) if state is None else state
+    number, word, amount = aggregator.words(groups)
+    asarray = place.backend.asarray
+    columns = [place.taken_column(head, asarray(number)) for head in groups.heads()]
+    names = [*(groups.rows.names[key] for key in groups.keys), "#word"]
+    after = before.append(place.made(names, [*columns, Column.of_integers(asarray(word))], asarray(amount)))
+    return place.minus(_sums(groups, aggregator, after), _sums(groups, aggregator, before)), after
+
+
+def _sums(groups: Groups, aggregator: Sum, trace: Trace) -> ZSet:
+    """The sums of those of these groups that have rows."""
+    place, heads = groups.place, groups.heads()
+    found = trace.below(heads, nulls=True, count=len(groups))
+    if found is None:
+        return NOTHING
+    listed = (place.backend.to_host(each).tolist() for each in (found.owner, found.columns[-1].stored, found.weights))
+    words: list[Words] = by_group(len(groups), *listed)
+    held = np.array([number for number, own in enumerate(words) if own.get(ROWS, 0) > 0], np.int64)
+    if not len(held):
+        return NOTHING
+    rows = place.backend.asarray(held)
+    columns = [
+        *(place.taken_column(head, rows) for head in heads),
+        aggregator.of_words([words[at] for at in held], place),
+    ]
+    names = [*(groups.rows.names[key] for key in groups.keys), aggregator.name]
+    return place.made(names, columns, place.xp.ones(len(held), np.int64))
