@@ -7,7 +7,9 @@ import random
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.backend import cpu_backend
 from tests.join.twin import fed, random_script, translated
+from tests.kinds import KINDS, Kind, lacking
 from tests.recursion.twin import SIGNED, SMALL, Judges, agree, check_scripts, compared
 from tests.reference.chance import chance_text
 
@@ -68,3 +70,24 @@ def test_whatever_a_program_is_asked_between(block, backend, tmp_path):
                 program = gw.Program.restore(tmp_path / str(seed), backend=backend.name)
             elif what < 0.7:
                 agree(program, judges, f"seed {seed}, tick {number}, {text}")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("numba", "cuda")])
+def test_other_kernels(kind):
+    reason = lacking(kind)
+    if reason:
+        pytest.skip(reason)
+    for seed in range(16):
+        text = chance_text(random.Random(f"{kind} {seed}"), negative=False)
+        backend = Kind(kind).backend(seed)
+        check_scripts(text, [seed], bag=seed % 4 == 0, positive=seed % 4 == 0, clingo=False, backend=backend)
+
+
+def test_ticks_on_either_side_of_a_state_that_is_kept_twice():
+    reason = lacking("shim")
+    if reason:
+        pytest.skip(reason)
+    for seed in range(16):
+        text = chance_text(random.Random(f"route {seed}"), negative=False)
+        sides = {"backend": Kind("shim").backend(seed), "twin": cpu_backend(True), "route": (2, 5, 9)[seed % 3]}
+        check_scripts(text, [seed], clingo=False, **sides)
