@@ -55,7 +55,7 @@ PARTS = {
     "kernels": Part((*KERNELS, "tests/gpu/test_kernels.py"), workers=6),
     "random": Part(("tests/join/test_random_programs.py",), workers=8),
     "engine": Part(
-        ("tests/join", "tests/trace", "tests/circuit", "tests/zset", "tests/planner"),
+        ("tests/join", "tests/trace", "tests/circuit", "tests/zset", "tests/planner", "tests/streams"),
         # Those in processes of their own measure the host's memory, and parse texts there.
         "not test_random_programs and not test_memory.py and not test_a_million_in_seconds",
         workers=8,
