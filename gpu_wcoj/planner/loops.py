@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan, LoopRule, ranked_query
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.orders import path_from
+from gpu_wcoj.trace.arrangement import ArrangementKey
 
 NUMBER = "#row"
 """The variable that numbers the rows that a rule is asked for."""
@@ -36,20 +37,26 @@ def loop_plan(
     best
         The heads that keep best values.
     """
-    rules = [
-        LoopRule(head, query, ranked_query(query, widths), asked_query(head, body, widths, sizes, best.get(head)))
-        for head, own in bodies.items()
-        for body, query in own
-    ]
+    held = {key for own in bodies.values() for _, query in own for key in query.keys}
+    rules = []
+    for head, own in bodies.items():
+        for body, query in own:
+            asked = asked_query(head, body, sizes, held, best.get(head))
+            held.update(asked.paths[0].keys)
+            rules.append(LoopRule(head, query, ranked_query(query, widths), ranked_query(asked, widths)))
     return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best))
 
 
 def asked_query(
-    head: str, body: Body, widths: Mapping[str, int], sizes: Mapping[str, int], best: Best | None = None
+    head: str,
+    body: Body,
+    sizes: Mapping[str, int],
+    held: Collection[ArrangementKey],
+    best: Best | None = None,
 ) -> DeltaQuery:
-    """From numbered rows of the head to (number, ranks) of each of their derivations by the rule.
+    """From numbered rows of the head to the numbers of their derivations by the rule, ranks left out.
 
-    From numbered groups to (number, value, ranks), if the head keeps best values.
+    From numbered groups to (number, value), if the head keeps best values. `held` are arrangements that there are.
     """
     told: tuple[str | int, ...] = (NUMBER,)
     terms = list(body.head)
@@ -69,5 +76,4 @@ def asked_query(
             variables.append(term)
     seed = BodyAtom(f"{head}#asked", (*columns, len(terms)), (*variables, NUMBER), tuple(constants), tuple(equal))
     bound = replace(body, head=told, atoms=(seed, *body.atoms))
-    query = DeltaQuery(str(body.rule), told, (path_from(bound, 0, sizes),), body.calculations)
-    return ranked_query(query, widths)
+    return DeltaQuery(str(body.rule), told, (path_from(bound, 0, sizes, held),), body.calculations)

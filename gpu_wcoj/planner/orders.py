@@ -34,15 +34,23 @@ def delta_query(body: Body, sizes: Mapping[str, int] | None = None) -> DeltaQuer
     return DeltaQuery(str(body.rule), body.head, tuple(paths), body.calculations)
 
 
-def path_from(body: Body, seed: int, sizes: Mapping[str, int] | None = None) -> DeltaPath:
-    """The one path that starts with the rows of atom `seed`, which may be a relation of its own."""
-    return _path(body, seed, sizes or {})
+def path_from(
+    body: Body, seed: int, sizes: Mapping[str, int] | None = None, held: Collection[ArrangementKey] = ()
+) -> DeltaPath:
+    """The one path that starts with the rows of atom `seed`, which may be a relation of its own.
+
+    Of the orders that begin with a variable that as many atoms reach, one that needs the fewest arrangements that are
+    not `held` anyway.
+    """
+    path = _path(body, seed, sizes or {})
+    others = [_path(body, seed, sizes or {}, name) for name in _as_constrained(path)]
+    return min((path, *others), key=lambda one: len(set(one.keys).difference(held)))
 
 
-def _with_variants(body: Body, path: DeltaPath, sizes: Mapping[str, int], held: set[ArrangementKey]) -> DeltaPath:
-    """The path with its variants: other first variables that as many atoms reach, over arrangements that are there."""
-    if len(path.steps) < 2 or any(step.variable not in body.head for step in path.steps):
-        return path
+def _as_constrained(path: DeltaPath) -> list[str]:
+    """The later variables that as many atoms reach from the seed as reach the first, if there are any."""
+    if len(path.steps) < 2:
+        return []
     bound = set(path.seed.variables)
 
     def reached(name: str) -> int:
@@ -50,12 +58,18 @@ def _with_variants(body: Body, path: DeltaPath, sizes: Mapping[str, int], held: 
         return sum(bool(bound & set(use.variables)) for use in holding)
 
     first = path.steps[0].variable
+    return [step.variable for step in path.steps[1:] if reached(step.variable) == reached(first) > 0]
+
+
+def _with_variants(body: Body, path: DeltaPath, sizes: Mapping[str, int], held: set[ArrangementKey]) -> DeltaPath:
+    """The path with its variants: other first variables that as many atoms reach, over arrangements that are there."""
+    if any(step.variable not in body.head for step in path.steps):
+        return path
     variants = []
-    for step in path.steps[1:]:
-        if reached(step.variable) == reached(first) > 0:
-            other = _path(body, path.seed.atom, sizes, step.variable)
-            if all(key in held for key in other.keys):
-                variants.append(replace(other, seeds=path.seeds, sort_first=path.sort_first))
+    for name in _as_constrained(path):
+        other = _path(body, path.seed.atom, sizes, name)
+        if all(key in held for key in other.keys):
+            variants.append(replace(other, seeds=path.seeds, sort_first=path.sort_first))
     return replace(path, variants=tuple(variants))
 
 
