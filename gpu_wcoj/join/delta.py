@@ -429,9 +429,9 @@ class IncrementalGenericJoin:
         """Whether texts are calculated: then one thread gives them their codes, the same ones every time."""
         return any(one.family == "string" for path in self.query.paths for one in path.calculations)
 
-    def pending(self, number: int, phase: int) -> IndexedZSet:
-        """The change that starts a path."""
-        return self._ways[number][0].seeds[0].pending[phase]
+    def pending(self, number: int, phase: int, order: int = 0) -> IndexedZSet:
+        """The change that starts a path, in one of the orders of its seeds."""
+        return self._ways[number][0].seeds[order].pending[phase]
 
     def _over_ways(
         self,

@@ -30,7 +30,7 @@ from gpu_wcoj.join.memory import with_memory
 from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.seeds import Seeds, bind
-from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
+from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, Level
 from gpu_wcoj.zset.arrays import positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -87,6 +87,8 @@ def _found(join: IncrementalGenericJoin, phase: int, known: Known) -> Iterator[C
         if generic is None:
             continue
         tail = Tail.of(path, join.query.head, known, generic)
+        if tail is None or tail.apart:
+            tail = Tail.of_seeds(join, number, phase, known) or tail
         n_seeds = join.pending(number, phase).n_rows
         if tail is None or (path.is_single and n_seeds <= FEW_SEEDS):
             plain.append(number)
@@ -109,14 +111,17 @@ def _found(join: IncrementalGenericJoin, phase: int, known: Known) -> Iterator[C
         yield _unknown(_distinct(gathered, backend), known, backend)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tail:
-    """The last step of a path, where a kernel can take it for groups of prefixes.
+    """What binds a variable of a path last, where a kernel can take it for groups of prefixes.
 
     Attributes
     ----------
     atom
-        The one that binds the last variable.
+        The one that binds it, in the path's last step; None where the seeds do.
+    seeds
+        The change that starts the path, where its last column is what is bound last: no other atom holds that
+        variable, so that rows which differ in it only go all the same way, and are taken together.
     variable
         That variable; it stands in one column of the head.
     order
@@ -127,7 +132,8 @@ class Tail:
         The other variables of the head, in that order, each once.
     """
 
-    atom: int
+    atom: int | None
+    seeds: IndexedZSet | None
     variable: str
     order: tuple[int, ...]
     apart: bool
@@ -145,13 +151,36 @@ class Tail:
             return None
         if any(batch.weights is not None for batch in generic.batches[atom]):
             return None
+        return cls._made(atom, None, variable, head, known)
+
+    @classmethod
+    def of_seeds(cls, join: IncrementalGenericJoin, number: int, phase: int, known: Known) -> Tail | None:
+        """The last column of the path's seeds; None if something hangs on it, or what is known is not at hand there."""
+        path, head = join.query.paths[number], join.query.head
+        if join.execution.weighted or join.execution.share is not None or path.is_negated or path.calculations:
+            return None
+        if path.seed_conditions or path.seed_checks:
+            return None
+        held = path.compared.union(*(use.variables for use in path.others))
+        for at, use in enumerate(path.seeds):
+            variable = use.variables[-1]
+            if len(use.variables) > 1 and variable not in held and list(head).count(variable) == 1:
+                tail = cls._made(None, join.pending(number, phase, at), variable, head, known)
+                if not tail.apart:
+                    return tail
+        return None
+
+    @classmethod
+    def _made(
+        cls, atom: int | None, seeds: IndexedZSet | None, variable: str, head: Sequence[str | int], known: Known
+    ) -> Tail:
         column = list(head).index(variable)
         suited = [order for order in known if order[-1] == column]
         rest = tuple(range(column)) + tuple(range(column + 1, len(head)))
         order = suited[0] if suited else (*rest, column)
         names = [head[at] for at in order[:-1]]
         group = tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
-        return cls(atom, variable, order, not suited, group)
+        return cls(atom, seeds, variable, order, not suited, group)
 
 
 def _by_groups(
@@ -164,7 +193,7 @@ def _by_groups(
     join.seeds += len(seeds)
 
     def block(own: GenericJoin, part: Seeds) -> Iterator[Columns]:
-        for piece in own.pieces(bind(path, part, own), path.steps[:-1]):
+        for piece in own.pieces(bind(path, part, own), path.steps if tail.seeds is not None else path.steps[:-1]):
             columns = _new_to_groups(join, own, piece, tail, known)
             yield _unknown(columns, known, backend) if tail.apart else columns
         join.finished.append((number, own.work))
@@ -216,18 +245,28 @@ def _in_parts(backend: Backend, seeds: Seeds, rows: int, run: Any) -> Iterator[C
 
 def _sorted_seeds(join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail) -> Seeds:
     """The path's seeds, sorted by those of the group's variables that they bind."""
-    path = join.query.paths[number]
+    path, backend = join.query.paths[number], join.execution.backend
     names = path.seed.variables
     first = [name for name in tail.group if name in names]
-    orders = [use.variables for use in path.seeds if set(use.variables[: len(first)]) == set(first)]
-    seeds = join.seeds_of(number, phase, generic, (orders or [names])[0][0])
+    if tail.seeds is not None:
+        seeds = _without_last(path, tail.seeds, tail.variable, backend)
+    else:
+        orders = [use.variables for use in path.seeds if set(use.variables[: len(first)]) == set(first)]
+        seeds = join.seeds_of(number, phase, generic, (orders or [names])[0][0])
     if set(seeds.order[: len(first)]) == set(first):
         return seeds
     order = (*first, *(name for name in names if name not in first))
     rows = [names.index(name) for name in order]
-    backend = join.execution.backend
     columns = backend.kernels.distinct_rows([seeds.matrix[row] for row in rows])
     return Seeds(order, stacked(backend, [columns[rows.index(row)] for row in range(len(names))]), None)
+
+
+def _without_last(path: DeltaPath, change: IndexedZSet, variable: str, backend: Backend) -> Seeds:
+    """The distinct rows of a change without their last column; where they stand in the change takes its place."""
+    (order,) = [use.variables for use in path.seeds if use.variables[-1] == variable][:1]
+    columns, _ = change.as_zset_view(change.depth - 1)
+    held = dict(zip(order, [*columns, backend.xp.arange(len(columns[0]), dtype=np.int64)], strict=True))
+    return Seeds(order, stacked(backend, [held[name] for name in path.seed.variables]), None)
 
 
 def _new_to_groups(
@@ -244,8 +283,7 @@ def _new_to_groups(
     n_groups = len(first)
     group = {name: column[first] for name, column in zip(tail.group, keys, strict=True)}
     starts = xp.concatenate([first, xp.full(1, n, np.int64)])
-    batches = generic.batches[tail.atom]
-    depth = len(generic.uses[tail.atom].variables) - 1
+    levels, stand = _proposed(prefixes, generic, tail)
     known_batches = () if tail.apart else [batch for batch in known[tail.order] if len(batch)]
     known_at = xp.zeros((len(known_batches), n_groups), np.int64)
     if known_batches and len(tail.order) > 1:
@@ -254,7 +292,7 @@ def _new_to_groups(
         records = [batch.records[: len(wanted)] for batch in known_batches]
         known_at = kernels.locate(records, [range(len(wanted))] * len(records), stacked(backend, wanted))
     offsets, values = kernels.fresh_values(
-        [batch.levels[depth] for batch in batches], _stand(prefixes, generic, tail.atom), starts,
+        levels, stand, starts,
         [batch.levels[len(head) - 1] for batch in known_batches], known_at, _work(generic, tail.variable, xp),
     )  # fmt: skip
     sizes = offsets[1:] - offsets[:-1]
@@ -263,16 +301,20 @@ def _new_to_groups(
     return [columns[term] if isinstance(term, str) else xp.full(len(values), term, np.int64) for term in head]
 
 
-def _stand(prefixes: Prefixes, generic: GenericJoin, atom: int) -> Int64Array:
-    """Where the prefixes stand in an atom's batches; of no meaning where nothing of the atom is bound."""
+def _proposed(prefixes: Prefixes, generic: GenericJoin, tail: Tail) -> tuple[list[Level], Int64Array]:
+    """The levels that hold the last variable, and where the prefixes stand above them."""
+    if tail.seeds is not None:
+        return [tail.seeds.levels[-1]], prefixes.values[tail.variable].reshape(1, -1)
+    assert tail.atom is not None
+    batches = generic.batches[tail.atom]
+    levels = [batch.levels[len(generic.uses[tail.atom].variables) - 1] for batch in batches]
     at = 0
     for number, _ in prefixes.layout:
-        n_batches = len(generic.batches[number])
-        if number == atom:
-            return prefixes.positions[at : at + n_batches]
-        at += n_batches
-    nowhere: Int64Array = generic.backend.xp.zeros((len(generic.batches[atom]), len(prefixes)), np.int64)
-    return nowhere
+        if number == tail.atom:
+            return levels, prefixes.positions[at : at + len(batches)]
+        at += len(generic.batches[number])
+    nowhere: Int64Array = generic.backend.xp.zeros((len(batches), len(prefixes)), np.int64)  # of no meaning at the top
+    return levels, nowhere
 
 
 def _work(generic: GenericJoin, variable: str, xp: Any) -> Int64Array:
