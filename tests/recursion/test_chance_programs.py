@@ -8,10 +8,12 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.backend import cpu_backend
-from tests.join.twin import fed, random_script, translated
+from tests.join.twin import Tick, fed, random_script, translated
 from tests.kinds import KINDS, Kind, lacking
 from tests.recursion.twin import SIGNED, SMALL, Judges, agree, check_scripts, compared
 from tests.reference.chance import chance_text
+from tests.reference.changes import ZSet
+from tests.reference.functions import UndefinedError
 
 BLOCKS = 8
 PROGRAMS = 160
@@ -91,3 +93,22 @@ def test_ticks_on_either_side_of_a_state_that_is_kept_twice():
         text = chance_text(random.Random(f"route {seed}"), negative=False)
         sides = {"backend": Kind("shim").backend(seed), "twin": cpu_backend(True), "route": (2, 5, 9)[seed % 3]}
         check_scripts(text, [seed], clingo=False, **sides)
+
+
+def test_what_is_calculated_in_vain(backend, monkeypatch):
+    """A tick is refused exactly if something in the state after it lacks a value; the next one is right again."""
+    refused = []
+    step = Judges.step
+
+    def noted(self: Judges, tick: Tick) -> dict[str, ZSet]:
+        try:
+            return step(self, tick)
+        except UndefinedError:
+            refused.append(tick)
+            raise
+
+    monkeypatch.setattr(Judges, "step", noted)
+    for seed in range(100):
+        text = chance_text(random.Random(f"lack {seed}"), lacking=True)
+        check_scripts(text, [seed], clingo=False, values=SIGNED, backend=backend.name)
+    assert len(refused) > 10

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import gpu_wcoj as gw
+from gpu_wcoj.errors import CalculationError
 from tests.join.twin import Change, Script, fed, random_script, smallest, translated
 from tests.reference.asp import answer_set
 from tests.reference.changes import Row, ZSet, apply_bag, apply_rows, apply_zset, minus, plus, summed
 from tests.reference.fixpoint import fixpoint
+from tests.reference.functions import UndefinedError
 from tests.reference.written import Call, Rule, Written, aggregates, every_part, parts, written
 
 SMALL = {-9: 4, 2**40: 5}
@@ -52,19 +54,32 @@ class Judges:
         return found
 
     def step(self, tick: Mapping[str, Change]) -> dict[str, ZSet]:
+        state = dict(self.state)
         for name, (kind, rows) in tick.items():
             apply = apply_bag if self.bag else apply_rows if kind == "rows" else apply_zset
             self.state[name] = apply(self.state[name], rows)
-        before, self.heads = self.heads, self.answers()
+        try:
+            before, self.heads = self.heads, self.answers()
+        except UndefinedError:
+            self.state = state
+            raise
         return {name: minus(self.heads[name], before[name]) for name in self.heads}
 
 
 def compared(program: gw.Program, judges: Judges, tick: Mapping[str, Change], way: str, place: str) -> None:
-    """Take one tick; all answers and all changes are equal."""
+    """Take one tick; all answers and all changes are equal. A tick that calculates in vain is refused by both."""
     arities = judges.program.arities
     changes = {name: fed(change, arities[name]) for name, change in tick.items()}
     before = judges.heads
-    expected = judges.step(tick)
+    try:
+        expected = judges.step(tick)
+    except UndefinedError as error:
+        try:
+            program.step(changes)
+        except CalculationError:
+            agree(program, judges, f"{place}, refused")
+            return
+        raise AssertionError(f"{place} is taken, and has to be refused: {error}") from None
     if program.last_tick.tick == -1:  # the facts of the text come with the first tick
         expected = {name: minus(judges.heads[name], {}) for name in before}
     found: dict[str, ZSet] = {name: {} for name in program.outputs}

@@ -11,13 +11,13 @@ COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 MODULUS = 5
 
 
-def chance_text(random: random.Random, negative: bool = True) -> str:
+def chance_text(random: random.Random, negative: bool = True, lacking: bool = False) -> str:
     """A safe program of a few strata.
 
     Values stay few: what a loop calculates is a remainder. Without `negative`, least sums of a column come up too, for
-    which no value of an input may be below 0.
+    which no value of an input may be below 0. With `lacking`, some values are divided by 0, or leave int64.
     """
-    writer = _Writer(random, negative)
+    writer = _Writer(random, negative, lacking)
     for _ in range(random.randint(2, 4)):
         writer.stratum()
     if random.random() < 0.3:
@@ -29,6 +29,7 @@ def chance_text(random: random.Random, negative: bool = True) -> str:
 class _Writer:
     random: random.Random
     negative: bool
+    lacking: bool
     readable: dict[str, int] = field(default_factory=lambda: dict(INPUTS))
     rules: list[str] = field(default_factory=list)
     heads: int = 0
@@ -148,6 +149,10 @@ class _Writer:
         inner = self.random.choice(
             (f"{one} + {other}", f"{one} - {other}", f"{one} * {other}", f"{one} / 2", f"{one} % 3", f"-{one}")
         )
+        if self.lacking and self.random.random() < 0.3:
+            inner = self.random.choice((f"{one} / {other}", f"{one} % {other}", f"{one} * 4611686018427387904"))
+            if not in_loop:
+                return inner
         return f"({inner}) % {MODULUS}" if in_loop or self.random.random() < 0.5 else inner
 
     def aggregate(self, bound: set[str]) -> str:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tests.reference.changes import Row, ZSet
-from tests.reference.functions import aggregated, called
+from tests.reference.functions import BeyondError, UndefinedError, aggregated, called
 from tests.reference.written import (
     Aggregate,
     Atom,
@@ -193,6 +193,8 @@ def satisfied(
 
     def follow(number: int, binding: Binding, weight: int) -> Iterator[tuple[Binding, int]]:
         if number == len(steps):
+            if LACKING in binding:
+                raise UndefinedError(f"{binding}")
             yield binding, weight
             return
         literal, keys = steps[number]
@@ -206,8 +208,13 @@ def satisfied(
                 if once and own <= 0:
                     continue
                 index[tuple(row[i] for i in keys)].append((row, own))
-        wanted = tuple(value(literal.terms[i], binding) for i in keys)
-        matching = ((row, own) for row, own in indexes[number].get(wanted, ()))
+        try:
+            matching = indexes[number].get(tuple(value(literal.terms[i], binding) for i in keys), [])
+        except UndefinedError:
+            if not literal.positive:
+                yield from follow(number + 1, {**binding, LACKING: True}, weight)
+                return
+            matching = [pair for rows in indexes[number].values() for pair in rows]
         matches = (
             (found, own) for row, own in matching if (found := _matched(literal, row, binding, joined)) is not None
         )
@@ -266,6 +273,11 @@ def _ready(literal: Literal, bound: set[Name], body: Sequence[Literal]) -> bool:
         return False
     if literal.op == "=" and (isinstance(literal.left, Name) or isinstance(literal.right, Name)):
         free = [side for side in sides if side]
+        held = {
+            name for one in body if isinstance(one, Atom) and one.positive for term in one.terms for name in names(term)
+        }
+        if any(side & held for side in free):  # an atom binds it, and what is calculated is compared with that
+            return False
         return not free or (
             len(free) == 1 and any(isinstance(t, Name) and {t} == free[0] for t in (literal.left, literal.right))
         )
@@ -288,20 +300,29 @@ def _tested(test: Test, binding: Binding, known: Facts, bag: bool) -> Iterator[B
         if answer is None:
             return
         answers[id(one)] = answer
-    sides = []
+    sides: list[object] = []
     for term in (test.left, test.right):
         free = isinstance(term, Name) and term not in binding
-        sides.append(UNBOUND if free else value(term, binding, answers))
+        try:
+            sides.append(UNBOUND if free else value(term, binding, answers))
+        except UndefinedError as error:
+            sides.append(error)
     left, right = sides
-    if left is UNBOUND or right is UNBOUND:
+    missing = next((side for side in sides if isinstance(side, UndefinedError)), None)
+    if missing is not None and UNBOUND not in sides:
+        if test.op != "=" or not isinstance(missing, BeyondError):
+            yield {**binding, LACKING: True}
+    elif left is UNBOUND or right is UNBOUND:
         name = test.left if left is UNBOUND else test.right
         assert isinstance(name, Name)
-        yield {**binding, name: right if left is UNBOUND else left}
+        yield {**binding, name: right if left is UNBOUND else left} | ({LACKING: True} if missing else {})
     elif OPERATORS[test.op](left, right):
         yield binding
 
 
 UNBOUND = object()
+LACKING = Name("a value is lacking")
+"""Bound where one is."""
 
 
 def _joined(body: Sequence[Literal]) -> set[Name]:
@@ -326,7 +347,8 @@ def _matched(atom: Atom, row: Row, binding: Binding, joined: set[Name]) -> Bindi
     for column, (term, own) in enumerate(zip(atom.terms, row, strict=True)):
         if own is None and (not isinstance(term, Name) or term in joined or term in atom.terms[:column]):
             return None
-        if (found.setdefault(term, own) if isinstance(term, Name) else value(term, found)) != own:
+        known = found.setdefault(term, own) if isinstance(term, Name) else value(term, found)
+        if isinstance(known, BeyondError) or (known != own and not isinstance(known, UndefinedError)):
             return None
     return found
 
@@ -334,10 +356,17 @@ def _matched(atom: Atom, row: Row, binding: Binding, joined: set[Name]) -> Bindi
 def value(term: Term, binding: Binding, answers: Mapping[int, object] | None = None) -> object:
     """What a term says; UndefinedError where it says nothing."""
     if isinstance(term, Name):
-        return binding[term]
+        known = binding[term]
+        if isinstance(known, UndefinedError):
+            raise UndefinedError(str(known))
+        return known
     if isinstance(term, Aggregate):
         assert answers is not None
         return answers[id(term)]
     if not isinstance(term, Call):
         return term
-    return called(term.op, [value(argument, binding, answers) for argument in term.arguments])
+    try:
+        arguments = [value(argument, binding, answers) for argument in term.arguments]
+    except BeyondError as error:
+        raise UndefinedError(str(error)) from None
+    return called(term.op, arguments)

@@ -10,6 +10,10 @@ class UndefinedError(Exception):
     """Something has no value: a quotient by zero, a number outside int64, a group with a negative weight."""
 
 
+class BeyondError(UndefinedError):
+    """A sum, difference or product is outside int64, so it equals nothing that a relation holds."""
+
+
 def called(op: str, arguments: Sequence[object]) -> object:
     """What a function says of values: an integer quotient is cut off toward zero, a rest has the dividend's sign."""
     if op == "cat":
@@ -44,7 +48,10 @@ def called(op: str, arguments: Sequence[object]) -> object:
             raise UndefinedError(f"{left} {op} {right}")
         quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
         return in_range(quotient if op == "/" else left - right * quotient)
-    return in_range({"+": left + right, "-": left - right, "*": left * right}[op])
+    result = {"+": left + right, "-": left - right, "*": left * right}[op]
+    if not -(2**63) <= result < 2**63:
+        raise BeyondError(f"{left} {op} {right} is outside int64")
+    return result
 
 
 def in_range(number: int) -> int:
