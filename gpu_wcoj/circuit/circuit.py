@@ -17,6 +17,7 @@ from gpu_wcoj.circuit.grouping import GroupingHead
 from gpu_wcoj.circuit.head import ChangeCount, Head, afresh
 from gpu_wcoj.circuit.positive import PositiveHead
 from gpu_wcoj.circuit.recursion.loop import LoopHead
+from gpu_wcoj.circuit.recursion.ranked import rows_held
 from gpu_wcoj.circuit.source import bag_change, set_change
 from gpu_wcoj.join.delta import Execution, Piece, fetch_work
 from gpu_wcoj.join.index import RelationIndex
@@ -218,6 +219,8 @@ class Circuit:
             if isinstance(head, Head) and not head.state:
                 self.execution.begin()
                 return afresh(head).evaluate(collect=False)[0].net
+            if isinstance(head, LoopHead):
+                return rows_held(head.relation)
             return exact_sum(self.backend, self._whole(name)[1])
 
     def compact(self) -> None:

@@ -132,6 +132,7 @@ def check(text: str, seed: int, ticks: int, backend, size: int = 4, values: int 
         found = program.step(tick(random, widths, state, size, values))
         now = fixpoint(meaning, {name: dict.fromkeys(rows, 1) for name, rows in state.items()})
         assert whole(program) == now
+        assert {name: program.count(name) for name in program.heads} == {name: len(now[name]) for name in program.heads}
         for name in program.outputs:
             change = dict.fromkeys(now[name].keys() - before[name].keys(), 1)
             change |= dict.fromkeys(before[name].keys() - now[name].keys(), -1)
