@@ -353,6 +353,15 @@ def test_least_texts_and_no_values(backend):
     assert dict(program.step({"n": [("e", "k")]})["l"].rows()) == {("e", "k"): 1}
 
 
+def test_least_of_texts_that_rules_make(backend):
+    text = 'l(x, min(t)) :- n(x, t). l(y, min(t)) :- l(x, _), e(x, y, z), t = cat(z, "!").'
+    program = gw.Program(text, backend=backend)
+    program.step({"n": [("a", "k")], "e": [("a", "b", "q"), ("b", "c", "r"), ("a", "c", "s")]})
+    assert dict(program.relation("l").rows()) == dict.fromkeys([("a", "k"), ("b", "q!"), ("c", "r!")], 1)
+    found = program.step({"e": [(("b", "c", "r"), -1), ("c", "b", "b")]})["l"].rows()
+    assert dict(found) == {("b", "q!"): -1, ("b", "b!"): 1, ("c", "r!"): -1, ("c", "s!"): 1}
+
+
 def test_explain_says_what_is_recursive():
     text = gw.Program(PROGRAMS["read by others"]).explain()
     assert "p   (recursive: its rows are kept with their ranks)" in text

@@ -38,11 +38,17 @@ class Better:
     def __init__(self, best: Best, execution: Execution) -> None:
         self.best = best
         self.backend = execution.backend
-        self.rank = execution.ranks(best.family) if best.family else None
+        self.execution = execution
+
+    @property
+    def rank(self) -> Int64Array | None:
+        """Of texts, per code; asked for each time, as rules may make texts."""
+        return self.execution.ranks(self.best.family) if self.best.family else None
 
     def keys(self, values: Int64Array) -> Int64Array:
         """Per value a key; better ones have smaller keys."""
-        keys = values if self.rank is None else self.rank[values]
+        rank = self.rank
+        keys = values if rank is None else rank[values]
         return ~keys if self.best.greatest else keys
 
     def last(
