@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj import Program
-from gpu_wcoj.errors import CheckpointError, CheckpointMismatchError, SchemaError, UnsupportedError, UsageError
+from gpu_wcoj.errors import CheckpointError, CheckpointMismatchError, SchemaError, UsageError
 from tests.spark.streams import assert_same, payments, write_stream
 
 TEXT = """
@@ -168,24 +168,3 @@ def test_sources_of_one_relation_that_do_not_go_together(spark: Any, tmp_path: P
     for other in (table.selectExpr("dst", "src"), table.selectExpr("CAST(src AS int)", "dst")):
         with pytest.raises(SchemaError, match="Select, rename and cast"):
             gws.maintain({"edge": [other, stream]}, "p(a) :- edge(a, b).", changes="append", checkpoint=tmp_path / "c")
-
-
-def test_programs_that_cells_cannot_run_are_named(spark: Any, tmp_path: Path) -> None:
-    from gpu_wcoj.query.datalog import parse
-    from gpu_wcoj.query.terms import Atom, Grouping, Rule, Rules, Variable
-    from gpu_wcoj.spark.cells.spread import reason_against
-    from gpu_wcoj.spark.layouts import spread_of
-
-    x, y = Variable("x"), Variable("y")
-    edge = Atom("edge", (x, y))
-    negative = Rules((Rule(Atom("p", (x,)), (edge,), (), (Atom("q", (x,)),)),))
-    cyclic = Rules((Rule(Atom("p", (x, y)), (edge,)), Rule(Atom("p", (x, y)), (Atom("r", (x, y)),)),
-                    Rule(Atom("r", (x, y)), (Atom("p", (x, y)), edge))))  # fmt: skip
-    grouped = Rules((Rule(Atom("p", (x, y)), (edge,)),), groupings=(Grouping("n", "p", 1, "count"),))
-    for rules, message in ((negative, "negation"), (cyclic, "p <- r <- p"), (grouped, "aggregates")):
-        assert message in reason_against(rules)
-        assert spread_of(spark, "auto", rules)[0] == "one"
-        with pytest.raises(UnsupportedError, match="cannot be spread over cells"):
-            spread_of(spark, "hypercube", rules)
-    assert reason_against(parse(TEXT)) == ""
-    assert "on this machine alone" in spread_of(spark, "auto", parse(TEXT))[1]

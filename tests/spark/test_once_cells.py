@@ -26,9 +26,9 @@ DRIVER = Path(__file__).with_name("once_driver.py")
 
 @pytest.fixture(scope="module")
 def edges(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    (table,) = payments(1, 1500, 100)
+    (table,) = payments(1, 950, 100)
     rows = table.filter(pa.compute.greater(table["weight"], 0)).drop_columns("weight")
-    hub = pa.table({"src": [0] * 150 + list(range(1, 60)), "dst": [*range(1, 151), *[0] * 59]})
+    hub = pa.table({"src": [0] * 900 + list(range(1, 41)), "dst": [*range(101, 1001), *[0] * 40]})
     path = tmp_path_factory.mktemp("edges") / "edges.parquet"
     pq.write_table(pa.concat_tables([rows, hub]), path)
     return spark.read.parquet(str(path))
@@ -83,7 +83,7 @@ def test_a_cluster_chooses_by_cost(spark: Any, edges: Any, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
     assert "at most 256 MB" in told["small"]
-    assert told["large"].startswith("layout hypercube, 2 cells")
+    assert told["large"].startswith("layout hypercube, 8 cells: on a grid a cell would hold 25%")
     assert told["clique"].startswith("layout replicated, 2 cells: on a grid a cell would hold")
     expected = gws.count(spark, TRIANGLE, {"edge": edges})
     assert told["count"] == told["rows"] == expected["triangle"]

@@ -15,12 +15,17 @@ def reason_against(rules: Rules) -> str:
     >>> reason_against(parse("path(a, c) :- edge(a, b), edge(b, c)."))
     ''
     """
-    if rules.groupings or rules.extremes:
+    if rules.groupings or rules.extremes or any(rule.aggregates for rule in rules.rules):
         return "it aggregates, and a cell sees a part of a group only"
+    if rules.facts:
+        return "it has facts, which belong to no cell"
     for rule in rules.rules:
         against = _against(rule)
         if against:
             return f"{against}: {rule}"
+    both = [name for name in rules.inputs if name in rules.heads]
+    if both:
+        return f"'{both[0]}' is an input and the head of a rule, which only one engine adds up"
     cycle = _cycle(rules)
     return f"it is recursive, and a row's derivations pass through many cells: {cycle}" if cycle else ""
 
@@ -45,7 +50,7 @@ def _against(rule: Rule) -> str:
     if rule.computed or any(isinstance(term, Call) for term in terms):
         return "a rule calculates, which is done by one engine only"
     if any(not isinstance(term, (Variable, Constant)) for term in terms):
-        return "a rule aggregates, and a cell sees a part of a group only"
+        return "a rule has a term that is neither a variable nor a constant"
     if not rule.atoms:
         return "a rule is a fact, which belongs to no cell"
     return ""
