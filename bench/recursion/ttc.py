@@ -23,7 +23,11 @@ POSTS = """
 
     root(c, p) :- comment(c, _, p), post(p, _).
     root(c, p) :- comment(c, _, d), root(d, p).
-    score(p, s, t) :- post(p, t), n = count : { root(_, p) }, m = count : { root(c, p), likes(_, c) }, s = 10 * n + m.
+    points(p, p, 0, 0) :- post(p, _).
+    points(p, c, 0, 10) :- root(c, p).
+    points(p, c, person, 1) :- root(c, p), likes(person, c).
+    total(p, sum(v)) :- points(p, _, _, v).
+    score(p, s, t) :- total(p, s), post(p, t).
     .output score
 """
 COMMENTS = """
