@@ -66,8 +66,8 @@ def read_change(
         if not data.names and len(data) == 0:
             return Incoming((), _no_columns(arity, types), None, False)
         if len(data.columns) != arity:
-            raise ArityError(_wrong_number(relation, arity, data.names))
-        order = _by_declaration(relation, data.names, declared)
+            raise ArityError(wrong_number(relation, arity, data.names))
+        order = by_declaration(relation, data.names, declared)
         columns = data.encoded_for(string, binary)
         return Incoming(
             tuple(data.names[i] for i in order), tuple(columns[i] for i in order), data.stored_weights, False
@@ -88,8 +88,8 @@ def read_change(
         weights = as_weights(found[at], f"relation '{relation}': the weights")
         names, found = names[:at] + names[at + 1 :], found[:at] + found[at + 1 :]
     if len(names) != arity:
-        raise ArityError(_wrong_number(relation, arity, names))
-    order = _by_declaration(relation, names, declared)
+        raise ArityError(wrong_number(relation, arity, names))
+    order = by_declaration(relation, names, declared)
     return Incoming(tuple(names[i] for i in order), tuple(found[i] for i in order), weights, True)
 
 
@@ -101,7 +101,8 @@ def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, .
     return tuple(Column(types[i] or INT64, np.empty(0, np.int64)) for i in range(arity))
 
 
-def _wrong_number(relation: str, arity: int, names: Sequence[str]) -> str:
+def wrong_number(relation: str, arity: int, names: Sequence[str]) -> str:
+    """The message for rows of another number of columns."""
     hint = ""
     if len(names) == arity + 1 and "weight" in names:
         hint = "\n  A column 'weight' is taken for weights in changes only; leave it out here."
@@ -111,7 +112,7 @@ def _wrong_number(relation: str, arity: int, names: Sequence[str]) -> str:
     )
 
 
-def _by_declaration(relation: str, names: tuple[str, ...], declared: tuple[str, ...] | None) -> Sequence[int]:
+def by_declaration(relation: str, names: tuple[str, ...], declared: tuple[str, ...] | None) -> Sequence[int]:
     """Where each declared column stands; names that are only numbered go by position."""
     numbered = all(name == f"c{i}" for i, name in enumerate(names))
     if declared is None or numbered or names == declared:

@@ -68,7 +68,8 @@ class Circuit(Scope):
         Parameters
         ----------
         schema
-            The columns' names and types; else they are those of the first rows.
+            The columns' names and types; else they are those of the first rows. Tables are then read by name, where
+            theirs are not only numbered; without a schema, tables of other names go by position.
         """
         if name in self.sources:
             raise CircuitError(f"there is a source '{name}' already.")

@@ -184,12 +184,29 @@ def test_what_a_source_takes(circuit):
     assert circuit.step({"s": []})["out"].to_dict() == {}
 
 
+@pytest.mark.parametrize("schema", [{"a": "int64", "b": "int64"}, None])
+def test_columns_of_a_table_are_taken_by_name(circuit, schema):
+    circuit.sink("out", circuit.source("edge", schema))
+    assert circuit.step({"edge": {"a": [1], "b": [2]}})["out"].rows() == [((1, 2), 1)]
+    assert circuit.step({"edge": {"b": [4], "a": [3]}})["out"].rows() == [((3, 4), 1)]
+    turned = gw.ZSet.from_dict({(6, 5): -2}, ["b", "a"])
+    assert circuit.step({"edge": turned})["out"].rows() == [((5, 6), -2)]
+    assert circuit.step({"edge": [(7, 8)]})["out"].rows() == [((7, 8), 1)]
+    if schema is None:
+        assert circuit.step({"edge": {"x": [1], "y": [2]}})["out"].rows() == [((1, 2), 1)]
+    else:
+        with pytest.raises(ColumnError, match="relation 'edge' has no column 'x'.\n.*'a', 'b'"):
+            circuit.step({"edge": {"x": [1], "y": [2]}})
+    with pytest.raises(ArityError, match="relation 'edge' has 2 columns, and the rows have 1"):
+        circuit.step({"edge": [(1,)]})
+
+
 def test_a_schema_gives_columns_before_any_rows(circuit):
     circuit.sink("out", circuit.source("s", {"x": "int64", "t": "string"}))
     out = circuit.step()["out"]
     assert out.names == ("x", "t")
     assert [column.type.name for column in out.columns] == ["int64", "string"]
-    with pytest.raises(ArityError, match="do not add up"):
+    with pytest.raises(ArityError, match="has 2 columns, and the rows have 1"):
         circuit.step({"s": [(1,)]})
     with pytest.raises(TypeMismatchError, match="column 't'"):
         circuit.step({"s": [(1, 2)]})

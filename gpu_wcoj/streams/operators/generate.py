@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpu_wcoj.errors import SchemaError
+from gpu_wcoj.errors import ArityError, SchemaError
+from gpu_wcoj.incoming import by_declaration, wrong_number
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.streams.time import Time
@@ -35,11 +36,19 @@ class Source(Operator):
         if not rows.columns and not len(rows):
             return self.state
         if self.state.columns:
-            if len(rows.columns) == len(self.state.columns):
-                rows = self.place.trusted(self.state.names, rows.columns, rows.stored_weights)
-            rows = self.place.plus(self.state, rows)
+            rows = self._as_known(rows)
         self.state = self.place.taken(rows, slice(0)) if rows.columns else NOTHING
         return rows
+
+    def _as_known(self, rows: ZSet) -> ZSet:
+        """The rows in the known columns: by name where these are declared, or are the same in another order."""
+        names = self.state.names
+        if len(rows.columns) != len(names):
+            raise ArityError(wrong_number(self.name, len(names), rows.names))
+        by_name = self.schema is not None or sorted(rows.names) == sorted(names)
+        order = by_declaration(self.name, rows.names, names if by_name else None)
+        rows = self.place.trusted(names, tuple(rows.columns[i] for i in order), rows.stored_weights)
+        return self.place.plus(self.state, rows)
 
     @property
     def label(self) -> str:
