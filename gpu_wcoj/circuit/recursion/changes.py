@@ -114,6 +114,8 @@ class Changes:
             If the tick has derived more than it may.
         """
         for rule, join in self._rules:
+            if all(self._views[path.seed.key].delta(0) is None for path in join.query.paths):
+                continue
             width = self._heads[rule.head].columns
             for columns, iterations, weights in derived(join, width, step):
                 self._histories[rule.head].put(iterations, columns, weights)

@@ -85,12 +85,16 @@ class Scratch:
             yield rank
             self._take_in(found, rank)
             rank += 1
-            found = self._iteration(self._next, self._next_joins)
+            live = [
+                (rule, join) for rule, join in zip(self._next, self._next_joins, strict=True) if self._is_live(join)
+            ]
+            found = self._iteration(live)
 
     def _begun(self) -> dict[str, list[Int64Array]]:
         """What the rules derive that read the outside only: nothing before the tick, so it is their change."""
-        found = self._iteration(self._first, self._first_joins)
-        for rule, join in zip(self._first, self._first_joins, strict=True):
+        first = list(zip(self._first, self._first_joins, strict=True))
+        found = self._iteration([(rule, join) for rule, join in first if not join.query.has_negation])
+        for rule, join in first:
             if join.query.has_negation:
                 columns = _gained(join, self._heads[rule.head].columns)
                 if len(columns[0]):
@@ -162,19 +166,20 @@ class Scratch:
         seeds = (AtomUse(path.seed.atom, key, tuple(variable[column] for column in key.order)) for key in keys)
         return replace(path, seeds=tuple(seeds))
 
-    def _iteration(
-        self, rules: Sequence[LoopRule], joins: Sequence[IncrementalGenericJoin]
-    ) -> dict[str, list[Int64Array]]:
-        """What the rules derive that no iteration has found before."""
+    def _is_live(self, join: IncrementalGenericJoin) -> bool:
+        """Whether something that a join reads is new."""
+        return any(self._views[path.seed.key].delta(INSERTIONS) is not None for path in join.query.paths)
+
+    def _iteration(self, rules: Sequence[tuple[LoopRule, IncrementalGenericJoin]]) -> dict[str, list[Int64Array]]:
+        """What these rules derive that no iteration has found before."""
+        joins: dict[str, list[IncrementalGenericJoin]] = {}
+        for rule, join in rules:
+            joins.setdefault(rule.head, []).append(join)
         found: dict[str, list[Int64Array]] = {}
-        for name, index in self._heads.items():
-            own = [join for rule, join in zip(rules, joins, strict=True) if rule.head == name]
-            if rules is self._first:
-                own = [join for join in own if not join.query.has_negation]
-            if own:
-                columns = self._improving(name, fresh_of(own, INSERTIONS, self._known(index)))
-                if len(columns[0]):
-                    found[name] = columns
+        for name, own in joins.items():
+            columns = self._improving(name, fresh_of(own, INSERTIONS, self._known(self._heads[name])))
+            if len(columns[0]):
+                found[name] = columns
         return found
 
     def _improving(self, name: str, columns: list[Int64Array]) -> list[Int64Array]:
