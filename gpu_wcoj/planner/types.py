@@ -28,7 +28,7 @@ class Types:
     def __init__(self, rules: Rules) -> None:
         self._parent: dict[Place, Place] = {}
         self._seen: dict[Place, dict[Place, DataType]] = {}
-        self._constants: dict[Place, list[tuple[str, object]]] = {}
+        self._constants: dict[Place, list[tuple[str | None, object]]] = {}  # with the rule; facts have none
         self._homes: dict[Rule, dict[str, Place]] = {}
         self._calculated: list[tuple[Rule, Computed, Place]] = []
         self._compared: list[tuple[str, Place, Place]] = []
@@ -42,7 +42,7 @@ class Types:
                 self._link((one.source, column), (one.relation, column))
         for facts in rules.facts:
             for column, values in enumerate(zip(*facts.rows, strict=True)):
-                said = [(f"{facts.relation}(...)", value) for value in values]
+                said = [(None, value) for value in values]
                 self._constants.setdefault((facts.relation, column), []).extend(said)
         self._said: dict[Place, list[Place]] = {}
         for place in self._constants:
@@ -101,8 +101,9 @@ class Types:
                 least, most = kind.code_range
                 for rule, value in self._constants.get(place, ()):
                     if type(value) is int and not least <= value <= most:
+                        says = "a fact of the text" if rule is None else f"'{rule}'"
                         raise TypeMismatchError(
-                            f"{_label(place)} is declared as '{kind.name}', {least} to {most}, and '{rule}' has "
+                            f"{_label(place)} is declared as '{kind.name}', {least} to {most}, and {says} has "
                             f"{value}.\n  Declare another type."
                         )
 
@@ -244,9 +245,9 @@ class Types:
         for place in self._said.get(root, ()):
             for rule, value in self._constants[place]:
                 if not fits(value, common):
+                    says = "a fact of the text gives it" if rule is None else f"the rule '{rule}' compares it with"
                     raise TypeMismatchError(
-                        f"{label} is of type '{common.name}', and the rule '{rule}' compares it with {value!r}.\n"
-                        "  Write a constant of that type."
+                        f"{label} is of type '{common.name}', and {says} {value!r}.\n  Write a constant of that type."
                     )
 
     def _root(self, place: Place) -> Place:
