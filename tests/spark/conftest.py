@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # From 4.2 on, PySpark says so where mapInArrow asks whether pandas is there.
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
             is_long = item.path.stem in LONG and item.name not in QUICK
-            if is_long and "TEST_SPARK" not in os.environ:
+            if is_long and not {"TEST_SPARK", "SOAK_POINTS"} & os.environ.keys():
                 item.add_marker(pytest.mark.skip(reason="takes minutes; make test-spark runs it"))
 
 

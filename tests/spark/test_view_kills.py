@@ -158,9 +158,9 @@ def test_a_batch_that_comes_again_with_other_rows_is_refused(spark, copy):
 def test_another_source_is_refused(spark, copy):
     folder, _ = copy
     write_stream(folder / "others", payments(1, 100, 50))
-    with pytest.raises(CheckpointMismatchError, match=r"(?s)another source of 'edge'.*changes.*others"):
+    with pytest.raises(CheckpointMismatchError, match=r"(?s)in its source of 'edge'.*changes.*others"):
         view_of(spark, folder, "others").start("availableNow")
-    with pytest.raises(CheckpointMismatchError, match="another"):
+    with pytest.raises(CheckpointMismatchError, match="in its program"):
         view_of(spark, folder, program="triangle(a, b, c) :- edge(a, b), edge(b, c), edge(c, a).").start()
 
 
@@ -184,7 +184,7 @@ def test_one_of_the_two_checkpoints_deleted_is_refused(spark, copy, lost):
 def test_both_checkpoints_deleted_but_not_the_output_is_refused(spark, copy):
     folder, _ = copy
     shutil.rmtree(folder / "checkpoint")
-    with pytest.raises(CheckpointMismatchError, match="another checkpoint, and this folder holds its output"):
+    with pytest.raises(CheckpointMismatchError, match="in its checkpoint, and this folder holds its output"):
         view_of(spark, folder).start("availableNow")
 
 
