@@ -390,3 +390,8 @@ def test_a_bar_is_shown_late_and_on_terminals_only(monkeypatch: pytest.MonkeyPat
     shown = capfd.readouterr().err
     assert "tick 4" in shown
     assert "tick 5" in shown
+
+
+def test_the_package_is_the_command():
+    command = [sys.executable, "-m", "gpu_wcoj", "explain", "-e", "h(x) :- r(x, y), r(y, x)."]
+    assert "delta path 1" in subprocess.run(command, capture_output=True, text=True, check=True).stdout

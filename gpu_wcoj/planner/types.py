@@ -273,7 +273,7 @@ def _label(place: Place, column: str | None = None) -> str:
 
 def _join_words(place: Place, other: Place) -> str:
     if place == other:
-        return "was so far"
+        return "was declared or has been so far"
     return f"joins {_label(other)}"
 
 

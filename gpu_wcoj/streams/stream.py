@@ -330,7 +330,7 @@ class Stream:
         return self._then(JoinTrace(shape), other)
 
     def incremental_join(self, other: Stream, on: On | None = None, select: Sequence[str] | None = None) -> Stream:
-        """The change of the join of two relations, from their changes."""
+        """The change of the join of two relations, from their changes; `on` and `select` as in `join`."""
         return incremental_join(self, other, self._shape(other, on, select))
 
     def semijoin(self, other: Stream, on: On | None = None) -> Stream:
@@ -354,7 +354,7 @@ class Stream:
         return outer_join(self, other, self._shape(other, on), _side(keep), incremental=False)
 
     def incremental_outer_join(self, other: Stream, on: On | None = None, keep: Side = "left") -> Stream:
-        """The change of an outer join."""
+        """The change of an outer join; `on` as in `join`, `keep` as in `outer_join`."""
         return outer_join(self, other, self._shape(other, on), _side(keep), incremental=True)
 
     def _shape(self, other: Stream, on: On | None, select: Sequence[str] | None = None) -> JoinShape:
