@@ -36,7 +36,7 @@ CHANGES := .run/changes
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test check check-extras soak-checkpoint format bench bench-recursion bench-rivals clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test test-long check check-extras soak-checkpoint format bench bench-recursion bench-rivals clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -76,6 +76,9 @@ test: check  ## check, then run the tests (TESTS=path chooses some)
 
 soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go on to the end; lose power 200 times at each
 	SOAK=1 $(BIN)/python -m pytest -rP tests/checkpoint/test_kill.py tests/checkpoint/test_power.py
+
+test-long: setup  ## run the recursive programs at length: GALEN's fixpoint, every program on every kind of kernels
+	TEST_LONG=1 $(BIN)/python -m pytest tests/recursion tests/circuit/test_recursion.py
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py

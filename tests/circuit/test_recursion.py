@@ -3,6 +3,7 @@ that a run from scratch would give."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -154,6 +155,8 @@ def test_every_tick_equals_recomputation(name, seed, backend):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_other_kernels(name, kind):
     assert kind in KINDS
+    if name in list(PROGRAMS)[1::2] and "TEST_LONG" not in os.environ:
+        pytest.skip("every other program on other kernels; make test-long runs them all")
     if reason := lacking(kind):
         pytest.skip(reason)
     check(PROGRAMS[name], 7, 6, Kind(kind).backend(3), threads=1, route="device")

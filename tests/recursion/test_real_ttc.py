@@ -51,8 +51,8 @@ def test_rankings_by_a_circuit(shared_data: Path, query: str):
     """The three best as a step of a circuit, which is fed with what the program says has changed."""
     program = gw.Program(QUERIES[query], backend="cpu")
     circuit = gw.Circuit(backend="cpu")
-    scores = circuit.source("score", {"id": "int64", "score": "int64", "time": "string"})
-    best = scores.incremental_aggregate([], streams.TopK(3, [("score", "desc"), ("time", "desc")]))
+    scores = circuit.source("score", {"p" if query == "Q1" else "c": "int64", "s": "int64", "t": "string"})
+    best = scores.incremental_aggregate([], streams.TopK(3, [("s", "desc"), ("t", "desc")]))
     circuit.sink("best", best)
     held: set[tuple[int, int, str]] = set()
     found = []

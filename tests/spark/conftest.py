@@ -25,7 +25,6 @@ LONG = (
 QUICK = (
     "test_tables_of_triangles[hypercube-4]",
     "test_what_cells_do_not_do",
-    "test_a_table_and_a_stream_of_one_relation",
     "test_sources_of_one_relation_that_do_not_go_together",
     "test_answers_of_cells[hypercube-4]",
     "test_a_batch_that_spark_forgot_is_passed_over",
