@@ -34,7 +34,7 @@ def build() -> Path:
     cargo = shutil.which("cargo")
     if cargo is None:
         raise NotBuiltError("cargo is not installed, so the crate differential-dogs3 cannot be built")
-    command = [cargo, "build", "--release", "--locked", "--quiet", "--target-dir", str(TARGET)]
+    command = [cargo, "build", "--release", "--quiet", "--target-dir", str(TARGET)]
     try:
         done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS)
     except subprocess.TimeoutExpired:
