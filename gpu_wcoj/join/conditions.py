@@ -27,6 +27,9 @@ def bounds_of(
     """
     xp = backend.xp
     no_bound = _NO_BOUND if backend.device is None else xp.empty(0, np.int64)
+    if step.is_lookup:
+        value = values[step.variable]
+        return value, value, xp.empty((0, n), np.int64)
     conditions = [condition for condition in step.conditions if not condition.textual]
     excluded = [_column(condition, values, n, xp) for condition in conditions if condition.op == "!="]
     matrix = stacked(backend, excluded) if excluded else xp.empty((0, n), np.int64)

@@ -200,8 +200,7 @@ class IncrementalGenericJoin:
             join: GenericJoin, prefixes: Prefixes, path: DeltaPath
         ) -> Iterator[tuple[Prefixes, int, Int64Array | None, int | None]]:
             wanted = self.query.head_variables
-            kept = [i for i, step in enumerate(path.steps) if step.variable in wanted or step.calculated & wanted]
-            depth = kept[-1] + 1 if kept else 0
+            depth = path.depth_of(wanted)
             own = -sign if path.is_negated else sign
             for piece in join.pieces(prefixes, path.steps[:depth]):
                 if depth < len(path.steps):

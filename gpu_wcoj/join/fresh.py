@@ -144,7 +144,7 @@ class Tail:
         """The path's last step; None if that needs more than one atom's ranges."""
         if not path.steps or len(path.steps[-1].atoms) != 1 or path.is_negated or path.calculations:
             return None
-        if path.steps[-1].conditions or path.steps[-1].checks:
+        if path.steps[-1].conditions or path.steps[-1].checks or path.steps[-1].is_lookup:
             return None
         variable, (atom,) = path.steps[-1].variable, path.steps[-1].atoms
         if generic.weighted or list(head).count(variable) != 1 or generic.uses[atom].variables[-1] != variable:

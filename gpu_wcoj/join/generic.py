@@ -77,7 +77,7 @@ class GenericJoin:
     shapes
         Extensions' shapes, kept from tick to tick.
     work
-        Per variable, what the kernels counted; see `gpu_wcoj.kernels.protocol`.
+        Per step, by name, what the kernels counted; see `gpu_wcoj.kernels.protocol`.
     negated
         Per negated atom, the batches of the state that it sees.
     failed
@@ -103,18 +103,18 @@ class GenericJoin:
 
     def extension(self, layout: Layout, step: Step, newest: str) -> Extension:
         """Prepare a step for prefixes of this layout whose variable bound last is `newest`; cached."""
-        cached = self._extensions.get((layout, step.variable, newest))
+        cached = self._extensions.get((layout, step.name, newest))
         if cached is not None:
             return cached
         depth = dict(layout)
         counts = tuple(len(self.batches[atom]) for atom in self.batches)
-        shape = self.shapes.get((layout, step.variable, newest, counts))
+        shape = self.shapes.get((layout, step.name, newest, counts))
         if shape is None:
-            shape = self.shapes[layout, step.variable, newest, counts] = self._shape(layout, step, newest)
+            shape = self.shapes[layout, step.name, newest, counts] = self._shape(layout, step, newest)
         levels = [batch.levels[depth.get(atom, 0)] for atom in step.atoms for batch in self.batches[atom]]
         kernel = self.backend.kernels.prepare(levels, *shape.slots)
         made = Extension(kernel, shape.layout, shape.n_new_rows, shape.kept_rows)
-        self._extensions[layout, step.variable, newest] = made
+        self._extensions[layout, step.name, newest] = made
         return made
 
     def _shape(self, layout: Layout, step: Step, newest: str) -> ExtensionShape:
@@ -221,9 +221,12 @@ class GenericJoin:
                 kept = xp.stack([prefixes.positions[row][parent] for row in extension.kept_rows])
                 stand = xp.concatenate([found, kept])
         values = {name: column[parent] for name, column in prefixes.values.items()}
-        if step.variable in self.needed:
-            values[step.variable] = value
-        return parent, Prefixes((*prefixes.order, step.variable), values, weights, extension.layout, stand)
+        order = prefixes.order
+        if not step.is_lookup:
+            order = (*order, step.variable)
+            if step.variable in self.needed:
+                values[step.variable] = value
+        return parent, Prefixes(order, values, weights, extension.layout, stand)
 
     def pieces(self, prefixes: Prefixes, steps: Sequence[Step]) -> Iterator[Prefixes]:
         """Bind all variables of `steps`, depth first; yield what is bound to the last, piece by piece."""
@@ -347,9 +350,9 @@ class GenericJoin:
         return counts[run], bound
 
     def _work(self, step: Step) -> Int64Array:
-        work = self.work.get(step.variable)
+        work = self.work.get(step.name)
         if work is None:
-            work = self.work[step.variable] = self.backend.xp.zeros(N_WORK, np.int64)
+            work = self.work[step.name] = self.backend.xp.zeros(N_WORK, np.int64)
         return work
 
 
@@ -387,7 +390,8 @@ def _without_weights(prefixes: Prefixes) -> Prefixes:
 def independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
     """Split steps into parts that share no atom, no condition and no check, each in the given order."""
     group = list(range(len(steps)))
-    place = {name: number for number, step in enumerate(steps) for name in (step.variable, *step.calculated)}
+    binding = [(number, step) for number, step in enumerate(steps) if not step.is_lookup]
+    place = {name: number for number, step in binding for name in (step.variable, *step.calculated)}
     links: list[tuple[int, int]] = []
     for i, step in enumerate(steps):
         links.extend((i, j) for j in range(i) if set(step.atoms) & set(steps[j].atoms))

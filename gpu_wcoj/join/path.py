@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -116,7 +117,7 @@ def names_of(check: Check) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """Bind one variable: the atoms that hold it take part.
+    """Bind one variable: the atoms that hold it take part. Or look a bound one up in one atom.
 
     Attributes
     ----------
@@ -126,12 +127,21 @@ class Step:
         On this variable; what it is compared with is bound before.
     checks
         What follows then.
+    is_lookup
+        Whether the variable is bound before: then its one atom is descended by that value, and prefixes whose value it
+        does not hold are dropped.
     """
 
     variable: str
     atoms: tuple[int, ...]
     conditions: tuple[Condition, ...] = ()
     checks: tuple[Check, ...] = ()
+    is_lookup: bool = False
+
+    @cached_property
+    def name(self) -> str:
+        """Of the step among those of its path: its variable, for a lookup with the number of the atom."""
+        return f"{self.variable}@{self.atoms[0]}" if self.is_lookup else self.variable
 
     @cached_property
     def is_plain(self) -> bool:
@@ -145,9 +155,9 @@ class Step:
 
     @cached_property
     def spoken(self) -> frozenset[str]:
-        """The variables that its conditions and checks speak of, and those that it calculates."""
+        """The variables that its conditions and checks speak of or it looks up, and those that it calculates."""
         read = [name for check in (*self.conditions, *self.checks) for name in names_of(check)]
-        return self.calculated.union(read)
+        return self.calculated.union(read, (self.variable,) if self.is_lookup else ())
 
 
 @dataclass(frozen=True)
@@ -227,6 +237,22 @@ class DeltaPath:
             self.others
         )
 
+    def depth_of(self, wanted: Collection[str]) -> int:
+        """After how many steps all of these variables are bound that the steps bind, and looked up where that is next.
+
+        Examples
+        --------
+        >>> path = DeltaPath((), (), (), (Step("b", (0,)), Step("b", (1,), is_lookup=True), Step("c", (1,))))
+        >>> path.depth_of({"b"}), path.depth_of({"c"}), path.depth_of(())
+        (2, 3, 0)
+        """
+        depth = 0
+        for number, step in enumerate(self.steps, 1):
+            is_kept = step.variable in wanted or not step.calculated.isdisjoint(wanted)
+            if is_kept if not step.is_lookup else depth == number - 1:
+                depth = number
+        return depth
+
     @cached_property
     def compared(self) -> frozenset[str]:
         """The variables that conditions and checks of the steps speak of."""
@@ -240,7 +266,7 @@ class DeltaPath:
     @cached_property
     def order(self) -> tuple[str, ...]:
         """The variables in the order in which they are bound."""
-        return (*self.seed.variables, *(step.variable for step in self.steps))
+        return (*self.seed.variables, *(step.variable for step in self.steps if not step.is_lookup))
 
 
 @dataclass(frozen=True)
