@@ -64,15 +64,12 @@ class Outcome:
     ----------
     net
         Rows by which the answer grew; below 0 where it shrank.
-    work
-        What was counted; None where nothing is.
     seconds, cpu_seconds
         Where the contender measures its own, as a program in another process does, these count instead of the
         harness's.
     """
 
     net: int
-    work: Work | None = None
     seconds: float | None = None
     cpu_seconds: float | None = None
 
@@ -117,6 +114,10 @@ class Contender(Protocol):
 
     def tick(self, prepared: Any) -> Outcome:
         """Take a tick's changes, and find by how many rows the answer changed; the state is kept up to date as well."""
+        ...
+
+    def work(self) -> Work | None:
+        """What the last tick counted; None where nothing counts. Not timed."""
         ...
 
     def count(self) -> int:
