@@ -32,6 +32,18 @@ class Arriving:
             yield self.edges[begin:end]
             begin = end
 
+    def paths(self, nodes: int) -> int:
+        """How many paths of two edges there are once so many nodes have come.
+
+        Examples
+        --------
+        >>> Arriving(np.array([[0, 1], [0, 2], [1, 2], [2, 0]])).paths(2)
+        1
+        """
+        edges = self.edges[: np.searchsorted(self.edges[:, 0], nodes)]
+        n = int(edges.max(initial=0)) + 1
+        return int(np.bincount(edges[:, 0], minlength=n) @ np.bincount(edges[:, 1], minlength=n))
+
     def write(self, path: Path) -> None:
         """A line of text per edge: source and target."""
         np.savetxt(path, self.edges, "%d")

@@ -15,12 +15,15 @@ class Tick:
     ----------
     cpu
         Seconds of these in which it computed; None where the system does not tell.
+    proposals
+        Values that its joins tried; None where it does not count them.
     """
 
     edges: int
     triangles: int
     seconds: float
     cpu: float | None = None
+    proposals: int | None = None
 
 
 @dataclass(frozen=True)
@@ -54,25 +57,58 @@ class Run:
         """The number of the slowest tick, from 0 on."""
         return max(range(len(self.ticks)), key=lambda i: self.ticks[i].seconds)
 
+    @property
+    def largest(self) -> int:
+        """The number of the tick with the most edges, from 0 on."""
+        return max(range(len(self.ticks)), key=lambda i: self.ticks[i].edges)
+
+    def beside(self, other: Run) -> dict[str, object]:
+        """How many times as long as `other` this one took for the ticks that both have done, and for the largest.
+
+        In seconds in which they computed where both tell them, else in seconds that passed.
+
+        Examples
+        --------
+        >>> one, two = Run("one", 1, [Tick(3, 1, 0.5), Tick(9, 1, 0.1)]), Run("two", 1, [Tick(3, 1, 1.5)])
+        >>> two.beside(one)
+        {'contender': 'two', 'beside': 'one', 'nodes_per_tick': 1, 'ticks': 1, 'times': 3.0, 'times_largest': 3.0}
+        """
+        pairs = list(zip(self.ticks, other.ticks, strict=False))
+        found: dict[str, object] = {"contender": self.contender, "beside": other.contender}
+        found |= {"nodes_per_tick": self.nodes, "ticks": len(pairs)}
+        if pairs:
+            largest = max(pairs, key=lambda pair: pair[0].edges)
+            found |= {"times": _times(pairs), "times_largest": _times([largest])}
+        return found
+
     def summary(self) -> dict[str, object]:
         """What is reported."""
         found: dict[str, object] = {"contender": self.contender, "nodes_per_tick": self.nodes, "ticks": len(self.ticks)}
         if self.ticks:
-            slowest = self.ticks[self.slowest]
+            slowest, largest = self.ticks[self.slowest], self.ticks[self.largest]
             found |= {
                 "edges": sum(tick.edges for tick in self.ticks),
                 "triangles": sum(tick.triangles for tick in self.ticks),
                 "seconds": self.seconds,
                 "cpu_seconds": self.cpu,
                 "median_tick": statistics.median(tick.seconds for tick in self.ticks),
-                "slowest_tick": {
-                    "number": self.slowest,
-                    "edges": slowest.edges,
-                    "seconds": slowest.seconds,
-                    "cpu_seconds": slowest.cpu,
-                },
+                "slowest_tick": _shown(self.slowest, slowest),
+                "largest_tick": _shown(self.largest, largest),
             }
         return found | ({"stopped": self.stopped} if self.stopped else {})
+
+
+def _shown(number: int, tick: Tick) -> dict[str, object]:
+    found: dict[str, object] = {"number": number, "edges": tick.edges}
+    found |= {"seconds": tick.seconds, "cpu_seconds": tick.cpu}
+    return found | ({} if tick.proposals is None else {"proposals": tick.proposals})
+
+
+def _times(pairs: Sequence[tuple[Tick, Tick]]) -> float:
+    own = [(one.cpu, other.cpu) for one, other in pairs if one.cpu is not None and other.cpu is not None]
+    if len(own) < len(pairs):
+        own = [(one.seconds, other.seconds) for one, other in pairs]
+    return sum(one for one, _ in own) / max(sum(other for _, other in own), 1e-9)
 
 
 class CountError(RuntimeError):

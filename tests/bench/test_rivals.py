@@ -48,7 +48,7 @@ def test_ticks_are_all_edges_once():
     assert len({tuple(edge) for edge in GRAPH.edges.tolist()}) == len(GRAPH.edges)
 
 
-@pytest.mark.parametrize("way", ["counts", "rows"])
+@pytest.mark.parametrize("way", ["counts", "rows", "kept"])
 @pytest.mark.parametrize("nodes", [1, 16])
 def test_engine_counts_what_brute_force_does(nodes, way):
     assert counts(engine.run(GRAPH, way, nodes, None, 60)) == brute(GRAPH, nodes)
@@ -117,8 +117,44 @@ def test_command_without_cargo(tmp_path):
     assert "dogs3 is left out: cargo is not installed" in done.stdout
     (result,) = tmp_path.glob("*.json")
     runs = json.loads(result.read_text())["runs"]
-    assert [run["contender"] for run in runs] == ["engine, counts", "engine, rows"]
-    assert runs[0]["triangles"] == runs[1]["triangles"] > 0
+    assert [run["contender"] for run in runs] == ["engine, counts", "engine, rows", "engine, kept"]
+    assert runs[0]["triangles"] == runs[1]["triangles"] == runs[2]["triangles"] > 0
+
+
+def hub_tick(degree, way="counts"):
+    """The tick that brings a node with so many edges to a graph that stays the same, one node a tick."""
+    graph = generate(12, 40_000, 3, hub=(60, degree))
+    return engine.run(graph, way, 1, 61, 60).ticks[60]
+
+
+def test_work_for_a_large_node_follows_its_edges():
+    """Not their square, as where the order of lookups is chosen once; counted, so that no clock plays a part."""
+    ticks = {degree: hub_tick(degree) for degree in (500, 1000, 2000, 4000)}
+    for degree, tick in ticks.items():
+        assert tick.edges == degree
+        assert tick.triangles > 0
+        assert tick.proposals < 10 * degree
+    for degree in (500, 1000, 2000):
+        assert ticks[2 * degree].proposals < 2.2 * ticks[degree].proposals
+
+
+def test_paths_that_are_kept_are_bounded(monkeypatch):
+    monkeypatch.setattr(engine, "KEPT_ROWS", 100)
+    run = engine.run(GRAPH, "kept", 16, None, 60)
+    counted = brute(GRAPH, 16)
+    assert counts(run) == counted[: len(run.ticks)]
+    assert len(run.ticks) < len(counted)
+    assert f"ended before tick {len(run.ticks)}, which would keep" in run.stopped
+    assert GRAPH.paths(16 * (len(run.ticks) + 1)) > 100 >= GRAPH.paths(16 * len(run.ticks))
+
+
+def test_contenders_are_compared_over_ticks_that_both_did():
+    slow = Run("slow", 1, [Tick(3, 1, 9.0, 4.0), Tick(8, 5, 9.0, 6.0)], "ended")
+    fast = Run("fast", 1, [Tick(3, 1, 9.0, 1.0), Tick(8, 5, 9.0, 1.0), Tick(1, 0, 9.0, 1.0)])
+    assert slow.beside(fast) == {
+        "contender": "slow", "beside": "fast", "nodes_per_tick": 1, "ticks": 2, "times": 5.0, "times_largest": 6.0,
+    }  # fmt: skip
+    assert "times" not in Run("none", 1, [], "ended").beside(fast)
 
 
 def test_triangles_of_a_complete_graph():
