@@ -4,9 +4,9 @@ A tick looks at the groups of the rows that change, and at nothing else of them.
 the head; counts and sums follow from it and the change, so their cost does not depend on the size of a group. A least
 or greatest value that goes is followed by the next one, which is searched for in an arrangement of the source.
 
-Rows weigh what they weigh: 1 in sets; in bags weights count for count, sum and mean, and no row of a source that
-changes may have a negative one after the tick. Rows whose value is null do not count, and groups without rows do not
-stand.
+Rows weigh what they weigh: 1 in sets; in bags weights count for count and sum, while mean, min and max see each row of
+positive weight once, and no row of a source that changes may have a negative weight after the tick. Rows whose value is
+null do not count, and groups without rows do not stand.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from gpu_wcoj.join.weights import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, PhaseRows
 from gpu_wcoj.zset.arrays import BoolArray, numbers, positions, stacked
+from gpu_wcoj.zset.index import IndexedZSet
 
 
 @dataclass(eq=False)
@@ -40,7 +41,7 @@ class GroupingHead:
         Its rows, one a group.
     derivations
         For sums and means what they are made of: rows of the head with a word's number in the place of the result,
-        and the word as weight.
+        and the word as weight; the words of a mean are of its rows of positive weight, each once.
     source
         The arrangement `plan.source`, or another one of the same rows if they need not be in order.
     """
@@ -128,14 +129,18 @@ class GroupingHead:
         batches = [batch for batch in self.source.pending if batch.n_rows]
         if not batches:
             return None
+        counted = None
         if self.execution.weighted:
-            self._refuse_negative()
-        return group_change(self.plan, self.source.key.order, batches, self._backend)
+            (batch,) = batches
+            after = self._weights_after(batch)
+            if self.plan.counts_once:
+                before = after - batch.weight_column()
+                counted = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
+        return group_change(self.plan, self.source.key.order, batches, self._backend, counted)
 
-    def _refuse_negative(self) -> None:
-        """Raise for a changed row whose weight after the tick is negative."""
+    def _weights_after(self, batch: IndexedZSet) -> Int64Array:
+        """The weights after the tick of the rows that change; raises if one is negative."""
         backend = self._backend
-        (batch,) = self.source.pending
         columns = batch.columns()
         after = self.source.after(0)
         weights = weights_of_rows(after, range(batch.depth), stacked(backend, columns), backend)
@@ -145,6 +150,7 @@ class GroupingHead:
             shown = tuple(numbers(backend, *(row[column][0] for column in sorted(row))))
             (weight,) = numbers(backend, weights[negative[:1]][0])
             raise NegativeWeightError(f"{self.plan.op} of '{self.name}'", shown, weight)
+        return weights
 
     def _present(self, change: GroupChange) -> tuple[BoolArray, Int64Array]:
         """Which groups the head has a row for, and the results in these."""

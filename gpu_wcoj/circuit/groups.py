@@ -62,6 +62,11 @@ class GroupingPlan:
         return self.op in ("sum", "mean")
 
     @property
+    def counts_once(self) -> bool:
+        """Whether a row of positive weight counts once, and not as often as its weight says."""
+        return self.op == "mean"
+
+    @property
     def is_extreme(self) -> bool:
         """Whether a value of the source is the result."""
         return self.op in ("min", "max")
@@ -69,7 +74,7 @@ class GroupingPlan:
 
 @dataclass(frozen=True, eq=False)
 class GroupChange:
-    """Changed rows of a source, sorted by group.
+    """Changed rows of a source, sorted by group; their weights say how often each counts more than before.
 
     Attributes
     ----------
@@ -94,7 +99,11 @@ class GroupChange:
 
 
 def group_change(
-    plan: GroupingPlan, order: Sequence[int], batches: Sequence[IndexedZSet], backend: Backend
+    plan: GroupingPlan,
+    order: Sequence[int],
+    batches: Sequence[IndexedZSet],
+    backend: Backend,
+    weights: Int64Array | None = None,
 ) -> GroupChange:
     """The rows of batches, of which there is one, by group. O(n log n).
 
@@ -102,11 +111,14 @@ def group_change(
     ----------
     order
         The source's column of each level of the batches.
+    weights
+        What the rows count, if not their weights; it may be 0.
     """
     xp = backend.xp
     parts = [batch.columns() for batch in batches]
     columns = parts[0] if len(parts) == 1 else [xp.concatenate(each) for each in zip(*parts, strict=True)]
-    weights = xp.concatenate([batch.weight_column() for batch in batches])
+    if weights is None:
+        weights = xp.concatenate([batch.weight_column() for batch in batches])
     groups = [columns[order.index(column)] for column in plan.group]
     values = None if plan.value is None else columns[order.index(plan.value)]
     starts = xp.zeros(1, np.int64)

@@ -26,7 +26,7 @@ Additions = tuple[Int64Array, Int64Array, Int64Array]
 def counts_after(
     before: Int64Array, head: str, change: GroupChange, plan: GroupingPlan, execution: Execution
 ) -> Int64Array:
-    """The number of rows of each group, by weight, from the one before.
+    """How much the rows of each group count, from what it was: their weights, or each 1 for a mean.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -26,7 +27,15 @@ _Name = str | int
 
 
 class Aggregator:
-    """Makes a row, or some rows, of every group; pure: the same rows give the same."""
+    """Makes a row, or some rows, of every group; pure: the same rows give the same.
+
+    Attributes
+    ----------
+    counts_once
+        Whether `totals` are of rows of positive weight, each once, and not as often as its weight says.
+    """
+
+    counts_once = False
 
     def of(self, groups: Groups) -> ZSet:
         """The rows made of all groups: their key columns and the results, each once. No weight is below 1."""
@@ -60,12 +69,19 @@ class _Linear(Aggregator):
 
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
+        groups = self.counted(groups)
         totals = self.totals(groups.rows, groups.place)
         assert totals is not None
         return self.of_totals(groups, [group_sums(groups, each, self.shown) for each in totals])
 
     def of_totals(self, groups: Groups, totals: Sequence[Int64Array]) -> ZSet:
         return per_group(groups, *self.finished(totals, groups.rows, groups.place))
+
+    def counted(self, groups: Groups) -> Groups:
+        """The groups with rows that weigh what they count, if they have no negative ones."""
+        if not self.counts_once:
+            return groups
+        return replace(groups, rows=groups.place.unit(groups.rows))
 
     @property
     def shown(self) -> str:
@@ -122,6 +138,7 @@ class Sum(_Linear):
         column = groups.rows.columns[place_of(groups.rows.names, self.column)]
         if _numeric(column, self.shown) in ("integer", "decimal"):
             return super().of(groups)
+        groups = self.counted(groups)
         words = by_group(len(groups), *(each.tolist() for each in self.words(groups)))
         return per_group(groups, [self.name], [self.of_words(words, groups.place)])
 
@@ -148,7 +165,18 @@ class Sum(_Linear):
 
 
 class Mean(Sum):
-    """The mean of a column of numbers, by weight, as a double; nulls are left out."""
+    """The mean of a column of numbers over the rows of positive weight, each once, as a double; nulls are left out.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("mean", circuit.source("r").incremental_aggregate([], Mean(0)).integrate())
+    >>> circuit.step({"r": [((1,), 3), ((4,), 1)]})["mean"].rows()
+    [((2.5,), 1)]
+    """
+
+    counts_once = True
 
     def __init__(self, column: _Name, name: str | None = None) -> None:
         super().__init__(column, f"mean_{column}" if name is None else name)

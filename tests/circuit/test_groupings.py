@@ -51,12 +51,13 @@ def expected(op, keys, rows):
 
 
 def result(op, values):
-    number = sum(weight for _, weight in values)
     if op == "count":
-        return number
+        return sum(weight for _, weight in values)
     if op in ("min", "max"):
         choose = min if op == "min" else max
         return choose((value for value, _ in values), key=lambda one: one.encode() if isinstance(one, str) else one)
+    if op == "mean":
+        values = [(value, 1) for value, _ in values]
     if isinstance(values[0][0], float):
         exact = sum(Fraction(value) * weight for value, weight in values)
         try:
@@ -65,7 +66,7 @@ def result(op, values):
             total = math.inf if exact > 0 else -math.inf
     else:
         total = sum(value * weight for value, weight in values)
-    return float(total) / number if op == "mean" else total
+    return float(total) / len(values) if op == "mean" else total
 
 
 def check(op, keys, script, *, bag, kind=INTEGERS, width=3, **options):

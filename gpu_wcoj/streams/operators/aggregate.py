@@ -17,7 +17,7 @@ from gpu_wcoj.streams.layout import ColumnName, Sorting
 from gpu_wcoj.streams.nested import Due, nested_change
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.operators.float_sums import float_change
-from gpu_wcoj.streams.place import NOTHING, places_of
+from gpu_wcoj.streams.place import NOTHING, Place, places_of
 from gpu_wcoj.streams.timed import TimedTrace
 from gpu_wcoj.streams.trace import Trace
 from gpu_wcoj.zset.arrays import positions
@@ -61,10 +61,15 @@ class IncrementalAggregate(Aggregate):
         if not len(change):
             return NOTHING
         place, aggregator = self.place, self.aggregator
-        refuse_negative(place, change, after.weights_of(change), "aggregate")
+        weights = after.weights_of(change)
+        refuse_negative(place, change, weights, "aggregate")
         assert after.layout is not None
         columns = [place.converted(c, kind) for c, kind in zip(change.columns, after.layout.types, strict=True)]
         change = place.trusted(change.names, columns, change.stored_weights)
+        if aggregator.counts_once:
+            change = _turned(place, change, weights)
+            if not len(change):
+                return NOTHING
         keys = places_of(change.names, self.keys)
         totals = aggregator.totals(change, place)
         if totals is not None:
@@ -108,6 +113,7 @@ class IncrementalAggregate(Aggregate):
             return NOTHING
         columns = [place.converted(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]
         rows = place.trusted(rows.names, columns, rows.stored_weights)
+        rows = place.unit(rows) if self.aggregator.counts_once else rows
         groups = grouped(place, rows, places_of(rows.names, self.keys))
         return self._keyed(groups, self._sums(groups))
 
@@ -138,6 +144,15 @@ class IncrementalAggregate(Aggregate):
         heads = [place.taken_column(head, held) for head in groups.heads()]
         keys = [groups.rows.names[key] for key in groups.keys]
         return place.made([*keys, *names], [*heads, *columns], place.xp.ones(len(held), np.int64))
+
+
+def _turned(place: Place, change: ZSet, after: Int64Array) -> ZSet:
+    """The rows whose weight becomes positive, or no longer is, from a change and the weights with it."""
+    before = after - place.backend.asarray(change.stored_weights)
+    signs = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
+    turned = place.trusted(change.names, change.columns, signs)
+    (rows,) = positions(place.backend, signs != 0)
+    return turned if len(rows) == len(change) else place.taken(turned, rows)
 
 
 class NestedAggregate(Aggregate):
