@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.circuit.head import ChangeCount
@@ -24,7 +24,6 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering, stored_columns
 from gpu_wcoj.options import check_inputs, declared, known_heads, positive, processors
 from gpu_wcoj.outgoing import Outgoing, pieces_of
-from gpu_wcoj.planner.explain import explain
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
@@ -36,6 +35,9 @@ from gpu_wcoj.tick import Ledger, State, TickReport, as_shown
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.explain.rendering import Format
 
 __all__ = ["ChangeCount", "Program", "TickReport"]
 
@@ -330,8 +332,19 @@ class Program:
         """What a checkpoint keeps of the program."""
         return Subject(self._schema, self._lowering, self._ledger, self.dictionaries)
 
-    def explain(self) -> str:
+    def explain(self, *, format: Format = "text") -> str:  # noqa: A002  # the option is called --format
         """How the program runs: per rule its delta paths, per path each variable with its extenders.
+
+        Parameters
+        ----------
+        format
+            ``"text"``; ``"json"``, whose keys are the fields of `gpu_wcoj.explain.tree.PlanTree`; ``"mermaid"``, a
+            flowchart; or ``"svg"``, a drawing.
+
+        Raises
+        ------
+        UsageError
+            For another format.
 
         Examples
         --------
@@ -349,9 +362,15 @@ class Program:
           edge[0, 1]
           edge[1, 0]
         """
+        from gpu_wcoj.explain.described import described
+        from gpu_wcoj.explain.rendering import check_format, rendered
+
+        check_format(format)
         planned = self._lowered.plan if self._lowered else self._planned()
         route = None if self._ledger.router is None else str(self._ledger.router)
-        return explain(planned, self._outgoing.column_name, self.backend.name, "bag" if self.bag else "set", route)
+        semantics: Literal["set", "bag"] = "bag" if self.bag else "set"
+        tree = described(planned, self._outgoing.column_name, self.backend.name, semantics, route)
+        return rendered(tree, format)
 
     def share_work(self, number: int, of: int) -> None:
         """From the first tick on, work on one of `of` shares of every change: that with the number `number`.

@@ -1,0 +1,124 @@
+"""A plan as boxes that follow each other, which both drawings are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gpu_wcoj.explain.phrases import counts_phrase, estimate_phrase, seconds_phrase, seeds_phrase
+from gpu_wcoj.explain.tree import HeadTree, LevelTree, PathTree, PlanTree, RuleTree, SeedCounts
+
+Kind = Literal["seed", "level", "head"]
+
+
+@dataclass(frozen=True)
+class Box:
+    """One box.
+
+    Attributes
+    ----------
+    lines
+        The first is its title.
+    share
+        Of all the work that the last tick did, where that is known.
+    """
+
+    kind: Kind
+    lines: tuple[str, ...]
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Boxes from a change to a head."""
+
+    title: str
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True)
+class RulePanel:
+    """One rule and its chains."""
+
+    rule: str
+    chains: tuple[Chain, ...]
+
+
+@dataclass(frozen=True)
+class HeadPanel:
+    """One head and its rules."""
+
+    title: str
+    notes: tuple[str, ...]
+    rules: tuple[RulePanel, ...]
+
+
+def panels(tree: PlanTree) -> tuple[HeadPanel, ...]:
+    """The boxes of a plan, a panel a head."""
+    total = 0 if tree.tick is None else tree.tick.total.proposals
+    return tuple(_head(head, total) for head in tree.heads)
+
+
+def arrangement_lines(tree: PlanTree) -> tuple[str, ...]:
+    """The arrangements in use, one a line."""
+    return tuple(f"{one.name}   used by {one.rules} rules" if one.rules > 1 else one.name for one in tree.arrangements)
+
+
+def _head(head: HeadTree, total: int) -> HeadPanel:
+    notes = [head.note] if head.note else []
+    if head.seconds is not None:
+        notes.append(f"evaluated in {seconds_phrase(head.seconds)}")
+    return HeadPanel(head.name, tuple(notes), tuple(_rule(head, rule, total) for rule in head.rules))
+
+
+def _rule(head: HeadTree, rule: RuleTree, total: int) -> RulePanel:
+    chains = [chain for path in rule.paths for chain in _chains(path, Box("head", (head.name,)))]
+    if rule.asked is not None:
+        derivations = Box("head", (f"derivations of {head.name}",))
+        asked = _chains(rule.asked, derivations, f"asked for the derivations of {rule.asked_for}")
+        chains.extend(asked)
+    shared = (replace(one, boxes=tuple(_with_share(one.boxes, total))) for one in chains)
+    return RulePanel(rule.rule, tuple(shared))
+
+
+def _chains(path: PathTree, end: Box, title: str = "") -> Iterator[Chain]:
+    """The path, and its variants where these have been counted or else in one line."""
+    title = title or f"delta path {path.number}"
+    is_asked = path.number == 0
+    sign = "!" if path.is_negated else ""
+    lines = [f"{path.change_of} is given" if is_asked else f"change of {sign}{path.change_of}"]
+    lines += [f"where {', '.join(path.where)}"] if path.where else []
+    lines += [f"check {use}" for use in path.held]
+    lines += map(str, path.then)
+    if path.seed_estimate is not None:
+        lines.append(f"expected: {path.seed_estimate.rows:.3g} prefixes")
+    further = [Box("level", (name, counts_phrase(counts))) for name, counts in path.further]
+    yield Chain(title, (_seed(lines, path.seed_counts), *_levels(path.levels), *further, end))
+    for variant in path.variants:
+        order = f"{title} in the order {', '.join(variant.order)}, where that begins with fewer values"
+        yield Chain(order, (_seed(lines[:1], variant.seed_counts), *_levels(variant.levels), end))
+
+
+def _seed(lines: Iterable[str], counts: SeedCounts | None) -> Box:
+    return Box("seed", (*lines, *(() if counts is None else (seeds_phrase(counts),))))
+
+
+def _levels(levels: Iterable[LevelTree]) -> Iterator[Box]:
+    for level in levels:
+        lines = [f"{level.variable}: {level.verb}", *map(str, level.uses)]
+        lines += [f"where {', '.join(level.where)}"] if level.where else []
+        lines += map(str, level.then)
+        if level.estimate is not None:
+            lines.append(estimate_phrase(level.estimate))
+        share = 0.0
+        if level.counts is not None:
+            lines.append(counts_phrase(level.counts))
+            share = float(level.counts.proposals)
+        yield Box("level", tuple(lines), share)
+
+
+def _with_share(boxes: Iterable[Box], total: int) -> Iterator[Box]:
+    """Boxes whose share is a number of proposals yet."""
+    for box in boxes:
+        yield replace(box, share=box.share / total if total else 0.0)

@@ -1,0 +1,180 @@
+"""From a plan to the tree that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gpu_wcoj.circuit.recursion.rules import RANK, LoopPlan
+from gpu_wcoj.explain.tree import (
+    Arranged,
+    Done,
+    HeadTree,
+    LevelTree,
+    PathTree,
+    PlanTree,
+    RuleTree,
+    Use,
+    VariantTree,
+    Verb,
+)
+from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
+from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+ColumnName = Callable[[str, int], str]
+"""What a stored column of a relation is called."""
+
+
+def described(
+    plan: Plan, name_of: ColumnName, backend: str, semantics: Literal["set", "bag"], route: str | None = None
+) -> PlanTree:
+    """The plan as a tree; `route` says which ticks run where, if there is a choice."""
+    words = Words(_with_ranks(name_of, plan.loops))
+    loop_of = {name: loop for loop in plan.loops for name in loop.widths}
+    heads: list[HeadTree] = []
+    strata: dict[str, int] = {}
+    for head in plan.order:
+        loop = loop_of.get(head)
+        first = head if loop is None else next(iter(loop.widths))
+        stratum = strata.setdefault(first, len(strata))
+        heads.append(words.head(plan, head, stratum, loop))
+    return PlanTree(backend, semantics, route, tuple(heads), tuple(words.arranged(_used(plan, loop_of))))
+
+
+def _with_ranks(name_of: ColumnName, loops: Iterable[LoopPlan]) -> ColumnName:
+    """Names of columns, the rank's too."""
+    widths = {name: width for loop in loops for name, width in loop.widths.items()}
+    return lambda relation, column: "rank" if column == widths.get(relation) else name_of(relation, column)
+
+
+def _used(plan: Plan, loop_of: Mapping[str, LoopPlan]) -> list[ArrangementKey]:
+    """The arrangements that rules use, each as often as there are rules that do."""
+    alone = (queries for name, queries in plan.queries.items() if name not in loop_of)
+    used = [key for queries in alone for query in queries for key in query.keys]
+    return used + [key for loop in plan.loops for key in loop.keys]
+
+
+@dataclass(frozen=True)
+class Words:
+    """How parts of a plan are called.
+
+    Attributes
+    ----------
+    name_of
+        Columns.
+    """
+
+    name_of: ColumnName
+
+    def head(self, plan: Plan, name: str, stratum: int, loop: LoopPlan | None) -> HeadTree:
+        """One head with its rules."""
+        if loop is not None:
+            others = tuple(other for other in loop.widths if other != name)
+            is_best = name in loop.best
+            kept = "the values that have been a group's best" if is_best else "its rows"
+            together = f", evaluated with {', '.join(others)}" if others else ""
+            note = f"recursive{together}: {kept} are kept with their ranks"
+            rules = []
+            for rule in (rule for rule in loop.rules if rule.head == name):
+                asked = self.asked(rule.asked.paths[0], name)
+                paths = self.rule(rule.query).paths
+                rules.append(RuleTree(rule.query.rule, paths, asked, "groups" if is_best else "rows"))
+            return HeadTree(name, stratum, "recursive", note, others, None, False, tuple(rules))
+        if name in plan.groupings:
+            grouping = plan.groupings[name]
+            reads = self.arrangement(grouping.source)
+            note = f"{grouping.op} by group: reads {reads}"
+            return HeadTree(name, stratum, "grouping", note, (), reads, False, ())
+        queries = tuple(map(self.rule, plan.queries[name]))
+        is_counted = name in plan.counted
+        if name in plan.aliases:
+            verb = "selects from" if plan.aliases[name].compared else "renames"
+            note = f"only {verb} {plan.aliases[name].relation}: rules read that instead"
+            return HeadTree(name, stratum, "alias", note, (), None, is_counted, queries)
+        note = "derivations are counted: its rows are distinct" if is_counted else ""
+        return HeadTree(name, stratum, "rules", note, (), None, is_counted, queries)
+
+    def rule(self, query: DeltaQuery) -> RuleTree:
+        """One rule with its delta paths."""
+        paths = tuple(self.path(path, number) for number, path in enumerate(query.paths, 1))
+        return RuleTree(query.rule, paths)
+
+    def path(self, path: DeltaPath, number: int) -> PathTree:
+        """One delta path."""
+        bound = set(path.seed.variables)
+        held = tuple(self.use(use, path) for use in path.others if set(use.variables) <= bound)
+        return PathTree(
+            number,
+            self.atom(path.seed),
+            path.is_negated,
+            tuple(self.arrangement(use.key) for use in path.seeds) if number else (),
+            tuple(map(str, path.seed_conditions)),
+            held,
+            tuple(self.done(check, path) for check in path.seed_checks),
+            self.levels(path),
+            tuple(VariantTree(self.levels(variant)) for variant in path.variants),
+        )
+
+    def asked(self, path: DeltaPath, head: str) -> PathTree:
+        """The path from rows of a recursive head to their derivations; its seed is no relation that is stored."""
+        variables = (name for name in path.seed.variables if not name.startswith("#"))
+        return replace(self.path(path, 0), change_of=f"{head}({', '.join(variables)})")
+
+    def levels(self, path: DeltaPath) -> tuple[LevelTree, ...]:
+        """The steps of a path, but those that bind ranks: these follow from the others."""
+        return tuple(self.level(step, path) for step in shown_steps(path))
+
+    def level(self, step: Step, path: DeltaPath) -> LevelTree:
+        """One step."""
+        by_number = {use.atom: use for use in path.others}
+        verb: Verb = "intersect"
+        if len(step.atoms) == 1:
+            verb = "check" if step.is_lookup else "look up"
+        uses = tuple(self.use(by_number[number], path) for number in step.atoms)
+        then = tuple(self.done(check, path) for check in step.checks)
+        return LevelTree(step.variable, verb, uses, tuple(map(str, step.conditions)), then)
+
+    def done(self, check: Check, path: DeltaPath) -> Done:
+        """What follows once variables are bound."""
+        return Done(str(check), self.use(check.use, path) if isinstance(check, Absent) else None)
+
+    def use(self, use: AtomUse, path: DeltaPath) -> Use:
+        """One atom on a path."""
+        sees: Literal["before", "after"] = "after" if use.atom < path.seed.atom else "before"
+        return Use(self.atom(use), use.key.relation, sees, self.arrangement(use.key))
+
+    def atom(self, use: AtomUse) -> str:
+        """An atom with its variables, in the order of the relation's columns; ranks are left out."""
+        variables = sorted(zip(use.key.order, use.variables, strict=True))
+        return f"{use.key.relation}({', '.join(name for _, name in variables if not name.startswith(RANK))})"
+
+    def arrangement(self, key: ArrangementKey) -> str:
+        """An arrangement with the names of its columns."""
+        columns, where = ", ".join(self._columns(key)), ", ".join(self._where(key))
+        return f"{key.relation}[{columns}" + (f" | {where}]" if where else "]")
+
+    def arranged(self, used: list[ArrangementKey]) -> Iterable[Arranged]:
+        """Each arrangement once, with how often it is in the list."""
+        for key in dict.fromkeys(used):
+            columns, where = tuple(self._columns(key)), tuple(self._where(key))
+            yield Arranged(self.arrangement(key), key.relation, columns, where, used.count(key))
+
+    def _columns(self, key: ArrangementKey) -> list[str]:
+        return [self.name_of(key.relation, column) for column in key.order]
+
+    def _where(self, key: ArrangementKey) -> list[str]:
+        def name(column: int) -> str:
+            return self.name_of(key.relation, column)
+
+        where = [f"{name(column)} = code {code}" for column, code in key.constants]
+        where += [f"{name(left)} = {name(right)}" for left, right in key.equal]
+        for column, op, other, code in key.compared:
+            where.append(f"{name(column)} {op} {name(other) if other is not None else f'code {code}'}")
+        return where
+
+
+def shown_steps(path: DeltaPath) -> list[Step]:
+    """The steps that people are shown: those of ranks follow from the others."""
+    return [step for step in path.steps if not step.variable.startswith(RANK)]

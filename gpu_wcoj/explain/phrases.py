@@ -1,0 +1,73 @@
+"""What formats for people say alike: estimates, counts, times."""
+
+from __future__ import annotations
+
+from gpu_wcoj.amounts import shown_bytes
+from gpu_wcoj.explain.tree import Counts, Estimate, SeedCounts, TickTree
+
+
+def estimate_phrase(estimate: Estimate) -> str:
+    """What is expected for each changed row.
+
+    Examples
+    --------
+    >>> estimate_phrase(Estimate(20, 0.4)), estimate_phrase(Estimate(12345.6, 3.14159))
+    ('expected: 20 proposed, 0.4 left', 'expected: 12,346 proposed, 3.14 left')
+    """
+    return f"expected: {_rounded(estimate.proposals)} proposed, {_rounded(estimate.rows)} left"
+
+
+def counts_phrase(counts: Counts) -> str:
+    """What a level did.
+
+    Examples
+    --------
+    >>> counts_phrase(Counts(52, 50, 60, 2, 3, 10, 3, 72, 0.00012))
+    'prefixes 10, work bound 52, proposals 50, marks 2, survivors 3, 72 B, 0.12 ms'
+    >>> counts_phrase(Counts(5, 5, 0, 0, 3))
+    'work bound 5, proposals 5, survivors 3'
+    """
+    parts = [] if counts.prefixes is None else [f"prefixes {counts.prefixes:,}"]
+    parts += [f"work bound {counts.work_bound:,}", f"proposals {counts.proposals:,}"]
+    if counts.marks:
+        parts.append(f"marks {counts.marks:,}")
+    parts.append(f"survivors {counts.survivors:,}")
+    if counts.rows is not None and counts.rows != counts.survivors:
+        parts.append(f"rows {counts.rows:,}")
+    if counts.bytes is not None:
+        parts.append(shown_bytes(counts.bytes))
+    if counts.seconds is not None:
+        parts.append(seconds_phrase(counts.seconds))
+    return ", ".join(parts)
+
+
+def seeds_phrase(counts: SeedCounts) -> str:
+    """How a path began.
+
+    Examples
+    --------
+    >>> seeds_phrase(SeedCounts(12, 10, 0.00002))
+    'changed rows 12, prefixes 10, 0.02 ms'
+    """
+    return f"changed rows {counts.changes:,}, prefixes {counts.prefixes:,}, {seconds_phrase(counts.seconds)}"
+
+
+def tick_phrase(tick: TickTree) -> str:
+    """The last tick as a whole."""
+    merged = f", merging read {tick.merged_rows:,} rows" if tick.merged_rows else ""
+    return f"tick {tick.tick:,} on {tick.backend} in {seconds_phrase(tick.seconds)}{merged}"
+
+
+def seconds_phrase(seconds: float) -> str:
+    """A time of any length.
+
+    Examples
+    --------
+    >>> seconds_phrase(0.00000042), seconds_phrase(0.0123), seconds_phrase(12.345)
+    ('0.00042 ms', '12.3 ms', '12.3 s')
+    """
+    return f"{seconds:,.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def _rounded(number: float) -> str:
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"

@@ -1,0 +1,35 @@
+"""The formats by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
+
+from gpu_wcoj.errors import UsageError
+from gpu_wcoj.explain.document import as_json
+from gpu_wcoj.explain.mermaid import as_mermaid
+from gpu_wcoj.explain.svg import as_svg
+from gpu_wcoj.explain.text import as_text
+from gpu_wcoj.explain.tree import PlanTree
+
+Format = Literal["text", "json", "mermaid", "svg"]
+
+FORMATS: Final[Mapping[str, Callable[[PlanTree], str]]] = {
+    "text": as_text,
+    "json": as_json,
+    "mermaid": as_mermaid,
+    "svg": as_svg,
+}
+
+
+def check_format(name: str) -> None:
+    """Raise for a format that there is not."""
+    if name not in FORMATS:
+        allowed = ", ".join(map(repr, FORMATS))
+        raise UsageError(f"the format {name!r} is not known.\n  Allowed: {allowed}.")
+
+
+def rendered(tree: PlanTree, name: Format) -> str:
+    """The plan in one of the formats."""
+    check_format(name)
+    return FORMATS[name](tree)

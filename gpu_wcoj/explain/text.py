@@ -1,0 +1,62 @@
+"""Plans as text: per delta path the seed, each variable with its extenders, and the arrangements in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpu_wcoj.explain.tree import LevelTree, PathTree, PlanTree, RuleTree
+
+
+def as_text(tree: PlanTree) -> str:
+    """The plan for a person to read."""
+    return "\n".join(_lines(tree))
+
+
+def _lines(tree: PlanTree) -> Iterator[str]:
+    yield f"backend {tree.backend}, {tree.semantics} semantics"
+    if tree.route is not None:
+        yield f"route: {tree.route}"
+    for head in tree.heads:
+        yield ""
+        yield head.name + (f"   ({head.note})" if head.note else "")
+        for rule in head.rules:
+            yield from _indented(_rule(rule), 2)
+    yield ""
+    yield "arrangements"
+    for one in tree.arrangements:
+        yield f"  {one.name}" + (f"   used by {one.rules} rules" if one.rules > 1 else "")
+
+
+def _rule(rule: RuleTree) -> Iterator[str]:
+    yield rule.rule
+    for path in rule.paths:
+        yield f"  delta path {path.number}: change of {'!' if path.is_negated else ''}{path.change_of}"
+        yield from _indented(_path(path), 4)
+    if rule.asked is not None:
+        yield f"  asked for the derivations of {rule.asked_for}"
+        yield from _indented(_path(rule.asked), 4)
+
+
+def _path(path: PathTree) -> Iterator[str]:
+    if path.where:
+        yield f"where {', '.join(path.where)}"
+    for use in path.held:
+        yield f"check {use}"
+    for done in path.then:
+        yield str(done)
+    yield from _levels(path.levels)
+    for variant in path.variants:
+        yield f"or in the order {', '.join(variant.order)}, where that begins with fewer values"
+
+
+def _levels(levels: Sequence[LevelTree]) -> Iterator[str]:
+    for level in levels:
+        where = f" where {', '.join(level.where)}" if level.where else ""
+        yield f"{level.variable}: {level.verb} {' with '.join(map(str, level.uses))}{where}"
+        for done in level.then:
+            yield f"  {done}"
+
+
+def _indented(lines: Iterator[str], by: int) -> Iterator[str]:
+    for line in lines:
+        yield " " * by + line

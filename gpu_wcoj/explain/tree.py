@@ -1,0 +1,359 @@
+"""A plan as a tree of plain values, from which every format is written.
+
+The names of the fields are the keys of the JSON. Texts are meant for people and may change; numbers, names of relations
+and variables, verbs and the shape of the tree do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Verb = Literal["look up", "intersect", "check"]
+"""One atom gives the values; several atoms do, all of which hold them; a value that is bound is sought in one atom."""
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """One arrangement.
+
+    Attributes
+    ----------
+    name
+        How others of the tree refer to it; columns are called as `columns` has them.
+    columns
+        Outermost level first.
+    where
+        What rows have to satisfy to be in it.
+    rules
+        How many rules use it.
+    """
+
+    name: str
+    relation: str
+    columns: tuple[str, ...]
+    where: tuple[str, ...]
+    rules: int
+
+
+@dataclass(frozen=True)
+class Use:
+    """One atom of a rule on a path.
+
+    Attributes
+    ----------
+    atom
+        As text, with its variables.
+    sees
+        Whether this tick's change of the relation is seen.
+    arrangement
+        The name of the arrangement that is read.
+    """
+
+    atom: str
+    relation: str
+    sees: Literal["before", "after"]
+    arrangement: str
+
+    def __str__(self) -> str:
+        return f"{self.atom} {self.sees}, by {self.arrangement}"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What follows once variables are bound: rows are dropped, or a value is found.
+
+    Attributes
+    ----------
+    what
+        A condition, a calculation, or the negated atom whose rows drop those that are bound.
+    use
+        Of a negated atom.
+    """
+
+    what: str
+    use: Use | None = None
+
+    def __str__(self) -> str:
+        return f"then {self.what}" if self.use is None else f"drop where {self.use}"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is expected of a level for each changed row: values proposed, and prefixes that are left."""
+
+    proposals: float
+    rows: float
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a level did in the last tick. None stands for what was not measured.
+
+    Attributes
+    ----------
+    prefixes
+        That it extended.
+    work_bound
+        The smallest count of its atoms, summed over these prefixes.
+    proposals
+        Values that were looked at one by one.
+    probes
+        Searches in the other atoms, and marks that were tested.
+    marks
+        Values that were marked for a group of prefixes.
+    survivors
+        Values that all of its atoms hold; one that stands in several batches may be counted in each.
+    rows
+        That went on to what follows; none where they were only counted.
+    bytes
+        That these rows took.
+    seconds
+        That it took, of all threads together.
+    """
+
+    work_bound: int = 0
+    proposals: int = 0
+    probes: int = 0
+    marks: int = 0
+    survivors: int = 0
+    prefixes: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+    def plus(self, other: Counts) -> Counts:
+        """Both together; what one of them has not measured is not known."""
+        return Counts(
+            self.work_bound + other.work_bound,
+            self.proposals + other.proposals,
+            self.probes + other.probes,
+            self.marks + other.marks,
+            self.survivors + other.survivors,
+            None if self.prefixes is None or other.prefixes is None else self.prefixes + other.prefixes,
+            None if self.rows is None or other.rows is None else self.rows + other.rows,
+            None if self.bytes is None or other.bytes is None else self.bytes + other.bytes,
+            None if self.seconds is None or other.seconds is None else self.seconds + other.seconds,
+        )
+
+
+@dataclass(frozen=True)
+class SeedCounts:
+    """How a path began in the last tick.
+
+    Attributes
+    ----------
+    changes
+        Changed rows that started it.
+    prefixes
+        Of these, how many all atoms held that they bind; in each variant that was begun with.
+    seconds
+        That finding them took.
+    """
+
+    changes: int
+    prefixes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class LevelTree:
+    """One step of a path.
+
+    Attributes
+    ----------
+    variable
+        That it binds, or looks up.
+    uses
+        The atoms that take part.
+    where
+        Conditions on its values.
+    then
+        What follows.
+    """
+
+    variable: str
+    verb: Verb
+    uses: tuple[Use, ...]
+    where: tuple[str, ...] = ()
+    then: tuple[Done, ...] = ()
+    estimate: Estimate | None = None
+    counts: Counts | None = None
+
+
+@dataclass(frozen=True)
+class VariantTree:
+    """Another order of a path's steps, for changed rows that begin with fewer values there."""
+
+    levels: tuple[LevelTree, ...]
+    seed_counts: SeedCounts | None = None
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The variables in the order in which they are bound."""
+        return tuple(level.variable for level in self.levels if level.verb != "check")
+
+
+@dataclass(frozen=True)
+class PathTree:
+    """One delta path.
+
+    Attributes
+    ----------
+    number
+        From 1 on; 0 for a path that is asked for derivations.
+    change_of
+        The atom whose change starts it.
+    is_negated
+        Whether that atom is negated: what it gains, the answer loses.
+    seeds
+        The arrangements that have the change, the first one if there is no reason for another.
+    where
+        Conditions on the changed row.
+    held
+        Atoms whose variables the changed row binds, all of them: it is sought there.
+    then
+        What follows.
+    levels
+        The steps.
+    variants
+        The same steps in other orders.
+    strategy
+        How its levels were chosen, where there was a choice.
+    seed_estimate
+        Prefixes that a changed row is expected to start.
+    further
+        Counted under other names than those of steps: ranks that were looked up, and values new to a group of rows.
+    """
+
+    number: int
+    change_of: str
+    is_negated: bool
+    seeds: tuple[str, ...]
+    where: tuple[str, ...]
+    held: tuple[Use, ...]
+    then: tuple[Done, ...]
+    levels: tuple[LevelTree, ...]
+    variants: tuple[VariantTree, ...] = ()
+    strategy: str | None = None
+    seed_estimate: Estimate | None = None
+    seed_counts: SeedCounts | None = None
+    further: tuple[tuple[str, Counts], ...] = ()
+
+
+@dataclass(frozen=True)
+class RuleTree:
+    """One rule of a head.
+
+    Attributes
+    ----------
+    rule
+        As text.
+    paths
+        One for each atom.
+    asked
+        Of a recursive rule, the path that finds the derivations of given rows.
+    asked_for
+        What is given to it.
+    """
+
+    rule: str
+    paths: tuple[PathTree, ...]
+    asked: PathTree | None = None
+    asked_for: Literal["", "rows", "groups"] = ""
+
+
+@dataclass(frozen=True)
+class HeadTree:
+    """One derived relation.
+
+    Attributes
+    ----------
+    stratum
+        From 0 on, in the order in which a tick evaluates them; heads of one recursion have the same.
+    kind
+        ``alias`` if it only renames or selects, so that rules read the relation below it; ``grouping`` if it
+        aggregates; ``recursive``; else ``rules``.
+    note
+        For people.
+    recursive_with
+        The other heads of its recursion.
+    reads
+        Of a grouping, the name of the arrangement that it reads.
+    counted_rows
+        Whether the derivations of its rows are counted.
+    seconds
+        That it took in the last tick; for a recursion, at the first of its heads.
+    """
+
+    name: str
+    stratum: int
+    kind: Literal["rules", "alias", "grouping", "recursive"]
+    note: str
+    recursive_with: tuple[str, ...]
+    reads: str | None
+    counted_rows: bool
+    rules: tuple[RuleTree, ...]
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class TickTree:
+    """The last tick as a whole.
+
+    Attributes
+    ----------
+    tick
+        Its number, from 0.
+    seconds
+        All of it: reading of the changes, joins, and the state after it.
+    merged_rows
+        Rows that merging batches read.
+    is_measured
+        Whether prefixes, rows, bytes and times were measured.
+    total
+        Of all levels.
+    notes
+        What was not measured, and why.
+    """
+
+    tick: int
+    backend: str
+    seconds: float
+    merged_rows: int
+    is_measured: bool
+    total: Counts
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlanTree:
+    """A program's plan.
+
+    Attributes
+    ----------
+    route
+        Which ticks run where, if there is a choice.
+    heads
+        In the order in which a tick evaluates them.
+    arrangements
+        All that the rules use.
+    tick
+        Of the last tick, where that was asked for.
+    """
+
+    backend: str
+    semantics: Literal["set", "bag"]
+    route: str | None
+    heads: tuple[HeadTree, ...]
+    arrangements: tuple[Arranged, ...]
+    tick: TickTree | None = None
+
+    def paths(self) -> Iterator[PathTree]:
+        """All delta paths, those that are asked too."""
+        for head in self.heads:
+            for rule in head.rules:
+                yield from rule.paths
+                if rule.asked is not None:
+                    yield rule.asked
