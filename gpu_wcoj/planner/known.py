@@ -1,0 +1,287 @@
+"""What a planner knows of relations: their sizes, what a first tick's rows show, or what their tries hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.circuit import Circuit, InputChange
+from gpu_wcoj.circuit.positive import PositiveHead
+from gpu_wcoj.circuit.recursion.ranked import RankedIndex
+from gpu_wcoj.errors import SchemaError
+from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.planner.body import BodyAtom
+from gpu_wcoj.planner.expected import Levels
+from gpu_wcoj.planner.facts import Columns, Facts, facts_of
+from gpu_wcoj.planner.sampling import sampled
+from gpu_wcoj.planner.statistics import measured
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+FORMAT = 1
+"""Of the file; another one is not read."""
+FILE = "statistics.json"
+"""Its name in a folder of statistics."""
+
+Selection = tuple[object, ...]
+"""Constants, repetitions and comparisons: those of an atom or of an arrangement."""
+
+
+class Known:
+    """What is known of relations, each of them looked at when it is first asked for.
+
+    Parameters
+    ----------
+    relations
+        Per relation, what finds it out.
+    selected
+        The same for rows that a selection leaves.
+
+    Examples
+    --------
+    >>> known = Known.from_sizes({"edge": 10_000})
+    >>> known.rows("edge"), known.rows("node")
+    (10000.0, None)
+    >>> known.levels(BodyAtom("edge", (0, 1), ("a", "b")), ["b", "a"]).distinct
+    (100.0, 10000.0)
+    """
+
+    def __init__(
+        self,
+        relations: Mapping[str, Callable[[], Facts]],
+        selected: Mapping[tuple[str, Selection], Callable[[], Facts]] | None = None,
+    ) -> None:
+        self._relations = dict(relations)
+        self._selected = dict(selected or {})
+        self._found: dict[object, Facts] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._relations)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._relations)
+
+    @classmethod
+    def from_sizes(cls, sizes: Mapping[str, float]) -> Known:
+        """Of rows only: a column is taken to have the square root of that many values."""
+        return cls({name: partial(Facts, float(rows)) for name, rows in sizes.items()})
+
+    @classmethod
+    def of_rows(cls, changes: Mapping[str, InputChange], backend: Backend) -> Known:
+        """Of rows that are about to be the first ones; exact where they are few, see `gpu_wcoj.planner.sampling`.
+
+        Examples
+        --------
+        >>> from gpu_wcoj.backend import select_backend
+        >>> edges = InputChange([np.array([1, 1, 1, 2]), np.array([5, 6, 7, 5])], None, True)
+        >>> known = Known.of_rows({"edge": edges}, select_backend("cpu"))
+        >>> edge = BodyAtom("edge", (0, 1), ("a", "b"))
+        >>> known.levels(edge, ["a", "b"])
+        Levels(variables=('a', 'b'), distinct=(2.0, 4.0), met=(2.5,))
+        >>> known.values(edge, "b")
+        3.0
+        """
+        return cls({name: partial(sampled, one.columns, one.weights, backend) for name, one in changes.items()})
+
+    @classmethod
+    def of_circuit(cls, circuit: Circuit) -> Known:
+        """Of a circuit's state: exact where an arrangement has counted it, else estimated from the largest batch."""
+        relations: dict[str, Callable[[], Facts]] = {}
+        selected: dict[tuple[str, Selection], Callable[[], Facts]] = {}
+        held = dict(circuit.sources)
+        for name, head in circuit.heads.items():
+            if head.relation is not None and not isinstance(head, PositiveHead):
+                held[name] = head.relation
+        for name, index in held.items():
+            relations[name] = partial(_of_index, index)
+            for key in index.arrangements:
+                if not key.is_whole:
+                    selected[name, _selection(key)] = partial(_of_selection, index, _selection(key))
+        return cls(relations, selected)
+
+    @classmethod
+    def from_json(cls, data: Any) -> Known:
+        """What `to_json` gave.
+
+        Raises
+        ------
+        ValueError
+            If it is something else.
+        """
+        if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("relations"), dict):
+            raise ValueError(f"it is not of format {FORMAT}")
+        found = {name: _parsed(name, one) for name, one in data["relations"].items()}
+        return cls({name: partial(_same, one) for name, one in found.items()})
+
+    def to_json(self) -> dict[str, Any]:
+        """All that is known of whole relations, in numbers of rows and values; no value itself, nor any selection."""
+        relations: dict[str, Any] = {}
+        for name in self._relations:
+            facts = self._facts(name).whole
+            relations[name] = {
+                "rows": facts.rows,
+                "distinct": [[list(columns), count] for columns, count in sorted(facts.distinct.items())],
+                "met": [[list(columns), other, degree] for (columns, other), degree in sorted(facts.met.items())],
+            }
+        return {"format": FORMAT, "relations": relations}
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Known:
+        """What a folder's ``statistics.json`` says.
+
+        Raises
+        ------
+        SchemaError
+            If it cannot be read as such.
+        """
+        path = Path(folder) / FILE
+        try:
+            return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, RecursionError) as error:
+            raise SchemaError(
+                f"the statistics in '{path}' cannot be read ({error}).\n  Write them with 'Known.write'."
+            ) from error
+
+    def write(self, folder: str | os.PathLike[str]) -> Path:
+        """Put it into a folder's ``statistics.json``, which is replaced whole."""
+        path = Path(folder) / FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".statistics-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(self.to_json(), file, indent=2)
+                file.write("\n")
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+        return path
+
+    def rows(self, relation: str) -> float | None:
+        """Rows of a relation; None if nothing is known of it."""
+        return self._facts(relation).rows if relation in self._relations else None
+
+    def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:
+        """The atom's trie if its variables are bound in that order, or None if nothing is known of its relation.
+
+        Parameters
+        ----------
+        order
+            All variables of the atom.
+        """
+        facts = self._of(atom)
+        if facts is None:
+            return None
+        column = dict(zip(atom.variables, atom.columns, strict=True))
+        columns = [column[name] for name in order]
+        distinct: list[float] = []
+        for depth in range(1, len(columns)):
+            distinct.append(max([*distinct[-1:], facts.values(columns[:depth])]))
+        distinct = [min(count, facts.rows) for count in distinct] + [facts.rows]
+        met = [
+            max(facts.below(columns[:depth], columns[depth]), distinct[depth] / max(distinct[depth - 1], 1.0))
+            for depth in range(1, len(columns))
+        ]
+        return Levels(tuple(order), tuple(distinct), tuple(met))
+
+    def values(self, atom: BodyAtom, variable: str) -> float | None:
+        """Distinct values that an atom has for a variable."""
+        facts = self._of(atom)
+        return None if facts is None else facts.values([atom.columns[atom.variables.index(variable)]])
+
+    def _facts(self, relation: str) -> Facts:
+        if relation not in self._found:
+            self._found[relation] = self._relations[relation]()
+        return self._found[relation]
+
+    def _of(self, atom: BodyAtom) -> Facts | None:
+        """What is known of the rows that the atom's selection leaves."""
+        selection = (atom.constants, atom.equal, atom.compared)
+        place = (atom.relation, selection)
+        if place not in self._found:
+            if place in self._selected:
+                self._found[place] = self._selected[place]()
+            elif atom.relation not in self._relations:
+                return None
+            else:
+                whole = self._facts(atom.relation)
+                share = whole.kept(atom)
+                self._found[place] = whole if share == 1 else whole.selected(share)
+        return self._found[place]
+
+
+def _same(facts: Facts) -> Facts:
+    return facts
+
+
+def _selection(key: ArrangementKey) -> Selection:
+    return key.constants, key.equal, key.compared
+
+
+def _of_index(index: RelationIndex) -> Facts:
+    """All of a relation's rows: what its arrangements have counted, and estimates of the rest."""
+    width = index.columns if isinstance(index, RankedIndex) else index.width
+    keys = [key for key in index.arrangements if key.is_whole]
+    distinct, met = facts_of({key.order[:width]: _counted(index, key, width) for key in keys})
+
+    def rest() -> Facts:
+        return _estimated(index, index.canonical, width)
+
+    return Facts(distinct[tuple(range(width))], distinct, met, rest=rest)
+
+
+def _of_selection(index: RelationIndex, selection: Selection) -> Facts:
+    keys = [key for key in index.arrangements if _selection(key) == selection]
+    width = len(keys[0].order) - (isinstance(index, RankedIndex) and index.columns in keys[0].order)
+    distinct, met = facts_of({key.order[:width]: _counted(index, key, width) for key in keys})
+    rows = max(count for columns, count in distinct.items() if len(columns) == width)
+
+    def rest() -> Facts:
+        return _estimated(index, keys[0], width)
+
+    return Facts(rows, distinct, met, rest=rest)
+
+
+def _counted(index: RelationIndex, key: ArrangementKey, width: int) -> tuple[Sequence[float], Sequence[float]]:
+    """Distinct prefixes and degrees met of an arrangement's levels but a rank's."""
+    found = measured(index.arrangements[key])
+    return [float(one) for one in found.distinct[:width]], [one.met for one in found.degrees[: width - 1]]
+
+
+def _estimated(index: RelationIndex, key: ArrangementKey, width: int) -> Facts:
+    """Of the largest batch of an arrangement, by columns of its relation; only of those that the arrangement has."""
+    batches = index.arrangements[key].accumulated()
+    if not batches:
+        return Facts(0.0)
+    columns, order = batches[0].columns()[:width], key.order[:width]
+    found = sampled(columns, None, index.backend)
+    distinct: dict[Columns, float] = {
+        tuple(sorted(order[place] for place in places)): count for places, count in found.distinct.items()
+    }
+    met = {
+        (tuple(sorted(order[place] for place in places)), order[other]): degree
+        for (places, other), degree in found.met.items()
+    }
+    sample = None
+    if found.sample is not None and set(order) == set(range(width)):
+        sample = np.stack([found.sample[order.index(column)] for column in range(width)])
+    return Facts(found.rows, distinct, met, sample)
+
+
+def _parsed(name: str, data: Any) -> Facts:
+    try:
+        distinct = {tuple(map(int, columns)): float(count) for columns, count in data["distinct"]}
+        met = {(tuple(map(int, columns)), int(other)): float(degree) for columns, other, degree in data["met"]}
+        rows = float(data["rows"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"relation '{name}' is not described as it has to be: {error!r}") from None
+    if not all(0 <= one < float("inf") for one in (rows, *distinct.values(), *met.values())):
+        raise ValueError(f"relation '{name}' has a count that is no number from 0 on")
+    return Facts(rows, distinct, met)
