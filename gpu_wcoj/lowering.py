@@ -26,6 +26,7 @@ from gpu_wcoj.zset.arrays import is_host
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.planner.known import Known
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +96,7 @@ class Lowering:
         shapes = self.shapes(present, nullable, types)
         if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
             return Lowered(types, present.shapes, present.plan, present.circuit)
-        sizes = {name: len(rows) for name, rows in incoming.items()}
-        planned = self.plan(types, shapes, sizes)
+        planned = self.plan(types, shapes, self._known(incoming, present, types, shapes))
         circuit = lower(planned, self.rules.inputs, self.keep, self.outputs, self.execution(), self.merge_policy)
         lowered = Lowered(types, shapes, planned, circuit)
         if present is not None:
@@ -105,8 +105,10 @@ class Lowering:
 
     def lowered_as(self, types: Types, nullable: Mapping[str, tuple[bool, ...]], sizes: Mapping[str, int]) -> Lowered:
         """The program lowered for known types and nulls, its state empty; `sizes` are rows of relations."""
+        from gpu_wcoj.planner.known import Known  # which an import of the package has no use for
+
         shapes = self.shapes(None, nullable, types)
-        planned = self.plan(types, shapes, sizes)
+        planned = self.plan(types, shapes, Known.from_sizes(sizes))
         circuit = lower(planned, self.rules.inputs, self.keep, self.outputs, self.execution(), self.merge_policy)
         return Lowered(types, shapes, planned, circuit)
 
@@ -157,14 +159,28 @@ class Lowering:
             shapes[name] = Shape(name, flags, textual)
         return shapes
 
-    def plan(self, types: Types, shapes: Mapping[str, Shape], sizes: Mapping[str, int]) -> Plan:
-        """Plan all rules on stored columns; `sizes` are rows of relations, where known."""
+    def plan(self, types: Types, shapes: Mapping[str, Shape], known: Known | None) -> Plan:
+        """Plan all rules on stored columns, by what is known of relations, if anything is."""
 
         def encode(relation: str, column: int, value: object) -> int:
             return self._encode_constant(types.assumed(relation, column), value)
 
         kinds = Kinds(types.kinds, self._encode_constant, types.of)
+        sizes = {name: int(known.rows(name) or 0) for name in known or ()}
         return plan(self.rules, shapes, encode, self.bag, sizes, kinds)
+
+    def _known(
+        self, incoming: Mapping[str, Incoming], present: Lowered | None, types: Types, shapes: Mapping[str, Shape]
+    ) -> Known:
+        """What is known before these rows are taken in: they are all that there is, or the state tells."""
+        from gpu_wcoj.planner.known import Known
+
+        if present is not None:
+            return Known.of_circuit(present.circuit, {name: shape.width for name, shape in shapes.items()})
+        backend = self.execution().backend
+        rows = incoming if backend.device is not None else {name: one.fetched() for name, one in incoming.items()}
+        kinds = types.snapshot()
+        return Known.of_rows({name: _stored(name, one, shapes[name], kinds) for name, one in rows.items()}, backend)
 
     def facts(self, incoming: Mapping[str, Incoming], known: Types) -> dict[str, Incoming]:
         """The rows that the text gives, in the types of their columns as the first tick's other rows show them."""
@@ -252,11 +268,14 @@ class Lowering:
 
 def stored_columns(name: str, rows: Incoming, lowered: Lowered) -> InputChange:
     """The rows as stored columns, where they live: codes in the common type, then flags of nulls."""
-    shape = lowered.shapes[name]
+    return _stored(name, rows, lowered.shapes[name], lowered.kinds)
+
+
+def _stored(name: str, rows: Incoming, shape: Shape, kinds: Mapping[tuple[str, int], DataType | None]) -> InputChange:
     codes: list[Int64Array] = []
     flags: list[Int64Array] = []
     for column, given in enumerate(rows.columns):
-        kind = lowered.kinds[name, column]
+        kind = kinds[name, column]
         factor = 1 if kind is None or given.type == kind else given.type.factor_to(kind)
         scaled = _scaled(given.stored, factor, name, column)
         codes.append(np.ascontiguousarray(scaled) if is_host(scaled) else scaled)

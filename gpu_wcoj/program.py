@@ -38,6 +38,7 @@ from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.explain.rendering import Format
+    from gpu_wcoj.planner.known import Known
 
 __all__ = ["ChangeCount", "Program", "TickReport"]
 
@@ -523,10 +524,10 @@ class Program:
         """What is said of inputs, by the names that they have for their user."""
         return {name: ignored[one] for name, one in self._input_of.items() if one in ignored}
 
-    def _planned(self) -> Plan:
-        """The plan before any row has been seen."""
+    def _planned(self, known: Known | None = None) -> Plan:
+        """The plan before any row has been seen, by what is known nevertheless."""
         types = self._ledger.state.types
-        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), {})
+        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), known)
 
     def _execution(self) -> Execution:
         def ranks(family: str) -> Int64Array:

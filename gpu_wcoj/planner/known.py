@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -43,6 +41,8 @@ class Known:
         Per relation, what finds it out.
     selected
         The same for rows that a selection leaves.
+    sizes
+        Rows of relations, where they are known without looking.
 
     Examples
     --------
@@ -57,8 +57,10 @@ class Known:
         self,
         relations: Mapping[str, Callable[[], Facts]],
         selected: Mapping[tuple[str, Selection], Callable[[], Facts]] | None = None,
+        sizes: Mapping[str, float] | None = None,
     ) -> None:
         self._relations = dict(relations)
+        self._sizes = dict(sizes or {})
         self._selected = dict(selected or {})
         self._found: dict[object, Facts] = {}
 
@@ -88,11 +90,18 @@ class Known:
         >>> known.values(edge, "b")
         3.0
         """
-        return cls({name: partial(sampled, one.columns, one.weights, backend) for name, one in changes.items()})
+        looks = {name: partial(sampled, one.columns, one.weights, backend) for name, one in changes.items()}
+        return cls(looks, sizes={name: float(len(one.columns[0])) for name, one in changes.items()})
 
     @classmethod
-    def of_circuit(cls, circuit: Circuit) -> Known:
-        """Of a circuit's state: exact where an arrangement has counted it, else estimated from the largest batch."""
+    def of_circuit(cls, circuit: Circuit, widths: Mapping[str, int] | None = None) -> Known:
+        """Of a circuit's state: exact where an arrangement has counted it, else estimated from the largest batch.
+
+        Parameters
+        ----------
+        widths
+            How many columns relations shall have that may have fewer; more of them are flags of nulls, none set yet.
+        """
         relations: dict[str, Callable[[], Facts]] = {}
         selected: dict[tuple[str, Selection], Callable[[], Facts]] = {}
         held = dict(circuit.sources)
@@ -100,11 +109,12 @@ class Known:
             if head.relation is not None and not isinstance(head, PositiveHead):
                 held[name] = head.relation
         for name, index in held.items():
-            relations[name] = partial(_of_index, index)
-            for key in index.arrangements:
+            grown = 0 if widths is None else widths[name] - _width(index)
+            relations[name] = partial(_grown, index, grown) if grown else partial(_of_index, index)
+            for key in () if grown else index.arrangements:
                 if not key.is_whole:
                     selected[name, _selection(key)] = partial(_of_selection, index, _selection(key))
-        return cls(relations, selected)
+        return cls(relations, selected, {name: float(len(index)) for name, index in held.items()})
 
     @classmethod
     def from_json(cls, data: Any) -> Known:
@@ -141,6 +151,8 @@ class Known:
         SchemaError
             If it cannot be read as such.
         """
+        import json  # which most programs have no use for
+
         path = Path(folder) / FILE
         try:
             return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -151,6 +163,9 @@ class Known:
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
         """Put it into a folder's ``statistics.json``, which is replaced whole."""
+        import json
+        import tempfile
+
         path = Path(folder) / FILE
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".statistics-")
@@ -166,6 +181,8 @@ class Known:
 
     def rows(self, relation: str) -> float | None:
         """Rows of a relation; None if nothing is known of it."""
+        if relation in self._sizes:
+            return self._sizes[relation]
         return self._facts(relation).rows if relation in self._relations else None
 
     def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:
@@ -225,9 +242,26 @@ def _selection(key: ArrangementKey) -> Selection:
     return key.constants, key.equal, key.compared
 
 
+def _width(index: RelationIndex) -> int:
+    """Stored columns of a relation, a rank not counted."""
+    return index.columns if isinstance(index, RankedIndex) else index.width
+
+
+def _grown(index: RelationIndex, columns: int) -> Facts:
+    """All of a relation's rows with more columns behind their own, each with one value in all of them."""
+    facts, width = _of_index(index), _width(index)
+
+    def rest() -> Facts:
+        whole = facts.whole
+        return Facts(whole.rows, whole.distinct, whole.met)
+
+    single: dict[Columns, float] = {(column,): 1.0 for column in range(width, width + columns)}
+    return Facts(facts.rows, {**facts.distinct, **single}, facts.met, rest=rest)
+
+
 def _of_index(index: RelationIndex) -> Facts:
     """All of a relation's rows: what its arrangements have counted, and estimates of the rest."""
-    width = index.columns if isinstance(index, RankedIndex) else index.width
+    width = _width(index)
     keys = [key for key in index.arrangements if key.is_whole]
     distinct, met = facts_of({key.order[:width]: _counted(index, key, width) for key in keys})
 
