@@ -37,7 +37,7 @@ class Query:
     Attributes
     ----------
     predicates
-        (left, operator, right), both sides expressions; ``z = ...`` with a variable that no atom binds gives it a value.
+        (left, operator, right), both sides expressions; ``z = ...``, where no atom binds ``z``, gives it a value.
     is_textual
         Whether all values are text: of an integer, the text is `shown`.
     seed
@@ -107,7 +107,7 @@ def random_query(seed: int) -> Query:
 def _skeleton(chance: random.Random, n: int) -> Iterator[list[str]]:
     """Per atom its variables."""
     names = [f"v{i}" for i in range(N_VARIABLES)]
-    shape = chance.choice(("path", "star", "cycle", "clique", "any", "any", "any", "any"))
+    shape = chance.choice(("path", "star", "cycle", "cycle", "clique", "clique", "any", "any", "any", "any"))
     pairs: list[tuple[int, int]] = []
     if shape == "path":
         pairs = [(i, i + 1) for i in range(n)]
@@ -173,12 +173,13 @@ def _predicates(chance: random.Random, query: Query) -> Iterator[tuple[str, str,
         value = chance.choice((*names, "3")) if query.is_textual else _calculated(chance, names)
         yield "z", "=", value
         names.append("z")
-    for _ in range(chance.choice((0, 1, 1, 2, 3))):
+    for _ in range(chance.choice((0, 1, 1, 1, 2, 3))):
         left = chance.choice(names)
-        right = chance.choice((*names, *names, str(chance.choice(VALUES[:5]))))
+        others = [name for name in names if name != left or chance.random() < 0.1]
+        right = chance.choice((*others, *others, str(chance.choice(VALUES[:5]))))
         if not query.is_textual and chance.random() < 0.3:
             right = _calculated(chance, names)
-        op = chance.choice(("<", "<", "<=", "<=", ">", ">=", "!=", "!=", "!=", "="))
+        op = chance.choice(("<", "<=", "<=", "<=", ">", ">=", ">=", "!=", "!=", "!=", "!=", "="))
         yield (left, op, right) if chance.random() < 0.7 and left != "z" else (f"{right}", _MIRRORED[op], left)
 
 
@@ -193,7 +194,7 @@ def _calculated(chance: random.Random, names: Sequence[str]) -> str:
 
 def _negated(chance: random.Random, bound: Sequence[str]) -> Atom:
     arity = chance.choice((1, 1, 2, 2, 3))
-    terms = chance.choices((*bound * 4, "_", str(VALUES[1])), k=arity)
+    terms = chance.choices([*bound, *bound, *bound, *bound, "_", str(VALUES[1])], k=arity)
     return Atom(chance.choice(RELATIONS[arity - 1]), tuple(terms))
 
 

@@ -15,41 +15,56 @@ def select(query: Query, bag: bool) -> str:
 
     NULL joins with nothing: a variable may be null only if it stands in one place.
     """
-    places: dict[str, str] = {}
+    places = _places(query)
+    columns = ", ".join(_expression(query, term, places) for term in query.head)
+    if not bag:
+        return f"SELECT DISTINCT {columns}, 1 {bindings(query)}"
+    weight = "sum(" + " * ".join(f"t{number}.{WEIGHT}" for number in range(len(query.atoms))) + ")"
+    return f"SELECT {columns}, {weight} {bindings(query)} GROUP BY ALL HAVING {weight} <> 0"
+
+
+def bindings(query: Query) -> str:
+    """``FROM ... WHERE ...`` of a query: one row per binding of its body."""
+    places = _places(query)
     where = []
     for number, atom in enumerate(query.atoms):
         for column, term in enumerate(atom.terms):
             place = f"t{number}.c{column}"
-            if term in places:
-                where.append(f"{place} = {places[term]}")
-            elif NAME.fullmatch(term):
-                places[term] = place
-            elif term != "_":
+            if term != "_" and places.get(term) != place:
                 where.append(f"{place} = {_expression(query, term, places)}")
-    body = list(query.predicates)
     for left, op, right in query.predicates:
-        if op == "=" and left not in places and NAME.fullmatch(left):
-            places[left] = f"({_expression(query, right, places)})"
-            body.remove((left, op, right))
-    where += [f"{_expression(query, left, places)} {op} {_expression(query, right, places)}" for left, op, right in body]
-    where += [f"NOT EXISTS ({_present(query, atom, places)})" for atom in query.negated]
+        if not _defines(query, left, op):
+            where.append(f"{_expression(query, left, places)} {op} {_expression(query, right, places)}")
+    where += [f"NOT EXISTS ({_held(query, atom, places)})" for atom in query.negated]
     where += [f"{places[name]} IS NOT NULL" for name, number in _uses(query).items() if number > 1]
-    columns = [_expression(query, term, places) for term in query.head]
     tables = ", ".join(f"{atom.relation} AS t{number}" for number, atom in enumerate(query.atoms))
-    rest = f"FROM {tables}" + (f" WHERE {' AND '.join(where)}" if where else "")
-    if not bag:
-        return f"SELECT DISTINCT {', '.join(columns)}, 1 {rest}"
-    weight = "sum(" + " * ".join(f"t{number}.{WEIGHT}" for number in range(len(query.atoms))) + ")"
-    return f"SELECT {', '.join(columns)}, {weight} {rest} GROUP BY ALL HAVING {weight} <> 0"
+    return f"FROM {tables}" + (f" WHERE {' AND '.join(where)}" if where else "")
 
 
-def _present(query: Query, atom: Atom, places: dict[str, str]) -> str:
-    """The rows of positive weight that a negated atom asks for."""
-    where = [f"n.{WEIGHT} > 0"]
-    where += [
+def _places(query: Query) -> dict[str, str]:
+    """What each variable is in SQL: the first column that it stands in, or what it is calculated from."""
+    places: dict[str, str] = {}
+    for number, atom in enumerate(query.atoms):
+        for column, term in enumerate(atom.terms):
+            if NAME.fullmatch(term):
+                places.setdefault(term, f"t{number}.c{column}")
+    for left, op, right in query.predicates:
+        if _defines(query, left, op):
+            places[left] = f"({_expression(query, right, places)})"
+    return places
+
+
+def _defines(query: Query, left: str, op: str) -> bool:
+    return op == "=" and NAME.fullmatch(left) is not None and left not in query.variables
+
+
+def _held(query: Query, atom: Atom, places: dict[str, str]) -> str:
+    """A row if what a negated atom asks for is held: the weights add over what it leaves open."""
+    where = [
         f"n.c{column} = {_expression(query, term, places)}" for column, term in enumerate(atom.terms) if term != "_"
     ]
-    return f"SELECT 1 FROM {atom.relation} AS n WHERE {' AND '.join(where)}"
+    rest = f" WHERE {' AND '.join(where)}" if where else ""
+    return f"SELECT sum(n.{WEIGHT}) FROM {atom.relation} AS n{rest} HAVING sum(n.{WEIGHT}) > 0"
 
 
 def _uses(query: Query) -> Counter[str]:
@@ -64,4 +79,4 @@ def _expression(query: Query, text: str, places: dict[str, str]) -> str:
     """Division cuts off towards zero, and so does SQL's ``//``."""
     if query.is_textual and not NAME.fullmatch(text):
         return f"'{shown(int(text))}'"
-    return NAME.sub(lambda found: places[found[0]], text).replace("/", "//")
+    return NAME.sub(lambda found: places[found[0]], text.replace("/", "//"))
