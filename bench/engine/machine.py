@@ -14,8 +14,8 @@ LIBRARIES = ("numpy", "pyarrow", "numba", "llvmlite", "duckdb", "python-graphbla
 ROOT = Path(__file__).parents[2]
 
 
-def describe(libraries: Sequence[str] = LIBRARIES) -> dict[str, object]:
-    """Date, commit, processor, memory, load and versions."""
+def describe(libraries: Sequence[str] = LIBRARIES, optional: Sequence[str] = ()) -> dict[str, object]:
+    """Date, commit, processor, memory, load and versions; of optional libraries, those that are installed."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
@@ -25,7 +25,7 @@ def describe(libraries: Sequence[str] = LIBRARIES) -> dict[str, object]:
         "load_average": os.getloadavg()[0],
         "system": platform.platform(),
         "python": platform.python_version(),
-        "libraries": {name: metadata.version(name) for name in libraries},
+        "libraries": {name: metadata.version(name) for name in libraries} | _installed(optional),
     }
 
 
@@ -36,6 +36,16 @@ def commit() -> str:
         return name + ("+changes" if _git("status", "--porcelain", "--", "*.py", "*.lark", "*.cu", "*.cuh") else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def _installed(libraries: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for name in libraries:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def _git(*arguments: str) -> str:

@@ -38,7 +38,8 @@ class Case:
     family
         ``cyclic``, ``acyclic``, ``tpch``, ``lsqb``, ``hub``, ``arriving``, ``random``.
     data
-        What the rows are made by, such as ``rmat`` or ``uniform``.
+        What the rows are made by: ``rmat`` for a skewed graph, ``uniform``, ``zipf`` for skewed keys, ``keys`` for
+        foreign keys, ``hub``, ``arriving``, ``lsqb``, ``random``.
     parameters
         Of what makes them.
     seed
@@ -239,8 +240,8 @@ class Comparison:
     work
         Per strategy.
     ratio
-        The median over the rounds of auto's processor time by that of the better of the other two, which is the one of
-        the lower median. None where one of the three is missing.
+        Auto's median processor time of a round by the lesser of those of the other two; by the only one of them that
+        came to an end, if one was stopped. None where auto was, or both were.
     work_ratio
         The same of counted work: proposals and probes together.
     """

@@ -90,7 +90,7 @@ class Pattern:
         where += [f"{place[left]} {sign} {place[right]}" for left, sign, right in self.comparisons]
         names = tables or tuple(relation for relation, _ in self.atoms)
         listed = ", ".join(f"{name} t{i}" for i, name in enumerate(names))
-        chosen = ", ".join(place[name] for name in self.variables) if select == "*" else select
+        chosen = ", ".join(f"{place[name]} {name}" for name in self.variables) if select == "*" else select
         return f"SELECT {chosen} FROM {listed}" + (f" WHERE {' AND '.join(where)}" if where else "")
 
 
@@ -113,10 +113,11 @@ class Workload:
         `name`.
     sql
         The number of rows of the answer in SQL, over tables with columns c0, c1 and so on.
-    symmetric
-        Relations that hold each row both ways, so that changes come in pairs.
-    oriented
-        Relations of edges from the smaller vertex to the larger one: how vertices are numbered changes the work.
+    bag
+        Whether rows have multiplicities, and the answer is their sum; inputs are sets all the same.
+    depends_on_order
+        Whether the values are vertices that can be numbered in another way, so that the answer has as many rows and
+        takes other work.
     """
 
     name: str
@@ -126,8 +127,8 @@ class Workload:
     columns: Mapping[str, tuple[str, ...]]
     pattern: Pattern | None
     sql: str
-    symmetric: frozenset[str] = frozenset()
-    oriented: frozenset[str] = frozenset()
+    bag: bool = False
+    depends_on_order: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,12 +13,9 @@ from bench.suite.workload import Change, Pattern, Stream, Workload
 
 _BODY = Pattern((("edge", ("a", "b")), ("edge", ("b", "c")), ("edge", ("a", "c"))))
 WORKLOADS = {
-    name: Workload(
-        name, family, _BODY.rule("triangle"), "triangle", {"edge": ("src", "dst")}, _BODY, _BODY.sql(),
-        oriented=frozenset({"edge"}),
-    )
+    name: Workload(name, family, _BODY.rule("triangle"), "triangle", {"edge": ("src", "dst")}, _BODY, _BODY.sql())
     for name, family in (("hub", "hub"), ("second-hub", "hub"), ("arriving", "arriving"))
-}  # fmt: skip
+}
 _SHIFT, _LOW = 32, 0xFFFFFFFF
 
 

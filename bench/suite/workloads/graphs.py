@@ -58,10 +58,8 @@ ACYCLIC = {f"path{n}": pattern(" ".join("e" + "abcdfg"[i : i + 2] for i in range
 
 def _workload(name: str, family: str, body: Pattern) -> Workload:
     relations = {relation for relation, _ in body.atoms}
-    return Workload(
-        name, family, body.rule(name), name, dict.fromkeys(sorted(relations), ("src", "dst")), body,
-        body.sql(), symmetric=frozenset(relations & {"s"}), oriented=frozenset(relations & {"e"}),
-    )  # fmt: skip
+    columns = dict.fromkeys(sorted(relations), ("src", "dst"))
+    return Workload(name, family, body.rule(name), name, columns, body, body.sql(), depends_on_order=family == "cyclic")
 
 
 WORKLOADS = {

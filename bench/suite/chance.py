@@ -1,0 +1,172 @@
+"""Queries that chance writes, on skewed and even data: the engine's strategies in turn, all in one process.
+
+The process is asked for one query after the other, by the number of its seed, and is started again for the next one
+where a query takes too long.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.suite.catalogue import cyclicity
+from bench.suite.comparison import compared
+from bench.suite.contender import Contender, Setting
+from bench.suite.process import Process, StoppedError, serve
+from bench.suite.random_queries import NAME, Query, random_query
+from bench.suite.random_rows import relations_within
+from bench.suite.record import Case, Check, Comparison, Work, built
+from bench.suite.registry import STRATEGIES, factory
+from bench.suite.streams import Data, Items, stream
+from bench.suite.workload import Pattern, Rows, Stream, Workload
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the data of a random query is, and how often it is run.
+
+    Attributes
+    ----------
+    rows
+        Of each relation, at most.
+    most
+        Rows of the join of the query's atoms, in the worst of the orders that were looked at.
+    change_rows, n_ticks
+        Half of the changes insert, half delete.
+    rounds
+        Timed ones, at least.
+    seconds
+        Rounds go on until each strategy has taken so many.
+    """
+
+    rows: int = 20_000
+    most: int = 2_000_000
+    change_rows: int = 1_000
+    n_ticks: int = 4
+    rounds: int = 5
+    seconds: float = 0.25
+
+
+def query_of(seed: int) -> Query:
+    """The seed's query over integers."""
+    return replace(random_query(seed), is_textual=False)
+
+
+def comparisons(
+    seeds: Sequence[int], size: Size, threads: int, limit: float, say: Callable[[int], None]
+) -> Iterator[Comparison]:
+    """Compare the strategies on the queries of these seeds; one that takes longer than `limit` seconds is stopped."""
+    left = list(seeds)
+    while left:
+        with Process("bench.suite.chance", (size, threads), threads) as process:
+            while left:
+                seed = left.pop(0)
+                say(seed)
+                try:
+                    yield built(Comparison, process.ask(str(seed), limit))
+                except StoppedError as error:
+                    case = Case(
+                        query_of(seed).text, "random", "random", asdict(size), seed, 0, size.change_rows, "mixed", 0
+                    )
+                    yield Comparison(case, {}, {}, None, None, stopped=dict.fromkeys(STRATEGIES, str(error)))
+                    break
+
+
+def comparison(seed: int, size: Size, threads: int, folder: Path) -> Comparison:
+    """The strategies on the query of this seed, A B C, B C A and so on."""
+    query = query_of(seed)
+    rows = _stream(query, size)
+    atoms = tuple(
+        (atom.relation, tuple(term for term in dict.fromkeys(atom.terms) if NAME.fullmatch(term)))
+        for atom in query.atoms
+    )
+    body = Pattern(atoms)
+    columns = {name: tuple(f"c{i}" for i in range(arity)) for name, arity in query.inputs.items()}
+    workload = Workload(f"random {seed}", "random", query.text, "h", columns, None, "")
+    case = Case(
+        query.text, "random", "random", asdict(size), seed, sum(map(len, rows.state.values())), size.change_rows,
+        "mixed", size.n_ticks, atoms=len(query.atoms), variables=len(query.variables),
+        cyclicity=cyclicity(body), is_acyclic=not query.is_cyclic,
+    )  # fmt: skip
+    setting = Setting(workload, "count", threads, folder, size.n_ticks)
+    contenders = {name: factory(name)(setting) for name in STRATEGIES}
+    some = contenders[STRATEGIES[0]]
+    forward = [some.prepare(tick) for tick in rows.ticks]
+    back = [some.prepare({name: one.undone() for name, one in tick.items()}) for tick in reversed(rows.ticks)]
+    work: dict[str, Work] = {}
+    changes: dict[str, tuple[int, ...]] = {}
+    for name, contender in contenders.items():
+        contender.load(rows.state)
+        changes[name], counted = _ticks(contender, forward)
+        work[name] = built(Work, counted)
+        undone, _ = _ticks(contender, back)
+        if tuple(-one for one in reversed(undone)) != changes[name]:
+            message = f"{name}: the ticks change the answer by {changes[name]}, and taken back by {undone}"
+            return compared(case, {}, work, Check(False, message=message), {})
+    if len(set(changes.values())) > 1:
+        return compared(case, {}, work, Check(False, message=f"the strategies do not agree: {changes}"), {})
+    check = Check(True, STRATEGIES, changes=changes[STRATEGIES[0]])
+    return compared(case, _rounds(contenders, (*forward, *back), size), work, check, {})
+
+
+def _rounds(contenders: dict[str, Contender], batches: Sequence[Any], size: Size) -> dict[str, list[float]]:
+    """Processor time of each strategy's rounds, there and back."""
+    spent: dict[str, list[float]] = {name: [] for name in contenders}
+    number = 0
+    gc.collect()
+    while number < size.rounds or min(map(sum, spent.values())) < size.seconds:
+        turn = number % len(contenders)
+        names = list(contenders)
+        for name in (*names[turn:], *names[:turn]):
+            contender = contenders[name]
+            start = time.process_time()
+            for batch in batches:
+                contender.tick(batch)
+            spent[name].append(time.process_time() - start)
+        number += 1
+    return spent
+
+
+def _ticks(contender: Contender, batches: Sequence[Any]) -> tuple[tuple[int, ...], dict[str, int]]:
+    """What each tick changed, and what all of them counted."""
+    changes = []
+    counted: dict[str, int] = {}
+    for batch in batches:
+        changes.append(contender.tick(batch).net)
+        for name, value in asdict(contender.work() or Work()).items():
+            if value is not None:
+                counted[name] = counted.get(name, 0) + value
+    return tuple(changes), counted
+
+
+def _stream(query: Query, size: Size) -> Stream:
+    """Rows that chance draws too, of all relations alike."""
+    found = relations_within(query, 1, size.rows, size.most)
+    names = sorted(found)
+    of = np.concatenate([np.full(len(found[name]), i) for i, name in enumerate(names)])
+    row = np.concatenate([np.arange(len(found[name])) for name in names])
+
+    def rows_of(items: Items) -> dict[str, Rows]:
+        return {name: found[name][row[items[of[items] == i]]] for i, name in enumerate(names)}
+
+    changed = min(size.change_rows, len(of) // (4 * size.n_ticks))
+    return stream(Data(len(of), rows_of), max(1, changed), "mixed", size.n_ticks, query.seed)
+
+
+def _opened(task: tuple[Size, int], folder: Path) -> Callable[[str], dict[str, Any]]:
+    size, threads = task
+
+    def answer(command: str) -> dict[str, Any]:
+        return {} if command == "end" else asdict(comparison(int(command), size, threads, folder))
+
+    return answer
+
+
+if __name__ == "__main__":
+    serve(_opened)
