@@ -7,7 +7,8 @@ more than (tables squared x classes of equal columns) orders.
 
 Where rows are is followed as the columns by whose hash they are spread. A change begins wherever its first lookup
 wants it, since the change is sent to the arrangements of its own table anyway. A lookup in an arrangement spread by
-columns that equal those needs no exchange; so a new arrangement is spread by these, if its key holds them.
+columns that equal those needs no exchange; so a new arrangement is spread by these, if its key holds them. And where
+all tables share columns, it is also tried what it costs if all are spread by these alone: then nothing is exchanged.
 """
 
 from __future__ import annotations
@@ -146,6 +147,8 @@ class _Way:
         Expected.
     made
         Arrangements to be made for it.
+    within
+        The classes by which all new arrangements are spread; empty to choose for each.
     """
 
     bound: tuple[str, ...]
@@ -154,6 +157,7 @@ class _Way:
     lookups: tuple[Lookup, ...] = ()
     made: tuple[Arranged, ...] = ()
     cost: float = 0.0
+    within: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -171,6 +175,8 @@ class _Solver:
         names = [table.name for table in self.graph.tables]
         ordered = names if self.prefer == "left" else names[::-1]
         self.rank = {name: i for i, name in enumerate(ordered)}
+        held = [self.graph.classes_in(name) for name in names]
+        self.common = tuple(sorted(frozenset.intersection(*held)))
         numbering = tuple(sorted(self.numbers, key=self.numbers.__getitem__))
         paths = tuple(self._path(name) for name in numbering if self.graph.by_name[name].changes)
         used = dict.fromkeys(lookup.arrangement for path in paths for lookup in path.lookups)
@@ -190,6 +196,8 @@ class _Solver:
             steady = firsts[:1] if len(self.graph.classes) < 2 else firsts
             found = [self._finished(self._looked_up(start, first), steady=False) for first in firsts]
             found += [self._finished(self._looked_up(start, first), steady=True) for first in steady]
+            if self.common and len(self.graph.classes) > 1:
+                found.append(self._finished(replace(start, within=self.common), steady=False))
         best = min(found, key=lambda way: (float(f"{way.cost:.9g}"), [self.rank[one] for one in way.bound]))
         self.made += [one for one in best.made if one not in self.made]
         return LookupPath(name, best.lookups, self._first_spread(best), self._within(changed, ()), own, best.cost)
@@ -250,6 +258,11 @@ class _Solver:
         if not columns:
             return [one for one in found if not one.by] or [Arranged(table.source, (), ())]
         place = {class_of[name, column]: column for column in reversed(columns)}
+        if way.within:
+            by = tuple(place[number] for number in way.within)
+            order = (*by, *(column for column in columns if column not in by))
+            found.append(Arranged(table.source, order, None if by == order else by))
+            return [one for one in dict.fromkeys(found) if one.by in ((), by)]
         if way.at and set(way.at) <= place.keys():
             by = tuple(place[number] for number in way.at)
             order = (*dict.fromkeys(by), *(column for column in columns if column not in by))

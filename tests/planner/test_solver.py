@@ -160,6 +160,24 @@ def test_a_new_arrangement_is_spread_as_the_rows_are():
     assert str(path.lookups[1].arrangement) == "t[0, 1] by 0"
 
 
+def test_columns_that_all_tables_share_need_no_exchange():
+    """Also where some tables share more: those are spread by the common columns alone."""
+    both = [Edge("r", "s", (0,), (0,)), Edge("s", "t", (0, 1), (0, 1))]
+    plan = solve(tables("r", "s", "t"), both)
+    assert [path.exchanges for path in plan.paths] == [0, 0, 0]
+    assert plan.path("s").order == ("t", "r")
+    assert {str(one) for one in plan.arrangements} == {"r[0]", "s[0]", "s[0, 1] by 0", "t[0, 1] by 0"}
+
+
+@given(st.integers(0, 2**32))
+def test_no_row_travels_that_need_not(seed):
+    """Where nothing else is as dear as exchanges, there is one only if no column is common to all tables."""
+    graph = random_graph(random.Random(seed))
+    plan = solve(graph.tables, graph.edges, filters=graph.filters, costs=Costs(exchanged=1e12, maintained=0.0))
+    if frozenset.intersection(*(graph.classes_in(table.name) for table in graph.tables)):
+        assert not any(path.exchanges for path in plan.paths), plan.described()
+
+
 def test_an_arrangement_that_every_partition_has_needs_no_exchange():
     everywhere = [Arranged(name, order, ()) for name, order in (("1", (0,)), ("3", (1,)))]
     plan = solve(tables("1", "2", "3"), CHAIN, existing=everywhere)
