@@ -95,7 +95,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Filter:
-    """``column op other``, where `other` is another column or a code.
+    """``column op other``, where `other` is another column or a value.
 
     Attributes
     ----------
@@ -105,17 +105,17 @@ class Filter:
 
     column: Column
     op: str
-    other: Column | int
+    other: Column | int | float | str
     kept: float | None = None
 
     def __str__(self) -> str:
-        other = self.other if isinstance(self.other, int) else f"{self.other[0]}.{self.other[1]}"
+        other = f"{self.other[0]}.{self.other[1]}" if isinstance(self.other, tuple) else repr(self.other)
         return f"{self.column[0]}.{self.column[1]} {self.op} {other}"
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """What it reads."""
-        return (self.column,) if isinstance(self.other, int) else (self.column, self.other)
+        return (self.column, self.other) if isinstance(self.other, tuple) else (self.column,)
 
     @property
     def tables(self) -> frozenset[str]:

@@ -49,7 +49,7 @@ def joined(graph: JoinGraph, state: Mapping[str, ZSet]) -> ZSet:
 
 
 def holds(one: Filter, bound: Bound) -> bool:
-    other = one.other if isinstance(one.other, int) else value(bound, one.other)
+    other = value(bound, one.other) if isinstance(one.other, tuple) else one.other
     return OPERATORS[one.op](value(bound, one.column), other)
 
 
