@@ -81,8 +81,8 @@ class Engine:
         """None in bags, whose rows have multiplicities."""
         if self.workload.bag:
             return None
-        columns = self.program.relation(self.workload.answer).to_numpy()
-        return digest(np.stack(list(columns.values()), axis=1))
+        found = self.program.relation(self.workload.answer).to_numpy()
+        return digest(np.stack([column for name, column in found.items() if name != "weight"], axis=1))
 
     def state_bytes(self) -> int:
         """See `Contender`."""
