@@ -17,7 +17,7 @@ from gpu_wcoj.planner.solver import Costs, solve
 from gpu_wcoj.query.terms import MIRRORED, Comparison, Constant, Rule, Variable
 
 SENT = Costs(lookup=0.0, found=0.0, exchanged=1.0, maintained=0.0)
-"""Costs where only prefixes that travel count; among ways that are equal then, arrangements that are there are taken."""
+"""Costs where only prefixes that travel count; of ways that are equal then, one over arrangements that are there."""
 
 
 def graph_of(rule: Rule, rows: Mapping[str, float] | None = None) -> JoinGraph:

@@ -110,7 +110,7 @@ def test_solver_join_and_recursion_agree(kind, seed):
     chance = random.Random(seed)
     rule = random_rule(chance)
     shapes = {name: Shape(name, (False,) * arity) for name, arity in {**ARITY, "h": len(rule.head.terms)}.items()}
-    body = normalise(rule, shapes, {}, lambda relation, column, value: int(value))
+    body = normalise(rule, shapes, {}, lambda relation, column, value: int(str(value)))
     if body.never:
         return
     query, solved, arities = delta_query(body), rule, dict(ARITY)
