@@ -77,6 +77,8 @@ class Program:
         Rows of intermediate results held at a time, per level; by default on a GPU as its free memory allows.
     iterations
         How many a recursion may take in one tick; by default 100,000. A tick that needs more is undone.
+    analyze
+        Measure every tick, for ``explain(analyze=True)``; that makes ticks slower.
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
         else they are those of the first rows.
@@ -114,6 +116,7 @@ class Program:
         threads: int | None = None,
         chunk_rows: int | None = None,
         iterations: int | None = None,
+        analyze: bool = False,
         schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
         merge_policy: MergePolicy | None = None,
     ) -> None:
@@ -137,6 +140,7 @@ class Program:
         self.iterations = positive("iterations", iterations, ITERATIONS)
         self._piece_rows = None if chunk_rows is None else self.chunk_rows
         self._share: tuple[int, int] | None = None
+        self._measures = analyze
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         types, names, self.declared = declared(self.rules, lowered, self._arity, schema or {})
         self._schema = {
@@ -333,11 +337,16 @@ class Program:
         """What a checkpoint keeps of the program."""
         return Subject(self._schema, self._lowering, self._ledger, self.dictionaries)
 
-    def explain(self, *, format: Format = "text") -> str:  # noqa: A002  # the option is called --format
+    def explain(self, *, analyze: bool = False, format: Format = "text") -> str:  # noqa: A002  # as --format
         """How the program runs: per rule its delta paths, per path each variable with its extenders.
 
         Parameters
         ----------
+        analyze
+            Also what the last tick did, by the plan that it went by: per level the prefixes that it extended, the
+            bound on the work, proposals, survivors, bytes and time. Prefixes, bytes and times are measured from the
+            first call with this option on, or from the first tick of a program with `analyze`; before that they are
+            left out, and the text says so.
         format
             ``"text"``; ``"json"``, whose keys are the fields of `gpu_wcoj.explain.tree.PlanTree`; ``"mermaid"``, a
             flowchart; or ``"svg"``, a drawing.
@@ -363,15 +372,24 @@ class Program:
           edge[0, 1]
           edge[1, 0]
         """
-        from gpu_wcoj.explain.described import described
         from gpu_wcoj.explain.rendering import check_format, rendered
+        from gpu_wcoj.explain.shown import Shown
 
         check_format(format)
         planned = self._lowered.plan if self._lowered else self._planned()
         route = None if self._ledger.router is None else str(self._ledger.router)
-        semantics: Literal["set", "bag"] = "bag" if self.bag else "set"
-        tree = described(planned, self._outgoing.column_name, self.backend.name, semantics, route)
-        return rendered(tree, format)
+        shown = Shown(self._outgoing.column_name, self.backend.name, self.bag, route)
+        if not analyze:
+            return rendered(shown.tree(planned), format)
+        self._measure()
+        return rendered(shown.analyzed(planned, self.last_tick), format)
+
+    def _measure(self) -> None:
+        """From the next tick on, measure what `explain` tells of it."""
+        if not self._measures:
+            self._measures = True
+            for side in self._ledger.state.sides or ():
+                side.circuit.execution.measures = True
 
     def share_work(self, number: int, of: int) -> None:
         """From the first tick on, work on one of `of` shares of every change: that with the number `number`.
@@ -487,7 +505,7 @@ class Program:
             } | dict(before.names)
             report = TickReport(
                 number, time.perf_counter() - start, self._as_given(ignored), circuit.work, merged_rows,
-                circuit.backend.name, sides.backlog_rows,
+                circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.measured,
             )  # fmt: skip
             self._ledger.commit(side, held, State(lowered.types, names, report, sides, journal))
         except BaseException as error:
@@ -539,7 +557,7 @@ class Program:
             share = Share(*self._share, self._family, {"string": text, "binary": binary})
         return Execution(
             self.backend, self.bag, self._piece_rows, self.threads, ranks, share, dictionary=self.dictionaries[0],
-            iterations=self.iterations,
+            iterations=self.iterations, measures=self._measures,
         )  # fmt: skip
 
     def _family(self, relation: str, column: int) -> str | None:

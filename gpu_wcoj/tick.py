@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.circuit import Held
+from gpu_wcoj.circuit.circuit import Held, Measured
 from gpu_wcoj.errors import GpuWcojError, MemoryBudgetError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering
+from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.routing.journal import Journal
 from gpu_wcoj.routing.router import Router
@@ -41,6 +42,10 @@ class TickReport:
         Where it ran; empty before the first tick, and after one without changes.
     backlog_rows
         Where the state is kept twice: per backend, the changed rows that it has still to take in.
+    plan
+        What it went by; None before the first tick, and after one without changes.
+    measured
+        What was measured beside, if the program does so; see `Program.explain`.
     """
 
     tick: int = -1
@@ -50,6 +55,8 @@ class TickReport:
     merged_rows: int = 0
     backend: str = ""
     backlog_rows: Mapping[str, int] = field(default_factory=dict)
+    plan: Plan | None = field(default=None, compare=False, repr=False)
+    measured: Measured | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)

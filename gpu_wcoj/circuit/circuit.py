@@ -8,13 +8,14 @@ state before a tick can go back to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.grouping import GroupingHead
-from gpu_wcoj.circuit.head import ChangeCount, Head, afresh
+from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, afresh
 from gpu_wcoj.circuit.positive import PositiveHead
 from gpu_wcoj.circuit.recursion.loop import LoopHead
 from gpu_wcoj.circuit.recursion.ranked import rows_held
@@ -25,6 +26,9 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import exact_sum, positions, within_memory
+
+if TYPE_CHECKING:
+    from gpu_wcoj.join.meter import JoinCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +64,22 @@ class InputChange:
     is_ordered: bool
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What one tick measured.
+
+    Attributes
+    ----------
+    joins
+        Per head, its joins; those of a loop are at its first head.
+    seconds
+        Per head that was evaluated, how long that took; a loop is evaluated at its first head.
+    """
+
+    joins: Mapping[str, tuple[JoinCounts, ...]]
+    seconds: Mapping[str, float]
+
+
 Derived = Head | LoopHead | GroupingHead | PositiveHead
 """What a circuit derives: a relation, or what a loop reads of one."""
 
@@ -76,12 +96,15 @@ class Circuit:
         The derived relations, each behind those that its rules read; those of a loop stand together.
     outputs
         The heads whose changes may be asked for; others are evaluated only where they have state.
+    seconds
+        Of the last tick, how long each head took, if that was measured.
     """
 
     sources: dict[str, RelationIndex]
     heads: dict[str, Derived]
     execution: Execution
     outputs: frozenset[str]
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def backend(self) -> Backend:
@@ -140,14 +163,31 @@ class Circuit:
         counts, rows = {}, {}
         for head in self.heads.values():
             head.begin()
+        if self.seconds:
+            self.seconds = {}
         for name, head in self.heads.items():
             if not head.state and (name not in self.outputs or (collect is None and not self._may_fail(head))):
                 continue
             to = None if sink is None else (lambda piece, name=name: sink(name, piece))
-            counts[name], found = head.evaluate(collect is not None and name in collect, to)
+            evaluate = self._timed(name, head) if self.execution.measures else head.evaluate
+            counts[name], found = evaluate(collect is not None and name in collect, to)
             if found is not None and collect is not None and name in collect:
                 rows[name] = found
         return counts, rows, ignored
+
+    def _timed(
+        self, name: str, head: Derived
+    ) -> Callable[[bool, PieceSink | None], tuple[ChangeCount, list[PhaseRows] | None]]:
+        """Evaluate the head and note how long that takes."""
+        from gpu_wcoj.join.meter import now
+
+        def evaluate(collect: bool, sink: PieceSink | None) -> tuple[ChangeCount, list[PhaseRows] | None]:
+            start = now(self.backend)
+            found = head.evaluate(collect, sink)
+            self.seconds[name] = now(self.backend) - start
+            return found
+
+        return evaluate
 
     def _may_fail(self, head: Derived) -> bool:
         """Whether a tick has to be looked at for its errors, also where nobody asks for its answer."""
@@ -159,6 +199,14 @@ class Circuit:
         if self.backend.device is not None:
             fetch_work(self.backend, (join for head in self.heads.values() for join in head.joins))
         return {name: {i: join.work for i, join in enumerate(head.joins)} for name, head in self.heads.items()}
+
+    @property
+    def measured(self) -> Measured | None:
+        """Of the last tick, what was measured; None where `Execution.measures` is off. Waits for a device."""
+        if not self.execution.measures:
+            return None
+        joins = {name: tuple(join.measured for join in head.joins) for name, head in self.heads.items()}
+        return Measured(joins, dict(self.seconds))
 
     def held(self) -> Held:
         """The committed state."""

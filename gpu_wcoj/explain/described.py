@@ -134,7 +134,7 @@ class Words:
             verb = "check" if step.is_lookup else "look up"
         uses = tuple(self.use(by_number[number], path) for number in step.atoms)
         then = tuple(self.done(check, path) for check in step.checks)
-        return LevelTree(step.variable, verb, uses, tuple(map(str, step.conditions)), then)
+        return LevelTree(step.name, step.variable, verb, uses, tuple(map(str, step.conditions)), then)
 
     def done(self, check: Check, path: DeltaPath) -> Done:
         """What follows once variables are bound."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpu_wcoj.explain.phrases import counts_phrase, estimate_phrase, seconds_phrase, seeds_phrase, tick_phrase
 from gpu_wcoj.explain.tree import LevelTree, PathTree, PlanTree, RuleTree
 
 
@@ -16,9 +17,15 @@ def _lines(tree: PlanTree) -> Iterator[str]:
     yield f"backend {tree.backend}, {tree.semantics} semantics"
     if tree.route is not None:
         yield f"route: {tree.route}"
+    if tree.tick is not None:
+        yield tick_phrase(tree.tick)
+        yield f"  all levels: {counts_phrase(tree.tick.total)}"
+        yield from _indented(iter(tree.tick.notes), 2)
     for head in tree.heads:
         yield ""
         yield head.name + (f"   ({head.note})" if head.note else "")
+        if head.seconds is not None:
+            yield f"  evaluated in {seconds_phrase(head.seconds)}"
         for rule in head.rules:
             yield from _indented(_rule(rule), 2)
     yield ""
@@ -38,15 +45,24 @@ def _rule(rule: RuleTree) -> Iterator[str]:
 
 
 def _path(path: PathTree) -> Iterator[str]:
+    if path.strategy is not None:
+        yield f"strategy {path.strategy}"
     if path.where:
         yield f"where {', '.join(path.where)}"
     for use in path.held:
         yield f"check {use}"
     for done in path.then:
         yield str(done)
+    if path.seed_counts is not None:
+        yield seeds_phrase(path.seed_counts)
     yield from _levels(path.levels)
+    for name, counts in path.further:
+        yield f"{name}: {counts_phrase(counts)}"
     for variant in path.variants:
         yield f"or in the order {', '.join(variant.order)}, where that begins with fewer values"
+        if variant.seed_counts is not None:
+            yield f"  {seeds_phrase(variant.seed_counts)}"
+            yield from _indented(_levels(variant.levels), 2)
 
 
 def _levels(levels: Sequence[LevelTree]) -> Iterator[str]:
@@ -55,6 +71,10 @@ def _levels(levels: Sequence[LevelTree]) -> Iterator[str]:
         yield f"{level.variable}: {level.verb} {' with '.join(map(str, level.uses))}{where}"
         for done in level.then:
             yield f"  {done}"
+        if level.estimate is not None:
+            yield f"  {estimate_phrase(level.estimate)}"
+        if level.counts is not None:
+            yield f"  {counts_phrase(level.counts)}"
 
 
 def _indented(lines: Iterator[str], by: int) -> Iterator[str]:

@@ -163,6 +163,8 @@ class LevelTree:
 
     Attributes
     ----------
+    step
+        Its name on the path, as in `TickReport.work`.
     variable
         That it binds, or looks up.
     uses
@@ -173,6 +175,7 @@ class LevelTree:
         What follows.
     """
 
+    step: str
     variable: str
     verb: Verb
     uses: tuple[Use, ...]

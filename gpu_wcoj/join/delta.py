@@ -36,6 +36,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.join.meter import JoinCounts, Meter
 
 _T = TypeVar("_T")
 
@@ -90,6 +91,8 @@ class Execution:
         How many a loop may take in a tick.
     dictionary
         Of the texts that rules calculate with.
+    measures
+        Whether joins measure what the kernels do not count; see `gpu_wcoj.join.meter`.
     piece_rows
         Rows of one piece in this tick.
     """
@@ -102,6 +105,7 @@ class Execution:
     share: Share | None = None
     iterations: int = ITERATIONS
     dictionary: Dictionary | None = None
+    measures: bool = False
     piece_rows: int = field(init=False)
     _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
 
@@ -153,6 +157,8 @@ class IncrementalGenericJoin:
         append to it, and nothing has to be locked for that.
     failed
         Of the last tick, where calculation leaves word of bindings that have no value; see `checks.checked`.
+    meters
+        Of the last tick, what the joins have measured, if they do.
     """
 
     query: DeltaQuery
@@ -162,10 +168,13 @@ class IncrementalGenericJoin:
     weight_bound: int = 0
     seeds: int = 0
     failed: list[Any] = field(default_factory=list)
+    meters: list[Meter] = field(default_factory=list)
 
     def begin(self) -> None:
         """Forget what was counted in the tick before."""
         self.finished = []
+        if self.meters:
+            self.meters = []
         self.seeds = 0
         self.weight_bound = 0
         self.failed.clear()
@@ -292,10 +301,29 @@ class IncrementalGenericJoin:
         backend = self.execution.backend
         work = backend.xp.zeros(N_WORK, np.int64)
         kernels = backend.kernels
-        counts, found = kernels.extend_seeds(levels, columns, first, delta.matrix, fill, work)
+        if self.execution.measures:
+            counts, found = self._metered_few(number, levels, columns, first, delta.matrix, fill, work)
+        else:
+            counts, found = kernels.extend_seeds(levels, columns, first, delta.matrix, fill, work)
         self.seeds += delta.n_rows
         self.finished.append((number, {way.path.steps[0].variable: work}))
         return delta.matrix, counts, found
+
+    def _metered_few(
+        self, number: int, levels: Sequence[Sequence[Level]], columns: Sequence[Sequence[int]], first: Sequence[int],
+        seeds: Int64Array, fill: bool, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
+        """What `Kernels.extend_seeds` finds, measured: all seeds are prefixes of the one step."""
+        from gpu_wcoj.join.meter import Meter, now
+
+        backend, step = self.execution.backend, self.query.paths[number].steps[0].name
+        meter = Meter(number, 0, {step: work}, changes=seeds.shape[1], prefixes=seeds.shape[1])
+        self.meters.append(meter)
+        start, gauge = now(backend), meter.gauge(step)
+        counts, found = backend.kernels.extend_seeds(levels, columns, first, seeds, fill, work)
+        gauge.seconds = now(backend) - start
+        gauge.prefixes, gauge.rows, gauge.nbytes = seeds.shape[1], found.shape[1], int(found.nbytes)
+        return counts, found
 
     def _few_rows(self, number: int, seeds: Int64Array, found: Int64Array) -> list[Int64Array]:
         """The head's columns of what `_few` found."""
@@ -323,6 +351,13 @@ class IncrementalGenericJoin:
         return total
 
     @property
+    def measured(self) -> JoinCounts:
+        """Of the last tick, per path and step, what was measured; nothing where `Execution.measures` was off."""
+        from gpu_wcoj.join.meter import added_up
+
+        return added_up(self.query, self.meters, self.execution.backend)
+
+    @property
     def survivors(self) -> int:
         """At least the number of bindings that the last tick added up."""
         return sum(int(counted[SURVIVORS]) for path in self.work.values() for counted in path.values()) + self.seeds
@@ -346,6 +381,14 @@ class IncrementalGenericJoin:
 
     def seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None = None) -> Seeds:
         """The rows that start a path whose terms are not empty; `first` is from `first_variables`, if that is known."""
+        if join.meter is not None:
+            with join.meter.seeding(join.backend):
+                seeds = self._seeds_of(number, phase, join, first)
+            join.meter.changes += len(seeds)
+            return seeds
+        return self._seeds_of(number, phase, join, first)
+
+    def _seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None) -> Seeds:
         deltas = [arrangement.pending[phase] for arrangement in self._ways[number][0].seeds]
         path, share = self.query.paths[number], self.execution.share
         seeds = seed_rows(path, deltas, join, first or first_variables([path], deltas[:1], [join])[0])
@@ -357,6 +400,8 @@ class IncrementalGenericJoin:
         self, numbers: Iterable[int], phase: int, run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]
     ) -> Iterator[_T]:
         """Run over the seeds of these paths, in blocks on several threads where there are many; in the seeds' order."""
+        if self.execution.measures:
+            run = _metered(run)
         live = [(number, join) for number in numbers if (join := self.generic_join(number, phase)) is not None]
         threads = 1 if self._makes_text else self.execution.threads
         if self.execution.backend.device is not None:
@@ -483,11 +528,33 @@ class IncrementalGenericJoin:
         for use, arrangement in way.negated:
             after = use.atom < way.path.seed.atom
             negated[use.atom] = arrangement.after(phase) if after else arrangement.before(phase)
-        return GenericJoin(
+        join = GenericJoin(
             {use.atom: use for use, _ in way.others}, batches, execution.weighted,
             self.query.head_variables | way.path.compared, execution.backend, execution.piece_rows, execution.ranks,
             bound, way.shapes, negated=negated, failed=self.failed, dictionary=execution.dictionary,
         )  # fmt: skip
+        return self._measured_join(join, number, variant) if execution.measures else join
+
+    def _measured_join(self, join: GenericJoin, number: int, variant: int) -> GenericJoin:
+        from gpu_wcoj.join.measured import measured
+        from gpu_wcoj.join.meter import Meter
+
+        meter = Meter(number, variant, join.work)
+        self.meters.append(meter)
+        return measured(join, meter)
+
+
+def _metered(
+    run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]],
+) -> Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]:
+    """The same, counting the prefixes that it is given."""
+
+    def counted(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[_T]:
+        if join.meter is not None:
+            join.meter.prefixes += len(prefixes)
+        return run(join, prefixes, path)
+
+    return counted
 
 
 def fetch_work(backend: Backend, joins: Iterable[IncrementalGenericJoin]) -> None:

@@ -193,7 +193,10 @@ def _by_groups(
     join.seeds += len(seeds)
 
     def block(own: GenericJoin, part: Seeds) -> Iterator[Columns]:
-        for piece in own.pieces(bind(path, part, own), path.steps if tail.seeds is not None else path.steps[:-1]):
+        prefixes = bind(path, part, own)
+        if own.meter is not None:
+            own.meter.prefixes += len(prefixes)
+        for piece in own.pieces(prefixes, path.steps if tail.seeds is not None else path.steps[:-1]):
             columns = _new_to_groups(join, own, piece, tail, known)
             yield _unknown(columns, known, backend) if tail.apart else columns
         join.finished.append((number, own.work))
@@ -250,6 +253,8 @@ def _sorted_seeds(join: IncrementalGenericJoin, number: int, phase: int, generic
     first = [name for name in tail.group if name in names]
     if tail.seeds is not None:
         seeds = _without_last(path, tail.seeds, tail.variable, backend)
+        if generic.meter is not None:
+            generic.meter.changes += tail.seeds.n_rows
     else:
         orders = [use.variables for use in path.seeds if set(use.variables[: len(first)]) == set(first)]
         seeds = join.seeds_of(number, phase, generic, (orders or [names])[0][0])
@@ -273,6 +278,23 @@ def _new_to_groups(
     join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, known: Known
 ) -> Columns:
     """The head's rows with the values that are new to each group of these prefixes."""
+    if generic.meter is None:
+        return _found_new(join, generic, prefixes, tail, known)
+    from gpu_wcoj.join.meter import now
+
+    gauge = generic.meter.gauge(tail.variable)
+    gauge.prefixes += len(prefixes)
+    start = now(generic.backend)
+    columns = _found_new(join, generic, prefixes, tail, known)
+    gauge.seconds += now(generic.backend) - start
+    gauge.rows += len(columns[0])
+    gauge.nbytes += sum(int(column.nbytes) for column in columns)
+    return columns
+
+
+def _found_new(
+    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, known: Known
+) -> Columns:
     backend, head = join.execution.backend, join.query.head
     xp, kernels = backend.xp, backend.kernels
     n, keys = len(prefixes), [prefixes.values[name] for name in tail.group]

@@ -27,6 +27,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.join.meter import Meter
 
 Bounds = tuple[Int64Array, Int64Array, Int64Array]
 """From `bounds_of`."""
@@ -84,6 +85,8 @@ class GenericJoin:
         Where calculation leaves word of rows that have no value, as truth values of the host or the device.
     dictionary
         Of the texts that are calculated with.
+    meter
+        What the join does is added to it, if it is measured.
     """
 
     uses: dict[int, AtomUse]
@@ -99,6 +102,7 @@ class GenericJoin:
     negated: dict[int, tuple[IndexedZSet, ...]] = field(default_factory=dict)
     failed: list[Any] = field(default_factory=list)
     dictionary: Dictionary | None = None
+    meter: Meter | None = None
     _extensions: dict[tuple[Layout, str, str], Extension] = field(default_factory=dict)
 
     def extension(self, layout: Layout, step: Step, newest: str) -> Extension:
@@ -390,8 +394,8 @@ def _without_weights(prefixes: Prefixes) -> Prefixes:
 def independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
     """Split steps into parts that share no atom, no condition and no check, each in the given order."""
     group = list(range(len(steps)))
-    binding = [(number, step) for number, step in enumerate(steps) if not step.is_lookup]
-    place = {name: number for number, step in binding for name in (step.variable, *step.calculated)}
+    place = {step.variable: number for number, step in enumerate(steps) if not step.is_lookup}
+    place.update({name: number for number, step in enumerate(steps) for name in step.calculated})
     links: list[tuple[int, int]] = []
     for i, step in enumerate(steps):
         links.extend((i, j) for j in range(i) if set(step.atoms) & set(steps[j].atoms))

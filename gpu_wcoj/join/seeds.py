@@ -93,6 +93,13 @@ def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin,
 
 def bind(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
     """Find the rows in every atom that they reach, and drop those that some atom does not hold. Waits once."""
+    if join.meter is not None:
+        with join.meter.seeding(join.backend):
+            return _bound(path, seeds, join)
+    return _bound(path, seeds, join)
+
+
+def _bound(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
     prefixes, alive = bind_all(path, seeds, join)
     return prefixes if alive is None else held_in_all(prefixes, alive, join.backend)
 
@@ -174,6 +181,13 @@ def shared_out(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[Generic
 
     All variants hold the same seeds, so that it is asked once which these are. Waits once.
     """
+    if joins[0].meter is not None:
+        with joins[0].meter.seeding(joins[0].backend):
+            return _shared_out(paths, seeds, joins)
+    return _shared_out(paths, seeds, joins)
+
+
+def _shared_out(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[GenericJoin]) -> list[Prefixes]:
     backend = joins[0].backend
     bound, masks = zip(*(bind_all(path, seeds, join) for path, join in zip(paths, joins, strict=True)), strict=True)
     alive: BoolArray | None = masks[0]

@@ -74,6 +74,7 @@ class Loop:
     def _evaluated(self) -> dict[str, LoopChange]:
         for execution in (self._set, self._weighted):
             execution.threads = self.execution.threads
+            execution.measures = self.execution.measures
             execution.begin()
         found: Found = {}
         if any(batch.n_rows for arrangement in self.outside.values() for batch in arrangement.pending):

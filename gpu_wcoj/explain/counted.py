@@ -1,0 +1,179 @@
+"""What the last tick did, put to the levels of the plan that it went by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+
+from gpu_wcoj.circuit.circuit import Measured
+from gpu_wcoj.circuit.recursion.rules import RANK
+from gpu_wcoj.explain.tree import (
+    Counts,
+    HeadTree,
+    LevelTree,
+    PathTree,
+    PlanTree,
+    RuleTree,
+    SeedCounts,
+    TickTree,
+    VariantTree,
+)
+from gpu_wcoj.join.meter import JoinCounts, PathCounts, StepCounts
+from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Int64Array
+from gpu_wcoj.tick import TickReport, Work
+
+
+def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -> PlanTree:
+    """The plan with what a tick that went by it did; `notes` say more about the tick."""
+    notes = [*notes, *_unmeasured(tree, ticked.measured)]
+    if ticked.measured is None:
+        heads = tuple(_worked(head, ticked.work) for head in tree.heads)
+        total = _sum(map(counts_of_work, _all_work(ticked.work)))
+    else:
+        heads = tuple(_measured(head, tree, ticked.measured) for head in tree.heads)
+        joins = (join for own in ticked.measured.joins.values() for join in own)
+        total = _sum(_counts(step) for join in joins for path in join.paths.values() for step in path.steps.values())
+    tick = TickTree(
+        ticked.tick, ticked.backend, ticked.seconds, ticked.merged_rows, ticked.measured is not None, total,
+        tuple(notes),
+    )  # fmt: skip
+    return replace(tree, heads=heads, tick=tick)
+
+
+def counts_of_work(work: Sequence[int] | Int64Array) -> Counts:
+    """What the kernels counted of one step."""
+    numbers = (int(work[at]) for at in (SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS))
+    return Counts(*numbers)
+
+
+def _unmeasured(tree: PlanTree, measured: Measured | None) -> list[str]:
+    """What no number is there for, and why."""
+    kinds = {head.kind for head in tree.heads}
+    notes = []
+    if measured is None:
+        notes.append("prefixes, rows, bytes and times of levels were not measured in this tick")
+        if any(path.variants for path in tree.paths()):
+            notes.append("counts of a path and of its other orders stand together at the path")
+        if "recursive" in kinds:
+            notes.append("counts of recursions were not told apart: they are in the total only")
+    elif "grouping" in kinds:
+        notes.append("aggregates have no levels: only the time of the whole is measured")
+    return notes
+
+
+def _all_work(work: Work) -> Iterable[Int64Array]:
+    return (
+        counted for rules in work.values() for paths in rules.values() for steps in paths.values()
+        for counted in steps.values()
+    )  # fmt: skip
+
+
+def _sum(counts: Iterable[Counts]) -> Counts:
+    found = list(counts)
+    return reduce(Counts.plus, found) if found else Counts()
+
+
+# A tick of which only the kernels' counts are there.
+
+
+def _worked(head: HeadTree, work: Work) -> HeadTree:
+    if head.kind == "recursive" or head.name not in work:
+        return head
+    rules = (
+        replace(rule, paths=tuple(_worked_path(path, paths.get(path.number - 1, {})) for path in rule.paths))
+        for rule, paths in ((rule, work[head.name].get(at, {})) for at, rule in enumerate(head.rules))
+    )
+    return replace(head, rules=tuple(rules))
+
+
+def _worked_path(path: PathTree, steps: Mapping[str, Int64Array]) -> PathTree:
+    if not steps:
+        return path
+    levels = tuple(
+        replace(level, counts=counts_of_work(steps[level.step])) if level.step in steps else level
+        for level in path.levels
+    )
+    return replace(path, levels=levels)
+
+
+# A tick that was measured.
+
+
+def _measured(head: HeadTree, tree: PlanTree, measured: Measured) -> HeadTree:
+    """A head with what its joins did; those of a recursion stand at its first head, and tell by their rules' text."""
+    head = replace(head, seconds=measured.seconds.get(head.name))
+    if head.kind != "recursive":
+        joins = measured.joins.get(head.name, ())
+        rules = [
+            replace(rule, paths=_with_paths(rule.paths, [join])) for rule, join in zip(head.rules, joins, strict=False)
+        ]
+        return replace(head, rules=(*rules, *head.rules[len(rules) :]))
+    together = [other.name for other in tree.heads if other.stratum == head.stratum]
+    of_loop = [join for name in together for join in measured.joins.get(name, ())]
+    return replace(head, rules=tuple(_recursive(rule, of_loop) for rule in head.rules))
+
+
+def _recursive(rule: RuleTree, joins: Sequence[JoinCounts]) -> RuleTree:
+    own = [join for join in joins if join.query.rule == rule.rule]
+    asking = [join for join in own if join.query.paths[0].seed.key.relation.endswith("#asked")]
+    following = [join for join in own if join not in asking]
+    asked = None if rule.asked is None else _with_paths((replace(rule.asked, number=1),), asking)[0]
+    return replace(
+        rule,
+        paths=_with_paths(rule.paths, following),
+        asked=None if asked is None else replace(asked, number=0),
+    )
+
+
+def _with_paths(paths: Sequence[PathTree], joins: Sequence[JoinCounts]) -> tuple[PathTree, ...]:
+    return tuple(_with_path(path, [join.paths for join in joins]) for path in paths)
+
+
+def _with_path(path: PathTree, counted: Sequence[Mapping[tuple[int, int], PathCounts]]) -> PathTree:
+    """A path with what all of these joins did on it."""
+    runs = [own[path.number - 1, 0] for own in counted if (path.number - 1, 0) in own]
+    variants = tuple(
+        _with_variant(variant, [own[path.number - 1, at] for own in counted if (path.number - 1, at) in own])
+        for at, variant in enumerate(path.variants, 1)
+    )
+    path = replace(path, variants=variants)
+    if not runs:
+        return path
+    known = {level.step for level in path.levels}
+    further: dict[str, list[Counts]] = {}
+    for name, step in ((name, step) for run in runs for name, step in run.steps.items()):
+        if name not in known:
+            shown = "ranks" if name.startswith(RANK) else f"values of {name} that are new to a group of rows"
+            further.setdefault(shown, []).append(_counts(step))
+    return replace(
+        path,
+        levels=_with_levels(path.levels, runs),
+        seed_counts=_seeds(runs),
+        further=tuple((name, _sum(counts)) for name, counts in further.items()),
+    )
+
+
+def _with_variant(variant: VariantTree, runs: Sequence[PathCounts]) -> VariantTree:
+    if not runs:
+        return variant
+    return replace(variant, levels=_with_levels(variant.levels, runs), seed_counts=_seeds(runs))
+
+
+def _seeds(runs: Sequence[PathCounts]) -> SeedCounts:
+    return SeedCounts(
+        sum(run.changes for run in runs), sum(run.prefixes for run in runs), sum(run.seconds for run in runs)
+    )
+
+
+def _with_levels(levels: Sequence[LevelTree], runs: Sequence[PathCounts]) -> tuple[LevelTree, ...]:
+    return tuple(
+        replace(level, counts=_sum(_counts(run.steps.get(level.step, StepCounts())) for run in runs))
+        for level in levels
+    )
+
+
+def _counts(step: StepCounts) -> Counts:
+    return replace(
+        counts_of_work(step.work), prefixes=step.prefixes, rows=step.rows, bytes=step.nbytes, seconds=step.seconds
+    )

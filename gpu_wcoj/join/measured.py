@@ -1,0 +1,55 @@
+"""A generic join that measures itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.meter import Gauge, Meter, now
+from gpu_wcoj.join.path import Step
+from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.kernels.protocol import Int64Array
+
+
+@dataclass(eq=False)
+class MeasuredJoin(GenericJoin):
+    """As `GenericJoin`; what its steps do is added to its meter."""
+
+    def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
+        """See `GenericJoin.extend`; time that passes between two pieces is not counted."""
+        gauge = self._gauge(step)
+        gauge.prefixes += len(prefixes)
+        pieces = super().extend(prefixes, step)
+        while True:
+            start = now(self.backend)
+            found = next(pieces, None)
+            gauge.seconds += now(self.backend) - start
+            if found is None:
+                return
+            gauge.rows += len(found[1])
+            gauge.nbytes += bytes_of(found[1])
+            yield found
+
+    def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None]:
+        gauge = self._gauge(step)
+        gauge.prefixes += len(prefixes)
+        start = now(self.backend)
+        found = super()._count_last(prefixes, step)
+        gauge.seconds += now(self.backend) - start
+        return found
+
+    def _gauge(self, step: Step) -> Gauge:
+        return Gauge() if self.meter is None else self.meter.gauge(step.name)
+
+
+def measured(join: GenericJoin, meter: Meter) -> MeasuredJoin:
+    """The join, what it does being added to this meter."""
+    return MeasuredJoin(**{**vars(join), "meter": meter})
+
+
+def bytes_of(prefixes: Prefixes) -> int:
+    """What a table of prefixes takes."""
+    columns = [*prefixes.values.values(), prefixes.positions]
+    columns += [] if prefixes.weights is None else [prefixes.weights]
+    return sum(int(column.nbytes) for column in columns)

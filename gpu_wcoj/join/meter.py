@@ -1,0 +1,141 @@
+"""What a join does at each of its levels, counted and timed where that has been asked for.
+
+The kernels count their work in any case; prefixes, rows, bytes and times are measured here. On a device a time begins
+and ends by waiting for it, so a tick that is measured takes longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.path import DeltaQuery
+from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
+
+
+@dataclass(eq=False)
+class Gauge:
+    """Of one step: prefixes that it extended, rows that went on and their bytes, seconds that it took."""
+
+    prefixes: int = 0
+    rows: int = 0
+    nbytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(eq=False)
+class Meter:
+    """Of one run along a path or a variant of it; blocks of several threads have one each.
+
+    Attributes
+    ----------
+    number, variant
+        Of the path in its query, and of the variant; 0 for the path itself.
+    work
+        Per step, by name, what the kernels counted.
+    changes
+        Changed rows that started it.
+    prefixes
+        Of these, how many went on to the first step.
+    seconds
+        That finding them took.
+    """
+
+    number: int
+    variant: int
+    work: dict[str, Int64Array]
+    gauges: dict[str, Gauge] = field(default_factory=dict)
+    changes: int = 0
+    prefixes: int = 0
+    seconds: float = 0.0
+
+    def gauge(self, step: str) -> Gauge:
+        """That of a step."""
+        return self.gauges.setdefault(step, Gauge())
+
+    @contextmanager
+    def seeding(self, backend: Backend) -> Generator[None]:
+        """What is done inside belongs to the beginning of the path."""
+        start = now(backend)
+        yield
+        self.seconds += now(backend) - start
+
+
+def now(backend: Backend) -> float:
+    """The time when all that has been launched is done."""
+    if backend.device is not None:
+        backend.to_host(backend.xp.zeros(1, np.int64))
+    return time.perf_counter()
+
+
+@dataclass(frozen=True)
+class StepCounts:
+    """Of one step in one tick.
+
+    Attributes
+    ----------
+    work
+        What the kernels counted; see `gpu_wcoj.kernels.protocol`.
+    """
+
+    work: tuple[int, ...] = (0,) * N_WORK
+    prefixes: int = 0
+    rows: int = 0
+    nbytes: int = 0
+    seconds: float = 0.0
+
+    def plus(self, work: Iterable[int], gauge: Gauge) -> StepCounts:
+        """With one more run."""
+        return StepCounts(
+            tuple(a + b for a, b in zip(self.work, work, strict=True)),
+            self.prefixes + gauge.prefixes,
+            self.rows + gauge.rows,
+            self.nbytes + gauge.nbytes,
+            self.seconds + gauge.seconds,
+        )
+
+
+@dataclass(frozen=True)
+class PathCounts:
+    """Of one path, or one of its variants, in one tick; see `Meter`."""
+
+    changes: int
+    prefixes: int
+    seconds: float
+    steps: Mapping[str, StepCounts]
+
+
+@dataclass(frozen=True)
+class JoinCounts:
+    """Of one join in one tick: per path's number and variant."""
+
+    query: DeltaQuery
+    paths: Mapping[tuple[int, int], PathCounts]
+
+
+def added_up(query: DeltaQuery, meters: Iterable[Meter], backend: Backend) -> JoinCounts:
+    """What all runs of one join's paths come to. Waits once for a device."""
+    runs = [meter for meter in meters if meter.changes or meter.prefixes or meter.work or meter.gauges]
+    counted = [(meter, step) for meter in runs for step in meter.work]
+    arrays = [meter.work[step] for meter, step in counted]
+    rows = backend.to_host(backend.xp.stack(arrays)).tolist() if arrays else []
+    work: dict[tuple[int, str], list[int]] = {
+        (id(meter), step): row for (meter, step), row in zip(counted, rows, strict=True)
+    }
+    paths: dict[tuple[int, int], PathCounts] = {}
+    for meter in runs:
+        at = meter.number, meter.variant
+        before = paths.get(at, PathCounts(0, 0, 0.0, {}))
+        steps = dict(before.steps)
+        for step in dict.fromkeys((*meter.gauges, *meter.work)):
+            own = work.get((id(meter), step), [0] * N_WORK)
+            steps[step] = steps.get(step, StepCounts()).plus(own, meter.gauges.get(step, Gauge()))
+        paths[at] = PathCounts(
+            before.changes + meter.changes, before.prefixes + meter.prefixes, before.seconds + meter.seconds, steps
+        )
+    return JoinCounts(query, dict(sorted(paths.items())))
