@@ -164,9 +164,11 @@ hop(a, c) :- edge(a, b), edge(b, c), a != c.
 busy(a) :- hop(a, b), label(b, "red").
 busy(a) :- edge(a, a).
 triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c).
+both(a, b) :- edge(a, b), edge(b, a).
 kinds(a, l, m) :- edge(a, b), label(a, l), label(b, m).
 .output busy
 .output triangle
+.output both
 .output kinds
 """
 

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 from gpu_wcoj import Program
 from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageError
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.spark.cells.chosen import Chosen, choose
+from gpu_wcoj.spark.cells.chosen import Chosen, choose, shares_in
 from gpu_wcoj.spark.cells.keys import cell_keys, spark_hash
 from gpu_wcoj.spark.cells.plan import CellPlan, Route
 from gpu_wcoj.spark.cells.shares import best_shares, shares_of
@@ -26,6 +26,8 @@ TEXTS = {
     "star": "s(a, b, c, d) :- e(a, b), e(a, c), f(a, d).",
     "loops": "l(a, b) :- e(a, a), e(a, b), f(b, 3), a < b.",
     "apart": "x(a, b, c, d) :- e(a, b), f(c, d).",
+    "both": "o(a, b) :- e(a, b), f(b, a), e(b, b), f(a, b).",
+    "single": "k(a, b) :- e(a, b), a != 5, e(a, b).",
 }
 
 
@@ -98,6 +100,8 @@ def test_each_binding_is_in_one_cell(name: str, cells: int, heavy: dict[int, Any
         if content:
             for answer in Program(stage.program).step(content).values():
                 found.update(answer.to_dict())
+    if name in ("star", "both", "single") and cells > 1:
+        assert chosen.is_shared(0)
     (expected,) = Program(TEXTS[name]).step({one: sorted(own) for one, own in rows.items()}).values()
     assert found == Counter(expected.to_dict())
     assert found
@@ -117,6 +121,74 @@ def test_heads_that_need_an_owner() -> None:
     assert [stage.kind for stage in copies.stages] == ["join", "owner"]
     with pytest.raises(UsageError, match="Name an output"):
         CellPlan.of(kept, (), False, choose(kept, "hypercube", 4))
+
+
+def random_text(rnd: random.Random) -> str:
+    arities = {"e": 2, "f": 2, "g": 3}
+    names = "abcdef"[: rnd.randint(2, 5)]
+    atoms = [(one, rnd.choices(names, k=arities[one])) for one in rnd.choices("efg", k=rnd.randint(1, 5))]
+    used = sorted({name for _, terms in atoms for name in terms})
+    body = ", ".join(f"{one}({', '.join(terms)})" for one, terms in atoms)
+    return f"h({', '.join(rnd.sample(used, rnd.randint(1, len(used))))}) :- {body}."
+
+
+def test_lookups_decide_what_is_hashed() -> None:
+    """One key where no lookup needs an exchange, else a grid; of all ways to hash variables, none holds fewer rows."""
+    rnd = random.Random(6)
+    shared = 0
+    for _ in range(150):
+        rules, sizes = parse(random_text(rnd)), {name: rnd.choice((1, 10, 1000)) for name in "efg"}
+        cells = rnd.choice((2, 3, 4, 8))
+        chosen = choose(rules, "hypercube", cells, sizes)
+        (cost,) = shares_in(rules, chosen, sizes)
+        (rule,) = rules.rules
+        atoms = [(sizes[atom.relation], [one.name for one in atom.variables]) for atom in rule.atoms]
+        assert cost.cell_rows <= best_shares(atoms, cells).cell_rows * (1 + 1e-9), str(rule)
+        everywhere = set.intersection(*(set(names) for _, names in atoms))
+        assert chosen.is_shared(0) == bool(everywhere), str(rule)
+        assert not (chosen.is_shared(0) and chosen.moved[0])
+        if chosen.is_shared(0):
+            shared += 1
+            assert cost.shipped_rows == cost.input_rows, "no row is copied"
+            plan = CellPlan.of(rules, rules.heads, False, chosen)
+            assert all(route.coordinate(0) == 0 and len(route.hashed) == 1 for route in plan.travelling[0].routes)
+    assert 40 < shared < 110
+
+
+def test_a_key_of_two_columns_fills_all_cells() -> None:
+    """A column of two values would leave cells of a grid empty."""
+    rules = parse("o(a, b, c) :- e(a, b), f(a, b, c).")
+    plan = CellPlan.of(rules, rules.heads, False, choose(rules, "auto", 8))
+    ((route,), _) = (one.routes for one in plan.travelling[:2])
+    assert len(cells_of(route, (0, 0))) == 1
+    assert {cell for a in range(2) for b in range(40) for cell in cells_of(route, (a, b))} == set(range(8))
+    assert str(plan).splitlines()[1:4] == [
+        "  o(a, b, c) :- e(a, b), f(a, b, c).",
+        "    (a, b):8 (8 cells, 1 copies of a row, 12% of the rows in a cell)",
+        "    lookups need no exchange: what joins is in one cell",
+    ]
+    triangle = parse(TEXTS["triangle"])
+    shown = str(CellPlan.of(triangle, triangle.heads, False, choose(triangle, "auto", 8)))
+    assert "lookups would be exchanged by " in shown
+
+
+def test_rules_that_look_up_by_the_same_columns_share_their_rows() -> None:
+    rules = parse("s(a, b, c) :- e(a, b), f(a, c). r(x, y, z) :- f(y, z), e(y, x), e(y, z).")
+    plan = CellPlan.of(rules, rules.heads, False, choose(rules, "hypercube", 8))
+    assert [len(one.routes) for one in plan.travelling] == [1, 1]
+
+
+def test_what_older_checkpoints_have_chosen_stays() -> None:
+    """They name no shared keys: their rows lie on a grid, and what is written of it is what was."""
+    rules = parse(TEXTS["both"])
+    old = {"layout": "hypercube", "cells": 4, "parts": [[{"a": 2, "b": 2}]], "heavy": [{}], "reason": "as asked for"}
+    chosen = Chosen.from_json(old)
+    assert chosen.to_json() == old
+    plan = CellPlan.of(rules, rules.heads, False, chosen)
+    assert [one.salt for relation in plan.travelling for one in relation.routes[0].hashed] == [0, 1, 1, 0]
+    new = choose(rules, "hypercube", 4)
+    assert Chosen.from_json(json.loads(json.dumps(new.to_json()))) == new
+    assert new.shared == ((("b",),),)
 
 
 def test_layout_by_cost() -> None:

@@ -1,19 +1,27 @@
-"""What is chosen once for a program on cells, and then kept in its checkpoint: layout, cells, shares, heavy values."""
+"""What is chosen once for a program on cells, and then kept in its checkpoint: layout, cells, shares, heavy values.
+
+Whether rows have to be exchanged at all is the lookup plan's word (`gpu_wcoj.planner.exchanges`). Where it needs none,
+rows go by one hash to one cell each. Else there is one exchange nevertheless, before all lookups: rows are copied to
+the cells of a grid over the variables that atoms share, so that no prefix ever travels.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageError, listed
+from gpu_wcoj.planner.exchanges import Exchanges
+from gpu_wcoj.planner.lookups import Arranged
 from gpu_wcoj.query.terms import Rule, Rules
-from gpu_wcoj.spark.cells.shares import MOST_CELLS, Shares, best_shares, shares_of
+from gpu_wcoj.spark.cells.shares import MOST_CELLS, Shares, best_shares, even_shares, shares_of
 
 Layout = Literal["auto", "hypercube", "replicated"]
 Value = int | str
 Heavy = Mapping[str, Sequence[Value]]
 """Per variable of a rule, values that so many rows have that one part would be too large."""
+Names = tuple[str, ...]
 
 LARGEST_FRACTION = 0.5
 """If cells of a grid would hold more than this part of the rows, every cell holds all of them instead."""
@@ -34,12 +42,17 @@ class Chosen:
     cells
         How many.
     parts
-        Per rule, for each way that its bindings are split into by heavy values, the parts of each variable. Bit i of
-        a way's number is set where the i-th variable with heavy values has one of them.
+        Per rule, for each way that its bindings are split into by heavy values, the parts of each variable that is
+        hashed by itself. Bit i of a way's number is set where the i-th variable with heavy values has one of them.
     heavy
         Per rule, the heavy values of its variables.
     reason
         Why, for people.
+    shared
+        Per rule and way, variables that all atoms have and whose common hash names the cell, where lookups need no
+        exchange: then nothing has parts of its own. Empty in checkpoints of before there were such.
+    moved
+        Per rule, for people, by which variables lookups would have to be exchanged.
     """
 
     layout: Literal["hypercube", "replicated"]
@@ -47,16 +60,37 @@ class Chosen:
     parts: tuple[tuple[Mapping[str, int], ...], ...]
     heavy: tuple[Heavy, ...]
     reason: str = field(default="", compare=False)
+    shared: tuple[tuple[Names, ...], ...] = ()
+    moved: tuple[tuple[Names, ...], ...] = field(default=(), compare=False)
+
+    def is_shared(self, rule: int, way: int = 0) -> bool:
+        """Whether lookups need no exchange in one way of a rule."""
+        return bool(self.shared and self.shared[rule][way])
+
+    def coordinates(self, rule: int, way: int = 0) -> tuple[tuple[Names, int], ...]:
+        """What is hashed in one way of a rule: variables that are hashed together, and into how many parts."""
+        if self.is_shared(rule, way):
+            return ((self.shared[rule][way], self.cells),)
+        return tuple(((name,), parts) for name, parts in self.parts[rule][way].items())
+
+    def parts_of(self, rule: int, variable: str) -> int:
+        """Into how many parts a variable is hashed, alone or with others, where nothing is heavy."""
+        return next((parts for names, parts in self.coordinates(rule) if variable in names), 1)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {
+        found: dict[str, Any] = {
             "layout": self.layout,
             "cells": self.cells,
             "parts": [[dict(way) for way in ways] for ways in self.parts],
             "heavy": [{name: list(values) for name, values in one.items()} for one in self.heavy],
             "reason": self.reason,
         }
+        if self.shared:
+            found["shared"] = [[list(names) for names in ways] for ways in self.shared]
+        if self.moved:
+            found["moved"] = [[list(names) for names in moves] for moves in self.moved]
+        return found
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Chosen:
@@ -67,6 +101,8 @@ class Chosen:
             tuple(tuple(dict(way) for way in ways) for ways in content["parts"]),
             tuple({name: tuple(values) for name, values in one.items()} for one in content["heavy"]),
             str(content["reason"]),
+            tuple(tuple(map(tuple, ways)) for ways in content.get("shared", ())),
+            tuple(tuple(map(tuple, moves)) for moves in content.get("moved", ())),
         )
 
     def check(self, path: object, layout: Layout, cells: int | None) -> None:
@@ -103,6 +139,8 @@ def choose(
     >>> text = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
     >>> choose(parse(text), "auto", 8).parts
     (({'a': 2, 'b': 2, 'c': 2},),)
+    >>> choose(parse("both(a, b) :- r(a, b), s(a, b)."), "auto", 8).coordinates(0)
+    ((('a', 'b'), 8),)
     """
     if layout not in ("auto", "hypercube", "replicated"):
         raise UsageError(f"layout='{layout}' is not allowed; it must be 'auto', 'hypercube' or 'replicated'.")
@@ -111,19 +149,21 @@ def choose(
     given = {number: _checked(rules, number, values) for number, values in (heavy or {}).items()}
     known = dict(sizes or {})
     mean = sum(known.values()) / len(known) if known else 1.0
-    costs = [_costs(rule, known, mean or 1.0) for rule in rules.rules]
-    parts, shares = [], []
-    for number, atoms in enumerate(costs):
+    rows = {name: known.get(name, mean or 1.0) for name in (*rules.inputs, *rules.heads)}
+    plans = _planned(rules, rows if known else {})
+    parts, shared = [], []
+    for number, plan in enumerate(plans):
         own = list(given.get(number, {}))
-        ways = []
+        ways, together = [], []
         for way in range(1 << len(own)):
             fixed = {name for bit, name in enumerate(own) if way >> bit & 1}
-            found = best_shares([(rows, [name for name in names if name not in fixed]) for rows, names in atoms], cells)
-            ways.append(dict(found.parts))
-            if way == 0:
-                shares.append(found)
+            one_key = tuple(name for name in plan.shared if name not in fixed and cells > 1)
+            ways.append({} if one_key else dict(best_shares(_left(plan, rows, fixed), cells).parts))
+            together.append(one_key)
         parts.append(tuple(ways))
-    held = max((one.fraction for one in shares), default=0.0)
+        shared.append(tuple(together))
+    grid = Chosen("hypercube", cells, tuple(parts), (), "", tuple(shared))
+    held = max((one.fraction for one in shares_in(rules, grid, sizes)), default=0.0)
     chosen: Literal["hypercube", "replicated"]
     if layout == "auto":
         chosen = "replicated" if held > LARGEST_FRACTION and cells > 1 else "hypercube"
@@ -136,18 +176,46 @@ def choose(
     if chosen == "replicated":
         if given:
             raise UsageError("heavy values have no meaning with layout='replicated': its work is split by rows.")
-        parts = [({},) for _ in parts]
-    return Chosen(chosen, cells, tuple(parts), tuple(given.get(i, {}) for i in range(len(parts))), reason)
+        parts, shared = [({},) for _ in parts], []
+    moved = tuple(plan.moved for plan in plans)
+    return Chosen(
+        chosen, cells, tuple(parts), tuple(given.get(i, {}) for i in range(len(parts))), reason, tuple(shared), moved
+    )
 
 
 def shares_in(rules: Rules, chosen: Chosen, sizes: Mapping[str, float] | None = None) -> list[Shares]:
     """Per rule, what its shares cost, heavy values left aside."""
     known = dict(sizes or {})
     mean = sum(known.values()) / len(known) if known else 1.0
-    return [
-        shares_of(_costs(rule, known, mean or 1.0), ways[0])
-        for rule, ways in zip(rules.rules, chosen.parts, strict=True)
-    ]
+    found = []
+    for number, rule in enumerate(rules.rules):
+        atoms = _costs(rule, known, mean or 1.0)
+        if chosen.is_shared(number):
+            found.append(even_shares(atoms, chosen.shared[number][0], chosen.cells))
+        else:
+            found.append(shares_of(atoms, chosen.parts[number][0]))
+    return found
+
+
+def _planned(rules: Rules, rows: Mapping[str, float]) -> list[Exchanges]:
+    """The lookups of each rule; where rows can go as they go for a rule before, they do."""
+    plans: list[Exchanges] = []
+    existing: list[Arranged] = []
+    for rule in rules.rules:
+        plans.append(Exchanges.of(rule, rows, existing))
+        existing += plans[-1].plan.made
+    return plans
+
+
+def _left(plan: Exchanges, rows: Mapping[str, float], fixed: Collection[str]) -> list[tuple[float, list[str]]]:
+    """Per atom its rows, and what the grid may hash of it.
+
+    A variable of one atom is not worth it: one that this atom shares divides its rows, too, and copies fewer of others.
+    That fails only where an atom shares nothing, or nothing that is left.
+    """
+    usable = [one.name for one in plan.rule.variables] if fixed or plan.crosses else plan.joined
+    names = {name for name in usable if name not in fixed}
+    return [(n, [name for name in own if name in names]) for n, own in _costs(plan.rule, rows, 1.0)]
 
 
 def _costs(rule: Rule, known: Mapping[str, float], mean: float) -> list[tuple[float, list[str]]]:

@@ -33,7 +33,7 @@ def heavy_values(rules: Rules, chosen: Chosen, tables: Mapping[str, DataFrame]) 
             if atom.relation not in tables:
                 continue
             for variable in atom.variables:
-                parts = chosen.parts[number][0].get(variable.name, 1)
+                parts = chosen.parts_of(number, variable.name)
                 if parts == 1:
                     continue
                 at = atom.relation, atom.terms.index(variable)

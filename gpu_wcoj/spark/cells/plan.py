@@ -19,8 +19,8 @@ from math import prod
 from typing import Literal
 
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.query.terms import Comparison, Expression, Rule, Rules, Variable
-from gpu_wcoj.spark.cells.chosen import Chosen, Value, shares_in
+from gpu_wcoj.query.terms import Atom, Comparison, Expression, Rule, Rules, Variable
+from gpu_wcoj.spark.cells.chosen import Chosen, Names, Value, shares_in
 
 OWNER_SALT = 1 << 20
 """By what a row's own hash differs from those of its columns' variables."""
@@ -187,14 +187,14 @@ class CellPlan:
         chosen = self.chosen
         lines = [f"layout {chosen.layout}, {chosen.cells} cells: {chosen.reason}"]
         if chosen.layout == "hypercube":
-            for rule, ways, heavy, cost in zip(
-                self.rules.rules, chosen.parts, chosen.heavy, shares_in(self.rules, chosen), strict=True
-            ):
+            for number, (rule, cost) in enumerate(zip(self.rules.rules, shares_in(self.rules, chosen), strict=True)):
                 lines.append(f"  {rule}")
                 lines.append(f"    {cost}")
-                for way, parts in enumerate(ways[1:], 1):
-                    who = [name for bit, name in enumerate(heavy) if way >> bit & 1]
-                    grid = " x ".join(f"{name}:{part}" for name, part in parts.items()) or "one cell"
+                lines.extend(f"    {line}" for line in self._exchanges(number))
+                for way in range(1, len(chosen.parts[number])):
+                    who = [name for bit, name in enumerate(chosen.heavy[number]) if way >> bit & 1]
+                    hashed = chosen.coordinates(number, way)
+                    grid = " x ".join(f"{_shown(names)}:{parts}" for names, parts in hashed) or "one cell"
                     lines.append(f"    where {' and '.join(who)} is heavy: {grid}")
         else:
             lines.append("  every cell holds all rows and works on its share of each change, by the rows' hash")
@@ -204,6 +204,15 @@ class CellPlan:
             lines.append(f"stage {stage.number + 1}: {doing} {heads}")
         lines.extend(f"  {head}: {how}" for head, how in self.finals.items())
         return "\n".join(lines)
+
+    def _exchanges(self, number: int) -> list[str]:
+        """What the lookups of a rule ask for."""
+        chosen = self.chosen
+        if chosen.is_shared(number):
+            return ["lookups need no exchange: what joins is in one cell"]
+        moves = chosen.moved[number] if chosen.moved else ()
+        shown = ", ".join(map(_shown, moves))
+        return [f"lookups would be exchanged by {shown}: rows are copied instead"] if moves else []
 
 
 @dataclass(eq=False)
@@ -309,7 +318,8 @@ class _Planner:
         at, rule = own[0]
         if self._keeps_all(rule):
             return True, "keeps all variables: a row is derived in one cell, once"
-        hashed = {name for ways in self.chosen.parts[at] for name, part in ways.items() if part > 1}
+        ways = [self.chosen.coordinates(at, way) for way in range(len(self.chosen.parts[at]))]
+        hashed = {name for grid in ways for names, parts in grid if parts > 1 for name in names}
         hashed |= set(self.chosen.heavy[at])
         kept = {term.name for term in rule.head.terms if isinstance(term, Variable)}
         if self.chosen.layout == "hypercube" and hashed <= kept:
@@ -339,28 +349,25 @@ class _Planner:
         def spelt(term: Expression) -> str:
             return renamed[term] if isinstance(term, Variable) else str(term)
 
-        parts = self.chosen.parts[at][way]
-        strides = {one: prod(list(parts.values())[:i]) for i, one in enumerate(parts)}
-        grid = prod(parts.values()) if self.chosen.layout == "hypercube" else self.chosen.cells
+        coordinates = self.chosen.coordinates(at, way)
+        grid = prod(parts for _, parts in coordinates) if self.chosen.layout == "hypercube" else self.chosen.cells
         heavy = list(self.chosen.heavy[at].items())
         atoms = []
         for position, atom in enumerate(rule.atoms):
-            hashed, restricted = [], []
+            hashed = _hashed(atom, coordinates, variables, self.chosen.is_shared(at, way))
+            restricted = []
             for variable in atom.variables:
-                column = atom.terms.index(variable)
-                if variable.name in parts:
-                    salt, stride = variables.index(variable), strides[variable.name]
-                    hashed.append(Hashed((column,), salt, parts[variable.name], stride))
                 for bit, (heavy_name, values) in enumerate(heavy):
                     if heavy_name == variable.name:
+                        column = atom.terms.index(variable)
                         restricted.append((column, tuple(values), bool(way >> bit & 1)))
             relation = self._number_of(atom.relation)
-            key = (relation, tuple(hashed), grid, tuple(restricted))
+            key = (relation, hashed, grid, tuple(restricted))
             is_new = key not in roles
             if is_new:
                 roles[key] = len(of_role)
                 of_role.append(relation)
-            route = Route(stage, roles[key], tuple(hashed), grid, tuple(restricted))
+            route = Route(stage, roles[key], hashed, grid, tuple(restricted))
             if is_new:
                 self._route(relation, route)
             own = {one.name for one in atom.variables}
@@ -396,3 +403,26 @@ def _variables(rule: Rule) -> list[Variable]:
         found.update(dict.fromkeys(comparison.variables))
     found.update(dict.fromkeys(rule.head.variables))
     return list(found)
+
+
+def _hashed(
+    atom: Atom, coordinates: Sequence[tuple[Names, int]], variables: Sequence[Variable], is_shared: bool
+) -> tuple[Hashed, ...]:
+    """The coordinates that an atom's rows determine, by their columns.
+
+    Each has a salt of its own, so that the same values do not always fall into the same parts. What lookups share has
+    none, whatever its variables are called: then rules that look a relation up by the same columns share a role.
+    """
+    column_of = {one.name: atom.terms.index(one) for one in atom.variables}
+    place = {one.name: i for i, one in enumerate(variables)}
+    found, stride = [], 1
+    for names, parts in coordinates:
+        if column_of.keys() >= set(names):
+            columns = tuple(column_of[name] for name in names)
+            found.append(Hashed(columns, 0 if is_shared else place[names[0]], parts, stride))
+        stride *= parts
+    return tuple(sorted(found, key=lambda one: one.columns))
+
+
+def _shown(names: Names) -> str:
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"

@@ -104,6 +104,19 @@ def shares_of(atoms: Sequence[tuple[float, Sequence[str]]], parts: Mapping[str, 
     return _cost(atoms, parts)
 
 
+def even_shares(atoms: Sequence[tuple[float, Sequence[str]]], names: Sequence[str], cells: int) -> Shares:
+    """What it costs if the common hash of variables that all atoms have names the cell: no row is copied.
+
+    Examples
+    --------
+    >>> print(even_shares([(100, "ab"), (100, "abc")], "ab", 8))
+    (a, b):8 (8 cells, 1 copies of a row, 12% of the rows in a cell)
+    """
+    whole = sum(rows for rows, _ in atoms)
+    shown = names[0] if len(names) == 1 else f"({', '.join(names)})"
+    return Shares(((shown, cells),) if cells > 1 else (), whole / cells, whole, whole)
+
+
 def _cost(atoms: Sequence[tuple[float, Sequence[str]]], parts: Mapping[str, int]) -> Shares:
     whole = prod(parts.values())
     held = sum(rows / prod(parts.get(name, 1) for name in set(names)) for rows, names in atoms)
