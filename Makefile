@@ -36,7 +36,7 @@ CHANGES := .run/changes
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test test-long check check-extras soak-checkpoint format bench bench-recursion bench-rivals clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test test-long check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -104,6 +104,9 @@ bench: setup  ## measure the engine beside GraphBLAS and DuckDB (BENCH="--scale 
 
 bench-rivals: setup  ## count triangles while nodes arrive, beside the crate differential-dogs3, where cargo is
 	$(BIN)/python -m bench.rivals $(BENCH)
+
+bench-suite: setup  ## compare the strategies of joining and rivals, in five minutes (BENCH="--suite full --report bench/results")
+	$(BIN)/gpu-wcoj bench $(BENCH)
 
 bench-recursion: setup  ## measure recursive programs beside DuckDB and clingo (BENCH="--no-rivals", "--parts GALEN")
 	$(BIN)/python -m bench.recursion $(BENCH)

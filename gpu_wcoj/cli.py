@@ -1,17 +1,17 @@
-"""The command ``gpu-wcoj``: run a program over files, explain it, generate data."""
+"""The command ``gpu-wcoj``: run a program over files, explain it, generate data, run the benchmark."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
 from gpu_wcoj import __version__
-from gpu_wcoj.errors import GpuWcojError, UnknownRelationError, UsageError
+from gpu_wcoj.errors import GpuWcojError, OutputFileError, UnknownRelationError, UsageError
 
 if TYPE_CHECKING:
     from gpu_wcoj.files.spec import InputSpec
@@ -111,26 +111,19 @@ def run(
         program, text, bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads,
         route=int(route) if route.isdecimal() else route,
     )  # fmt: skip
-    from gpu_wcoj.directives import inputs_of, outputs_of
+    from gpu_wcoj.directives import outputs_of
     from gpu_wcoj.runner import Job, run_job
 
-    _check_relations(engine, loaded, "--input")
-    _check_relations(engine, fed, "--changes")
-    if ticked := [spec for spec in loaded if spec.tick is not None]:
-        raise UsageError(
-            f"'{ticked[0]}' has a tick column, but --input is one tick.\n  Use --changes, or leave it out."
-        )
+    _check_files(engine, loaded, fed)
     given = {spec.relation for spec in (*loaded, *fed)}
     folder = Path() if program is None else program.parent
-    named = tuple(spec for spec in inputs_of(engine.rules, folder, given) if not _is_empty(spec.path))
+    named, declared = _named(engine, folder, given)
     if not given and not engine.rules.directives and engine.inputs:
         raise UsageError(
             "there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both;"
             " or name files in the program, by lines .input."
         )
     results = () if count or output is not None else outputs_of(engine.rules, folder, bool(given))
-    declared = {one.relation: one.types for one in engine.rules.declarations}
-    declared = {spec.relation: declared[spec.relation] for spec in named if spec.relation in declared}
     inputs = (*loaded, *named)
     run_job(engine, Job(inputs, fed, tick_rows, count, output, budget, json, checkpoint, declared, results))
 
@@ -141,16 +134,81 @@ def explain(
     /,
     *,
     text: Annotated[str | None, _TEXT] = None,
+    input: Annotated[list[str] | None, _FILES] = None,  # noqa: A002  # the option is called --input
+    changes: Annotated[list[str] | None, _FILES] = None,
+    tick_rows: int | None = None,
+    stats: Path | None = None,
+    save_stats: Path | None = None,
+    analyze: Annotated[bool, _FLAG] = False,
+    count: Annotated[bool, _FLAG] = False,
+    format: Literal["text", "json", "mermaid", "svg"] = "text",  # noqa: A002  # the option is called --format
+    output: Path | None = None,
+    backend: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int | None = None,
     bag: Annotated[bool, _FLAG] = False,
+    memory: str | None = None,
 ) -> None:
     """Print how a program is maintained: each delta path with its seed, its variables and their extenders.
 
+    The plan depends on what the relations hold. Without files, nothing is known of them. Files are given as for run.
+
     Parameters
     ----------
+    input
+        A file that is loaded before all changes; once for each relation.
+    changes
+        A file whose rows follow in order, cut into ticks; once for each relation.
+    tick_rows
+        Rows of changes to a tick, 1000 if not said otherwise; not where the files have tick columns.
+    stats
+        A folder that says what relations hold: statistics that --save-stats wrote, or a checkpoint of the program.
+    save_stats
+        A folder for what the relations hold after all files, as statistics.json.
+    analyze
+        Also what the last tick did, measured: per level prefixes, bound on the work, proposals, survivors, bytes, time.
+    count
+        Let that tick count the answer without producing it.
+    format
+        As text, json, mermaid (a flowchart) or svg (a drawing).
+    output
+        A file to write to, instead of the terminal.
+    backend
+        Where the state lives and the joins run; auto is the GPU where there is one, else the CPU.
+    threads
+        How many threads they use.
     bag
         Keep exact weights instead of sets.
+    memory
+        How much memory the rows read at one time may take, such as 4GB; half of the machine's if not said otherwise.
     """
-    print(_program(program, text, bag=bag).explain().rstrip("\n"))
+    from gpu_wcoj.files.budget import memory_budget
+    from gpu_wcoj.files.spec import parse_input
+
+    budget = memory_budget(memory)
+    loaded = tuple(map(parse_input, input or ()))
+    fed = tuple(map(parse_input, changes or ()))
+    if tick_rows is not None and tick_rows < 1:
+        raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
+    engine = _program(program, text, bag=bag, backend=backend, threads=threads)
+    from gpu_wcoj.analysis import explained
+    from gpu_wcoj.runner import Job
+
+    _check_files(engine, loaded, fed)
+    named: tuple[InputSpec, ...] = ()
+    declared: dict[str, tuple[str | None, ...]] = {}
+    if stats is None and (loaded or fed or analyze or save_stats is not None):
+        folder = Path() if program is None else program.parent
+        named, declared = _named(engine, folder, {spec.relation for spec in (*loaded, *fed)})
+    job = Job((*loaded, *named), fed, tick_rows, count, None, budget, False, declared=declared)
+    shown = explained(engine, job, stats, save_stats, analyze, format).rstrip("\n") + "\n"
+    if output is None:
+        sys.stdout.write(shown)
+        return
+    try:
+        output.write_text(shown, encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputFileError(f"'{output}' cannot be written: {reason}.\n  Name another file.") from error
 
 
 @app.command
@@ -176,6 +234,43 @@ def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto
     found = measured(device, twin, rows)
     print(found)
     print(f"stored in {store(device, twin, found.model)}")
+
+
+@app.command
+def bench(
+    *,
+    suite: Literal["quick", "full", "tiny"] = "quick",
+    strategy: Literal["wcoj", "binary", "auto"] | None = None,
+    rivals: str = "all",
+    report: Path | None = None,
+    threads: int = 1,
+    workloads: str = "",
+) -> None:
+    """Measure the strategies of joining beside each other and beside rivals; every answer is checked before its time.
+
+    It needs the sources: what pip installs is the engine alone.
+
+    Parameters
+    ----------
+    suite
+        quick takes less than five minutes on two processors, full some hours; tiny only shows that everything runs.
+    strategy
+        One of the engine's; by default all of them, in turn.
+    rivals
+        Some of duckdb,ladybug,graphblas,spark,dogs3; all or none. What is not installed is left out, and said.
+    report
+        A folder for the results as JSON; by default .run/bench of the sources.
+    threads
+        How many every contender may use.
+    workloads
+        Only these of the suite's, such as triangle,path3.
+    """
+    main_of_bench = _bench()
+    if threads < 1:
+        raise UsageError(f"--threads is {threads}.\n  It is 1 or more.")
+    wrong = main_of_bench(suite, strategy, rivals, report, threads, tuple(filter(None, workloads.split(","))))
+    if wrong:
+        raise GpuWcojError(f"{wrong} answers were wrong, as the lines above say.\n  Please report it.")
 
 
 app.command("gpu_wcoj.spark.command:app", name="spark", help="Run programs on Apache Spark.")
@@ -255,6 +350,27 @@ def rmat(
     _write({"src": graph[:, 0], "dst": graph[:, 1]}, output)
 
 
+def _bench() -> Callable[..., int]:
+    """What runs the benchmark, of the sources that this package is a part of.
+
+    Raises
+    ------
+    UsageError
+        If the package was installed without them.
+    """
+    here = Path(__file__).resolve().parents[1]
+    if not (here / "bench" / "suite").is_dir():
+        raise UsageError(
+            "the benchmark is not installed: it is a part of the sources, in the folder bench.\n"
+            "  Get the sources of gpu_wcoj, and run 'make bench-suite' there."
+        )
+    if str(here) not in sys.path:
+        sys.path.insert(0, str(here))
+    from bench.suite.command import main as run_suite
+
+    return run_suite
+
+
 def _program(path: Path | None, text: str | None, **options: Any) -> Program:
     from gpu_wcoj.files.lines import open_bytes
 
@@ -270,6 +386,26 @@ def _program(path: Path | None, text: str | None, **options: Any) -> Program:
     from gpu_wcoj.program import Program
 
     return Program(text, **options)
+
+
+def _named(
+    engine: Program, folder: Path, given: Collection[str]
+) -> tuple[tuple[InputSpec, ...], dict[str, tuple[str | None, ...]]]:
+    """The files that a program names itself, and the types that it declares for them."""
+    from gpu_wcoj.directives import inputs_of
+
+    named = tuple(spec for spec in inputs_of(engine.rules, folder, given) if not _is_empty(spec.path))
+    declared = {one.relation: one.types for one in engine.rules.declarations}
+    return named, {spec.relation: declared[spec.relation] for spec in named if spec.relation in declared}
+
+
+def _check_files(program: Program, loaded: Sequence[InputSpec], fed: Sequence[InputSpec]) -> None:
+    _check_relations(program, loaded, "--input")
+    _check_relations(program, fed, "--changes")
+    if ticked := [spec for spec in loaded if spec.tick is not None]:
+        raise UsageError(
+            f"'{ticked[0]}' has a tick column, but --input is one tick.\n  Use --changes, or leave it out."
+        )
 
 
 def _is_empty(path: Path) -> bool:

@@ -141,7 +141,7 @@ def _case(spec: Spec, workload: Workload, rows: Stream, data: Data | None, order
         workload.name, workload.family, spec.data, dict(spec.size), spec.seed,
         state_rows=sum(map(len, rows.state.values())),
         change_rows=spec.change_rows if data is not None else max(items, default=0),
-        kind=spec.kind, n_ticks=len(rows.ticks), how=spec.how, vertex_order=order,
+        kind=spec.kind if data is not None else "insert", n_ticks=len(rows.ticks), how=spec.how, vertex_order=order,
         atoms=0 if body is None else len(body.atoms),
         variables=0 if body is None else len(body.variables),
         cyclicity=None if body is None else cyclicity(body),

@@ -42,7 +42,7 @@ class Progress:
 
 
 @dataclass
-class Suites:
+class SuiteRun:
     """One run of a suite.
 
     Attributes

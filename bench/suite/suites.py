@@ -84,3 +84,5 @@ QUICK = Suite(
     ),
     limit=10, rival_limit=3, budget=0.5, rounds=5, judge_limit=1, random_queries=0, random_size=Size(),
 )  # fmt: skip
+
+SUITES: Mapping[str, Suite] = MappingProxyType({suite.name: suite for suite in (TINIEST, QUICK)})

@@ -1,0 +1,148 @@
+"""What ``gpu-wcoj bench`` and ``python -m bench.suite`` do."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from bench.suite.record import Comparison, Document, Record
+from bench.suite.registry import RIVALS, STRATEGIES
+from bench.suite.runner import Progress, SuiteRun
+from bench.suite.suites import SUITES
+from gpu_wcoj.errors import UsageError
+from gpu_wcoj.progress import LateBar
+
+SuiteName = Literal["quick", "full", "tiny"]
+Strategy = Literal["wcoj", "binary", "auto"]
+RESULTS = Path(__file__).parents[2] / ".run" / "bench"
+"""Where the JSON goes if no folder is named; git ignores it."""
+WITHIN, WITHIN_RANDOM = 1.15, 1.3
+"""How many times as long as the better strategy ``auto`` may take."""
+
+
+def main(
+    suite: SuiteName = "quick",
+    strategy: Strategy | None = None,
+    rivals: str = "all",
+    report: Path | None = None,
+    threads: int = 1,
+    workloads: Sequence[str] = (),
+) -> int:
+    """Run a suite, print what it finds, and write it as JSON; `gpu_wcoj.cli.bench` says what the parameters are.
+
+    Returns
+    -------
+    How many answers were wrong.
+    """
+    chosen = SUITES[suite]
+    asked = {"all": tuple(RIVALS), "none": ()}.get(rivals, tuple(filter(None, rivals.split(","))))
+    if unknown := sorted(set(asked) - set(RIVALS)):
+        raise UsageError(f"there is no rival {', '.join(unknown)}.\n  The rivals are: {', '.join(RIVALS)}; all; none.")
+    if workloads:
+        known = dict.fromkeys(spec.workload for spec in chosen.specs)
+        if unknown := sorted(set(workloads) - set(known)):
+            raise UsageError(
+                f"the suite '{suite}' has no workload {', '.join(unknown)}.\n  Its workloads are: {', '.join(known)}."
+            )
+        specs = tuple(spec for spec in chosen.specs if spec.workload in workloads)
+        chosen = replace(chosen, specs=specs, random_queries=0)
+    strategies = STRATEGIES if strategy is None else (strategy,)
+    print(f"suite {suite}: {len(chosen.specs)} cases, {', '.join((*strategies, *asked))}, {threads} thread(s) each")
+    with LateBar() as bar:
+        document = SuiteRun(chosen, strategies, asked, threads, Progress(bar.update, show, compare)).run()
+    path = (report or RESULTS) / _file_name(document)
+    document.write(path)
+    conclude(document)
+    print(f"Written to {path}")
+    return len(wrong(document))
+
+
+def show(record: Record) -> None:
+    """Print one line of a record."""
+    what = f"{record.case.key:62} {record.contender:18}"
+    if record.check is not None and not record.check.is_right:
+        print(f"{what} WRONG: {record.check.message}", flush=True)
+    elif record.seconds is None:
+        print(f"{what} {record.stopped}", flush=True)
+    else:
+        spread = record.seconds
+        work = "" if record.work is None else f", {(record.work.proposals or 0) / record.case.n_ticks:,.0f} proposals"
+        memory = "" if record.peak_bytes is None else f", {record.peak_bytes / 1e6:,.0f} MB"
+        by = record.check.by if record.check else ()
+        print(
+            f"{what} {_duration(spread.median):>8} ({_duration(spread.low)} to {_duration(spread.high)}){work}{memory}"
+            f", right by {', '.join(by) or 'nobody'}",
+            flush=True,
+        )
+
+
+def compare(comparison: Comparison) -> None:
+    """Print one line of a comparison."""
+    if comparison.ratio is None:
+        stopped = "; ".join(f"{name}: {text}" for name, text in comparison.stopped.items())
+        wrong = "" if comparison.check is None or comparison.check.is_right else comparison.check.message
+        print(f"{_name(comparison):62} no ratio: {wrong or stopped}", flush=True)
+        return
+    medians = {name: statistics.median(rounds) for name, rounds in comparison.cpu_seconds.items() if rounds}
+    times = ", ".join(f"{name} {_duration(seconds)}" for name, seconds in medians.items())
+    work = "" if comparison.work_ratio is None else f", of work {comparison.work_ratio:.2f}"
+    print(f"{_name(comparison):62} auto by the better one: {comparison.ratio:.2f}{work} ({times} a round)", flush=True)
+
+
+def conclude(document: Document) -> None:
+    """Print what the run says as a whole."""
+    for name, reason in document.missing.items():
+        print(f"{name} did not take part: {reason}")
+    for text, random, within in (("workloads", False, WITHIN), ("random queries", True, WITHIN_RANDOM)):
+        found = [one for one in document.comparisons if (one.case.family == "random") == random]
+        ratios = sorted((one.ratio, _name(one)) for one in found if one.ratio is not None)
+        if ratios:
+            above = sum(ratio > within for ratio, _ in ratios)
+            worst = ", ".join(f"{ratio:.2f} ({name})" for ratio, name in ratios[:-4:-1])
+            print(
+                f"{text}: auto by the better strategy, median {statistics.median(ratio for ratio, _ in ratios):.2f}, "
+                f"{above} of {len(ratios)} above {within}; the worst: {worst}"
+            )
+    planned = document.planning
+    if planned is not None:
+        print(
+            f"planning: median {_duration(planned.seconds.median)}, at most {_duration(planned.seconds.most)}, "
+            f"{planned.queries} queries of up to {planned.largest_atoms} atoms"
+        )
+    if failures := wrong(document):
+        print(f"{len(failures)} WRONG ANSWERS: {'; '.join(failures)}")
+    print(f"{document.seconds:.0f} s in all")
+
+
+def wrong(document: Document) -> list[str]:
+    """The contenders and cases whose answers are wrong."""
+    found = [
+        f"{one.contender} at {one.case.key}"
+        for one in document.records
+        if one.check is not None and not one.check.is_right
+    ]
+    found += [
+        _name(one)
+        for one in document.comparisons
+        if one.case.family == "random" and one.check is not None and not one.check.is_right
+    ]
+    return found
+
+
+def _name(comparison: Comparison) -> str:
+    case = comparison.case
+    return f"random query {case.seed}" if case.family == "random" else case.key
+
+
+def _file_name(document: Document) -> str:
+    day, commit = str(document.machine["date"])[:10], str(document.machine["commit"]).replace("+", "-")
+    return f"suite-{document.suite}-{day}-{commit}.json"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} us"
+    return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
