@@ -78,7 +78,7 @@ class Program:
     iterations
         How many a recursion may take in one tick; by default 100,000. A tick that needs more is undone.
     analyze
-        Measure every tick, for ``explain(analyze=True)``; that makes ticks slower.
+        Measure every tick for ``explain(analyze=True)``; that makes ticks slower.
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
         else they are those of the first rows.
@@ -337,16 +337,24 @@ class Program:
         """What a checkpoint keeps of the program."""
         return Subject(self._schema, self._lowering, self._ledger, self.dictionaries)
 
-    def explain(self, *, analyze: bool = False, format: Format = "text") -> str:  # noqa: A002  # as --format
+    def explain(
+        self,
+        *,
+        analyze: bool = False,
+        statistics: str | PathLike[str] | None = None,
+        format: Format = "text",  # noqa: A002  # the option is called --format
+    ) -> str:
         """How the program runs: per rule its delta paths, per path each variable with its extenders.
 
         Parameters
         ----------
         analyze
             Also what the last tick did, by the plan that it went by: per level the prefixes that it extended, the
-            bound on the work, proposals, survivors, bytes and time. Prefixes, bytes and times are measured from the
-            first call with this option on, or from the first tick of a program with `analyze`; before that they are
-            left out, and the text says so.
+            bound on the work, proposals, survivors, bytes and time. Prefixes, bytes and times are there for ticks that
+            were measured: those behind the first call with this option, or all of a program with `analyze`. Where they
+            are not, the text says so.
+        statistics
+            A folder with a ``statistics.json``: the plan of a program that begins with such relations.
         format
             ``"text"``; ``"json"``, whose keys are the fields of `gpu_wcoj.explain.tree.PlanTree`; ``"mermaid"``, a
             flowchart; or ``"svg"``, a drawing.
@@ -355,6 +363,8 @@ class Program:
         ------
         UsageError
             For another format.
+        SchemaError
+            If there are no such statistics.
 
         Examples
         --------
@@ -374,22 +384,28 @@ class Program:
         """
         from gpu_wcoj.explain.rendering import check_format, rendered
         from gpu_wcoj.explain.shown import Shown
+        from gpu_wcoj.planner.known import Known
 
         check_format(format)
-        planned = self._lowered.plan if self._lowered else self._planned()
+        known = None if statistics is None else Known.read(statistics)
+        planned = self._lowered.plan if self._lowered and known is None else self._planned(known)
         route = None if self._ledger.router is None else str(self._ledger.router)
         shown = Shown(self._outgoing.column_name, self.backend.name, self.bag, route)
         if not analyze:
             return rendered(shown.tree(planned), format)
-        self._measure()
+        self.analyze = True
         return rendered(shown.analyzed(planned, self.last_tick), format)
 
-    def _measure(self) -> None:
-        """From the next tick on, measure what `explain` tells of it."""
-        if not self._measures:
-            self._measures = True
-            for side in self._ledger.state.sides or ():
-                side.circuit.execution.measures = True
+    @property
+    def analyze(self) -> bool:
+        """Whether ticks are measured for ``explain(analyze=True)``; can be set between ticks."""
+        return self._measures
+
+    @analyze.setter
+    def analyze(self, value: bool) -> None:
+        self._measures = value
+        for side in self._ledger.state.sides or ():
+            side.circuit.execution.measures = value
 
     def share_work(self, number: int, of: int) -> None:
         """From the first tick on, work on one of `of` shares of every change: that with the number `number`.

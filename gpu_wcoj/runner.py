@@ -145,6 +145,36 @@ def run_job(program: Program, job: Job) -> None:
         _print_table(totals, seconds)
 
 
+def feed_job(program: Program, job: Job, analyze: bool) -> None:
+    """Bring the program to the state at the end of the job's files, and say nothing.
+
+    Parameters
+    ----------
+    analyze
+        Whether the last tick is measured and finds its answers, as in a run; all others only do what the state needs.
+
+    Raises
+    ------
+    InputFileError, UsageError, MemoryBudgetError
+        And whatever `Program.step` raises.
+    """
+    with ExitStack() as stack:
+        readers: dict[str, Reader] = {}
+        for spec in job.changes:
+            reader = open_input(spec, program.arity(spec.relation), True, job.budget)
+            readers[spec.relation] = stack.enter_context(closing(reader))
+        last: dict[str, pa.Table] | None = None
+        for changes in _ticks(program, job, readers):
+            if last is not None:
+                program.load(last)
+            last = changes
+        if last is not None and not analyze:
+            program.load(last)
+        elif last is not None:
+            program.analyze = True
+            _step(program, job, last, 0, None)
+
+
 def _resumed(program: Program, path: Path, stack: ExitStack) -> Replay:
     """The checkpoint, its state loaded into the program."""
     from gpu_wcoj.checkpoint import Checkpoint

@@ -26,14 +26,16 @@ from gpu_wcoj.tick import TickReport, Work
 
 def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -> PlanTree:
     """The plan with what a tick that went by it did; `notes` say more about the tick."""
-    notes = [*notes, *_unmeasured(tree, ticked.measured)]
+    notes = [*notes, *_unmeasured(tree, ticked)]
     if ticked.measured is None:
         heads = tuple(_worked(head, ticked.work) for head in tree.heads)
         total = _sum(map(counts_of_work, _all_work(ticked.work)))
     else:
         heads = tuple(_measured(head, tree, ticked.measured) for head in tree.heads)
         joins = (join for own in ticked.measured.joins.values() for join in own)
-        total = _sum(_counts(step) for join in joins for path in join.paths.values() for step in path.steps.values())
+        total = _sum_measured(
+            _counts(step) for join in joins for path in join.paths.values() for step in path.steps.values()
+        )
     tick = TickTree(
         ticked.tick, ticked.backend, ticked.seconds, ticked.merged_rows, ticked.measured is not None, total,
         tuple(notes),
@@ -47,12 +49,16 @@ def counts_of_work(work: Sequence[int] | Int64Array) -> Counts:
     return Counts(*numbers)
 
 
-def _unmeasured(tree: PlanTree, measured: Measured | None) -> list[str]:
+def _unmeasured(tree: PlanTree, ticked: TickReport) -> list[str]:
     """What no number is there for, and why."""
     kinds = {head.kind for head in tree.heads}
-    notes = []
-    if measured is None:
-        notes.append("prefixes, rows, bytes and times of levels were not measured in this tick")
+    notes: list[str] = []
+    if ticked.plan is None:
+        return notes
+    if ticked.measured is None:
+        notes.append(
+            "prefixes, bytes and times of levels were not measured in this tick; they are from the next one on"
+        )
         if any(path.variants for path in tree.paths()):
             notes.append("counts of a path and of its other orders stand together at the path")
         if "recursive" in kinds:
@@ -70,8 +76,11 @@ def _all_work(work: Work) -> Iterable[Int64Array]:
 
 
 def _sum(counts: Iterable[Counts]) -> Counts:
-    found = list(counts)
-    return reduce(Counts.plus, found) if found else Counts()
+    return reduce(Counts.plus, counts, Counts())
+
+
+def _sum_measured(counts: Iterable[Counts]) -> Counts:
+    return reduce(Counts.plus, counts, Counts(prefixes=0, rows=0, bytes=0, seconds=0.0))
 
 
 # A tick of which only the kernels' counts are there.
@@ -150,7 +159,7 @@ def _with_path(path: PathTree, counted: Sequence[Mapping[tuple[int, int], PathCo
         path,
         levels=_with_levels(path.levels, runs),
         seed_counts=_seeds(runs),
-        further=tuple((name, _sum(counts)) for name, counts in further.items()),
+        further=tuple((name, _sum_measured(counts)) for name, counts in further.items()),
     )
 
 
@@ -168,7 +177,7 @@ def _seeds(runs: Sequence[PathCounts]) -> SeedCounts:
 
 def _with_levels(levels: Sequence[LevelTree], runs: Sequence[PathCounts]) -> tuple[LevelTree, ...]:
     return tuple(
-        replace(level, counts=_sum(_counts(run.steps.get(level.step, StepCounts())) for run in runs))
+        replace(level, counts=_sum_measured(_counts(run.steps.get(level.step, StepCounts())) for run in runs))
         for level in levels
     )
 

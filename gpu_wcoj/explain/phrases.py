@@ -54,6 +54,8 @@ def seeds_phrase(counts: SeedCounts) -> str:
 
 def tick_phrase(tick: TickTree) -> str:
     """The last tick as a whole."""
+    if not tick.backend:
+        return "no tick"
     merged = f", merging read {tick.merged_rows:,} rows" if tick.merged_rows else ""
     return f"tick {tick.tick:,} on {tick.backend} in {seconds_phrase(tick.seconds)}{merged}"
 

@@ -36,10 +36,11 @@ class Shown:
 
     def analyzed(self, plan: Plan, report: TickReport) -> PlanTree:
         """The plan that the last tick went by, with what the tick did; `plan` if there was no such tick."""
-        tree = self.tree(plan if report.plan is None else report.plan)
-        notes = []
         if report.plan is None:
-            notes.append("there has been no tick" if report.tick < 0 else "this tick changed nothing, or was restored")
-        elif report.plan is not plan:
-            notes.append("the next tick goes by another plan")
-        return with_counts(tree, report, notes)
+            return with_counts(self.tree(plan), report, [f"{_why_none(report)}: what the next one does is measured"])
+        notes = [] if report.plan is plan else ["the next tick goes by another plan"]
+        return with_counts(self.tree(report.plan), report, notes)
+
+
+def _why_none(report: TickReport) -> str:
+    return "there has been no tick" if report.tick < 0 else "nothing changed in the last tick, or it was restored"

@@ -19,7 +19,8 @@ def _lines(tree: PlanTree) -> Iterator[str]:
         yield f"route: {tree.route}"
     if tree.tick is not None:
         yield tick_phrase(tree.tick)
-        yield f"  all levels: {counts_phrase(tree.tick.total)}"
+        if tree.tick.backend:
+            yield f"  all levels: {counts_phrase(tree.tick.total)}"
         yield from _indented(iter(tree.tick.notes), 2)
     for head in tree.heads:
         yield ""
