@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.alike import alike
 from gpu_wcoj.join.checks import following
 from gpu_wcoj.join.conditions import bounds_of, passes
+from gpu_wcoj.join.last import counted
 from gpu_wcoj.join.memory import CHUNK_ROWS, with_memory
 from gpu_wcoj.join.path import AtomUse, Step
 from gpu_wcoj.join.prefixes import Layout, Prefixes
-from gpu_wcoj.kernels.protocol import N_WORK, Choice, Int64Array
+from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Choice, Int64Array
 from gpu_wcoj.zset.arrays import numbers, positions
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -210,7 +212,7 @@ class GenericJoin:
         xp = self.backend.xp
         parent, value, weights, found = self.backend.kernels.fill_common(
             extension.kernel, prefixes.positions, resume, end, *bounds,
-            prefixes.weights, self.weighted, capacity, extension.n_new_rows, self._work(step),
+            prefixes.weights, self.weighted, capacity, extension.n_new_rows, self.work_of(step),
         )  # fmt: skip
         if len(parent) == 0:
             return parent, prefixes
@@ -261,19 +263,36 @@ class GenericJoin:
         if len(prefixes) == 0:
             return self.backend.xp.zeros(0, np.int64), 0
         parts = independent(tuple(steps)) if len(steps) > 1 else (steps,)
-        if len(parts) > 1:
-            product, bound = self._count_part(prefixes, parts[0])
-            for part in parts[1:]:
-                factor, other = self._count_part(prefixes, part)
-                bound = None if bound is None or other is None else bound * other
-                product = times(product, factor, self.backend, bound)
-            return product, bound
+        product, bound = self._count_part(prefixes, parts[0])
+        for part in parts[1:]:
+            factor, other = self._count_part(prefixes, part)
+            bound = None if bound is None or other is None else bound * other
+            product = times(product, factor, self.backend, bound)
+        return product, bound
+
+    def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
+        """Count one independent part, once for all prefixes that look alike to it."""
         bare = prefixes if prefixes.weights is None else _without_weights(prefixes)
-        if len(steps) == 1 and steps[0].is_plain:
-            return self._count_last(bare, steps[0])
+        chosen, group = alike(bare, steps, self)
+        counts, bound = self._count_connected(chosen, steps)
+        if group is None:
+            return counts, bound
+        if counts.dtype == object:
+            return counts[self.backend.to_host(group)], bound
+        found = counts[group]
+        xp = self.backend.xp
+        self.work_of(steps[-1])[SURVIVORS] += xp.abs(found).sum() - xp.abs(counts).sum()
+        return found, bound
+
+    def _count_connected(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
+        """Count steps that hang together, for prefixes without weights."""
+        if len(steps) == 1:
+            found = self._count_last(prefixes, steps[0])
+            if found is not None:
+                return found
         counts: Int64Array = self.backend.xp.zeros(len(prefixes), np.int64)
         most: int | None = 0
-        for parent, piece in self.extend(bare, steps[0]):
+        for parent, piece in self.extend(prefixes, steps[0]):
             if len(parent) == 0:
                 continue
             inner, bound = self.count_bounded(piece, steps[1:])
@@ -281,10 +300,10 @@ class GenericJoin:
                 bound = None if bound is None or self.most_weight is None else bound * self.most_weight
                 inner = times(inner, piece.weights, self.backend, bound)
             most = None if most is None or bound is None else most + bound * len(parent)
-            counts = self._added(counts, parent, inner, most)
+            counts = self.added(counts, parent, inner, most)
         return counts, most
 
-    def _added(self, counts: Int64Array, parent: Int64Array, inner: Int64Array, most: int | None) -> Int64Array:
+    def added(self, counts: Int64Array, parent: Int64Array, inner: Int64Array, most: int | None) -> Int64Array:
         """Counts with the sum of `inner` over equal parents; on the host, as Python integers, where int64 is too small.
 
         `most` bounds all counts' magnitude, if that is known.
@@ -307,53 +326,12 @@ class GenericJoin:
             counts += before[1:] - before[:-1]
         return counts
 
-    def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None]:
-        backend = self.backend
-        extension = self.extension(prefixes.layout, step, prefixes.order[-1])
-        bounds = bounds_of(step, prefixes.values, len(prefixes), backend)
-        work = self._work(step)
+    def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
+        """Counts of a last step, and what bounds them; None if its values have to be looked at."""
+        return counted(prefixes, step, self)
 
-        def run(begin: int, end: int) -> Int64Array:
-            return backend.kernels.count_common(extension.kernel, prefixes.positions, begin, end, *bounds, work)
-
-        n = len(prefixes)
-        if backend.device is None:
-            return run(0, n), None
-
-        def in_blocks(rows: int) -> Int64Array:
-            counted = [run(begin, min(n, begin + rows)) for begin in range(0, n, rows)]
-            whole: Int64Array = counted[0] if len(counted) == 1 else backend.xp.concatenate(counted)
-            return whole
-
-        depth = dict(prefixes.layout)
-        values = min(sum(len(batch.values[depth.get(atom, 0)]) for batch in self.batches[atom]) for atom in step.atoms)
-        bound = None if self.most_weight is None else values * self.most_weight
-        return with_memory(backend, n, in_blocks, f"counting {step.variable}"), bound
-
-    def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
-        """Count one independent part, once for each run of prefixes that look alike to it."""
-        atoms = {atom for step in steps for atom in step.atoms}
-        rows: list[int] = []
-        at = 0
-        for atom, _ in prefixes.layout:
-            if atom in atoms:
-                rows.extend(range(at, at + len(self.batches[atom])))
-            at += len(self.batches[atom])
-        seen = [prefixes.positions[row] for row in rows]
-        asked = frozenset[str]().union(*(step.spoken for step in steps))
-        seen.extend(prefixes.values[name] for name in prefixes.values if name in asked)
-        backend, n = self.backend, len(prefixes)
-        starts = backend.kernels.run_starts(seen) if seen else backend.xp.zeros(1, np.int64)
-        if len(starts) == n:
-            return self.count_bounded(prefixes, steps)
-        counts, bound = self.count_bounded(prefixes.take(starts, backend.xp), steps)
-        if backend.device is None or counts.dtype == object:
-            starts = backend.to_host(starts)
-            return np.repeat(counts, np.diff(np.append(starts, n))), bound
-        run = backend.xp.searchsorted(starts, backend.xp.arange(n), side="right") - 1
-        return counts[run], bound
-
-    def _work(self, step: Step) -> Int64Array:
+    def work_of(self, step: Step) -> Int64Array:
+        """What the kernels count of a step, to be added to."""
         work = self.work.get(step.name)
         if work is None:
             work = self.work[step.name] = self.backend.xp.zeros(N_WORK, np.int64)

@@ -31,7 +31,7 @@ class MeasuredJoin(GenericJoin):
             gauge.nbytes += bytes_of(found[1])
             yield found
 
-    def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None]:
+    def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
         gauge = self._gauge(step)
         gauge.prefixes += len(prefixes)
         start = now(self.backend)

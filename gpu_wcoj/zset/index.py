@@ -203,6 +203,17 @@ class IndexedZSet:
         return counts
 
     @cached_property
+    def weight_before(self) -> Int64Array:
+        """The sum of the weights, modulo 2^64, of the rows before each row, and before the end."""
+        xp = self.backend.xp
+        if self.weights is None:
+            below: Int64Array = xp.arange(len(self) + 1, dtype=np.int64)
+            return below
+        sums: Int64Array = xp.zeros(len(self) + 1, np.int64)
+        sums[1:] = xp.cumsum(self.weights, dtype=np.int64)
+        return sums
+
+    @cached_property
     def leaf_offsets(self) -> Int64Array:
         """Which rows stand below each top-level value: ``[leaf_offsets[i], leaf_offsets[i + 1])``."""
         leaf: Int64Array = self.offsets[0] if self.offsets else self.backend.xp.arange(len(self) + 1)

@@ -1,0 +1,136 @@
+"""The last step of a count: sums over ranges of values that nobody looks at one by one, as far as that goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_wcoj.join.checks import present
+from gpu_wcoj.join.conditions import bounds_of
+from gpu_wcoj.join.memory import with_memory
+from gpu_wcoj.join.path import Absent, AtomUse, Step
+from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.kernels.protocol import SURVIVORS, Int64Array
+from gpu_wcoj.zset.arrays import stacked
+
+if TYPE_CHECKING:
+    from gpu_wcoj.join.generic import GenericJoin
+
+FROM = 32
+"""Fewer prefixes than this are proposed to value by value: that is one call."""
+
+Counted = tuple[Int64Array, int | None]
+"""Counts, and what bounds their magnitude, if that is known."""
+
+
+def counted(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted | None:
+    """The counts of a last step, as `GenericJoin.count_bounded` gives them; None if its values have to be looked at."""
+    if not step.is_plain:
+        first, *others = step.checks or (None,)
+        if others or not isinstance(first, Absent) or any(condition.textual for condition in step.conditions):
+            return None
+        return _without(prefixes, step, first, join)
+    if len(prefixes) >= FROM and len(step.atoms) == 1 and not step.is_lookup:
+        (atom,) = step.atoms
+        ends = dict(prefixes.layout).get(atom, 0) + 1 == len(join.uses[atom].variables)
+        if ends and all(condition.op == "!=" for condition in step.conditions):
+            return _sums_of_ranges(prefixes, step, join), None
+    return _proposed(prefixes, step, join)
+
+
+def _proposed(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted:
+    """The sums of the weights of the values that all atoms hold."""
+    backend = join.backend
+    extension = join.extension(prefixes.layout, step, prefixes.order[-1])
+    bounds = bounds_of(step, prefixes.values, len(prefixes), backend)
+    work = join.work_of(step)
+
+    def run(begin: int, end: int) -> Int64Array:
+        return backend.kernels.count_common(extension.kernel, prefixes.positions, begin, end, *bounds, work)
+
+    n = len(prefixes)
+    if backend.device is None:
+        return run(0, n), None
+
+    def in_blocks(rows: int) -> Int64Array:
+        found = [run(begin, min(n, begin + rows)) for begin in range(0, n, rows)]
+        whole: Int64Array = found[0] if len(found) == 1 else backend.xp.concatenate(found)
+        return whole
+
+    depth = dict(prefixes.layout)
+    values = min(sum(len(batch.values[depth.get(atom, 0)]) for batch in join.batches[atom]) for atom in step.atoms)
+    bound = None if join.most_weight is None else values * join.most_weight
+    return with_memory(backend, n, in_blocks, f"counting {step.variable}"), bound
+
+
+def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64Array:
+    """Per prefix, the weights of all values of its range, added modulo 2^64, less those of the excluded values."""
+    xp, n = join.backend.xp, len(prefixes)
+    total: Int64Array = xp.zeros(n, np.int64)
+    (atom,) = step.atoms
+    at = 0
+    for other, _ in prefixes.layout:
+        if other == atom:
+            break
+        at += len(join.batches[other])
+    reached = atom in dict(prefixes.layout)
+    for row, batch in enumerate(join.batches[atom], at):
+        if not reached:
+            total += batch.weight_before[-1]
+            continue
+        held, node = prefixes.positions[row] >= 0, xp.maximum(prefixes.positions[row], 0)
+        begin, end = batch.offsets[-1][node], batch.offsets[-1][node + 1]
+        sums = end - begin if batch.weights is None else batch.weight_before[end] - batch.weight_before[begin]
+        total += xp.where(held, sums, 0)
+    work = join.work_of(step)
+    work[SURVIVORS] += xp.abs(total).sum()
+    if step.conditions:
+        _, _, excluded = bounds_of(step, prefixes.values, n, join.backend)
+        extension = join.extension(prefixes.layout, step, prefixes.order[-1])
+        for number in range(excluded.shape[0]):
+            value, before = excluded[number], xp.ascontiguousarray(excluded[:number])
+            total -= join.backend.kernels.count_common(
+                extension.kernel, prefixes.positions, 0, n, value, value, before, work
+            )
+    return total
+
+
+def _without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) -> Counted | None:
+    """All values of the step, less those that the negated atom holds as well.
+
+    For these its arrangement takes part as one more atom, if it ends with the step's variable. A negated atom asks
+    whether a row is there, whatever its weight, so one level that is none of its variables' is thought below.
+    """
+    *known, last = absent.terms
+    if len(prefixes) < FROM or last != step.variable or step.variable in known or not known:
+        return None
+    if not all(isinstance(term, str) for term in known):
+        return None
+    plain = replace(step, checks=())
+    found = counted(prefixes, plain, join)
+    assert found is not None
+    total, bound = found
+    number, batches = absent.use.atom, join.negated[absent.use.atom]
+    if not batches:
+        return total, bound
+    backend, xp = join.backend, join.backend.xp
+    columns = stacked(backend, [prefixes.values[name] for name in known if isinstance(name, str)])
+    records = [batch.records[: len(known)] for batch in batches]
+    located = backend.kernels.locate(records, [range(len(known))] * len(batches), columns)
+    with_it = replace(prefixes, layout=(*prefixes.layout, (number, len(known))))
+    with_it = replace(with_it, positions=xp.ascontiguousarray(xp.concatenate([prefixes.positions, located])))
+    also = replace(
+        join, uses={**join.uses, number: AtomUse(number, absent.use.key, (*absent.use.variables, ""))},
+        batches={**join.batches, number: batches}, meter=None,
+    )  # fmt: skip
+    common = replace(plain, atoms=(*step.atoms, number))
+    if not any(batch.n_negative for batch in batches):
+        return total - _proposed(with_it, common, also)[0], bound
+    taken: Int64Array = xp.zeros(len(prefixes), np.int64)
+    for parent, piece in also.extend(with_it, common):
+        held = present(absent, [piece.values[name] for name in absent.terms if isinstance(name, str)], join)
+        weights = xp.where(held, 1 if piece.weights is None else piece.weights, 0)
+        taken = join.added(taken, parent, weights, 0)
+    return total - taken, bound

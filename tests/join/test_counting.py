@@ -1,0 +1,100 @@
+"""Counts that look at no value one by one equal recomputation: ranges, exclusions, negated atoms, prefixes alike."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.join import alike, last
+from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
+from gpu_wcoj.query.datalog import parse
+from tests.join.core import arities, check_script, random_rules
+from tests.join.twin import random_script
+from tests.kinds import KINDS, Kind, lacking
+
+BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+TEXTS = (
+    "h(a, b, c) :- r(a, b), s(b, c), a != c.",
+    "h(a) :- r(a, b), s(b, c), t(c, d), a != c, a != d, b != d.",
+    "h(b) :- r(b, a), s(b, c), v(d), a != c, d != a, d != c.",
+    "h(a, b, c) :- r(a, b), s(b, c), !r(a, c).",
+    "h(a) :- r(a, b), s(b, c), !t(c, a), a != c.",
+    "h(b) :- r(a, b), s(b, c), t(a, c), !r(c, b).",
+    "h(a) :- r(a, b), s(b, c), t(c, d), !q(a, c, d).",
+    "h(a) :- r(a, b), s(b, c), t(c, d), !r(a, c), !s(b, d).",
+    "h(x) :- r(x, a), s(a, b), t(b, c), r(c, d).",
+    "h(x) :- v(x), r(a, b), s(b, c), t(c, b).",
+    "h(a) :- r(a, b), s(b, c), t(c, d), r(d, a).",
+)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    why = lacking(request.param)
+    if why is not None:
+        pytest.skip(why)
+    return Kind(request.param)
+
+
+class TestAtAnySize:
+    """All ways of counting, also where there are few prefixes."""
+
+    @pytest.fixture(autouse=True)
+    def at_any_size(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(last, "FROM", 1)
+        monkeypatch.setattr(alike, "SORT_FROM", 2)
+        monkeypatch.setattr(alike, "FEWER", 0)
+
+    @BAGS
+    @pytest.mark.parametrize("text", TEXTS)
+    def test_scripts(self, text, bag, kind):
+        rules = parse(text)
+        for seed in range(6 if not kind.on_device else 2):
+            script = random_script(random.Random(seed), arities(rules))
+            check_script(rules, script, bag=bag, way="step_counts", threads=1, backend=kind.backend(seed))
+
+    @BAGS
+    def test_rules_that_chance_writes(self, bag, kind):
+        for seed in range(40 if not kind.on_device else 6):
+            chance = random.Random(seed)
+            rules = random_rules(chance, n_negated=(0, 1, 2), n_computed=(0,))
+            script = random_script(chance, arities(rules))
+            check_script(rules, script, bag=bag, way="step_counts", threads=1, backend=kind.backend(seed))
+
+
+def looked_at(program: gw.Program) -> int:
+    """What the kernels looked at in the last tick."""
+    paths = program.last_tick.work["h"][0].values()
+    return sum(int(work[PROPOSALS] + work[PROBES]) for path in paths for work in path.values())
+
+
+HUB = [(0, b) for b in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("h(b) :- v(b), r(a, b), s(b, c).", 1000),
+        ("h(b) :- v(b), r(a, b), s(a, c), b != c.", 1000 * 999),
+        ("h(b) :- v(b), r(a, b), s(a, c), !t(b, c).", 1000 * 1000 - 3),
+    ],
+)
+def test_a_hub_is_not_looked_at_value_by_value(text, expected):
+    program = gw.Program(text, bag=True, threads=1)
+    rows = HUB if "s(a, c)" in text else [(b, 0) for _, b in HUB]
+    held = {"r": HUB, "s": rows, "t": [(1, 2), (2, 2), (7, 7)]}
+    program.load({name: held[name] for name in program.inputs if name != "v"})
+    assert program.step_counts({"v": [(b,) for b in range(1000)]})["h"].net == expected
+    assert looked_at(program) <= 25_000
+
+
+def test_prefixes_that_differ_in_hidden_variables_are_counted_once():
+    program = gw.Program("h(x) :- v(x), r(a, b), s(b, c), r(c, a).", bag=True, threads=1)
+    edges = [(a, (a + k) % 60) for a in range(60) for k in range(1, 12)]
+    program.load({"r": edges, "s": edges})
+    once = program.step_counts({"v": [(0,)]})["h"].net
+    work = looked_at(program)
+    assert program.step_counts({"v": [(x,) for x in range(1, 500)]})["h"].net == 499 * once
+    assert looked_at(program) <= work + 10
