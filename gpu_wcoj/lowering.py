@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from gpu_wcoj.join.delta import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.planner.calculations import Kinds
+from gpu_wcoj.planner.draft import NOTHING, Strategy
 from gpu_wcoj.planner.lower import Plan, lower, plan
 from gpu_wcoj.planner.types import Types, type_of_constant
 from gpu_wcoj.query.terms import Rules
@@ -39,12 +40,15 @@ class Lowered:
         What is known of the columns' types.
     shapes
         Per relation, its stored columns.
+    chosen
+        Why the plan is another one than at first, for people; empty if it is not.
     """
 
     types: Types
     shapes: Mapping[str, Shape]
     plan: Plan
     circuit: Circuit
+    chosen: str = ""
 
     @cached_property
     def kinds(self) -> Mapping[tuple[str, int], DataType | None]:
@@ -64,6 +68,8 @@ class Lowering:
         Of text and of bytes.
     execution
         Makes the settings of a circuit's joins.
+    strategy, hints
+        How rules are planned; see `gpu_wcoj.planner.draft.Setting`.
     """
 
     rules: Rules
@@ -74,6 +80,8 @@ class Lowering:
     dictionaries: tuple[Dictionary, Dictionary]
     execution: Callable[[], Execution]
     merge_policy: MergePolicy | None
+    strategy: Strategy = "auto"
+    hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def lowered_for(
         self,
@@ -95,9 +103,9 @@ class Lowering:
             nullable[name] = tuple(column.valid is not None for column in rows.columns)
         shapes = self.shapes(present, nullable, types)
         if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
-            return Lowered(types, present.shapes, present.plan, present.circuit)
+            return replace(present, types=types)
         planned = self.plan(types, shapes, self._known(incoming, present, types, shapes))
-        circuit = lower(planned, self.rules.inputs, self.keep, self.outputs, self.execution(), self.merge_policy)
+        circuit = self.circuit(planned, self.execution())
         lowered = Lowered(types, shapes, planned, circuit)
         if present is not None:
             self._move_state(present, lowered)
@@ -109,7 +117,7 @@ class Lowering:
 
         shapes = self.shapes(None, nullable, types)
         planned = self.plan(types, shapes, Known.from_sizes(sizes))
-        circuit = lower(planned, self.rules.inputs, self.keep, self.outputs, self.execution(), self.merge_policy)
+        circuit = self.circuit(planned, self.execution())
         return Lowered(types, shapes, planned, circuit)
 
     def serves(self, present: Lowered, incoming: Mapping[str, Incoming]) -> bool:
@@ -166,8 +174,13 @@ class Lowering:
             return self._encode_constant(types.assumed(relation, column), value)
 
         kinds = Kinds(types.kinds, self._encode_constant, types.of)
-        sizes = {name: int(known.rows(name) or 0) for name in known or ()}
-        return plan(self.rules, shapes, encode, self.bag, sizes, kinds)
+        return plan(
+            self.rules, shapes, encode, self.bag, kinds, NOTHING if known is None else known, self.strategy, self.hints
+        )
+
+    def circuit(self, planned: Plan, execution: Execution) -> Circuit:
+        """The circuit of a plan, its state empty."""
+        return lower(planned, self.rules.inputs, self.keep, self.outputs, execution, self.merge_policy)
 
     def _known(
         self, incoming: Mapping[str, Incoming], present: Lowered | None, types: Types, shapes: Mapping[str, Shape]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, listed
+from gpu_wcoj.planner.draft import STRATEGIES, Strategy
 from gpu_wcoj.planner.types import Types, names_of
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.schema import DataType
@@ -61,6 +62,48 @@ def known_heads(names: Sequence[str], option: str, heads: Sequence[str]) -> tupl
     return tuple(dict.fromkeys(names))
 
 
+def known_strategy(strategy: str) -> Strategy:
+    """The option, if there is such a strategy."""
+    for one in STRATEGIES:
+        if one == strategy:
+            return one
+    raise UsageError(f"strategy={strategy!r} is not allowed; it is one of {listed(STRATEGIES)}.")
+
+
+def known_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> dict[str, tuple[str, ...]]:
+    """Per head, variables in the order in which they are to be bound.
+
+    Raises
+    ------
+    UsageError
+        If it is no mapping from heads to lists of variables, each once, that the positive atoms of their rules hold.
+    UnknownRelationError
+        If there is no such head.
+    """
+    if order is not None and not isinstance(order, Mapping):
+        raise UsageError(f"order={order!r:.80} is not allowed; it maps heads to variables: {{'head': ['x', 'y']}}.")
+    found = {}
+    for head, names in (order or {}).items():
+        if head not in rules.heads:
+            raise UnknownRelationError(head, rules.heads, "heads")
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise UsageError(f"order={{{head!r}: {names!r}}} is not allowed; a list of variables is: ['x', 'y'].")
+        bodies = [rule for rule in rules.rules if rule.head.relation == head]
+        held = [variable for rule in bodies for atom in rule.atoms for variable in atom.variables]
+        allowed = list(dict.fromkeys(variable.name for variable in held if not variable.is_wildcard))
+        for name in names:
+            if name not in allowed:
+                raise UsageError(
+                    f"order={{{head!r}: {list(names)!r}}}: no relation in a rule of '{head}' has a variable '{name}'.\n"
+                    f"  Theirs are: {listed(allowed)}."
+                )
+        twice = [name for name in names if list(names).count(name) > 1]
+        if twice:
+            raise UsageError(f"order={{{head!r}: {list(names)!r}}} has '{twice[0]}' twice.\n  Name each variable once.")
+        found[head] = tuple(names)
+    return found
+
+
 def check_inputs(changes: object, inputs: Sequence[str], heads: Sequence[str]) -> None:
     """Refuse changes that are no mapping from input relations.
 
@@ -91,6 +134,21 @@ def positive(option: str, value: object, default: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise UsageError(f"{option}={value!r} is not allowed; it must be a whole number of at least 1, or None.")
     return int(value)
+
+
+def factor(option: str, value: object) -> float | None:
+    """An option that is a number above 1, or None.
+
+    Examples
+    --------
+    >>> factor("replan", 4), factor("replan", None)
+    (4.0, None)
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 1 < value < 1e300:
+        raise UsageError(f"{option}={value!r} is not allowed; it must be a number above 1, or None for never.")
+    return float(value)
 
 
 def processors() -> int:

@@ -22,8 +22,19 @@ from gpu_wcoj.join.memory import CHUNK_ROWS
 from gpu_wcoj.join.share import Share
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering, stored_columns
-from gpu_wcoj.options import check_inputs, declared, known_heads, positive, processors
+from gpu_wcoj.options import (
+    check_inputs,
+    declared,
+    factor,
+    known_heads,
+    known_order,
+    known_strategy,
+    positive,
+    processors,
+)
 from gpu_wcoj.outgoing import Outgoing, pieces_of
+from gpu_wcoj.planner.draft import Strategy
+from gpu_wcoj.planner.feedback import Feedback
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
@@ -77,8 +88,18 @@ class Program:
         Rows of intermediate results held at a time, per level; by default on a GPU as its free memory allows.
     iterations
         How many a recursion may take in one tick; by default 100,000. A tick that needs more is undone.
+    replan
+        Plan anew before a tick if the ticks so far have looked at so many times as many values as was expected, or as
+        few, and if it pays; a number above 1, or None for never. Answers do not change.
     analyze
         Measure every tick for ``explain(analyze=True)``; that makes ticks slower.
+    strategy
+        How a change is joined with the rest of a rule: ``"wcoj"`` binds one variable at a time in all atoms that hold
+        it, ``"binary"`` joins one atom after the other, ``"auto"`` is what costs the least as far as is known. Answers
+        are the same.
+    order
+        Per head, variables of its rules in the order in which they are to be bound, before all others: ``{"triangle":
+        ["b", "a"]}``. Those that the changed atom binds come first in any case.
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
         else they are those of the first rows.
@@ -116,7 +137,10 @@ class Program:
         threads: int | None = None,
         chunk_rows: int | None = None,
         iterations: int | None = None,
+        replan: float | None = 4.0,
         analyze: bool = False,
+        strategy: Strategy = "auto",
+        order: Mapping[str, Sequence[str]] | None = None,
         schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
         merge_policy: MergePolicy | None = None,
     ) -> None:
@@ -147,11 +171,13 @@ class Program:
             name: list(given.items()) if isinstance(given, Mapping) else list(given)
             for name, given in (schema or {}).items()
         }
+        self.strategy = known_strategy(strategy)
         self._lowering = Lowering(
-            lowered, self._arity, self.keep, self.outputs, bag, self.dictionaries, self._execution, merge_policy
-        )
+            lowered, self._arity, self.keep, self.outputs, bag, self.dictionaries, self._execution, merge_policy,
+            self.strategy, known_order(order, self.rules),
+        )  # fmt: skip
         router = router_of(self._lowering, self.backend, twin, route, twin_memory)
-        self._ledger = Ledger(self._lowering, router, State(types, names))
+        self._ledger = Ledger(self._lowering, router, State(types, names), Feedback(factor("replan", replan)))
         self._outgoing = Outgoing(self._ledger, self._arity, lowered.heads, self.dictionaries)
 
     def __repr__(self) -> str:
@@ -390,7 +416,8 @@ class Program:
         known = None if statistics is None else Known.read(statistics)
         planned = self._lowered.plan if self._lowered and known is None else self._planned(known)
         route = None if self._ledger.router is None else str(self._ledger.router)
-        shown = Shown(self._outgoing.column_name, self.backend.name, self.bag, route)
+        chosen = self._lowered.chosen or None if self._lowered and known is None else None
+        shown = Shown(self._outgoing.column_name, self.backend.name, self.bag, route, chosen)
         if not analyze:
             return rendered(shown.tree(planned), format)
         self.analyze = True
@@ -487,6 +514,8 @@ class Program:
         """Take a tick; the rows that did not go to `sink` go to `rest` while the tick can still be undone."""
         start = time.perf_counter()
         check_inputs(changes, self.inputs, self.heads)
+        if self._ledger.feedback.is_due:
+            self._ledger.replan()
         before = self._ledger.state
         number = before.report.tick + 1
         sizes = [len(dictionary) for dictionary in self.dictionaries]

@@ -248,8 +248,8 @@ class DeltaPath:
         """
         depth = 0
         for number, step in enumerate(self.steps, 1):
-            is_kept = step.variable in wanted or not step.calculated.isdisjoint(wanted)
-            if is_kept if not step.is_lookup else depth == number - 1:
+            is_next = depth == number - 1 if step.is_lookup else step.variable in wanted
+            if is_next or not step.calculated.isdisjoint(wanted):
                 depth = number
         return depth
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan, LoopRule, ranked_query
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.orders import path_from
+from gpu_wcoj.planner.draft import KnownRelations
+from gpu_wcoj.planner.single import path_from
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 NUMBER = "#row"
@@ -19,7 +20,7 @@ def loop_plan(
     bodies: Mapping[str, Sequence[tuple[Body, DeltaQuery]]],
     widths: Mapping[str, int],
     cycle: Sequence[str],
-    sizes: Mapping[str, int],
+    known: KnownRelations,
     best: Mapping[str, Best],
 ) -> LoopPlan:
     """Plan a loop.
@@ -32,8 +33,8 @@ def loop_plan(
         Per head, its stored columns.
     cycle
         The heads from one of them back to itself.
-    sizes
-        Rows of each relation, where known.
+    known
+        What is known of relations.
     best
         The heads that keep best values.
     """
@@ -41,7 +42,7 @@ def loop_plan(
     rules = []
     for head, own in bodies.items():
         for body, query in own:
-            asked = asked_query(head, body, sizes, held, best.get(head))
+            asked = asked_query(head, body, known, held, best.get(head))
             held.update(asked.paths[0].keys)
             rules.append(LoopRule(head, query, ranked_query(query, widths), ranked_query(asked, widths)))
     return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best))
@@ -50,7 +51,7 @@ def loop_plan(
 def asked_query(
     head: str,
     body: Body,
-    sizes: Mapping[str, int],
+    known: KnownRelations,
     held: Collection[ArrangementKey],
     best: Best | None = None,
 ) -> DeltaQuery:
@@ -76,4 +77,4 @@ def asked_query(
             variables.append(term)
     seed = BodyAtom(f"{head}#asked", (*columns, len(terms)), (*variables, NUMBER), tuple(constants), tuple(equal))
     bound = replace(body, head=told, atoms=(seed, *body.atoms))
-    return DeltaQuery(str(body.rule), told, (path_from(bound, 0, sizes, held),), body.calculations)
+    return DeltaQuery(str(body.rule), told, (path_from(bound, 0, known, held),), body.calculations)

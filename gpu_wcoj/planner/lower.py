@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from gpu_wcoj.circuit.circuit import Circuit, Derived
 from gpu_wcoj.circuit.grouping import GroupingHead
@@ -15,14 +16,17 @@ from gpu_wcoj.circuit.recursion.ranked import RankedIndex
 from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.index import RelationIndex
-from gpu_wcoj.join.path import DeltaQuery
-from gpu_wcoj.planner.body import Alias, Body, Encode, Shape, alias_of, normalise
+from gpu_wcoj.join.path import DeltaPath, DeltaQuery
+from gpu_wcoj.planner.body import Alias, Body, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
+from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Setting, Strategy
+from gpu_wcoj.planner.expected import Expected
+from gpu_wcoj.planner.foreseen import foreseen
 from gpu_wcoj.planner.groupings import grouping_plan, source_key
 from gpu_wcoj.planner.loops import loop_plan
-from gpu_wcoj.planner.orders import delta_query
+from gpu_wcoj.planner.passes import through_passes
 from gpu_wcoj.query.strata import components, cycle
-from gpu_wcoj.query.terms import Rule, Rules
+from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
 
@@ -47,6 +51,13 @@ class Plan:
         Heads that read each other.
     groupings
         Heads that aggregate.
+    strategy
+        That was asked for.
+    estimates
+        Per head, rule and delta path, what one changed row is expected to bring to each level: that of the seeds, then
+        every step; empty where nothing is known.
+    candidates
+        How many orders of delta paths were looked at.
     """
 
     shapes: Mapping[str, Shape]
@@ -56,6 +67,9 @@ class Plan:
     counted: frozenset[str]
     loops: tuple[LoopPlan, ...] = ()
     groupings: Mapping[str, GroupingPlan] = field(default_factory=dict)
+    strategy: Strategy = "auto"
+    estimates: Mapping[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = field(default_factory=dict)
+    candidates: int = 0
 
 
 def plan(
@@ -63,24 +77,26 @@ def plan(
     shapes: Mapping[str, Shape],
     encode: Encode,
     bag: bool,
-    sizes: Mapping[str, int],
     kinds: Kinds = INTEGERS,
+    known: KnownRelations = NOTHING,
+    strategy: Strategy = "auto",
+    hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Plan:
-    """Plan every rule; see `normalise` and `delta_query`."""
-    by_head = {name: [rule for rule in rules.rules if rule.head.relation == name] for name in rules.heads}
-
-    def textual(relation: str, column: int) -> bool:
-        return bool(shapes[relation].family(column))
-
+    """Plan every rule; see `gpu_wcoj.planner.passes`."""
     extremes = {one.relation: one for one in rules.extremes}
-    aliases = _aliases({name: own for name, own in by_head.items() if name not in extremes}, textual)
-    bodies: dict[str, list[Body]] = {}
-    queries: dict[str, tuple[DeltaQuery, ...]] = {}
-    for name, own in by_head.items():
-        kept = extremes[name].column if name in extremes else None
-        found = [normalise(rule, shapes, aliases, encode, kinds, kept) for rule in own]
-        bodies[name] = [body for body in found if not body.never]
-        queries[name] = tuple(delta_query(body, sizes) for body in bodies[name])
+    best = {name: one.column for name, one in extremes.items()}
+    setting = Setting(shapes, encode, kinds, bag, strategy, hints, known, best)
+    draft = through_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
+    bodies: dict[str, list[Body]] = {name: [] for name in rules.heads}
+    queries: dict[str, tuple[DeltaQuery, ...]] = {
+        name: () for name in rules.heads if any(rule.head.relation == name for rule in rules.rules)
+    }
+    for one in draft.rules:
+        assert one.query is not None
+        bodies[one.head].append(one.normalised)
+        queries[one.head] = (*queries[one.head], one.query)
+    bodies = {name: bodies[name] for name in queries}
+    aliases = draft.aliases
     reads = {
         name: list(dict.fromkeys(atom.relation for body in own for atom in (*body.atoms, *body.negated)))
         for name, own in bodies.items()
@@ -96,34 +112,30 @@ def plan(
         if len(members) > 1 or first in reads[first] or first in extremes:
             planned = {name: list(zip(bodies[name], queries[name], strict=True)) for name in members}
             widths = {name: shapes[name].width for name in members}
-            best = {
+            kept = {
                 name: Best(
                     extremes[name].column, extremes[name].op == "max", shapes[name].family(extremes[name].column)
                 )
                 for name in members
                 if name in extremes
             }
-            loops.append(loop_plan(planned, widths, cycle(first, members, reads), sizes, best))
+            loops.append(loop_plan(planned, widths, cycle(first, members, reads), known, kept))
             continue
         live = bodies[first]
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
             counted.add(first)
-    return Plan(dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings)
+    estimates = {
+        name: tuple(tuple(_estimate(path, known) for path in one.paths) for one in own) for name, own in queries.items()
+    }
+    return Plan(
+        dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, strategy, estimates,
+        draft.candidates,
+    )  # fmt: skip
 
 
-def _aliases(by_head: Mapping[str, Sequence[Rule]], textual: Callable[[str, int], bool]) -> dict[str, Alias]:
-    """Heads of one rule that only renames or selects; of those that rename each other in a circle, all but one."""
-    aliases: dict[str, Alias] = {}
-    for name, own in by_head.items():
-        alias = alias_of(own[0], textual) if len(own) == 1 else None
-        if alias is None:
-            continue
-        end = alias.relation
-        while end in aliases and end != name:
-            end = aliases[end].relation
-        if end != name:
-            aliases[name] = alias
-    return aliases
+def _estimate(path: DeltaPath, known: KnownRelations) -> tuple[Expected, ...]:
+    found = foreseen(path, known)
+    return () if found is None else found.levels
 
 
 def lower(

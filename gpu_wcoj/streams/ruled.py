@@ -21,7 +21,7 @@ from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Shape, normalise
-from gpu_wcoj.planner.orders import delta_query
+from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.planner.types import Types, names_of
 from gpu_wcoj.query.terms import Constant, Rule, Rules, Variable
 from gpu_wcoj.schema import INT64, DataType

@@ -14,7 +14,7 @@ from gpu_wcoj.join import fresh
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.fresh import Known, fresh_of, fresh_rows
 from gpu_wcoj.planner.body import Shape, normalise
-from gpu_wcoj.planner.orders import delta_query
+from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Rule, Variable
 from gpu_wcoj.trace.arrangement import COMPARE, Arrangement, ArrangementKey, PhaseRows

@@ -23,7 +23,7 @@ from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.bounds import Size, bound, bounds, sizes_of
 from gpu_wcoj.planner.expected import Levels, expected
 from gpu_wcoj.planner.hypergraph import is_acyclic, reduce
-from gpu_wcoj.planner.orders import delta_query
+from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.query.datalog import parse
 
 N = 10_000.0

@@ -17,7 +17,7 @@ from gpu_wcoj.circuit.recursion.rules import ranked_query
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.exchanges import Exchanges, graph_of
-from gpu_wcoj.planner.orders import delta_query
+from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Atom, Variable
 from gpu_wcoj.trace.arrangement import Arrangement, PhaseRows

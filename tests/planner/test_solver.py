@@ -16,7 +16,7 @@ from gpu_wcoj.join.index import AtomIndex
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.joingraph import Edge, Filter, JoinGraph, Table
 from gpu_wcoj.planner.lookups import Arranged
-from gpu_wcoj.planner.orders import delta_query
+from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.planner.solver import Costs, solve
 from gpu_wcoj.query.datalog import parse
 from tests.planner.lookups import delta_of, joined

@@ -1,0 +1,39 @@
+"""The planner: passes from draft to draft, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.planner.passes.arrangements import arranged
+from gpu_wcoj.planner.passes.checks import checked
+from gpu_wcoj.planner.passes.fuse import fused
+from gpu_wcoj.planner.passes.normalise import normalised
+from gpu_wcoj.planner.passes.orders import ordered
+from gpu_wcoj.planner.passes.push_down import pushed_down
+from gpu_wcoj.planner.passes.queries import executable
+from gpu_wcoj.planner.passes.redundant import without_redundant
+from gpu_wcoj.planner.passes.share import shared
+from gpu_wcoj.planner.passes.sort import sorted_first
+
+Pass = Callable[[Draft], Draft]
+
+PASSES: tuple[Pass, ...] = (
+    normalised,
+    pushed_down,
+    without_redundant,
+    ordered,
+    arranged,
+    fused,
+    checked,
+    shared,
+    sorted_first,
+    executable,
+)
+
+
+def through_passes(draft: Draft, passes: tuple[Pass, ...] = PASSES) -> Draft:
+    """The draft after all passes."""
+    for one in passes:
+        draft = one(draft)
+    return draft

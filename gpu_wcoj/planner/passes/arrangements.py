@@ -1,0 +1,66 @@
+"""The arrangement that each atom of a delta path is read through: its columns in the order in which they are bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpu_wcoj.join.path import AtomUse, DeltaPath, Step
+from gpu_wcoj.planner.body import Body, BodyAtom
+from gpu_wcoj.planner.draft import Draft, Order
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+
+def arranged(draft: Draft) -> Draft:
+    """Give every atom of every path the arrangement that the path's order asks for.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes.normalise import normalised
+    >>> from gpu_wcoj.planner.passes.orders import ordered
+    >>> before = drafted("h(a, c) :- r(a, b), s(b, c).", [normalised, ordered])
+    >>> print(before)
+    h: h(a, c) :- r(a, b), s(b, c).
+      0: r(a, b)
+      1: s(b, c)
+      change of 0: c
+      change of 1: a
+    >>> print(arranged(before))
+    h: h(a, c) :- r(a, b), s(b, c).
+      0: r(a, b)
+      1: s(b, c)
+      change of 0, r[0, 1]
+        c: look up 1 by s[0, 1]
+      change of 1, s[0, 1]
+        a: look up 0 by r[1, 0]
+    """
+    return draft.over(
+        lambda one: replace(one, paths=tuple(path_along(one.normalised, orders[0]) for orders in one.orders))
+    )
+
+
+def path_along(body: Body, order: Order) -> DeltaPath:
+    """The path that binds variables in this order, all atoms that hold one at once."""
+    start = atom_of(body, order.seed)
+    place = {name: i for i, name in enumerate((*start.variables, *order.variables))}
+    others = [(number, atom) for number, atom in enumerate(body.atoms) if number != order.seed]
+    steps = tuple(
+        Step(name, tuple(number for number, atom in others if name in atom.variables)) for name in order.variables
+    )
+    uses = tuple(use_of(number, atom, place) for number, atom in others)
+    return DeltaPath((use_of(order.seed, start, place),), uses, (), steps)
+
+
+def atom_of(body: Body, number: int) -> BodyAtom:
+    """Negated atoms are numbered from ``-len(body.negated)`` to -1."""
+    return body.atoms[number] if number >= 0 else body.negated[number]
+
+
+def use_of(number: int, atom: BodyAtom, place: Mapping[str, int]) -> AtomUse:
+    """The atom, its levels in the order of the places of its variables."""
+    levels = sorted(range(len(atom.variables)), key=lambda i: place[atom.variables[i]])
+    key = ArrangementKey(
+        atom.relation, tuple(atom.columns[i] for i in levels), atom.constants, atom.equal, atom.compared
+    )
+    return AtomUse(number, key, tuple(atom.variables[i] for i in levels))

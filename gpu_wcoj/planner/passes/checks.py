@@ -1,0 +1,156 @@
+"""Predicates, what is calculated, and negated atoms, each at the earliest level that binds what it speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, Step, names_of
+from gpu_wcoj.planner.body import Body, BodyAtom
+from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.planner.passes.arrangements import use_of
+from gpu_wcoj.planner.passes.orders import inverse_of
+from gpu_wcoj.query.terms import MIRRORED
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+Placed = list[tuple[tuple[Condition, ...], tuple[Check, ...]]]
+"""Per level, that of the seed first, the conditions that bound what it binds, and what follows."""
+
+
+def checked(draft: Draft) -> Draft:
+    r"""Place conditions, calculations and negated atoms.
+
+    A condition bounds the variable that is bound last of those that it speaks of. What is calculated is found as soon
+    as its arguments are bound. A sum or difference of integers is solved for the argument that is bound last where the
+    result is bound before. A negated atom is asked as soon as all of its variables are bound, through an arrangement
+    that positive atoms need anyway if there is one.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.arrangements import arranged
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes.normalise import normalised
+    >>> from gpu_wcoj.planner.passes.orders import ordered
+    >>> text = "h(a, b, c) :- r(a, b), r(b, c), a < c, b < 9, !r(a, c)."
+    >>> before = drafted(text, [normalised, ordered, arranged])
+    >>> print("\n".join(str(before).splitlines()[6:10]))
+      change of -1, r[0, 1]
+        b: intersect 0 by r[0, 1] with 1 by r[1, 0]
+      change of 0, r[0, 1]
+        c: look up 1 by r[0, 1]
+    >>> print("\n".join(str(checked(before)).splitlines()[6:10]))
+      change of -1, r[0, 1] where a < c
+        b: intersect 0 by r[0, 1] with 1 by r[1, 0] where b < 9
+      change of 0, r[0, 1] where b < 9
+        c: look up 1 by r[0, 1] where c > a then !r(a, c) by r[0, 1]
+    """
+    held = held_by(path for one in draft.rules for path in one.paths)
+    return draft.over(
+        lambda one: replace(one, paths=tuple(with_checks(one.normalised, path, held) for path in one.paths))
+    )
+
+
+def held_by(paths: Iterable[DeltaPath]) -> dict[tuple[object, ...], ArrangementKey]:
+    """The first arrangement of each relation and selection that atoms of paths are read through."""
+    held: dict[tuple[object, ...], ArrangementKey] = {}
+    for path in paths:
+        for use in path.others:
+            held.setdefault(use.key.selection, use.key)
+    return held
+
+
+def with_checks(
+    body: Body, path: DeltaPath, held: Mapping[tuple[object, ...], ArrangementKey] | None = None
+) -> DeltaPath:
+    """The path with everything placed; `held` are arrangements that there are."""
+    variables = [step.variable for step in path.steps if not step.is_lookup]
+    depth = dict.fromkeys(path.seed.variables, 0)
+    depth.update({name: level for level, name in enumerate(variables, 1)})
+    placed = _placed(body, path.seed.atom, depth, len(variables))
+    if held:
+        placed = [(conditions, tuple(_through(held, one) for one in checks)) for conditions, checks in placed]
+    steps: list[Step] = []
+    for at, step in enumerate(path.steps):
+        if step.is_lookup:
+            steps.append(replace(step, conditions=(), checks=()))
+        else:
+            steps.append(replace(step, conditions=placed[depth[step.variable]][0], checks=()))
+        following = path.steps[at + 1] if at + 1 < len(path.steps) else None
+        if following is None or not following.is_lookup:  # rows are fewest behind the last lookup of a level
+            level = next(depth[one.variable] for one in reversed(path.steps[: at + 1]) if not one.is_lookup)
+            steps[-1] = replace(steps[-1], checks=placed[level][1])
+    return replace(path, steps=tuple(steps), seed_conditions=placed[0][0], seed_checks=placed[0][1])
+
+
+def _placed(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Placed:
+    """Per depth (0 for the seed, then one a variable) the conditions that bound it, and what follows.
+
+    Parameters
+    ----------
+    depth
+        Of each variable of the atoms; those that are calculated are added to a copy.
+    """
+    atoms_depth, depth = depth, dict(depth)
+    calculations: list[Calculation] = []
+    waiting: list[Condition | Absent] = list(body.conditions)
+    atoms = enumerate(body.negated, -len(body.negated))
+    waiting += [_absent(number, atom) for number, atom in atoms if number != seed]
+    for one in body.calculations:
+        if one.variable in depth:  # the seed has it: both must agree
+            drops = one.family == "integer" and one.op in ("+", "-", "*")
+            again = replace(one, variable=f"{one.variable}'", drops=drops)
+            waiting.append(Condition(again.variable, "=", one.variable))
+            one = again
+        depth[one.variable] = max((depth[name] for name in names_of(one)), default=0)
+        calculations.append(one)
+    for name, level in atoms_depth.items() if calculations else ():
+        inverse = inverse_of(body, name, [other for other, at in atoms_depth.items() if at < level]) if level else None
+        if inverse is not None:
+            depth[inverse.variable] = max((depth[other] for other in names_of(inverse)), default=0)
+            calculations.append(inverse)
+            waiting.append(Condition(name, "=", inverse.variable))
+    found: Placed = []
+    for level in range(n_levels + 1):
+        own = [one for one in calculations if depth[one.variable] == level]
+        late = {one.variable for one in own}
+        ready = [one for one in waiting if all(depth[name] <= level for name in names_of(one))]
+        waiting = [one for one in waiting if one not in ready]
+        early = [one for one in ready if not late.intersection(names_of(one))]
+        conditions = [one for one in early if isinstance(one, Condition)]
+        if level:
+            (variable,) = (name for name, at in depth.items() if at == level and name not in late)
+            conditions = [_facing(one, variable) for one in conditions]
+        checks: list[Check] = [one for one in early if isinstance(one, Absent)]
+        ready = [one for one in ready if one not in early]
+        for one in own:
+            checks.append(one)
+            late.remove(one.variable)
+            checks += [check for check in ready if not late.intersection(names_of(check))]
+            ready = [check for check in ready if late.intersection(names_of(check))]
+        found.append((tuple(conditions), tuple(checks)))
+    return found
+
+
+def _absent(number: int, atom: BodyAtom) -> Absent:
+    """The atom in the order of its relation's columns; one of constants only is looked up by the first of them."""
+    use = use_of(number, atom, dict(zip(atom.variables, atom.columns, strict=True)))
+    codes = dict(atom.constants)
+    is_constant = atom.variables == (f"atom#{number}",)
+    return Absent(use, (codes[use.key.order[0]],) if is_constant else use.variables)
+
+
+def _facing(condition: Condition, name: str) -> Condition:
+    """The condition with `name` on its left."""
+    if condition.variable == name:
+        return condition
+    return replace(condition, variable=name, op=MIRRORED[condition.op], other=condition.variable)
+
+
+def _through(held: Mapping[tuple[object, ...], ArrangementKey], check: Check) -> Check:
+    """A negated atom looked up in the arrangement that there is, whatever its order."""
+    if not isinstance(check, Absent):
+        return check
+    key = held.get(check.use.key.selection, check.use.key)
+    place = [check.use.key.order.index(column) for column in key.order]
+    use = AtomUse(check.use.atom, key, tuple(check.use.variables[i] for i in place))
+    return Absent(use, tuple(check.terms[i] for i in place))

@@ -1,0 +1,44 @@
+"""Drafts to show what a pass does: integers without nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gpu_wcoj.planner.body import Shape
+from gpu_wcoj.planner.draft import Draft, RuleDraft, Setting, Strategy
+from gpu_wcoj.planner.known import Known
+from gpu_wcoj.query.core import core
+from gpu_wcoj.query.datalog import parse
+
+
+def drafted(
+    text: str,
+    passes: Sequence[Callable[[Draft], Draft]] = (),
+    *,
+    strategy: Strategy = "auto",
+    order: Mapping[str, Sequence[str]] | None = None,
+    sizes: Mapping[str, float] | None = None,
+    bag: bool = False,
+) -> Draft:
+    """The draft of a program after some passes; `sizes` are rows of relations.
+
+    Examples
+    --------
+    >>> print(drafted("h(x) :- r(x, y)."))
+    h: h(x) :- r(x, y).
+    """
+    rules = core(parse(text))
+    shapes = {name: Shape(name, (False,) * arity) for name, arity in rules.arity.items()}
+    best = {one.relation: one.column for one in rules.extremes}
+    setting = Setting(
+        shapes, _encode, bag=bag, strategy=strategy, hints=order or {}, known=Known.from_sizes(sizes or {}), best=best
+    )
+    draft = Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules))
+    for one in passes:
+        draft = one(draft)
+    return draft
+
+
+def _encode(relation: str, column: int, value: object) -> int:  # noqa: ARG001  # as `Encode` is called
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,65 @@
+"""Levels at which one atom alone proposes: lookups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpu_wcoj.join.path import DeltaPath, Step
+from gpu_wcoj.planner.draft import Draft, Order
+
+
+def fused(draft: Draft) -> Draft:
+    r"""Let the atom that an order names propose a variable's values alone, the others look them up afterwards.
+
+    A level at which one atom takes part is a lookup as it is. The other atoms are looked up once all of their variables
+    are bound, or right before they propose one themselves.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.arrangements import arranged
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes.normalise import normalised
+    >>> from gpu_wcoj.planner.passes.orders import ordered
+    >>> text = "h(a, b, c) :- r(a, b), s(b, c), t(a, c), u(c, d), v(c, b)."
+    >>> before = drafted(text, [normalised, ordered, arranged], strategy="binary")
+    >>> print("\n".join(str(before).splitlines()[6:9]))
+      change of 0, r[0, 1]
+        c: intersect 1 by s[0, 1] with 2 by t[0, 1] with 3 by u[0, 1] with 4 by v[1, 0]
+        d: look up 3 by u[0, 1]
+    >>> print("\n".join(str(fused(before)).splitlines()[6:12]))
+      change of 0, r[0, 1]
+        c: look up 1 by s[0, 1]
+        c: check 2 by t[0, 1]
+        c: check 4 by v[1, 0]
+        c: check 3 by u[0, 1]
+        d: look up 3 by u[0, 1]
+    """
+    return draft.over(
+        lambda one: replace(
+            one,
+            paths=tuple(one_by_one(path, orders[0]) for path, orders in zip(one.paths, one.orders, strict=True)),
+        )
+    )
+
+
+def one_by_one(path: DeltaPath, order: Order) -> DeltaPath:
+    """The path with a variable's other atoms behind the one that proposes it alone, where there is one."""
+    if not any(via is not None for via in order.via):
+        return path
+    begun = dict(zip(order.variables, order.via, strict=True))
+    steps: list[Step] = []
+    late: dict[int, list[Step]] = {}
+    for at, step in enumerate(path.steps):
+        via = begun.get(step.variable)
+        if via is None or step.is_lookup or len(step.atoms) == 1:
+            for number in step.atoms:
+                steps += late.pop(number, [])
+            steps.append(step)
+            continue
+        steps += late.pop(via, [])
+        steps.append(replace(step, atoms=(via,)))
+        for number in (number for number in step.atoms if number != via):
+            late.setdefault(number, []).append(Step(step.variable, (number,), is_lookup=True))
+            if not any(number in other.atoms for other in path.steps[at + 1 :]):
+                steps += late.pop(number)
+    return replace(path, steps=tuple(steps))

@@ -1,0 +1,74 @@
+"""Rules over the columns that are stored: see `gpu_wcoj.planner.body`. Rules that never hold are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from gpu_wcoj.errors import UnsafeRuleError
+from gpu_wcoj.join.path import names_of
+from gpu_wcoj.planner.body import Alias, Body, alias_of, normalise
+from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.query.terms import Rule
+
+
+def normalised(draft: Draft) -> Draft:
+    """Check that rules are safe; give each its body, renamings seen through.
+
+    Constants and repeated variables become selections of atoms, equalities are substituted.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> before = drafted("h(x) :- r(x, y, x), y = 5, x < 9. h(x) :- r(x, x, x), 1 > 2.")
+    >>> print(before)
+    h: h(x) :- r(x, y, x), y = 5, x < 9.
+    h: h(x) :- r(x, x, x), 1 > 2.
+    >>> print(normalised(before))
+    h: h(x) :- r(x, y, x), y = 5, x < 9.
+      0: r(x) where #1 = 5, #0 = #2
+      x < 9
+    """
+    setting = draft.setting
+    by_head: dict[str, list[Rule]] = {}
+    for one in draft.rules:
+        by_head.setdefault(one.head, []).append(one.rule)
+    found = aliases({name: own for name, own in by_head.items() if name not in setting.best}, setting.textual)
+    rules = []
+    for one in draft.rules:
+        body = one.body
+        if body is None:
+            kept = setting.best.get(one.head)
+            body = normalise(one.rule, setting.shapes, found, setting.encode, setting.kinds, kept)
+        if not body.never:
+            _check_safe(body)
+            rules.append(replace(one, body=body))
+    return replace(draft, rules=tuple(rules), aliases={**found, **draft.aliases})
+
+
+def _check_safe(body: Body) -> None:
+    """Raise if the body leaves something unbound that it, or the head, speaks of."""
+    bound = {*body.variables, *(one.variable for one in body.calculations)}
+    said = [(term, "the head") for term in body.head if isinstance(term, str)]
+    for checks, what in ((body.conditions, "the comparison"), (body.calculations, "the calculation")):
+        said += [(name, f"{what} '{one}'") for one in checks for name in names_of(one)]
+    constants = {f"atom#{number}" for number in range(-len(body.negated), 0)}  # of what has no variable
+    said += [(name, f"the negated '!{atom}'") for atom in body.negated for name in atom.variables]
+    for name, where in said:
+        if name not in bound and name not in constants:
+            raise UnsafeRuleError(name, where, str(body.rule))
+
+
+def aliases(by_head: Mapping[str, Sequence[Rule]], textual: Callable[[str, int], bool]) -> dict[str, Alias]:
+    """Heads of one rule that only renames or selects; of those that rename each other in a circle, all but one."""
+    found: dict[str, Alias] = {}
+    for name, own in by_head.items():
+        alias = alias_of(own[0], textual) if len(own) == 1 else None
+        if alias is None:
+            continue
+        end = alias.relation
+        while end in found and end != name:
+            end = found[end].relation
+        if end != name:
+            found[name] = alias
+    return found

@@ -1,0 +1,68 @@
+"""Atoms that say nothing that another one does not say are left out, where relations are sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpu_wcoj.join.path import names_of
+from gpu_wcoj.planner.body import Body, BodyAtom
+from gpu_wcoj.planner.draft import Draft
+
+
+def without_redundant(draft: Draft) -> Draft:
+    """Drop atoms that hold whenever another one holds.
+
+    So it is if the variables that stand nowhere else can be replaced to give the other atom (Chandra and Merlin,
+    "Optimal implementation of conjunctive queries in relational data bases", 1977, doi:10.1145/800105.803397, for one
+    atom at a time). In bag semantics every atom counts.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes.normalise import normalised
+    >>> before = drafted("h(x) :- r(x, y), r(x, u), s(y, 3), s(y, z), r(x, y).", [normalised])
+    >>> print(before)
+    h: h(x) :- r(x, y), r(x, u), s(y, 3), s(y, z), r(x, y).
+      0: r(x, y)
+      1: r(x, u)
+      2: s(y) where #1 = 3
+      3: s(y, z)
+      4: r(x, y)
+    >>> print(without_redundant(before))
+    h: h(x) :- r(x, y), r(x, u), s(y, 3), s(y, z), r(x, y).
+      0: r(x, y)
+      1: s(y) where #1 = 3
+    """
+    if draft.setting.bag:
+        return draft
+    return draft.over(lambda one: replace(one, body=_reduced(one.normalised)))
+
+
+def _reduced(body: Body) -> Body:
+    atoms = list(body.atoms)
+    for number in range(len(atoms) - 1, -1, -1):
+        others = [other for at, other in enumerate(atoms) if at != number]
+        own = _private(atoms[number], others, body)
+        if any(_implies(other, atoms[number], own) for other in others):
+            del atoms[number]
+    return body if len(atoms) == len(body.atoms) else replace(body, atoms=tuple(atoms))
+
+
+def _private(atom: BodyAtom, others: list[BodyAtom], body: Body) -> set[str]:
+    """The variables that nothing else speaks of."""
+    read = {name for other in (*others, *body.negated) for name in other.variables}
+    read.update(name for checks in (body.conditions, body.calculations) for one in checks for name in names_of(one))
+    read.update(one.variable for one in body.calculations)
+    return set(atom.variables).difference(read, (term for term in body.head if isinstance(term, str)))
+
+
+def _implies(other: BodyAtom, atom: BodyAtom, private: set[str]) -> bool:
+    """Whether rows of `other` are rows of `atom` whatever its private variables are."""
+    if other.relation != atom.relation or not set(atom.constants) <= set(other.constants):
+        return False
+    if not set(atom.equal) <= set(other.equal) or not set(atom.compared) <= set(other.compared):
+        return False
+    at = dict(zip(other.columns, other.variables, strict=True))
+    return all(
+        name in private or at.get(column) == name for name, column in zip(atom.variables, atom.columns, strict=True)
+    )

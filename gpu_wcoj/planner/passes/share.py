@@ -1,0 +1,81 @@
+"""What one path needs serves others: arrangements for seeds, and orders that need no arrangement of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from gpu_wcoj.join.path import AtomUse, DeltaPath
+from gpu_wcoj.planner.body import Body
+from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
+from gpu_wcoj.planner.passes.arrangements import atom_of, path_along
+from gpu_wcoj.planner.passes.checks import held_by, with_checks
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+
+def shared(draft: Draft) -> Draft:
+    r"""Take seeds from the arrangements that a rule's paths need anyway, and let paths choose among orders over these.
+
+    Arrangements are the program's: those that are equal are one, whichever paths and rules use it.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.arrangements import arranged
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes.normalise import normalised
+    >>> from gpu_wcoj.planner.passes.orders import ordered
+    >>> before = drafted("h(a, b, c, d) :- r(a, b), r(b, c), r(c, d).", [normalised, ordered, arranged])
+    >>> print("\n".join(str(before).splitlines()[7:10]))
+      change of 1, r[0, 1]
+        a: look up 0 by r[1, 0]
+        d: look up 2 by r[0, 1]
+    >>> print("\n".join(str(shared(before)).splitlines()[7:11]))
+      change of 1, r[0, 1] or r[1, 0]
+        a: look up 0 by r[1, 0]
+        d: look up 2 by r[0, 1]
+        or d, a
+    """
+    return draft.over(_shared)
+
+
+def _shared(one: RuleDraft) -> RuleDraft:
+    body = one.normalised
+    paths = _with_seeds(body, one.paths)
+    held = {key for path in paths for key in (*(use.key for use in path.seeds), *path.keys)}
+    found = [_with_variants(body, path, orders[1:], held) for path, orders in zip(paths, one.orders, strict=True)]
+    return replace(one, paths=tuple(found))
+
+
+def _with_seeds(body: Body, paths: Collection[DeltaPath]) -> list[DeltaPath]:
+    """Let every path take its seeds from the arrangements that other paths need anyway."""
+    held: dict[tuple[object, ...], list[ArrangementKey]] = {}
+    for path in paths:
+        for key in path.keys:
+            keys = held.setdefault(key.selection, [])
+            if key not in keys:
+                keys.append(key)
+    found = []
+    for path in paths:
+        own = path.seed.key
+        keys = held.setdefault(own.selection, [own])
+        atom = atom_of(body, path.seed.atom)
+        variable = dict(zip(atom.columns, atom.variables, strict=True))
+        seeds = [AtomUse(path.seed.atom, key, tuple(variable[column] for column in key.order)) for key in keys]
+        seeds.sort(key=lambda use: use.key.order != own.order)
+        found.append(replace(path, seeds=tuple(seeds)))
+    return found
+
+
+def _with_variants(
+    body: Body, path: DeltaPath, orders: Collection[Order], held: Collection[ArrangementKey]
+) -> DeltaPath:
+    """The path with its variants: other orders over arrangements that are there."""
+    if any(step.variable not in body.head for step in path.steps):
+        return path
+    variants = []
+    for order in orders:
+        other = path_along(body, order)
+        other = with_checks(body, other, held_by([path]) if body.negated else None)
+        if all(key in held for key in other.keys):
+            variants.append(replace(other, seeds=path.seeds))
+    return replace(path, variants=tuple(variants))

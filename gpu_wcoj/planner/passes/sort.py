@@ -1,0 +1,57 @@
+"""By which of its variables a path's seeds stand together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpu_wcoj.join.path import DeltaPath
+from gpu_wcoj.planner.draft import Draft
+
+
+def sorted_first(draft: Draft) -> Draft:
+    r"""Let seeds stand together that share the ranges that later steps search.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.arrangements import arranged
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes.normalise import normalised
+    >>> from gpu_wcoj.planner.passes.orders import ordered
+    >>> text = "h(a, b, c, d) :- r(a, b), r(b, c), r(a, c), r(c, d), r(a, d)."
+    >>> before = drafted(text, [normalised, ordered, arranged])
+    >>> print("\n".join(str(before).splitlines()[6:9]))
+      change of 0, r[0, 1]
+        c: intersect 1 by r[0, 1] with 2 by r[0, 1] with 3 by r[0, 1]
+        d: intersect 3 by r[0, 1] with 4 by r[0, 1]
+    >>> print("\n".join(str(sorted_first(before)).splitlines()[6:9]))
+      change of 0, r[0, 1], sorted by a
+        c: intersect 1 by r[0, 1] with 2 by r[0, 1] with 3 by r[0, 1]
+        d: intersect 3 by r[0, 1] with 4 by r[0, 1]
+    """
+    return draft.over(lambda one: replace(one, paths=tuple(map(with_sorting, one.paths))))
+
+
+def with_sorting(path: DeltaPath) -> DeltaPath:
+    """The path with the seed's variables by which steps share ranges; deeper ones, which run more often, count more."""
+    first = _sort_first(path)
+    variants = tuple(replace(one, sort_first=first) for one in path.variants)
+    return replace(path, sort_first=first, variants=variants)
+
+
+def _sort_first(path: DeltaPath) -> tuple[str, ...]:
+    # The order in which the atom itself has its variables, whatever arrangement its change comes from.
+    seed = path.seed.variables
+    if len(seed) < 2:
+        return ()
+    by_number = {use.atom: use for use in path.others}
+    bound = set(seed)
+    score = dict.fromkeys(seed, 0)
+    for depth, step in enumerate(path.steps, 1):
+        if len(step.atoms) > 1:
+            for number in step.atoms:
+                reached = bound & set(by_number[number].variables)
+                if len(reached) == 1 and reached <= set(seed):
+                    score[reached.pop()] += 4**depth
+        bound.add(step.variable)
+    best = max(score.values())
+    return tuple(name for name in seed if score[name] == best) if best else ()
