@@ -12,6 +12,7 @@ from gpu_wcoj.planner.passes.arrangements import path_along
 from gpu_wcoj.planner.passes.checks import held_by, with_checks
 from gpu_wcoj.planner.passes.normalise import normalised
 from gpu_wcoj.planner.passes.orders import Chooser
+from gpu_wcoj.planner.passes.push_down import pushed_down
 from gpu_wcoj.planner.passes.sort import with_sorting
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
@@ -28,7 +29,7 @@ def delta_query(
     """
     setting = Setting({}, _no_constants, bag=bag, known=known, strategy=strategy)
     draft = Draft(setting, (RuleDraft(body.rule.head.relation, body.rule, body),))
-    passes = tuple(one for one in PASSES if one is not normalised)
+    passes = tuple(one for one in PASSES if one not in (normalised, pushed_down))  # which may leave no rule
     query = through_passes(draft, passes).rules[0].query
     assert query is not None
     return query
