@@ -121,7 +121,7 @@ def plan(
             }
             loops.append(loop_plan(planned, widths, cycle(first, members, reads), known, kept))
             continue
-        live = bodies[first]
+        live = bodies.get(first, [])  # an aggregating head has none
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
             counted.add(first)
     estimates = {
