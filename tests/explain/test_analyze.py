@@ -1,0 +1,292 @@
+"""What a tick did, level by level: sums equal the tick's own report, and single levels what brute force counts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
+from tests.explain.programs import PROGRAMS, changes_of, text_of
+from tests.kinds import KINDS, Kind, lacking
+
+COUNTED = {
+    "work_bound": SUM_OF_MINIMA, "proposals": PROPOSALS, "probes": PROBES, "marks": MARKS, "survivors": SURVIVORS
+}  # fmt: skip
+MEASURED = ("prefixes", "rows", "bytes", "seconds")
+
+Rows = set[tuple[int, ...]]
+
+
+def analyzed(program: gw.Program) -> dict:
+    return json.loads(program.explain(analyze=True, format="json"))
+
+
+def all_counts(plan: dict) -> Iterator[dict]:
+    """Of every level, whatever it belongs to."""
+    for head in plan["heads"]:
+        for rule in head["rules"]:
+            for path in (*rule["paths"], *([rule["asked"]] if rule["asked"] else [])):
+                for levels in (path["levels"], *(variant["levels"] for variant in path["variants"])):
+                    yield from (level["counts"] for level in levels if level["counts"])
+                yield from (counts for _, counts in path["further"])
+
+
+def reported(program: gw.Program) -> dict[str, int]:
+    """What the kernels counted, in all."""
+    work = [
+        counted for rules in program.last_tick.work.values() for paths in rules.values() for steps in paths.values()
+        for counted in steps.values()
+    ]  # fmt: skip
+    return {name: sum(int(one[at]) for one in work) for name, at in COUNTED.items()}
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_levels_add_up_to_what_the_tick_reports(name, bag):
+    program = gw.Program(text_of(name), bag=bag, analyze=True)
+    for seed, n in enumerate((60, 9, 1, 200)):
+        program.step(positive(changes_of(name, seed, n), bag))
+        plan = analyzed(program)
+        wanted = reported(program)
+        levels = list(all_counts(plan))
+        assert {key: sum(one[key] for one in levels) for key in COUNTED} == wanted
+        assert {key: plan["tick"]["total"][key] for key in COUNTED} == wanted
+        for key in MEASURED:
+            assert plan["tick"]["total"][key] == pytest.approx(sum(one[key] for one in levels))
+        assert plan["tick"]["is_measured"]
+        assert plan["tick"]["backend"] == program.last_tick.backend
+        assert plan["tick"]["seconds"] == program.last_tick.seconds > sum(one["seconds"] for one in levels) / 8
+
+
+def positive(changes: dict, bag: bool) -> dict:
+    """In bags with aggregates no row may have a negative weight."""
+    return {name: [(row, 1 if bag else sign) for row, sign in rows] for name, rows in changes.items()}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_answers_are_the_same_whether_ticks_are_measured_or_not(name):
+    measured, plain = gw.Program(text_of(name), analyze=True), gw.Program(text_of(name))
+    switched = gw.Program(text_of(name))
+    for seed, n in enumerate((50, 1, 7, 120)):
+        switched.analyze = seed % 2 == 0
+        found = [one.step(changes_of(name, seed, n)) for one in (measured, plain, switched)]
+        assert found[0] == found[1] == found[2]
+        assert reported(measured) == reported(plain)
+    assert [one.last_tick.measured is None for one in (measured, plain, switched)] == [False, True, True]
+
+
+def bindings(variables: list[str], rows: Rows) -> list[dict[str, int]]:
+    return [dict(zip(variables, row, strict=True)) for row in rows if consistent(variables, row)]
+
+
+def consistent(variables: list[str], row: tuple[int, ...]) -> bool:
+    return len(set(zip(variables, row, strict=True))) == len(set(variables))
+
+
+def parsed(atom: str) -> tuple[str, list[str]]:
+    relation, inside = re.fullmatch(r"(\w+)\((.*)\)", atom).groups()
+    return relation, inside.split(", ")
+
+
+def values_of(variable: str, use: dict, bound: dict[str, int], state: dict[str, dict[str, Rows]]) -> set[int]:
+    """What an atom allows for a variable, the others of it being bound or not."""
+    relation, variables = parsed(use["atom"])
+    found = bindings(variables, state[use["sees"]][relation])
+    return {one[variable] for one in found if all(one[name] == bound[name] for name in bound if name in one)}
+
+
+def begun(path: dict, changes: Rows, state: dict[str, dict[str, Rows]]) -> list[list[dict[str, int]]]:
+    """The changed rows that all atoms hold as far as these bind them: per way, those that it leaves fewest values."""
+    _, variables = parsed(path["change_of"])
+    later = [use for level in path["levels"] for use in level["uses"]]
+    met = [use for use in (*path["held"], *later) if set(parsed(use["atom"])[1]) & set(variables)]
+    held = [one for one in bindings(variables, changes) if all(reached(use, one, state) for use in met)]
+    ways = [path["levels"], *(variant["levels"] for variant in path["variants"])]
+    if len(ways) == 1:
+        return [held]
+    shares: list[list[dict[str, int]]] = [[] for _ in ways]
+    for one in held:
+        left = [
+            min(len(values_of(way[0]["variable"], use, one, state)) for use in way[0]["uses"] if use in met)
+            for way in ways
+        ]
+        shares[left.index(min(left))].append(one)
+    return shares
+
+
+def walked(
+    levels: list[dict], prefixes: list[dict[str, int]], state: dict[str, dict[str, Rows]]
+) -> list[tuple[int, int, int]]:
+    """Per level, if none has conditions: prefixes, the sum of the smallest counts, survivors."""
+    found = []
+    for level in levels:
+        variable = level["variable"]
+        below = [[values_of(variable, use, without(one, variable), state) for use in level["uses"]] for one in prefixes]
+        bound = sum(min(map(len, own)) for own in below)
+        extended = [
+            {**one, variable: value} for one, own in zip(prefixes, below, strict=True)
+            for value in set.intersection(*own) if one.get(variable, value) == value
+        ]  # fmt: skip
+        found.append((len(prefixes), bound, len(extended)))
+        prefixes = extended
+    return found
+
+
+def without(one: dict[str, int], variable: str) -> dict[str, int]:
+    return {name: value for name, value in one.items() if name != variable}
+
+
+def reached(use: dict, one: dict[str, int], state: dict[str, dict[str, Rows]]) -> bool:
+    relation, variables = parsed(use["atom"])
+    return any(
+        all(other[name] == one[name] for name in variables if name in one)
+        for other in bindings(variables, state[use["sees"]][relation])
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["triangle", "4-cycle", "path"])
+def test_levels_are_what_brute_force_counts(name, kind):
+    """Insertions into a loaded graph: 40 rows are more than one kernel takes at once, 5 are not."""
+    if reason := lacking(kind):
+        pytest.skip(reason)
+    backend = Kind(kind).backend()
+    random = np.random.default_rng(5)
+    for n in (40, 5):
+        edges = {tuple(row) for row in random.integers(0, 14, (60, 2)).tolist()}
+        fresh = {tuple(row) for row in random.integers(0, 14, (n, 2)).tolist()} - edges
+        program = gw.Program(text_of(name), backend=backend, analyze=True)
+        program.load({"edge": sorted(edges)})
+        program.step({"edge": sorted(fresh)})
+        state = {"before": {"edge": edges}, "after": {"edge": edges | fresh}}
+        (head,) = analyzed(program)["heads"]
+        for path in head["rules"][0]["paths"]:
+            assert path["seed_counts"]["changes"] == len(fresh)
+            in_one_call = len(path["levels"]) == 1 and len(fresh) <= 16
+            for way, prefixes in zip((path, *path["variants"]), begun(path, fresh, state), strict=True):
+                if not in_one_call:  # there, rows that some atom does not hold are among the prefixes
+                    assert way["seed_counts"]["prefixes"] == len(prefixes)
+                for level, wanted in zip(way["levels"], walked(way["levels"], prefixes, state), strict=True):
+                    counts = level["counts"]
+                    assert counts["prefixes"] == (len(fresh) if in_one_call else wanted[0])
+                    assert counts["work_bound"] == wanted[1]
+                    assert counts["survivors"] == counts["rows"] == wanted[2]
+                    assert counts["bytes"] >= 16 * wanted[2]
+                    assert counts["seconds"] >= 0
+
+
+def test_threads_measure_alike():
+    edges = np.random.default_rng(2).integers(0, 300, (9000, 2))
+    found = []
+    for threads in (1, 3):
+        program = gw.Program(text_of("4-cycle"), threads=threads, analyze=True)
+        program.load({"edge": edges[:3000]})
+        program.step_counts({"edge": edges[3000:]})
+        total = analyzed(program)["tick"]["total"]
+        found.append([total[key] for key in ("prefixes", "work_bound", "survivors")])
+    assert found[0] == found[1]
+    assert found[0][0] > 6000
+
+
+def test_variants_are_told_apart():
+    program = gw.Program(text_of("variants"), analyze=True)
+    random = np.random.default_rng(1)
+    program.load({"edge": random.integers(0, 40, (600, 2))})
+    program.step({"edge": random.integers(0, 40, (80, 2))})
+    plan = analyzed(program)
+    paths = [path for head in plan["heads"] for rule in head["rules"] for path in rule["paths"]]
+    varied = [path for path in paths if any(one["seed_counts"] for one in path["variants"])]
+    assert varied
+    for path in varied:
+        begun = [path["seed_counts"]["prefixes"], *(one["seed_counts"]["prefixes"] for one in path["variants"])]
+        assert min(begun) > 0
+        assert sum(begun) <= path["seed_counts"]["changes"]
+        for one in path["variants"]:
+            assert one["levels"][0]["counts"]["prefixes"] == one["seed_counts"]["prefixes"]
+    assert re.search(r"or in the order .*\n +changed rows 0, prefixes \d", program.explain(analyze=True))
+
+
+def test_counts_without_rows():
+    """Where an answer is only counted, no rows of its last level go on."""
+    program = gw.Program(text_of("triangle"), analyze=True)
+    program.load({"edge": [(a, b) for a in range(9) for b in range(a)]})
+    program.step_counts({"edge": [(a, b) for a in range(9, 30) for b in range(9)]})
+    levels = list(all_counts(analyzed(program)))
+    assert sum(one["survivors"] for one in levels) == 21 * 36
+    assert {one["rows"] for one in levels} == {one["bytes"] for one in levels} == {0}
+
+
+def test_the_first_call_says_what_was_not_measured_and_the_next_tick_is():
+    program = gw.Program(text_of("variants"))
+    assert not program.analyze
+    assert "there has been no tick" in program.explain(analyze=True)
+    program = gw.Program(text_of("variants") + " " + PROGRAMS["closure"] + " .output q .output reach")
+    program.step(changes_of("triangle", 1, 50))
+    text = program.explain(analyze=True)
+    for line in (
+        "prefixes, bytes and times of levels were not measured in this tick; they are from the next one on",
+        "counts of a path and of its other orders stand together at the path",
+        "counts of recursions were not told apart: they are in the total only",
+    ):
+        assert f"\n  {line}\n" in text
+    plan = analyzed(program)
+    assert {key: plan["tick"]["total"][key] for key in COUNTED} == reported(program)
+    assert all(plan["tick"]["total"][key] is None for key in MEASURED)
+    assert all(one["prefixes"] is None for one in all_counts(plan))
+    assert program.analyze
+    program.step(changes_of("triangle", 2, 50))
+    text = program.explain(analyze=True)
+    assert "not measured" not in text
+    assert re.search(r"\n        prefixes \d+, work bound \d+, proposals \d+, .*survivors \d+, .*\d ms\n", text)
+    program.analyze = False
+    program.step(changes_of("triangle", 3, 50))
+    assert program.last_tick.measured is None
+
+
+def test_ticks_without_changes_and_ticks_that_fail():
+    program = gw.Program(text_of("triangle"), analyze=True)
+    program.step({"edge": [(1, 2), (2, 3), (1, 3)]})
+    shown = program.explain(analyze=True, format="json")
+
+    def refuse(name, piece):
+        raise KeyError(name)
+
+    with pytest.raises(KeyError):
+        program.step_pieces({"edge": [(3, 4), (2, 4)]}, refuse)
+    assert program.explain(analyze=True, format="json") == shown
+    program.step({})
+    assert "nothing changed in the last tick" in program.explain(analyze=True)
+
+
+def test_heads_and_aggregates_are_timed():
+    program = gw.Program(text_of("aggregate"), analyze=True)
+    program.step(changes_of("aggregate", 1, 80))
+    plan = analyzed(program)
+    assert [head["kind"] for head in plan["heads"] if head["name"] == "out"] == ["grouping"]
+    timed = {head["name"]: head["seconds"] for head in plan["heads"]}
+    assert timed["out"] > 0
+    assert timed["many"] > 0
+    assert plan["tick"]["seconds"] > timed["out"] + timed["many"]
+    assert "aggregates have no levels: only the time of the whole is measured" in plan["tick"]["notes"]
+
+
+def test_recursion_tells_filling_following_and_asking_apart():
+    program = gw.Program(text_of("closure"), analyze=True)
+    program.step({"edge": [(a, a + 1) for a in range(40)]})
+    (head,) = analyzed(program)["heads"]
+    step = head["rules"][1]["paths"][0]
+    assert step["change_of"] == "reach(a, b)"
+    assert step["seed_counts"]["changes"] == 40 * 41 // 2
+    assert step["levels"][0]["counts"]["rows"] >= 39 * 40 // 2
+    assert head["rules"][0]["asked"]["seed_counts"] is None
+    program.step({"edge": [((20, 21), -1)]})
+    (head,) = analyzed(program)["heads"]
+    asked = [rule["asked"]["seed_counts"] for rule in head["rules"]]
+    assert all(one["changes"] > 0 for one in asked if one)
+    assert any(asked)
+    assert {name for rule in head["rules"] for path in rule["paths"] for name, _ in path["further"]} == {"ranks"}
