@@ -15,11 +15,11 @@ from bench.suite.judge import Expected
 from bench.suite.record import Case, How, Kind, Order
 from bench.suite.streams import Data, stream
 from bench.suite.workload import Pattern, Stream, Workload
-from bench.suite.workloads import fixed, graphs, stars, tpch
+from bench.suite.workloads import fixed, graphs, lsqb, stars, tpch
 from gpu_wcoj.planner.hypergraph import is_acyclic
 
 WORKLOADS: Mapping[str, Workload] = MappingProxyType(
-    {**graphs.WORKLOADS, **stars.WORKLOADS, **tpch.WORKLOADS, **fixed.WORKLOADS}
+    {**graphs.WORKLOADS, **stars.WORKLOADS, **tpch.WORKLOADS, **fixed.WORKLOADS, **lsqb.WORKLOADS}
 )
 Source = Literal["rmat", "uniform", "zipf", "keys", "hub", "arriving", "lsqb", "random"]
 ZIPF = 0.8
@@ -34,7 +34,8 @@ class Spec:
     ----------
     size
         Graphs: ``scale`` and ``edges``, and perhaps ``skew`` in percent; stars and the snowflake: ``rows``; foreign
-        keys: ``orders``; the hub: ``scale``; arriving nodes: ``scale``, ``edges``, ``degree``, ``nodes``.
+        keys: ``orders``; the hub: ``scale``; arriving nodes: ``scale``, ``edges``, ``degree``, ``nodes``; LSQB:
+        ``scale`` in thousandths.
     rivals
         Whether rivals are asked as well.
     """
@@ -74,6 +75,7 @@ TINY: Mapping[str, Mapping[str, int]] = MappingProxyType(
         "keys": {"orders": 60},
         "hub": {"scale": 6},
         "arriving": {"scale": 6, "edges": 250, "degree": 0, "nodes": 16},
+        "lsqb": {"scale": 3},
     }
 )
 
@@ -90,6 +92,8 @@ def made(spec: Spec, order: Order = "generated") -> Made:
     ------
     KeyError
         If there is no such workload.
+    MissingError
+        If its rows are read from a file that is not there.
     """
     workload = WORKLOADS[spec.workload]
     known = None
@@ -118,6 +122,8 @@ def _data(spec: Spec, workload: Workload, order: Order) -> Data:
         return graphs.data(workload, _edges(size["scale"], size["edges"], spec.seed, skew / 100), order)
     if workload.name in tpch.WORKLOADS:
         return tpch.data(workload, size["orders"], spec.seed)
+    if workload.name in lsqb.WORKLOADS:
+        return lsqb.data(workload, size["scale"])
     power = ZIPF if spec.data == "zipf" else 0.0
     if workload.name == "snowflake":
         return stars.snowflake_data(size["rows"], spec.seed, power)

@@ -11,6 +11,7 @@ from bench.suite import chance
 from bench.suite.bounding import bound_rows
 from bench.suite.catalogue import Made, Spec, made, tiny
 from bench.suite.comparison import compared
+from bench.suite.contender import MissingError
 from bench.suite.harness import Limits, Run, measured, record_of
 from bench.suite.judge import Expected, judge
 from bench.suite.planning import plan_seconds, planning
@@ -89,7 +90,11 @@ class SuiteRun:
 
     def case(self, spec: Spec, share: float) -> None:
         """The strategies on one case, and the rivals if it is for them."""
-        case, small = made(spec), made(tiny(spec))
+        try:
+            case, small = made(spec), made(tiny(spec))
+        except MissingError as error:
+            self.missing[spec.workload] = str(error)
+            return
         bound = bound_rows(case)
         workload = case.workload
         plan = plan_seconds(workload.text, bag=workload.bag)

@@ -41,14 +41,15 @@ class Suite:
     random_size: Size
 
 
+_SOURCES: Mapping[str, Source] = MappingProxyType(
+    {"cyclic": "rmat", "tpch": "keys", "hub": "hub", "arriving": "arriving", "lsqb": "lsqb"}
+)
+
+
 def source_of(name: str) -> Source:
     """The data that a workload is made for."""
-    workload = WORKLOADS[name]
-    if workload.family == "tpch":
-        return "keys"
-    if workload.family in ("hub", "arriving"):
-        return "hub" if workload.family == "hub" else "arriving"
-    return "zipf" if name.startswith("star") or name == "snowflake" else "rmat"
+    family = WORKLOADS[name].family
+    return _SOURCES[family] if family in _SOURCES else "rmat" if name.startswith("path") else "zipf"
 
 
 PATTERNS = tuple(name for name, workload in WORKLOADS.items() if workload.family in ("cyclic", "acyclic", "tpch"))
@@ -66,7 +67,10 @@ _SMALL: Mapping[str, Mapping[str, int]] = MappingProxyType(
 
 TINIEST = Suite(
     "tiny",
-    tuple(Spec(name, source_of(name), TINY[source_of(name)], 10, "mixed", 2) for name in WORKLOADS),
+    tuple(
+        Spec(name, source_of(name), TINY[source_of(name)], 200 if source_of(name) == "lsqb" else 10, "delete", 2)
+        for name in WORKLOADS
+    ),
     limit=60, rival_limit=60, budget=0.2, rounds=2, judge_limit=30, random_queries=3,
     random_size=Size(300, 5_000, 20, 2, 2, 0.0),
 )  # fmt: skip
