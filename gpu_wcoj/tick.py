@@ -11,12 +11,13 @@ from gpu_wcoj.errors import GpuWcojError, MemoryBudgetError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering
+from gpu_wcoj.planner.feedback import Feedback
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.routing.journal import Journal
 from gpu_wcoj.routing.router import Router
 from gpu_wcoj.routing.sides import Side, Sides
-from gpu_wcoj.zset.arrays import memory_error
+from gpu_wcoj.zset.arrays import memory_error, within_memory
 
 Work = dict[str, dict[int, dict[int, dict[str, Int64Array]]]]
 """Per head, rule, delta path and variable, what the kernels counted; see `gpu_wcoj.kernels.protocol`."""
@@ -95,6 +96,8 @@ class Ledger:
     ----------
     state
         What the last tick left.
+    feedback
+        What ticks did, beside what was expected.
     installed
         The state that the circuits are known to hold, if any.
     """
@@ -102,6 +105,7 @@ class Ledger:
     lowering: Lowering
     router: Router | None
     state: State
+    feedback: Feedback = field(default_factory=lambda: Feedback(None))
     installed: State | None = None
 
     @property
@@ -137,8 +141,32 @@ class Ledger:
 
     def commit(self, side: Side, held: Held, after: State) -> None:
         """End a tick that ran on `side`, whose circuit shall hold `held` then."""
+        self.feedback.observe(side.circuit, side.lowered.plan, after.report.work, after.report.tick)
         side.circuit.install(held)
         self.replaced(after)
+
+    def replan(self) -> None:
+        """Before a tick: plan anew if ticks are not what they were expected to be. No answer changes.
+
+        Where there is no memory to arrange the state anew, it stays as it is.
+        """
+        sides = self.settled() if self.feedback.is_due else None
+        if sides is None:
+            return
+        from gpu_wcoj.replanning import carried_over, replanned  # which few programs ever need
+
+        tick = self.state.report.tick + 1
+        self.installed = None
+        try:
+            with within_memory(sides.primary.circuit.backend, "planning anew"):
+                found = replanned(sides, self.lowering, self.feedback, tick)
+        except MemoryError:
+            self.feedback.begin_anew(tick, patience=16.0)
+            plan = sides.primary.lowered.plan
+            found = sides.noting(plan, f"kept before tick {tick}, as there was no memory to arrange the state anew")
+            self.state = replace(self.state, sides=found)  # its circuits may be in the middle of anything
+            return
+        self.replaced(replace(self.state, sides=found, journal=carried_over(self.state.journal, sides, found)))
 
     def reading(self, name: str) -> Side | None:
         """The side that shows a relation; None before there are rows."""

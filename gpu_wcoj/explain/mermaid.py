@@ -37,6 +37,7 @@ def _lines(tree: PlanTree) -> Iterator[str]:
     yield "flowchart LR"
     facts = [f"backend {tree.backend}, {tree.semantics} semantics"]
     facts += [] if tree.route is None else [f"route: {tree.route}"]
+    facts += [] if tree.chosen is None else [f"plan: {tree.chosen}"]
     if tree.tick is not None:
         facts += [tick_phrase(tree.tick), *tree.tick.notes]
     yield f"  about[{label(facts)}]"

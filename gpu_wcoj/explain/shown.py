@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpu_wcoj.explain.counted import with_counts
@@ -22,17 +22,20 @@ class Shown:
         What stored columns are called.
     route
         Which ticks run where, if there is a choice.
+    chosen
+        Why the plan is another one than at first, if anything is to be said of that.
     """
 
     name_of: ColumnName
     backend: str
     is_bag: bool
     route: str | None
+    chosen: str | None = None
 
     def tree(self, plan: Plan) -> PlanTree:
         """A plan."""
         semantics: Literal["set", "bag"] = "bag" if self.is_bag else "set"
-        return described(plan, self.name_of, self.backend, semantics, self.route)
+        return replace(described(plan, self.name_of, self.backend, semantics, self.route), chosen=self.chosen)
 
     def analyzed(self, plan: Plan, report: TickReport) -> PlanTree:
         """The plan that the last tick went by, with what the tick did; `plan` if there was no such tick."""

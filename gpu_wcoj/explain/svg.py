@@ -39,6 +39,7 @@ def as_svg(tree: PlanTree) -> str:
     drawing = _Drawing()
     facts = [f"backend {tree.backend}, {tree.semantics} semantics"]
     facts += [] if tree.route is None else [f"route: {tree.route}"]
+    facts += [] if tree.chosen is None else [f"plan: {tree.chosen}"]
     if tree.tick is not None:
         facts += [tick_phrase(tree.tick), *tree.tick.notes]
     drawing.lines(MARGIN, facts, "note")

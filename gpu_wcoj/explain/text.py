@@ -17,6 +17,8 @@ def _lines(tree: PlanTree) -> Iterator[str]:
     yield f"backend {tree.backend}, {tree.semantics} semantics"
     if tree.route is not None:
         yield f"route: {tree.route}"
+    if tree.chosen is not None:
+        yield f"plan: {tree.chosen}"
     if tree.tick is not None:
         yield tick_phrase(tree.tick)
         if tree.tick.backend:

@@ -344,6 +344,8 @@ class PlanTree:
         All that the rules use.
     tick
         Of the last tick, where that was asked for.
+    chosen
+        Why the plan is another one than at first, or stays though ticks are not what was expected.
     """
 
     backend: str
@@ -352,6 +354,7 @@ class PlanTree:
     heads: tuple[HeadTree, ...]
     arrangements: tuple[Arranged, ...]
     tick: TickTree | None = None
+    chosen: str | None = None
 
     def paths(self) -> Iterator[PathTree]:
         """All delta paths, those that are asked too."""

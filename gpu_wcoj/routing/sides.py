@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.adopting import adopt
 from gpu_wcoj.circuit.circuit import Circuit, Held
 from gpu_wcoj.lowering import Lowered, Lowering
-from gpu_wcoj.planner.lower import lower
+from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.routing.backlog import NO_BACKLOG, Backlog, moved, taken_in
 
 REBUILD_SHARE = 0.5
@@ -66,6 +67,12 @@ class Side:
     def install(self) -> None:
         """Let the circuit hold what it shall hold."""
         self.circuit.install(self.held)
+
+    def planned_as(self, lowering: Lowering, plan: Plan, chosen: str) -> Side:
+        """This side, which is up to date, under another plan; what both plans arrange is shared."""
+        circuit = lowering.circuit(plan, self.circuit.execution)
+        adopt(circuit, self.circuit)
+        return Side(replace(self.lowered, plan=plan, circuit=circuit, chosen=chosen), circuit.held())
 
     def caught_up(self, ahead: Side) -> Side:
         """This side with its backlog taken in and installed; itself if it has none."""
@@ -135,14 +142,23 @@ class Sides:
             twin = replace(twin, lowered=replace(lowered, circuit=twin.circuit))
         return replace(self, primary=replace(self.primary, lowered=lowered), twin=twin)
 
+    def planned_as(self, lowering: Lowering, plan: Plan, chosen: str) -> Sides:
+        """The same rows under another plan, on all sides; what stands here is left as it is."""
+        sides = self.up_to_date()
+        primary = sides.primary.planned_as(lowering, plan, chosen)
+        twin = None if sides.twin is None else sides.twin.planned_as(lowering, plan, chosen)
+        return Sides(primary, twin, sides.credit)
+
+    def noting(self, plan: Plan, chosen: str) -> Sides:
+        """The same plan with other estimates, and what is said of it."""
+        held = [replace(side, lowered=replace(side.lowered, plan=plan, chosen=chosen)) for side in self]
+        return replace(self, primary=held[0], twin=held[1] if len(held) > 1 else None)
+
     def with_twin(self, lowering: Lowering, backend: Backend) -> Sides:
         """With a twin built from the primary side, which is up to date."""
         circuit = self.primary.circuit
         execution = replace(circuit.execution, backend=backend)
-        twin = lower(
-            self.primary.lowered.plan, lowering.rules.inputs, lowering.keep, lowering.outputs, execution,
-            lowering.merge_policy,
-        )  # fmt: skip
+        twin = lowering.circuit(self.primary.lowered.plan, execution)
         for index, source in zip(twin.indices(), circuit.indices(), strict=True):
             if len(source):
                 index.load(*moved(*source.rows(), circuit.backend, backend))

@@ -1,0 +1,169 @@
+"""Whether ticks do what their plan was expected to do, and when it is worth to plan anew.
+
+Per tick it is added up how many values joins have proposed, and how many were expected for the rows that have changed.
+Nothing else is done until so much has been proposed that a look at the statistics of the state is a small part of it.
+If the sums are apart by more than a factor then, the next tick begins by planning anew. Each time that this changes
+nothing, the next look has to wait for twice as much work; so all looks together cost no more than the joins did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.circuit.head import Head
+from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
+from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.trace.arrangement import Arrangement
+
+FEWEST = 1 << 16
+"""Fewer proposed values than this are nobody's worry."""
+PER_ROW = 2.0
+"""How many have to be proposed for each row of the state before it is looked at again."""
+CLEARLY = 1.5
+"""A plan replaces another one if that one is expected to cost so many times as much."""
+SORTING = 8.0
+"""What it costs to arrange a row anew, in proposed values."""
+
+Place = tuple[str, int, int]
+"""A head, and the numbers of one of its rules and of a delta path of that."""
+
+HeadWork = Mapping[int, Mapping[int, Mapping[str, Int64Array]]]
+"""Per rule, path and variable, what the kernels counted."""
+
+
+@dataclass(eq=False)
+class _Gauge:
+    """What one head's rules are expected to propose.
+
+    Attributes
+    ----------
+    seeds
+        Per relation, or selection of one, whose changed rows start paths: values expected for each of them.
+    """
+
+    head: str
+    seeds: list[tuple[Arrangement, float]]
+
+
+@dataclass(eq=False)
+class Feedback:
+    """Sums over the ticks since the plan was last looked at.
+
+    Attributes
+    ----------
+    factor
+        How far the sums may be apart; None to plan never anew.
+    proposed, expected
+        Values.
+    done
+        Per path, the values that it has proposed.
+    first_tick
+        The first that is in the sums.
+    look_at
+        How much has to be proposed before anything else is done.
+    patience
+        How many times as much as usual; doubled by each look that has changed nothing.
+    built
+        What has been spent on building arrangements for the present plan, in proposed values.
+    """
+
+    factor: float | None
+    proposed: float = 0.0
+    expected: float = 0.0
+    done: dict[Place, float] = field(default_factory=dict)
+    first_tick: int = 0
+    look_at: float = 0.0
+    patience: float = 1.0
+    built: float = 0.0
+    is_due: bool = False
+    _gauges: dict[int, tuple[Circuit, list[_Gauge]]] = field(default_factory=dict)
+    _has_state: bool = False
+
+    def observe(self, circuit: Circuit, plan: Plan, work: Mapping[str, HeadWork], tick: int) -> None:
+        """Take note of a tick that has been evaluated, its changes still pending. O(paths)."""
+        if self.factor is None:
+            return
+        if not self._has_state:
+            self._has_state = any(index.accumulated() for index in circuit.sources.values())
+            if not self._has_state:  # of all paths only the last runs
+                return
+        known = self._gauges.get(id(circuit))
+        if known is None:
+            known = self._gauges[id(circuit)] = circuit, _gauges(circuit, plan)
+        done = self.done
+        for gauge in known[1]:
+            head, proposed = gauge.head, 0
+            for rule, paths in work[head].items():
+                for number, steps in paths.items():
+                    own = 0
+                    for counted in steps.values():
+                        own += counted.item(PROPOSALS)
+                    if own:
+                        place = (head, rule, number)
+                        done[place] = done.get(place, 0.0) + own
+                        proposed += own
+            if not proposed:
+                continue
+            self.proposed += proposed
+            for arrangement, rate in gauge.seeds:
+                for batch in arrangement.pending:
+                    self.expected += rate * batch.n_rows
+        if self.proposed >= self.look_at:
+            self._look(circuit, tick)
+
+    def _look(self, circuit: Circuit, tick: int) -> None:
+        """See whether the plan is to be looked at; forget half of what was if it is not, so that what is new counts."""
+        assert self.factor is not None
+        rows = sum(len(one.spine) for index in circuit.indices() for one in index.arrangements.values())
+        self.look_at = max(FEWEST, PER_ROW * rows, self.built) * self.patience
+        if self.proposed < self.look_at:
+            return
+        more, less = max(self.proposed, self.expected), min(self.proposed, self.expected)
+        if more > self.factor * less:
+            self.is_due = True
+        else:
+            self.proposed, self.expected = self.proposed / 2, self.expected / 2
+            self.done = {place: values / 2 for place, values in self.done.items()}
+            self.first_tick = tick
+
+    def why(self) -> str:
+        """What the sums say, for people."""
+        if not self.expected:
+            return f"ticks from {self.first_tick} on proposed {self.proposed:,.0f} values, and nothing was known before"
+        more = self.proposed / self.expected
+        return f"ticks from {self.first_tick} on proposed {more:.3g} times as many values as had been expected"
+
+    def begin_anew(self, tick: int, built: float = 0.0, patience: float = 2.0) -> None:
+        """The plan is another one, or the same by other expectations; then the next look takes more patience."""
+        self.patience = 1.0 if built else min(patience * self.patience, 2.0**20)
+        self.built = built
+        self.proposed = self.expected = 0.0
+        self.done = {}
+        self.first_tick = tick
+        self.look_at = FEWEST * self.patience
+        self.is_due = False
+        self._gauges = {}
+
+    def wait_for(self, share: float) -> None:
+        """Look again once there is that much more."""
+        self.look_at = self.proposed * max(share, 1.25)
+        self.is_due = False
+
+
+def _gauges(circuit: Circuit, plan: Plan) -> list[_Gauge]:
+    found = []
+    for name, head in circuit.heads.items():
+        if not isinstance(head, Head):
+            continue
+        rates: dict[object, tuple[Arrangement, float]] = {}
+        estimates = plan.estimates.get(name, ())
+        for rule, join in enumerate(head.joins):
+            for number, path in enumerate(join.query.paths):
+                rows = path.seed.key.selection
+                expected = estimates[rule][number] if rule < len(estimates) else ()
+                arrangement, before = rates.get(rows, (join.arrangements[path.seed.key], 0.0))
+                rates[rows] = arrangement, before + sum(level.proposed for level in expected[1:])
+        found.append(_Gauge(name, list(rates.values())))
+    return found

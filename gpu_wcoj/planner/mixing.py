@@ -1,0 +1,52 @@
+"""Take some delta paths from one plan and the others from another one of the same program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.planner.feedback import Place
+from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+
+def mixed(present: Plan, planned: Plan, wanted: Collection[Place]) -> Plan:
+    """The present plan with the wanted paths of the other one; seeds come from arrangements that paths need then.
+
+    Examples
+    --------
+    >>> from gpu_wcoj import Program
+    >>> program = Program("h(a, b, c) :- s(a), r(a, b), t(a, c).")
+    >>> present, planned = (program._planned() for _ in range(2))
+    >>> found = mixed(present, planned, [("h", 0, 1)]).queries["h"][0].paths
+    >>> found == present.queries["h"][0].paths
+    True
+    """
+    queries: dict[str, tuple[DeltaQuery, ...]] = {}
+    for name, rules in present.queries.items():
+        queries[name] = tuple(
+            _mixed(old, new, {number for head, at, number in wanted if (head, at) == (name, rule)})
+            for rule, (old, new) in enumerate(zip(rules, planned.queries[name], strict=True))
+        )
+    return replace(present, queries=queries, estimates={})
+
+
+def _mixed(old: DeltaQuery, new: DeltaQuery, wanted: Collection[int]) -> DeltaQuery:
+    if not wanted:
+        return old
+    paths = [new.paths[number] if number in wanted else path for number, path in enumerate(old.paths)]
+    needed = list(dict.fromkeys(key for path in paths for key in path.keys))
+    return replace(old, paths=tuple(_seeded(path, needed) for path in paths))
+
+
+def _seeded(path: DeltaPath, needed: Sequence[ArrangementKey]) -> DeltaPath:
+    """The path with seeds from arrangements that are needed, and with the variants that need no other ones."""
+    own = path.seed
+    variable = dict(zip(own.key.order, own.variables, strict=True))
+    keys = [key for key in needed if key.selection == own.key.selection]
+    before = [use.key for use in path.seeds]
+    keys.sort(key=lambda key: before.index(key) if key in before else len(before))
+    seeds = tuple(AtomUse(own.atom, key, tuple(variable[column] for column in key.order)) for key in keys) or (own,)
+    variants = (one for one in path.variants if all(key in needed for key in one.keys))
+    return replace(path, seeds=seeds, variants=tuple(replace(one, seeds=seeds) for one in variants))

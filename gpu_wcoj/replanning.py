@@ -1,0 +1,82 @@
+"""Plan a running program anew, by what its state holds now, and change over where that pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpu_wcoj.circuit.adopting import rows_to_build
+from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.planner.expected import Expected
+from gpu_wcoj.planner.feedback import CLEARLY, SORTING, Feedback, Place
+from gpu_wcoj.planner.foreseen import foreseen
+from gpu_wcoj.planner.known import Known
+from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.planner.mixing import mixed
+from gpu_wcoj.routing.journal import Journal
+from gpu_wcoj.routing.sides import Sides
+
+
+def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int) -> Sides:
+    """The sides under the plan that is best by now; under the present one if no other is clearly better.
+
+    The statistics are those of the state, and every path counts by what it has done so far: another one is taken to do
+    so many times as much as it is expected to cost of what the present one is. Paths that would not be clearly cheaper
+    stay, and so do loops. To arrange rows for the others has to cost less than they would have saved by now. The sides
+    that are given are left as they are.
+
+    Parameters
+    ----------
+    tick
+        The number of the one that is about to begin.
+    """
+    lowered = sides.ahead.lowered
+    present, known = lowered.plan, Known.of_circuit(sides.ahead.circuit)
+    planned = lowering.plan(lowered.types, lowered.shapes, known)
+    cheaper = _cheaper(planned, present, known, feedback)
+    would_be = feedback.proposed - sum(feedback.done[place] * (1 - share) for place, share in cheaper.items())
+    if would_be * CLEARLY > feedback.proposed:
+        feedback.begin_anew(tick)
+        return sides.noting(replace(present, estimates=estimates_of(present, known)), lowered.chosen)
+    planned = mixed(present, planned, cheaper)
+    circuit = lowering.circuit(planned, sides.ahead.circuit.execution)
+    spent = SORTING * rows_to_build(circuit, sides.ahead.circuit) * len(list(sides))
+    saved = feedback.proposed - would_be
+    if saved < spent:
+        feedback.wait_for(spent / saved)
+        return sides
+    why = f"chosen anew before tick {tick}, as {feedback.why()}"
+    found = sides.planned_as(lowering, replace(planned, estimates=estimates_of(planned, known)), why)
+    feedback.begin_anew(tick, spent)
+    return found
+
+
+def carried_over(journal: Journal | None, before: Sides, after: Sides) -> Journal | None:
+    """What a checkpoint has still to write, told of another circuit; its changes stay where both show rows alike."""
+    old, new = before.primary.circuit, after.primary.circuit
+    if journal is None or old is new or journal.circuit is not old:
+        return journal
+    canonical = [[index.canonical for index in circuit.indices()] for circuit in (old, new)]
+    return replace(journal, circuit=new) if canonical[0] == canonical[1] else replace(journal, changes=None)
+
+
+def estimates_of(plan: Plan, known: Known) -> dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]]:
+    """`Plan.estimates` of a plan that there is, by other knowledge."""
+    estimates = {}
+    for name, queries in plan.queries.items():
+        own = []
+        for query in queries:
+            found = (foreseen(path, known) for path in query.paths)
+            own.append(tuple(() if one is None else one.levels for one in found))
+        estimates[name] = tuple(own)
+    return estimates
+
+
+def _cheaper(planned: Plan, present: Plan, known: Known, feedback: Feedback) -> dict[Place, float]:
+    """The paths of another plan that are clearly cheaper than the present ones, and what share of these they cost."""
+    found: dict[Place, float] = {}
+    for place in feedback.done:
+        head, rule, number = place
+        old, new = (foreseen(one.queries[head][rule].paths[number], known) for one in (present, planned))
+        if old is not None and new is not None and new.cost * CLEARLY < old.cost:
+            found[place] = new.cost / old.cost
+    return found
