@@ -9,6 +9,8 @@ Here all compiled functions share one folder, whose name says what the code was 
 or the same below the user's own cache folder. A copy of the package in another place finds that folder again, an
 edited one gets another. Inside, numba tells apart versions of Python, processors and argument types. The files are
 pickles, so the folder is never one that other users can write to, unless NUMBA_CACHE_DIR says so.
+
+Processes that start side by side share the work: while one compiles a function, the others that need it wait for it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import os
 import pickle
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,9 @@ _LOGGER = logging.getLogger("gpu_wcoj")
 
 KEPT = 8
 """Folders of this kind that stay when one more is made; the oldest go."""
+
+PATIENCE = 120.0
+"""Seconds for which a process waits for another one that compiles the same function, which may have been stopped."""
 
 
 def sources_hash(package: Path) -> str:
@@ -113,14 +119,57 @@ class KernelCache(FunctionCache):
     """
 
     _impl_class = KernelCacheImpl
+    _turn: int | None = None
+    """While this process compiles the function: the file that says so, open and locked."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The kept code for a signature, or None."""
+        """The kept code for a signature, or None: then it is this process's turn to compile, until it keeps the code.
+
+        If compiling fails, the turn is lost with the process, or the patience of those that wait.
+        """
+        found = self._kept(sig, target_context)
+        if found is None and self._turn is None:
+            self._wait()
+            found = self._kept(sig, target_context)
+            if found is not None:
+                self._give_way()
+        return found
+
+    def _kept(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             self._report(error)
             return None
+
+    def _wait(self) -> None:
+        """Until no other process compiles this function, or for as long as there is patience."""
+        try:
+            self._impl.locator.ensure_cache_path()
+            file = os.open(Path(self.cache_path) / f"{self._impl.filename_base}.turn", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:  # nothing can be kept there, which is reported when it is tried
+            return
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < until:
+                    time.sleep(0.02)
+                    continue
+                os.close(file)
+            except OSError:  # a file system without locks
+                os.close(file)
+            else:
+                self._turn = file
+            return
+
+    def _give_way(self) -> None:
+        if self._turn is not None:
+            file, self._turn = self._turn, None
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)  # where a process has been forked meanwhile, closing is not enough
+            os.close(file)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the code for a signature. One process at a time: each reads the index, adds to it and writes it."""
@@ -131,6 +180,8 @@ class KernelCache(FunctionCache):
                 super().save_overload(sig, data)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             self._report(error)
+        finally:
+            self._give_way()
 
     def _report(self, error: Exception) -> None:
         if self.cache_path not in _REPORTED:

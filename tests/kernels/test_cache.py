@@ -12,7 +12,7 @@ import numba
 import pytest
 
 import cpu_fallback
-from cpu_fallback.cache import KEPT, KernelCache, Locator, cache_folder, sources_hash
+from cpu_fallback.cache import KEPT, KernelCache, Locator, cache_folder, cached_njit, sources_hash
 
 PACKAGE = Path(cpu_fallback.__file__).parent
 
@@ -58,6 +58,66 @@ def test_another_copy_of_the_package_compiles_nothing(tmp_path):
     shutil.rmtree(one)
     assert search(other, NUMBA_CACHE_DIR=cache) == (["[[3, -1]]", "loaded"], "")
     assert sorted(cache.rglob("*")) == kept
+
+
+SIDE_BY_SIDE = """
+import sys
+import time
+from pathlib import Path
+from numba.core import event
+import numpy as np
+from cpu_fallback.compiled import CompiledKernels
+
+place, number = Path(sys.argv[1]), sys.argv[2]
+(place / f"ready {number}").touch()
+while len(list(place.glob("ready *"))) < 3:
+    time.sleep(0.01)
+with event.install_recorder("numba:compile") as recorder:
+    kernels = CompiledKernels()
+    record, support = kernels.describe(np.arange(5) * 10, None, None)
+    print(kernels.locate([[record]], [[0]], np.array([[30, 35]])).tolist())
+for _, one in recorder.buffer:
+    function = one.data["dispatcher"].py_func
+    if one.is_start and function.__module__.startswith("cpu_fallback."):
+        print(function.__name__, one.data["args"])
+"""
+"""Like `SEARCH`, once three processes have come so far; prints what it compiles."""
+
+
+def test_processes_that_start_together_compile_each_function_once(tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", SIDE_BY_SIDE, str(tmp_path), str(number)],
+            env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for number in range(3)
+    ]  # fmt: skip
+    compiled = []
+    for process in running:
+        printed, logged = process.communicate(timeout=300)
+        assert (process.returncode, logged) == (0, "")
+        answer, *own = printed.splitlines()
+        assert answer == "[[3, -1]]"
+        compiled += own
+    assert len(compiled) == len(set(compiled)) > 2
+
+
+def test_a_process_that_stops_while_it_compiles_is_not_waited_for_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(cpu_fallback.cache, "FOLDER", tmp_path / "kernels")
+    monkeypatch.setattr(cpu_fallback.cache, "PATIENCE", 0.2)
+    one, other = cached_njit(doubled), cached_njit(doubled)
+    one._cache._wait()
+    assert one._cache._turn is not None
+    assert other(3) == 6
+    one._cache._give_way()
+    with numba.core.event.install_recorder("numba:compile") as recorder:
+        assert one(4) == 8
+    assert not recorder.buffer
+
+
+def doubled(n):
+    return n * 2
 
 
 def test_an_edited_function_is_compiled_into_its_callers_in_other_files(tmp_path):
