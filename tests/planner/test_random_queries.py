@@ -6,11 +6,13 @@ import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from bench.suite.random_queries import Query, random_query
 from bench.suite.random_rows import relations_within
+from gpu_wcoj.planner.draft import STRATEGIES
 from tests.planner.random_queries import N_TICKS, Judge, check, random_script, rows_for
 
 N_QUERIES = 1000
@@ -42,8 +44,13 @@ def test_answers_are_those_of_duckdb(block, judge):
             script = random_script(chance, n_rows, bag=bag, textual=textual, nulls=block in (2, 5))
             judge.load(script, TICKS, bag=bag, textual=textual)
             for query in group:
-                chunk_rows = (None, None, 1, 7)[query.seed // N_BLOCKS % 4]
-                check(judge, query, script, TICKS, bag=bag, threads=1, chunk_rows=chunk_rows)
+                turn = query.seed // N_BLOCKS
+                options: dict[str, Any] = {"threads": 1, "chunk_rows": (None, None, 1, 7)[turn % 4]}
+                if turn % 5 == 0:
+                    names = random.Random(query.seed).sample(query.variables, len(query.variables))
+                    options["order"] = {"h": names[: 1 + turn % 4]}
+                for strategy in STRATEGIES if IS_LONG or turn % 25 == 0 else (STRATEGIES[turn % 3],):
+                    check(judge, query, script, TICKS, bag=bag, strategy=strategy, **options)
 
 
 def test_there_are_queries_of_all_kinds():

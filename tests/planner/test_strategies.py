@@ -1,0 +1,92 @@
+"""Every plan of every strategy gives the same answers and changes as recomputation, tick by tick."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.planner.draft import STRATEGIES
+from tests.join.patterns import PATTERNS
+from tests.join.twin import arities, check_script, check_scripts, fed, random_script, random_text, translated
+from tests.kinds import KINDS, Kind, lacking
+from tests.planner.plans import hints, with_any_orders
+from tests.reference.changes import ZSet, plus
+
+IS_LONG = bool(os.environ.get("TEST_LONG"))
+TEXTS = {**PATTERNS, **{f"chance {i}": random_text(random.Random(i)) for i in range(200 if IS_LONG else 20)}}
+SOME = ("triangle of three relations", "4-cycle", "diamond", "heads of heads", "wildcards on both sides", "1 to 4")
+BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+
+
+@BAGS
+@pytest.mark.parametrize("block", range(4))
+def test_strategies(block, bag):
+    """In turn, and sets and bags in turn; all of them, on several scripts, where that may take long."""
+    for number, text in list(enumerate(TEXTS.values()))[block::4]:
+        strategies = STRATEGIES if IS_LONG else [STRATEGIES[number // 8 % 3]] * (number // 4 % 2 == bag)
+        for strategy in strategies:
+            values = {0: None} if number % 5 == 0 else None
+            seeds = range(4) if IS_LONG else [number]
+            check_scripts(text, seeds, bag=bag, backend="cpu", strategy=strategy, values=values)
+
+
+@BAGS
+@pytest.mark.parametrize("block", range(2))
+def test_any_hints(block, bag):
+    for number, (name, text) in list(enumerate(TEXTS.items()))[block + 2 * bag :: 2 if IS_LONG else 8]:
+        chance = random.Random(f"{name} {bag}")
+        strategy = STRATEGIES[number // 2 % 3]
+        check_scripts(text, [number], bag=bag, backend="cpu", strategy=strategy, order=hints(text, chance))
+
+
+@BAGS
+@pytest.mark.parametrize("block", range(2))
+def test_any_plan(block, bag, monkeypatch):
+    """Whatever the order, and whichever atoms propose alone."""
+    chance = random.Random(f"{block} {bag}")
+    with_any_orders(monkeypatch, chance)
+    for name, text in list(TEXTS.items())[block + 2 * bag :: 2 if IS_LONG else 8]:
+        chance.seed(f"{name} {bag}")
+        check_scripts(text, range(3 if IS_LONG else 1), bag=bag, backend="cpu", replan=None)
+
+
+@pytest.mark.parametrize("kind", [*map(Kind, KINDS)], ids=repr)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_all_kinds_of_kernels(kind, strategy):
+    why = lacking(kind.name)
+    if why:
+        pytest.skip(why)
+    for number, name in enumerate(PATTERNS if IS_LONG else SOME):
+        text, bag = PATTERNS[name], number % 2 == 0
+        script = random_script(random.Random(name), arities(text))
+        script = translated(script, {0: None}) if number % 3 == 0 else script
+        options = {"chunk_rows": (None, 2, 7)[number % 3], "threads": 1}
+        check_script(text, script, bag=bag, backend=kind.backend(number), strategy=strategy, **options)
+
+
+@BAGS
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_batch_is_its_rows_one_per_tick_in_any_chunks(strategy, bag):
+    for name in SOME:
+        text = PATTERNS[name]
+        inputs = arities(text)
+        tick = random_script(random.Random(name), inputs)[0]
+        rows = [(relation, pair) for relation, (_, own) in tick.items() for pair in own]
+        batch = {relation: fed(("rows", own), inputs[relation]) for relation, (_, own) in tick.items()}
+        found: list[dict[str, ZSet]] = []
+        for chunk_rows, threads in ((None, 1), (1, 1), (2, 2), (7, 2)):
+            program = gw.Program(
+                text, bag=bag, backend="cpu", strategy=strategy, chunk_rows=chunk_rows, threads=threads
+            )
+            found.append({head: changes.to_dict() for head, changes in program.step(batch).items()})
+        program = gw.Program(text, bag=bag, backend="cpu", strategy=strategy)
+        total: dict[str, ZSet] = {head: {} for head in program.outputs}
+        for relation, pair in rows:
+            for head, changes in program.step({relation: fed(("rows", [pair]), inputs[relation])}).items():
+                total[head] = plus(total[head], changes.to_dict())
+        for one, other in itertools.pairwise([*found, total]):
+            assert one == other, f"{name}, {strategy}"
