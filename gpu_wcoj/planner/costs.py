@@ -16,7 +16,7 @@ from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.draft import KnownRelations, Order
 from gpu_wcoj.planner.expected import Expected
 
-PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 1.0, 0.25, 1.0, 0.5, 1.0
+PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
 """What it costs to bring a prefix to a level, to ask an atom for its width there, to look at a proposed value, to
 search it in another atom, and to search it in an atom alone, afterwards."""
 

@@ -24,7 +24,8 @@ def ordered(draft: Draft) -> Draft:
     constrained), of these one that the head keeps, of these one in the smallest relation, of these the first in the
     body. Where relations are known, that order is compared with others, one per variable that may come first and then
     greedily by expected rows, and left for one that is clearly cheaper. ``binary`` takes atoms one after the other
-    instead, each with all of its variables: orders are compared by the atom that comes first.
+    instead, each with all of its variables: orders are compared by the atom that comes first. ``auto`` compares these,
+    too: as they are, with all atoms at once at the levels that close a cycle, and with all atoms at once everywhere.
 
     Hints come first: their variables are bound in the order given, all others after them.
 
@@ -88,11 +89,12 @@ class Chooser:
             return (self._via(self._in_turn(hinted)) if hinted else self._left_deep(),)
         chosen = self._in_turn(hinted)
         if not hinted and self._may_compare:
-            costs = {chosen: self.estimator.cost(chosen)}
-            for name in self._rest:
-                order = self._greedy(name)
-                costs.setdefault(order, self.estimator.cost(order))
-            best = min(costs, key=lambda order: costs[order])
+            orders = [chosen, *map(self._greedy, self._rest)]
+            if self.strategy == "auto":
+                for order in self._left_deep_orders():
+                    orders += [order, self._closing_together(order), replace(order, via=(None,) * len(order.via))]
+            costs = {order: self.estimator.cost(order) for order in orders}
+            best = min(costs, key=costs.__getitem__)
             chosen = best if costs[best] < CLEARLY * costs[chosen] else chosen
         if hinted:
             return (chosen,)
@@ -156,14 +158,27 @@ class Chooser:
 
     def _left_deep(self) -> Order:
         """Atom after atom; of the orders by the first one, the cheapest."""
-        orders = [self._atoms_in_turn(None)]
-        if self._may_compare:
-            bound = set(self.estimator.seeded)
-            others = [number for number in range(len(self.body.atoms)) if number != self.seed]
-            joined = [number for number in others if self._touches(number, bound)]
-            orders += [self._atoms_in_turn(number) for number in joined or others]
-            return min(orders, key=self.estimator.cost)
-        return orders[0]
+        if not self._may_compare:
+            return self._atoms_in_turn(None)
+        return min(self._left_deep_orders(), key=self.estimator.cost)
+
+    def _left_deep_orders(self) -> list[Order]:
+        """Atom after atom, for every atom that may come first."""
+        bound = set(self.estimator.seeded)
+        others = [number for number in range(len(self.body.atoms)) if number != self.seed]
+        joined = [number for number in others if self._touches(number, bound)]
+        return [self._atoms_in_turn(number) for number in (None, *(joined or others))]
+
+    def _closing_together(self, order: Order) -> Order:
+        """The same, but where an atom's last variable is bound, all atoms that hold it propose its values."""
+        bound = set(self.estimator.seeded)
+        via: list[int | None] = []
+        for name, alone in zip(order.variables, order.via, strict=True):
+            bound.add(name)
+            others = (number for number in self._holding(name) if number != alone)
+            closes = any(bound.issuperset(self.body.atoms[number].variables) for number in others)
+            via.append(None if closes else alone)
+        return replace(order, via=tuple(via))
 
     def _atoms_in_turn(self, first: int | None) -> Order:
         self.candidates += 1
