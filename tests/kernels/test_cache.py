@@ -104,8 +104,8 @@ def test_processes_that_start_together_compile_each_function_once(tmp_path):
 
 
 def test_a_process_that_stops_while_it_compiles_is_not_waited_for_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(cpu_fallback.cache, "FOLDER", tmp_path / "kernels")
-    monkeypatch.setattr(cpu_fallback.cache, "PATIENCE", 0.2)
+    monkeypatch.setattr("cpu_fallback.cache.FOLDER", tmp_path / "kernels")
+    monkeypatch.setattr("cpu_fallback.cache.PATIENCE", 0.2)
     one, other = cached_njit(doubled), cached_njit(doubled)
     one._cache._wait()
     assert one._cache._turn is not None
