@@ -27,15 +27,17 @@ from gpu_wcoj.tick import TickReport, Work
 def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -> PlanTree:
     """The plan with what a tick that went by it did; `notes` say more about the tick."""
     notes = [*notes, *_unmeasured(tree, ticked)]
+    total = _sum(map(counts_of_work, _all_work(ticked.work)))
     if ticked.measured is None:
         heads = tuple(_worked(head, ticked.work) for head in tree.heads)
-        total = _sum(map(counts_of_work, _all_work(ticked.work)))
     else:
         heads = tuple(_measured(head, tree, ticked.measured) for head in tree.heads)
-        joins = (join for own in ticked.measured.joins.values() for join in own)
-        total = _sum_measured(
-            _counts(step) for join in joins for path in join.paths.values() for step in path.steps.values()
-        )
+        paths = [path for own in ticked.measured.joins.values() for join in own for path in join.paths.values()]
+        levels = _sum_measured(_counts(step) for path in paths for step in path.steps.values())
+        total = replace(total, prefixes=levels.prefixes, rows=levels.rows, bytes=levels.bytes, seconds=levels.seconds)
+        if levels.proposals != total.proposals:
+            more = total.proposals - levels.proposals
+            notes.append(f"{more:,} proposals are in the total only: their levels were not measured")
     tick = TickTree(
         ticked.tick, ticked.backend, ticked.seconds, ticked.merged_rows, ticked.measured is not None, total,
         tuple(notes),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,6 +10,7 @@ from gpu_wcoj.circuit.recursion.rules import RANK, LoopPlan
 from gpu_wcoj.explain.tree import (
     Arranged,
     Done,
+    Estimate,
     HeadTree,
     LevelTree,
     PathTree,
@@ -20,6 +21,7 @@ from gpu_wcoj.explain.tree import (
     Verb,
 )
 from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
+from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
@@ -40,7 +42,10 @@ def described(
         first = head if loop is None else next(iter(loop.widths))
         stratum = strata.setdefault(first, len(strata))
         heads.append(words.head(plan, head, stratum, loop))
-    return PlanTree(backend, semantics, route, tuple(heads), tuple(words.arranged(_used(plan, loop_of))))
+    return PlanTree(
+        backend, semantics, route, tuple(heads), tuple(words.arranged(_used(plan, loop_of))),
+        strategy=plan.strategy, candidates=plan.candidates,
+    )  # fmt: skip
 
 
 def _with_ranks(name_of: ColumnName, loops: Iterable[LoopPlan]) -> ColumnName:
@@ -77,9 +82,10 @@ class Words:
             together = f", evaluated with {', '.join(others)}" if others else ""
             note = f"recursive{together}: {kept} are kept with their ranks"
             rules = []
-            for rule in (rule for rule in loop.rules if rule.head == name):
+            own = [rule for rule in loop.rules if rule.head == name]
+            for rule, known in zip(own, _estimates(plan, name, len(own)), strict=True):
                 asked = self.asked(rule.asked.paths[0], name)
-                paths = self.rule(rule.query).paths
+                paths = self.rule(rule.query, known).paths
                 rules.append(RuleTree(rule.query.rule, paths, asked, "groups" if is_best else "rows"))
             return HeadTree(name, stratum, "recursive", note, others, None, False, tuple(rules))
         if name in plan.groupings:
@@ -87,7 +93,8 @@ class Words:
             reads = self.arrangement(grouping.source)
             note = f"{grouping.op} by group: reads {reads}"
             return HeadTree(name, stratum, "grouping", note, (), reads, False, ())
-        queries = tuple(map(self.rule, plan.queries[name]))
+        expected = _estimates(plan, name, len(plan.queries[name]))
+        queries = tuple(map(self.rule, plan.queries[name], expected))
         is_counted = name in plan.counted
         if name in plan.aliases:
             verb = "selects from" if plan.aliases[name].compared else "renames"
@@ -96,13 +103,15 @@ class Words:
         note = "derivations are counted: its rows are distinct" if is_counted else ""
         return HeadTree(name, stratum, "rules", note, (), None, is_counted, queries)
 
-    def rule(self, query: DeltaQuery) -> RuleTree:
-        """One rule with its delta paths."""
-        paths = tuple(self.path(path, number) for number, path in enumerate(query.paths, 1))
-        return RuleTree(query.rule, paths)
+    def rule(self, query: DeltaQuery, expected: Sequence[Sequence[Expected]] = ()) -> RuleTree:
+        """One rule with its delta paths; what is expected of these, if that is known."""
+        known = expected or ((),) * len(query.paths)
+        paths = zip(query.paths, known, strict=True)
+        return RuleTree(query.rule, tuple(self.path(path, number, own) for number, (path, own) in enumerate(paths, 1)))
 
-    def path(self, path: DeltaPath, number: int) -> PathTree:
-        """One delta path."""
+    def path(self, path: DeltaPath, number: int, expected: Sequence[Expected] = ()) -> PathTree:
+        """One delta path; `expected` has its seeds, and then every step."""
+        seeds, steps = (expected[0], expected[1:]) if expected else (None, ())
         bound = set(path.seed.variables)
         held = tuple(self.use(use, path) for use in path.others if set(use.variables) <= bound)
         return PathTree(
@@ -113,8 +122,10 @@ class Words:
             tuple(map(str, path.seed_conditions)),
             held,
             tuple(self.done(check, path) for check in path.seed_checks),
-            self.levels(path),
+            self.levels(path, steps),
             tuple(VariantTree(self.levels(variant)) for variant in path.variants),
+            strategy_of(path),
+            None if seeds is None else Estimate(seeds.proposed, seeds.rows),
         )
 
     def asked(self, path: DeltaPath, head: str) -> PathTree:
@@ -122,11 +133,13 @@ class Words:
         variables = (name for name in path.seed.variables if not name.startswith("#"))
         return replace(self.path(path, 0), change_of=f"{head}({', '.join(variables)})")
 
-    def levels(self, path: DeltaPath) -> tuple[LevelTree, ...]:
+    def levels(self, path: DeltaPath, expected: Sequence[Expected] = ()) -> tuple[LevelTree, ...]:
         """The steps of a path, but those that bind ranks: these follow from the others."""
-        return tuple(self.level(step, path) for step in shown_steps(path))
+        known = expected or (None,) * len(path.steps)
+        steps = zip(path.steps, known, strict=True)
+        return tuple(self.level(step, path, own) for step, own in steps if not step.variable.startswith(RANK))
 
-    def level(self, step: Step, path: DeltaPath) -> LevelTree:
+    def level(self, step: Step, path: DeltaPath, expected: Expected | None = None) -> LevelTree:
         """One step."""
         by_number = {use.atom: use for use in path.others}
         verb: Verb = "intersect"
@@ -134,7 +147,8 @@ class Words:
             verb = "check" if step.is_lookup else "look up"
         uses = tuple(self.use(by_number[number], path) for number in step.atoms)
         then = tuple(self.done(check, path) for check in step.checks)
-        return LevelTree(step.name, step.variable, verb, uses, tuple(map(str, step.conditions)), then)
+        estimate = None if expected is None else Estimate(expected.proposed, expected.rows)
+        return LevelTree(step.name, step.variable, verb, uses, tuple(map(str, step.conditions)), then, estimate)
 
     def done(self, check: Check, path: DeltaPath) -> Done:
         """What follows once variables are bound."""
@@ -175,6 +189,15 @@ class Words:
         return where
 
 
-def shown_steps(path: DeltaPath) -> list[Step]:
-    """The steps that people are shown: those of ranks follow from the others."""
-    return [step for step in path.steps if not step.variable.startswith(RANK)]
+def strategy_of(path: DeltaPath) -> Literal["wcoj", "binary", "hybrid", "either"]:
+    """How the atoms of a path meet."""
+    intersects = any(len(step.atoms) > 1 for step in path.steps)
+    looks_up = any(step.is_lookup for step in path.steps)
+    if intersects and looks_up:
+        return "hybrid"
+    return "wcoj" if intersects else "binary" if looks_up else "either"
+
+
+def _estimates(plan: Plan, head: str, n_rules: int) -> Sequence[Sequence[Sequence[Expected]]]:
+    """Per rule and path of a head, what is expected; nothing where that is not known."""
+    return plan.estimates.get(head) or ((),) * n_rules

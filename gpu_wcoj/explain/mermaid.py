@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpu_wcoj.explain.boxes import Chain, HeadPanel, arrangement_lines, panels
-from gpu_wcoj.explain.phrases import tick_phrase
+from gpu_wcoj.explain.phrases import headlines
 from gpu_wcoj.explain.tree import PlanTree
 
 _BRACKETS = {"seed": ("([", "])"), "level": ("[", "]"), "head": ("{{", "}}")}
@@ -35,12 +35,7 @@ def _escaped(character: str) -> str:
 
 def _lines(tree: PlanTree) -> Iterator[str]:
     yield "flowchart LR"
-    facts = [f"backend {tree.backend}, {tree.semantics} semantics"]
-    facts += [] if tree.route is None else [f"route: {tree.route}"]
-    facts += [] if tree.chosen is None else [f"plan: {tree.chosen}"]
-    if tree.tick is not None:
-        facts += [tick_phrase(tree.tick), *tree.tick.notes]
-    yield f"  about[{label(facts)}]"
+    yield f"  about[{label(headlines(tree))}]"
     for number, head in enumerate(panels(tree)):
         yield from _head(f"h{number}", head)
     if tree.arrangements:

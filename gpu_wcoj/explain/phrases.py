@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 from gpu_wcoj.amounts import shown_bytes
-from gpu_wcoj.explain.tree import Counts, Estimate, SeedCounts, TickTree
+from gpu_wcoj.explain.tree import Counts, Estimate, PlanTree, SeedCounts, TickTree
+
+
+def headlines(tree: PlanTree) -> list[str]:
+    """What is said of the plan as a whole, and of the last tick."""
+    strategy = "" if tree.strategy == "auto" else f", strategy {tree.strategy}"
+    lines = [f"backend {tree.backend}, {tree.semantics} semantics{strategy}"]
+    if tree.route is not None:
+        lines.append(f"route: {tree.route}")
+    if tree.chosen is not None:
+        lines.append(f"plan: {tree.chosen}")
+    if tree.tick is not None:
+        lines.append(tick_phrase(tree.tick))
+        if tree.tick.backend:
+            lines.append(f"  all levels: {counts_phrase(tree.tick.total)}")
+        lines += [f"  {note}" for note in tree.tick.notes]
+    return lines
 
 
 def estimate_phrase(estimate: Estimate) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
 from gpu_wcoj.explain.boxes import Box, Chain, HeadPanel, arrangement_lines, panels
-from gpu_wcoj.explain.phrases import tick_phrase
+from gpu_wcoj.explain.phrases import headlines
 from gpu_wcoj.explain.tree import PlanTree
 
 CHARACTER, LINE = 7.2, 16
@@ -37,12 +37,7 @@ _HOT = (255, 178, 92)
 def as_svg(tree: PlanTree) -> str:
     """The plan as a drawing: a panel a head, a chain of boxes a delta path; warm boxes did the last tick's work."""
     drawing = _Drawing()
-    facts = [f"backend {tree.backend}, {tree.semantics} semantics"]
-    facts += [] if tree.route is None else [f"route: {tree.route}"]
-    facts += [] if tree.chosen is None else [f"plan: {tree.chosen}"]
-    if tree.tick is not None:
-        facts += [tick_phrase(tree.tick), *tree.tick.notes]
-    drawing.lines(MARGIN, facts, "note")
+    drawing.lines(MARGIN, headlines(tree), "note")
     for head in panels(tree):
         drawing.panel(head)
     drawing.down += LINE // 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpu_wcoj.explain.phrases import counts_phrase, estimate_phrase, seconds_phrase, seeds_phrase, tick_phrase
+from gpu_wcoj.explain.phrases import counts_phrase, estimate_phrase, headlines, seconds_phrase, seeds_phrase
 from gpu_wcoj.explain.tree import LevelTree, PathTree, PlanTree, RuleTree
 
 
@@ -14,16 +14,7 @@ def as_text(tree: PlanTree) -> str:
 
 
 def _lines(tree: PlanTree) -> Iterator[str]:
-    yield f"backend {tree.backend}, {tree.semantics} semantics"
-    if tree.route is not None:
-        yield f"route: {tree.route}"
-    if tree.chosen is not None:
-        yield f"plan: {tree.chosen}"
-    if tree.tick is not None:
-        yield tick_phrase(tree.tick)
-        if tree.tick.backend:
-            yield f"  all levels: {counts_phrase(tree.tick.total)}"
-        yield from _indented(iter(tree.tick.notes), 2)
+    yield from headlines(tree)
     for head in tree.heads:
         yield ""
         yield head.name + (f"   ({head.note})" if head.note else "")
@@ -48,8 +39,6 @@ def _rule(rule: RuleTree) -> Iterator[str]:
 
 
 def _path(path: PathTree) -> Iterator[str]:
-    if path.strategy is not None:
-        yield f"strategy {path.strategy}"
     if path.where:
         yield f"where {', '.join(path.where)}"
     for use in path.held:

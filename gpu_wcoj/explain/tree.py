@@ -223,7 +223,8 @@ class PathTree:
     variants
         The same steps in other orders.
     strategy
-        How its levels were chosen, where there was a choice.
+        ``wcoj`` if its atoms meet in intersections only, ``binary`` if one atom after the other is joined, ``hybrid``
+        for some of both, ``either`` where the two are the same.
     seed_estimate
         Prefixes that a changed row is expected to start.
     further
@@ -239,7 +240,7 @@ class PathTree:
     then: tuple[Done, ...]
     levels: tuple[LevelTree, ...]
     variants: tuple[VariantTree, ...] = ()
-    strategy: str | None = None
+    strategy: Literal["wcoj", "binary", "hybrid", "either"] = "either"
     seed_estimate: Estimate | None = None
     seed_counts: SeedCounts | None = None
     further: tuple[tuple[str, Counts], ...] = ()
@@ -346,6 +347,10 @@ class PlanTree:
         Of the last tick, where that was asked for.
     chosen
         Why the plan is another one than at first, or stays though ticks are not what was expected.
+    strategy
+        That was asked for.
+    candidates
+        How many orders of delta paths were looked at.
     """
 
     backend: str
@@ -355,6 +360,8 @@ class PlanTree:
     arrangements: tuple[Arranged, ...]
     tick: TickTree | None = None
     chosen: str | None = None
+    strategy: Literal["auto", "wcoj", "binary"] = "auto"
+    candidates: int = 0
 
     def paths(self) -> Iterator[PathTree]:
         """All delta paths, those that are asked too."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import xml.etree.ElementTree as ElementTree
+import xml.etree.ElementTree as ET
 from dataclasses import asdict
 
 import pytest
@@ -80,7 +80,7 @@ def test_drawings_have_the_same_levels_and_arrangements(shown, name):
     document, mermaid, svg = shown(name, "json", "mermaid", "svg")
     plan = json.loads(document)
     titles = sorted(as_title(level) for level in all_levels(plan, with_variants=True))
-    texts = [one.text or "" for one in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    texts = [one.text or "" for one in ET.fromstring(svg).iter(f"{SVG}text")]
     assert sorted(line for line in texts if re.fullmatch(r"\S+: (look up|intersect|check)", line)) == titles
     nodes = [unescaped(label).split("\n") for label in re.findall(r'\["((?:[^"])*)"\]', mermaid)]
     assert sorted(lines[0] for lines in nodes if re.fullmatch(r"\S+: (look up|intersect|check)", lines[0])) == titles
@@ -126,7 +126,7 @@ def test_mermaid_is_well_formed(shown, name):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_svg_stands_alone_and_nothing_leaves_it(shown, name):
     (svg,) = shown(name, "svg")
-    root = ElementTree.fromstring(svg)
+    root = ET.fromstring(svg)
     assert root.tag == f"{SVG}svg"
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     for box in root.iter(f"{SVG}rect"):
@@ -143,7 +143,7 @@ def test_boxes_of_a_chain_do_not_overlap():
     svg = gw.Program(text_of("variants")).explain(format="svg")
     boxes = [
         tuple(float(box.attrib[key]) for key in ("x", "y", "width", "height"))
-        for box in ElementTree.fromstring(svg).iter(f"{SVG}rect")
+        for box in ET.fromstring(svg).iter(f"{SVG}rect")
         if box.attrib.get("class") in {"seed", "level", "head"}
     ]
     assert len(boxes) > 15
