@@ -40,12 +40,16 @@ Ranks = Callable[[str], Int64Array]
 
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """One step prepared for one layout: what the kernels take, and the layout after it."""
+    """One step prepared for one layout: what the kernels take, and the layout after it.
+
+    `brings_weights` says whether a prefix without weight may get one.
+    """
 
     kernel: object
     layout: Layout
     n_new_rows: int
     kept_rows: tuple[int, ...]
+    brings_weights: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +123,9 @@ class GenericJoin:
             shape = self.shapes[layout, step.name, newest, counts] = self._shape(layout, step, newest)
         levels = [batch.levels[depth.get(atom, 0)] for atom in step.atoms for batch in self.batches[atom]]
         kernel = self.backend.kernels.prepare(levels, *shape.slots)
-        made = Extension(kernel, shape.layout, shape.n_new_rows, shape.kept_rows)
+        finished = [self.batches[atom] for atom, ends in zip(step.atoms, shape.slots[1], strict=True) if ends]
+        brings = self.weighted and any(len(own) != 1 or own[0].weights is not None for own in finished)
+        made = Extension(kernel, shape.layout, shape.n_new_rows, shape.kept_rows, brings)
         self._extensions[layout, step.name, newest] = made
         return made
 
@@ -210,9 +216,10 @@ class GenericJoin:
         """The next rows of `extend`, `capacity` at most, from prefixes before `end`; `resume` moves on."""
         extension = self.extension(prefixes.layout, step, prefixes.order[-1])
         xp = self.backend.xp
+        weighted = self.weighted and (extension.brings_weights or prefixes.weights is not None)
         parent, value, weights, found = self.backend.kernels.fill_common(
             extension.kernel, prefixes.positions, resume, end, *bounds,
-            prefixes.weights, self.weighted, capacity, extension.n_new_rows, self.work_of(step),
+            prefixes.weights, weighted, capacity, extension.n_new_rows, self.work_of(step),
         )  # fmt: skip
         if len(parent) == 0:
             return parent, prefixes
@@ -318,8 +325,8 @@ class GenericJoin:
             starts = np.concatenate([np.zeros(1, np.intp), np.flatnonzero(parent[1:] != parent[:-1]) + 1])
             counts[parent[starts]] += np.add.reduceat(inner, starts)
         elif backend.device is None:
-            starts = np.concatenate([np.zeros(1, np.intp), np.flatnonzero(parent[1:] != parent[:-1]) + 1])
-            counts[parent[starts]] += np.add.reduceat(inner, starts)
+            ends = np.concatenate([np.flatnonzero(parent[1:] != parent[:-1]), np.full(1, len(parent) - 1)])
+            counts[parent[ends]] += np.diff(np.cumsum(inner)[ends], prepend=0)
         else:
             starts = backend.xp.searchsorted(parent, backend.xp.arange(len(counts) + 1))
             before = backend.kernels.exclusive_sum(inner)[starts]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, Step, names_of
@@ -16,6 +16,9 @@ from gpu_wcoj.trace.arrangement import ArrangementKey
 Placed = list[tuple[tuple[Condition, ...], tuple[Check, ...]]]
 """Per level, that of the seed first, the conditions that bound what it binds, and what follows."""
 
+Held = Mapping[tuple[object, ...], Sequence[ArrangementKey]]
+"""The arrangements of each relation and selection."""
+
 
 def checked(draft: Draft) -> Draft:
     r"""Place conditions, calculations and negated atoms.
@@ -23,7 +26,8 @@ def checked(draft: Draft) -> Draft:
     A condition bounds the variable that is bound last of those that it speaks of. What is calculated is found as soon
     as its arguments are bound. A sum or difference of integers is solved for the argument that is bound last where the
     result is bound before. A negated atom is asked as soon as all of its variables are bound, through an arrangement
-    that positive atoms need anyway if there is one.
+    that positive atoms need anyway if there is one; of several, through one that ends with the variable bound last, so
+    that a count can take its rows away from a range as a whole.
 
     Examples
     --------
@@ -50,25 +54,28 @@ def checked(draft: Draft) -> Draft:
     )
 
 
-def held_by(paths: Iterable[DeltaPath]) -> dict[tuple[object, ...], ArrangementKey]:
-    """The first arrangement of each relation and selection that atoms of paths are read through."""
-    held: dict[tuple[object, ...], ArrangementKey] = {}
+def held_by(paths: Iterable[DeltaPath]) -> Held:
+    """The arrangements of each relation and selection that atoms of paths are read through, each once."""
+    held: dict[tuple[object, ...], list[ArrangementKey]] = {}
     for path in paths:
         for use in path.others:
-            held.setdefault(use.key.selection, use.key)
+            keys = held.setdefault(use.key.selection, [])
+            if use.key not in keys:
+                keys.append(use.key)
     return held
 
 
-def with_checks(
-    body: Body, path: DeltaPath, held: Mapping[tuple[object, ...], ArrangementKey] | None = None
-) -> DeltaPath:
+def with_checks(body: Body, path: DeltaPath, held: Held | None = None) -> DeltaPath:
     """The path with everything placed; `held` are arrangements that there are."""
     variables = [step.variable for step in path.steps if not step.is_lookup]
     depth = dict.fromkeys(path.seed.variables, 0)
     depth.update({name: level for level, name in enumerate(variables, 1)})
     placed = _placed(body, path.seed.atom, depth, len(variables))
     if held:
-        placed = [(conditions, tuple(_through(held, one) for one in checks)) for conditions, checks in placed]
+        placed = [
+            (conditions, tuple(_through(held, one, newest) for one in checks))
+            for newest, (conditions, checks) in zip(("", *variables), placed, strict=True)
+        ]
     steps: list[Step] = []
     for at, step in enumerate(path.steps):
         if step.is_lookup:
@@ -146,11 +153,13 @@ def _facing(condition: Condition, name: str) -> Condition:
     return replace(condition, variable=name, op=MIRRORED[condition.op], other=condition.variable)
 
 
-def _through(held: Mapping[tuple[object, ...], ArrangementKey], check: Check) -> Check:
-    """A negated atom looked up in the arrangement that there is, whatever its order."""
+def _through(held: Held, check: Check, newest: str) -> Check:
+    """A negated atom looked up in an arrangement that there is, whatever its order."""
     if not isinstance(check, Absent):
         return check
-    key = held.get(check.use.key.selection, check.use.key)
+    keys = held.get(check.use.key.selection, [check.use.key])
+    term_of = dict(zip(check.use.key.order, check.terms, strict=True))
+    key = next((key for key in keys if term_of[key.order[-1]] == newest), keys[0])
     place = [check.use.key.order.index(column) for column in key.order]
     use = AtomUse(check.use.atom, key, tuple(check.use.variables[i] for i in place))
     return Absent(use, tuple(check.terms[i] for i in place))
