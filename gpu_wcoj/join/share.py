@@ -49,11 +49,11 @@ class Share:
         """The seeds of this share, in their order."""
         xp = backend.xp
         mixed: Any = xp.zeros(len(seeds), np.uint64)
-        for row, column in enumerate(use.key.order):
+        for column in sorted(use.key.order):  # whatever arrangement an engine's plan takes the seeds from
             family = self.family(use.key.relation, column)
             if family is None:
                 continue
-            values = seeds.matrix[row]
+            values = seeds.matrix[use.key.order.index(column)]
             own = backend.asarray(self._text_hashes(family))[values] if family else values.view(np.uint64)
             mixed = _mixed(mixed * np.uint64(0x9E3779B97F4A7C15) + own, xp)
         (kept,) = positions(backend, mixed % np.uint64(self.of) == np.uint64(self.number))

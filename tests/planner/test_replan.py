@@ -200,6 +200,21 @@ def test_random_ticks(eager, monkeypatch, seed):
         assert program.relation(name).rows() == fixed.relation(name).rows()
 
 
+def test_engines_that_share_work_may_have_different_plans(eager):
+    fixed = Program(RULE, replan=None)
+    shares = [Program(RULE, replan=4.0 if number else None) for number in range(3)]
+    for number, share in enumerate(shares):
+        share.share_work(number, 3)
+    numbers = np.random.default_rng(3)
+    for number, tick in enumerate(stream(8, 2, n=3000, changes=60)):
+        if number:
+            tick["r"] = numbers.integers(0, [40, 100, 100], (200, 3))
+        whole = fixed.step(tick)["h"].rows()
+        parts = [share.step(tick)["h"].rows() for share in shares]
+        assert sorted(row for part in parts for row in part) == whole
+    assert [was_replanned(share) for share in shares] == [False, True, True]
+
+
 def test_checkpoints_before_and_after(eager, tmp_path):
     """What is written under one plan goes on under another, and under none; increments are not mixed up."""
     text = RULE + "pair(b, c) :- h(a, b, c, d)."
