@@ -67,7 +67,7 @@ def _restored(program: Program, folder: Path) -> Program:
             f"'{folder}' has no {FILE} and no checkpoint.\n"
             "  Give a folder that --save-stats or Program.checkpoint has written."
         )
-    options: dict[str, Any] = {"backend": program.backend, "threads": program.threads}
+    options: dict[str, Any] = {"backend": program.backend, "threads": program.threads, "strategy": program.strategy}
     restored = Program.restore(folder, **options)
     Definition.of(restored.subject).check(Definition.of(program.subject), folder)
     return restored

@@ -52,6 +52,7 @@ def run(
     gpu_memory: str | None = None,
     route: str = "auto",
     threads: int | None = None,
+    strategy: Literal["auto", "wcoj", "binary"] = "auto",
     bag: Annotated[bool, _FLAG] = False,
     memory: str | None = None,
     json: Annotated[bool, _FLAG] = False,
@@ -88,6 +89,9 @@ def run(
         Where ticks run if the state is on a GPU: auto, device, cpu, or from how many changed rows on there.
     threads
         How many threads they use.
+    strategy
+        How relations are joined: wcoj meets them all in each variable, binary takes one after the other, and auto
+        chooses by what it expects that to cost.
     bag
         Keep exact weights instead of sets.
     memory
@@ -108,7 +112,7 @@ def run(
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
     engine = _program(
-        program, text, bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads,
+        program, text, bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads, strategy=strategy,
         route=int(route) if route.isdecimal() else route,
     )  # fmt: skip
     from gpu_wcoj.directives import outputs_of
@@ -145,6 +149,7 @@ def explain(
     output: Path | None = None,
     backend: Literal["auto", "cpu", "cuda"] = "auto",
     threads: int | None = None,
+    strategy: Literal["auto", "wcoj", "binary"] = "auto",
     bag: Annotated[bool, _FLAG] = False,
     memory: str | None = None,
 ) -> None:
@@ -176,6 +181,8 @@ def explain(
         Where the state lives and the joins run; auto is the GPU where there is one, else the CPU.
     threads
         How many threads they use.
+    strategy
+        How relations are joined: auto, wcoj or binary, as for run.
     bag
         Keep exact weights instead of sets.
     memory
@@ -189,7 +196,7 @@ def explain(
     fed = tuple(map(parse_input, changes or ()))
     if tick_rows is not None and tick_rows < 1:
         raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
-    engine = _program(program, text, bag=bag, backend=backend, threads=threads)
+    engine = _program(program, text, bag=bag, backend=backend, threads=threads, strategy=strategy)
     from gpu_wcoj.analysis import explained
     from gpu_wcoj.runner import Job
 
