@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gpu_wcoj.circuit.adopting import rows_to_build
@@ -32,7 +33,7 @@ def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int) -
     lowered = sides.ahead.lowered
     present, known = lowered.plan, Known.of_circuit(sides.ahead.circuit)
     planned = lowering.plan(lowered.types, lowered.shapes, known)
-    cheaper = _cheaper(planned, present, known, feedback)
+    cheaper = _cheaper(planned, present, known, feedback.done)
     would_be = feedback.proposed - sum(feedback.done[place] * (1 - share) for place, share in cheaper.items())
     if would_be * CLEARLY > feedback.proposed:
         feedback.begin_anew(tick)
@@ -48,6 +49,26 @@ def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int) -
     found = sides.planned_as(lowering, replace(planned, estimates=estimates_of(planned, known)), why)
     feedback.begin_anew(tick, spent)
     return found
+
+
+def suited(sides: Sides, lowering: Lowering) -> Sides:
+    """The sides under a plan for what they hold: after it has been loaded, when sizes were all that was known."""
+    lowered = sides.primary.lowered
+    present, known = lowered.plan, Known.of_circuit(sides.primary.circuit)
+    planned = lowering.plan(lowered.types, lowered.shapes, known)
+    places = [
+        (name, rule, number)
+        for name, queries in present.queries.items()
+        for rule, query in enumerate(queries)
+        for number in range(len(query.paths))
+    ]
+    cheaper = _cheaper(planned, present, known, places)
+    plan = mixed(present, planned, cheaper)
+    plan = replace(plan, estimates=estimates_of(plan, known))
+    try:
+        return sides.planned_as(lowering, plan, "") if cheaper else sides.noting(plan, "")
+    except MemoryError:  # what has been loaded is there, and arranging it otherwise is not worth failing
+        return sides
 
 
 def carried_over(journal: Journal | None, before: Sides, after: Sides) -> Journal | None:
@@ -71,10 +92,10 @@ def estimates_of(plan: Plan, known: Known) -> dict[str, tuple[tuple[tuple[Expect
     return estimates
 
 
-def _cheaper(planned: Plan, present: Plan, known: Known, feedback: Feedback) -> dict[Place, float]:
+def _cheaper(planned: Plan, present: Plan, known: Known, places: Iterable[Place]) -> dict[Place, float]:
     """The paths of another plan that are clearly cheaper than the present ones, and what share of these they cost."""
     found: dict[Place, float] = {}
-    for place in feedback.done:
+    for place in places:
         head, rule, number = place
         old, new = (foreseen(one.queries[head][rule].paths[number], known) for one in (present, planned))
         if old is not None and new is not None and new.cost * CLEARLY < old.cost:

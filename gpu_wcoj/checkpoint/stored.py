@@ -21,6 +21,7 @@ from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.replanning import suited
 from gpu_wcoj.routing.backlog import Backlog
 from gpu_wcoj.routing.journal import Journal
 from gpu_wcoj.routing.sides import Sides
@@ -300,7 +301,7 @@ def load(subject: Subject, stored: StoredState, folder: Folder, version: str) ->
             }
             lowered = lowering.lowered_as(types, stored.nullable, rows)
             _load_relations(lowered.circuit, stored, folder)
-            types, sides = lowered.types, Sides.of(lowered)
+            types, sides = lowered.types, suited(Sides.of(lowered), lowering)
     except BaseException:
         for dictionary, size in zip(subject.dictionaries, sizes, strict=True):
             dictionary.truncate(min(size, len(dictionary)))

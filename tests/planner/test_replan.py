@@ -233,6 +233,17 @@ def test_checkpoints_before_and_after(eager, tmp_path):
     assert replanned == {False, True}
 
 
+def test_a_restored_state_is_planned_for_what_it_holds(tmp_path):
+    fixed = Program(RULE, replan=None)
+    *ticks, last = stream(8, 2, n=3000, changes=40)
+    for tick in ticks:
+        fixed.step(tick)
+    fixed.checkpoint(tmp_path)
+    again = Program.restore(tmp_path, replan=None)
+    assert again.step(last)["h"].rows() == fixed.step(last)["h"].rows()
+    assert 4 * proposed(again) < proposed(fixed)
+
+
 def test_no_memory_for_another_plan_leaves_all_as_it_is(eager, monkeypatch):
     program, fixed = Program(RULE), Program(RULE, replan=None)
     calls = []
