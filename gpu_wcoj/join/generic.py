@@ -326,7 +326,9 @@ class GenericJoin:
             counts[parent[starts]] += np.add.reduceat(inner, starts)
         elif backend.device is None:
             ends = np.concatenate([np.flatnonzero(parent[1:] != parent[:-1]), np.full(1, len(parent) - 1)])
-            counts[parent[ends]] += np.diff(np.cumsum(inner)[ends], prepend=0)
+            sums = np.cumsum(inner)[ends]
+            counts[parent[ends]] += sums
+            counts[parent[ends[1:]]] -= sums[:-1]
         else:
             starts = backend.xp.searchsorted(parent, backend.xp.arange(len(counts) + 1))
             before = backend.kernels.exclusive_sum(inner)[starts]
