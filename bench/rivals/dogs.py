@@ -23,6 +23,15 @@ class NotBuiltError(RuntimeError):
     """The program is not there; the message says why."""
 
 
+def built() -> Path | None:
+    """The program, if it is there and no older than what it is made of."""
+    program = TARGET / "release" / "dogs3"
+    if not program.exists():
+        return None
+    sources = [SOURCE / "Cargo.toml", *(SOURCE / "src").glob("*.rs")]
+    return program if program.stat().st_mtime >= max(one.stat().st_mtime for one in sources) else None
+
+
 def build() -> Path:
     """The program, built if need be.
 

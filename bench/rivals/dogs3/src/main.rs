@@ -1,13 +1,17 @@
 //! Counts the triangles e(a, b), e(b, c), e(a, c) with differential-dogs3 while the nodes of a graph arrive in order.
 //!
 //!     dogs3 EDGES delta|wcoj NODES [TICKS]
+//!     dogs3 - delta|wcoj
 //!
 //! EDGES is a text file, a line `source target` per edge, each edge once. A tick inserts all edges that leave the next
 //! NODES nodes, at one time, and ends when all changes of the triangles are there. After TICKS ticks, or all, the
 //! program ends. Each tick is a line of JSON. One thread.
+//!
+//! With - ticks come from the standard input: the number of changed edges, then source, target, and 1 or -1 of each, all
+//! of them int32, little-endian. The next tick is read when the line of the last one is written.
 
 use std::cell::Cell;
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -103,18 +107,58 @@ fn computed() -> Option<f64> {
     text.split_ascii_whitespace().next()?.parse::<f64>().ok().map(|nanoseconds| nanoseconds / 1e9)
 }
 
+type Change = (Edge, isize);
+
+/// The edges of nodes in the order of their numbers, so many nodes in a tick.
+fn arriving(edges: Vec<Edge>, nodes: u32, limit: usize) -> impl FnMut() -> Option<Vec<Change>> {
+    let (mut at, mut first, mut tick) = (0, 0u32, 0);
+    move || {
+        if at == edges.len() || tick == limit {
+            return None;
+        }
+        let next = first.saturating_add(nodes);
+        let end = at + edges[at..].partition_point(|edge| edge.0 < next);
+        let changes = edges[at..end].iter().map(|&edge| (edge, 1)).collect();
+        (at, first, tick) = (end, next, tick + 1);
+        Some(changes)
+    }
+}
+
+/// Ticks as they come over the standard input, until it ends.
+fn incoming() -> Option<Vec<Change>> {
+    let mut input = std::io::stdin().lock();
+    let mut head = [0u8; 4];
+    match input.read_exact(&mut head) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return None,
+        read => read.expect("standard input gives ticks"),
+    }
+    let mut body = vec![0u8; 12 * u32::from_le_bytes(head) as usize];
+    input.read_exact(&mut body).expect("a tick has as many edges as it says");
+    let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+    let change = |row: &[u8]| ((number(&row[..4]), number(&row[4..8])), number(&row[8..]) as i32 as isize);
+    Some(body.chunks_exact(12).map(change).collect())
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if !(3..=4).contains(&arguments.len()) || !["delta", "wcoj"].contains(&arguments[1].as_str()) {
-        eprintln!("usage: dogs3 EDGES delta|wcoj NODES [TICKS]");
+    let from_input = arguments.first().is_some_and(|name| name == "-");
+    let number_right = if from_input { arguments.len() == 2 } else { (3..=4).contains(&arguments.len()) };
+    if !number_right || !["delta", "wcoj"].contains(&arguments[1].as_str()) {
+        eprintln!("usage: dogs3 EDGES delta|wcoj NODES [TICKS]\n       dogs3 - delta|wcoj");
         std::process::exit(2);
     }
-    let edges = read(&arguments[0]);
     let worst_case_optimal = arguments[1] == "wcoj";
+    if from_input {
+        return run(worst_case_optimal, incoming);
+    }
+    let edges = read(&arguments[0]);
     let nodes: u32 = arguments[2].parse().expect("NODES is a number");
     assert!(nodes > 0, "NODES is 1 or more");
     let limit: usize = arguments.get(3).map_or(usize::MAX, |ticks| ticks.parse().expect("TICKS is a number"));
+    run(worst_case_optimal, arriving(edges, nodes, limit))
+}
 
+fn run(worst_case_optimal: bool, mut next: impl FnMut() -> Option<Vec<Change>> + Send + Sync + 'static) {
     timely::execute_directly(move |worker| {
         let mut probe = Handle::new();
         let found = Rc::new(Cell::new(0isize));
@@ -126,14 +170,12 @@ fn main() {
             input
         });
         let mut output = std::io::stdout().lock();
-        let (mut at, mut first, mut tick) = (0, 0u32, 0);
-        while at < edges.len() && tick < limit {
-            let next = first.saturating_add(nodes);
-            let end = at + edges[at..].partition_point(|edge| edge.0 < next);
+        let mut tick = 0;
+        while let Some(changes) = next() {
             let computed_before = computed();
             let start = Instant::now();
-            for &edge in &edges[at..end] {
-                input.insert(edge);
+            for &(edge, weight) in &changes {
+                input.update(edge, weight);
             }
             tick += 1;
             input.advance_to(tick);
@@ -143,7 +185,7 @@ fn main() {
             }
             let seconds = start.elapsed().as_secs_f64();
             let cpu = computed().zip(computed_before).map_or("null".to_string(), |(now, then)| (now - then).to_string());
-            let (rows, triangles) = (end - at, found.replace(0));
+            let (rows, triangles) = (changes.len(), found.replace(0));
             writeln!(
                 output,
                 "{{\"tick\": {tick}, \"edges\": {rows}, \"triangles\": {triangles}, \"seconds\": {seconds}, \
@@ -151,7 +193,6 @@ fn main() {
             )
             .and_then(|()| output.flush())
             .expect("standard output takes lines");
-            (at, first) = (end, next);
         }
     });
 }
