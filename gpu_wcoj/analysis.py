@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 
 def explained(
-    program: Program, job: Job, stats: Path | None, save_stats: Path | None, analyze: bool, form: Format
+    program: Program,
+    job: Job,
+    stats: Path | None,
+    save_stats: Path | None,
+    analyze: bool,
+    bounds: bool,
+    form: Format,
 ) -> str:
     """The program's plan after the job's files.
 
@@ -28,6 +34,8 @@ def explained(
         A folder for the statistics of the state.
     analyze
         Whether the last tick is measured and explained.
+    bounds
+        Whether levels are bounded.
 
     Raises
     ------
@@ -48,7 +56,7 @@ def explained(
                 f"'{stats}' has statistics without rows, so there is no state to go on from.\n"
                 "  Leave out --stats, or else --input, --changes and --save-stats."
             )
-        return program.explain(statistics=stats, format=form)
+        return program.explain(statistics=stats, bounds=bounds, format=form)
     if stats is not None:
         if job.inputs:
             raise UsageError(f"the state comes from '{stats}', so --input cannot be its first tick.\n  Use --changes.")
@@ -57,7 +65,7 @@ def explained(
         feed_job(program, job, analyze)
     if save_stats is not None:
         _save(program, save_stats)
-    return program.explain(analyze=analyze, format=form)
+    return program.explain(analyze=analyze, bounds=bounds, format=form)
 
 
 def _restored(program: Program, folder: Path) -> Program:

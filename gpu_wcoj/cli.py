@@ -144,6 +144,7 @@ def explain(
     stats: Path | None = None,
     save_stats: Path | None = None,
     analyze: Annotated[bool, _FLAG] = False,
+    bounds: Annotated[bool, _FLAG] = False,
     count: Annotated[bool, _FLAG] = False,
     format: Literal["text", "json", "mermaid", "svg"] = "text",  # noqa: A002  # the option is called --format
     output: Path | None = None,
@@ -171,6 +172,8 @@ def explain(
         A folder for what the relations hold after all files, as statistics.json.
     analyze
         Also what the last tick did, measured: per level prefixes, bound on the work, proposals, survivors, bytes, time.
+    bounds
+        Also how many prefixes each level can have for one changed row at most, by linear programs (needs SciPy).
     count
         Let that tick count the answer without producing it.
     format
@@ -207,7 +210,7 @@ def explain(
         folder = Path() if program is None else program.parent
         named, declared = _named(engine, folder, {spec.relation for spec in (*loaded, *fed)})
     job = Job((*loaded, *named), fed, tick_rows, count, None, budget, False, declared=declared)
-    shown = explained(engine, job, stats, save_stats, analyze, format).rstrip("\n") + "\n"
+    shown = explained(engine, job, stats, save_stats, analyze, bounds, format).rstrip("\n") + "\n"
     if output is None:
         sys.stdout.write(shown)
         return

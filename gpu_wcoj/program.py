@@ -367,6 +367,7 @@ class Program:
         self,
         *,
         analyze: bool = False,
+        bounds: bool = False,
         statistics: str | PathLike[str] | None = None,
         format: Format = "text",  # noqa: A002  # the option is called --format
     ) -> str:
@@ -379,6 +380,10 @@ class Program:
             bound on the work, proposals, survivors, bytes and time. Prefixes, bytes and times are there for ticks that
             were measured: those behind the first call with this option, or all of a program with `analyze`. Where they
             are not, the text says so.
+        bounds
+            Also how many prefixes each level can have for one changed row at most, by the sizes and the largest degrees
+            of the relations as they are now: a linear program each, for which SciPy is needed. Levels of recursions
+            have none.
         statistics
             A folder with a ``statistics.json``: the plan of a program that begins with such relations.
         format
@@ -391,6 +396,8 @@ class Program:
             For another format.
         SchemaError
             If there are no such statistics.
+        BackendUnavailableError
+            If there are to be bounds, and SciPy is not installed.
 
         Examples
         --------
@@ -408,20 +415,32 @@ class Program:
           edge[0, 1]
           edge[1, 0]
         """
+        from gpu_wcoj.explain.bounded import sizes_of_known, sizes_of_state
         from gpu_wcoj.explain.rendering import check_format, rendered
         from gpu_wcoj.explain.shown import Shown
         from gpu_wcoj.planner.known import Known
 
         check_format(format)
         known = None if statistics is None else Known.read(statistics)
-        planned = self._lowered.plan if self._lowered and known is None else self._planned(known)
-        route = None if self._ledger.router is None else str(self._ledger.router)
-        chosen = self._lowered.chosen or None if self._lowered and known is None else None
-        shown = Shown(self._outgoing.column_name, self.backend.name, self.bag, route, chosen)
-        if not analyze:
-            return rendered(shown.tree(planned), format)
-        self.analyze = True
-        return rendered(shown.analyzed(planned, self.last_tick), format)
+        lowered = self._lowered if known is None else None
+        planned = self._planned(known) if lowered is None else lowered.plan
+        shown = Shown(
+            self._outgoing.column_name,
+            self.backend.name,
+            self.bag,
+            None if self._ledger.router is None else str(self._ledger.router),
+            None if lowered is None else lowered.chosen or None,
+        )
+        sizes_of = None
+        if bounds and known is not None:
+            sizes_of = sizes_of_known(known)
+        elif bounds and lowered is not None:
+            sides = self._ledger.settled()
+            assert sides is not None
+            sizes_of = sizes_of_state(sides.ahead.circuit)
+        if analyze:
+            self.analyze = True
+        return rendered(shown.of(planned, self.last_tick if analyze else None, sizes_of), format)
 
     @property
     def analyze(self) -> bool:

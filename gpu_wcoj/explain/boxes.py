@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gpu_wcoj.explain.phrases import counts_phrase, estimate_phrase, seconds_phrase, seeds_phrase
+from gpu_wcoj.explain.phrases import counts_phrase, expected_phrases, head_notes, seeds_phrase
 from gpu_wcoj.explain.tree import HeadTree, LevelTree, PathTree, PlanTree, RuleTree, SeedCounts
 
 Kind = Literal["seed", "level", "head"]
@@ -66,9 +66,7 @@ def arrangement_lines(tree: PlanTree) -> tuple[str, ...]:
 
 
 def _head(head: HeadTree, total: int) -> HeadPanel:
-    notes = [head.note] if head.note else []
-    if head.seconds is not None:
-        notes.append(f"evaluated in {seconds_phrase(head.seconds)}")
+    notes = [*([head.note] if head.note else []), *head_notes(head)]
     return HeadPanel(head.name, tuple(notes), tuple(_rule(head, rule, total) for rule in head.rules))
 
 
@@ -109,8 +107,7 @@ def _levels(levels: Iterable[LevelTree]) -> Iterator[Box]:
         lines = [f"{level.variable}: {level.verb}", *map(str, level.uses)]
         lines += [f"where {', '.join(level.where)}"] if level.where else []
         lines += map(str, level.then)
-        if level.estimate is not None:
-            lines.append(estimate_phrase(level.estimate))
+        lines += expected_phrases(level.estimate, level.at_most)
         share = 0.0
         if level.counts is not None:
             lines.append(counts_phrase(level.counts))

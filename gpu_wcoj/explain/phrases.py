@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpu_wcoj.amounts import shown_bytes
-from gpu_wcoj.explain.tree import Counts, Estimate, PlanTree, SeedCounts, TickTree
+from gpu_wcoj.explain.tree import Counts, Estimate, HeadTree, PlanTree, SeedCounts, TickTree
 
 
 def headlines(tree: PlanTree) -> list[str]:
@@ -22,15 +22,29 @@ def headlines(tree: PlanTree) -> list[str]:
     return lines
 
 
-def estimate_phrase(estimate: Estimate) -> str:
-    """What is expected for each changed row.
+def head_notes(head: HeadTree) -> list[str]:
+    """What is said of a head beside its name, and of its last tick."""
+    lines = [f"the last tick's change was {one}" for one in head.recounted]
+    if head.seconds is not None:
+        lines.append(f"evaluated in {seconds_phrase(head.seconds)}")
+    return lines
+
+
+def expected_phrases(estimate: Estimate | None, at_most: float | None) -> list[str]:
+    """What is expected for each changed row, in one line or none.
 
     Examples
     --------
-    >>> estimate_phrase(Estimate(20, 0.4)), estimate_phrase(Estimate(12345.6, 3.14159))
-    ('expected: 20 proposed, 0.4 left', 'expected: 12,346 proposed, 3.14 left')
+    >>> expected_phrases(Estimate(20, 0.4), None), expected_phrases(Estimate(12345.6, 3.14159), 1e6)
+    (['expected: 20 proposed, 0.4 left'], ['expected: 12,346 proposed, 3.14 left, at most 1,000,000'])
+    >>> expected_phrases(None, 3), expected_phrases(None, None)
+    (['left at most: 3'], [])
     """
-    return f"expected: {_rounded(estimate.proposals)} proposed, {_rounded(estimate.rows)} left"
+    bound = "" if at_most is None else _rounded(at_most)
+    if estimate is None:
+        return [f"left at most: {bound}"] if bound else []
+    expected = f"expected: {_rounded(estimate.proposals)} proposed, {_rounded(estimate.rows)} left"
+    return [expected + (f", at most {bound}" if bound else "")]
 
 
 def counts_phrase(counts: Counts) -> str:

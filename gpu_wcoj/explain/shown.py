@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from gpu_wcoj.explain.bounded import SizesOf, with_bounds
 from gpu_wcoj.explain.counted import with_counts
 from gpu_wcoj.explain.described import ColumnName, described
 from gpu_wcoj.explain.tree import PlanTree
@@ -24,6 +26,8 @@ class Shown:
         Which ticks run where, if there is a choice.
     chosen
         Why the plan is another one than at first, if anything is to be said of that.
+    recounted
+        Per head, how its change was counted in the last tick where it was not followed.
     """
 
     name_of: ColumnName
@@ -31,19 +35,35 @@ class Shown:
     is_bag: bool
     route: str | None
     chosen: str | None = None
+    recounted: Mapping[str, Sequence[object]] = field(default_factory=dict)
 
     def tree(self, plan: Plan) -> PlanTree:
         """A plan."""
         semantics: Literal["set", "bag"] = "bag" if self.is_bag else "set"
-        return replace(described(plan, self.name_of, self.backend, semantics, self.route), chosen=self.chosen)
+        tree = described(plan, self.name_of, self.backend, semantics, self.route)
+        heads = (replace(head, recounted=tuple(map(str, self.recounted.get(head.name, ())))) for head in tree.heads)
+        return replace(tree, chosen=self.chosen, heads=tuple(heads))
 
-    def analyzed(self, plan: Plan, report: TickReport) -> PlanTree:
-        """The plan that the last tick went by, with what the tick did; `plan` if there was no such tick."""
-        if report.plan is None:
-            return with_counts(self.tree(plan), report, [f"{_why_none(report)}: what the next one does is measured"])
-        notes = [] if report.plan is plan else ["the next tick goes by another plan"]
-        return with_counts(self.tree(report.plan), report, notes)
+    def of(self, plan: Plan, analyzed: TickReport | None = None, sizes_of: SizesOf | None = None) -> PlanTree:
+        """What is shown of a plan.
+
+        Parameters
+        ----------
+        analyzed
+            The last tick, if what it did is to be shown: by the plan that it went by.
+        sizes_of
+            What is known of relations, if bounds are to be shown.
+        """
+        by = analyzed.plan if analyzed is not None and analyzed.plan is not None else plan
+        tree = self.tree(by)
+        if sizes_of is not None:
+            tree = with_bounds(tree, by, sizes_of)
+        return tree if analyzed is None else with_counts(tree, analyzed, _of_tick(analyzed, plan))
 
 
-def _why_none(report: TickReport) -> str:
-    return "there has been no tick" if report.tick < 0 else "nothing changed in the last tick, or it was restored"
+def _of_tick(report: TickReport, plan: Plan) -> list[str]:
+    """What is to be said of the last tick, whatever was measured."""
+    if report.plan is not None:
+        return [] if report.plan.queries == plan.queries else ["the next tick goes by another plan"]
+    why = "there has been no tick" if report.tick < 0 else "nothing changed in the last tick, or it was restored"
+    return [f"{why}: what the next one does is measured"]

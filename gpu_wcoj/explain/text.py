@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpu_wcoj.explain.phrases import counts_phrase, estimate_phrase, headlines, seconds_phrase, seeds_phrase
+from gpu_wcoj.explain.phrases import counts_phrase, expected_phrases, head_notes, headlines, seeds_phrase
 from gpu_wcoj.explain.tree import LevelTree, PathTree, PlanTree, RuleTree
 
 
@@ -18,8 +18,7 @@ def _lines(tree: PlanTree) -> Iterator[str]:
     for head in tree.heads:
         yield ""
         yield head.name + (f"   ({head.note})" if head.note else "")
-        if head.seconds is not None:
-            yield f"  evaluated in {seconds_phrase(head.seconds)}"
+        yield from _indented(iter(head_notes(head)), 2)
         for rule in head.rules:
             yield from _indented(_rule(rule), 2)
     yield ""
@@ -63,8 +62,8 @@ def _levels(levels: Sequence[LevelTree]) -> Iterator[str]:
         yield f"{level.variable}: {level.verb} {' with '.join(map(str, level.uses))}{where}"
         for done in level.then:
             yield f"  {done}"
-        if level.estimate is not None:
-            yield f"  {estimate_phrase(level.estimate)}"
+        for line in expected_phrases(level.estimate, level.at_most):
+            yield f"  {line}"
         if level.counts is not None:
             yield f"  {counts_phrase(level.counts)}"
 

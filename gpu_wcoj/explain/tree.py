@@ -173,6 +173,8 @@ class LevelTree:
         Conditions on its values.
     then
         What follows.
+    at_most
+        Prefixes that are left for each changed row, whatever the values are, where that was asked for and is known.
     """
 
     step: str
@@ -182,6 +184,7 @@ class LevelTree:
     where: tuple[str, ...] = ()
     then: tuple[Done, ...] = ()
     estimate: Estimate | None = None
+    at_most: float | None = None
     counts: Counts | None = None
 
 
@@ -289,6 +292,8 @@ class HeadTree:
         Whether the derivations of its rows are counted.
     seconds
         That it took in the last tick; for a recursion, at the first of its heads.
+    recounted
+        Of the last tick, how its change was counted where it was not followed.
     """
 
     name: str
@@ -300,6 +305,7 @@ class HeadTree:
     counted_rows: bool
     rules: tuple[RuleTree, ...]
     seconds: float | None = None
+    recounted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
