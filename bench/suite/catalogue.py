@@ -37,7 +37,7 @@ class Spec:
         keys: ``orders``; the hub: ``scale``; arriving nodes: ``scale``, ``edges``, ``degree``, ``nodes``; LSQB:
         ``scale`` in thousandths.
     rivals
-        Whether rivals are asked as well.
+        Which rivals are asked, of those that take part; all if None.
     """
 
     workload: str
@@ -48,7 +48,7 @@ class Spec:
     n_ticks: int = 10
     how: How = "count"
     seed: int = 1
-    rivals: bool = True
+    rivals: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,8 +114,8 @@ class SuiteRun:
             found = _comparison(runs, case)
             self.comparisons.append(found)
             self.progress.compare(found)
-        if spec.rivals:
-            for rival in self.rivals:
+        for rival in self.rivals:
+            if spec.rivals is None or rival in spec.rivals:
                 for name in RIVALS[rival]:
                     if name not in self.missing:
                         expected = self._rival(spec, name, expected, bound, say)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from bench.suite.catalogue import TINY, WORKLOADS, Source, Spec
 from bench.suite.chance import Size
+from bench.suite.record import Kind
 
 
 @dataclass(frozen=True)
@@ -53,17 +54,6 @@ def source_of(name: str) -> Source:
 
 
 PATTERNS = tuple(name for name, workload in WORKLOADS.items() if workload.family in ("cyclic", "acyclic", "tpch"))
-GRAPHS = tuple(name for name in PATTERNS if source_of(name) == "rmat")
-
-_SMALL: Mapping[str, Mapping[str, int]] = MappingProxyType(
-    {
-        "rmat": {"scale": 11, "edges": 16_000},
-        "zipf": {"rows": 40_000},
-        "keys": {"orders": 10_000},
-        "hub": {"scale": 15},
-        "arriving": {"scale": 13, "edges": 60_000, "degree": 2_000, "nodes": 1_000},
-    }
-)
 
 TINIEST = Suite(
     "tiny",
@@ -74,19 +64,129 @@ TINIEST = Suite(
     limit=60, rival_limit=60, budget=0.2, rounds=2, judge_limit=30, random_queries=3,
     random_size=Size(300, 5_000, 20, 2, 2, 0.0),
 )  # fmt: skip
-"""Every workload on a few rows: whether everything runs, within a minute or two."""
+"""Every workload on a few rows: whether everything runs, within some minutes."""
+
+LARGE_ANSWERS = ("kite", "house", "bowtie", "barbell")
+"""Patterns of five and six vertices have many occurrences, so their graphs are smaller."""
+NO_SPARK = ("kept", "duckdb", "ladybug", "graphblas", "dogs3")
+"""Rivals that start at once."""
+FEW = ("kept", "duckdb")
+"""Those that show how time grows with the change and the state."""
+
+
+def _size(name: str, small: bool) -> Mapping[str, int]:
+    source = source_of(name)
+    if source == "rmat":
+        shapes = ((8, 2_000), (11, 16_000)) if small else ((10, 10_000), (14, 200_000))
+        scale, edges = shapes[name not in LARGE_ANSWERS]
+        if name == "clique5" and not small:
+            scale, edges = 12, 40_000
+        return {"scale": scale, "edges": edges}
+    if source == "hub":
+        return {"scale": 14 if small else 18}
+    if source == "lsqb":
+        return {"scale": 3}
+    return {"rows": 40_000 if small else 400_000} if source == "zipf" else {"orders": 10_000 if small else 200_000}
+
+
+def _quick() -> tuple[Spec, ...]:
+    found = []
+    for name in PATTERNS:
+        if name not in ("path4", "star4", "tpch-lines"):
+            asked = {"triangle": None, "path3": NO_SPARK, "tpch-local": NO_SPARK}.get(name, ())
+            changes = 100 if name in LARGE_ANSWERS else 1_000
+            found.append(Spec(name, source_of(name), _size(name, True), changes, "mixed", 3, rivals=asked))
+    small = _size("triangle", True)
+    return (
+        *found,
+        Spec("triangle", "rmat", small, 1, "mixed", 50, rivals=()),
+        Spec("triangle", "uniform", small, 1_000, "insert", 3, rivals=()),
+        Spec("lsqb-q6", "lsqb", {"scale": 3}, 100, "mixed", 3, rivals=("duckdb",)),
+        Spec("hub", "hub", _size("hub", True), 1_000, "insert", 1, rivals=()),
+        Spec("second-hub", "hub", _size("hub", True), 1, "insert", 1, rivals=("dogs3",)),
+        Spec(
+            "arriving", "arriving", {"scale": 12, "edges": 40_000, "degree": 1_000, "nodes": 1_000}, 1_000, "insert", 0,
+            rivals=("kept", "dogs3"),
+        ),
+    )  # fmt: skip
+
 
 QUICK = Suite(
-    "quick",
-    (
-        *(Spec(name, source_of(name), _SMALL[source_of(name)], 1_000, "mixed", 3) for name in PATTERNS),
-        Spec("triangle", "rmat", _SMALL["rmat"], 1, "mixed", 100),
-        Spec("triangle", "uniform", _SMALL["rmat"], 1_000, "insert", 3),
-        Spec("hub", "hub", _SMALL["hub"], 1_000, "insert", 1),
-        Spec("second-hub", "hub", _SMALL["hub"], 1, "insert", 1),
-        Spec("arriving", "arriving", _SMALL["arriving"], 1_000, "insert", 0),
-    ),
-    limit=10, rival_limit=3, budget=0.5, rounds=5, judge_limit=1, random_queries=0, random_size=Size(),
-)  # fmt: skip
+    "quick", _quick(), limit=3, rival_limit=3, budget=0.5, rounds=5, judge_limit=1, random_queries=0, random_size=Size()
+)
 
-SUITES: Mapping[str, Suite] = MappingProxyType({suite.name: suite for suite in (TINIEST, QUICK)})
+
+def _full() -> tuple[Spec, ...]:
+    """Every pattern; then one thing varied at a time: changes, their kind, the state, the skew, what is asked for."""
+    usual = [name for name in PATTERNS if name not in LARGE_ANSWERS]
+    every = [Spec(name, source_of(name), _size(name, False), 1_000, "mixed", 5) for name in usual]
+    every += [Spec(name, "rmat", _size(name, False), 100, "mixed", 5) for name in LARGE_ANSWERS]
+    even = [
+        Spec(name, "uniform", _size(name, False), 1_000, "mixed", 5, rivals=FEW)
+        for name in usual
+        if source_of(name) == "rmat"
+    ]
+    varied = ("triangle", "path3", "star3", "tpch-all", "tpch-local")
+    sizes = [
+        Spec(name, source_of(name), _size(name, False), changes, "insert", n_ticks, rivals=FEW)
+        for name in (*varied, "clique4")
+        for changes, n_ticks in ((1, 200), (10, 50), (100, 20), (10_000, 1))
+    ]
+    large = {"rmat": {"scale": 18, "edges": 2_800_000}, "zipf": {"rows": 2_400_000}, "keys": {"orders": 480_000}}
+    sizes += [
+        Spec(name, source_of(name), large[source_of(name)], changes, "insert", 1, rivals=FEW)
+        for name in varied
+        for changes in (1_000, 100_000, 1_000_000)
+    ]
+    ends: tuple[Kind, ...] = ("insert", "delete")
+    kinds = [
+        Spec(name, source_of(name), _size(name, False), changes, kind, 3, rivals=())
+        for name in varied
+        for changes in (1_000, 20_000)
+        for kind in ends
+    ]
+    kinds += [Spec(name, source_of(name), _size(name, False), 20_000, "mixed", 3, rivals=()) for name in varied]
+    graphs_of = ((10, 8_000), (12, 40_000), (16, 1_000_000), (17, 2_000_000))
+    states = [
+        Spec(name, "rmat", {"scale": scale, "edges": edges}, 1_000, "mixed", 5, rivals=FEW)
+        for name in ("triangle", "cycle4", "path3")
+        for scale, edges in graphs_of
+    ]
+    states += [
+        Spec("tpch-all", "keys", {"orders": orders}, 1_000, "mixed", 5, rivals=FEW)
+        for orders in (2_000, 20_000, 1_000_000)
+    ]
+    skews = [
+        Spec(name, "rmat", {"scale": 13, "edges": 100_000, "skew": skew}, 1_000, "mixed", 5, rivals=())
+        for name in ("triangle", "cycle4", "clique4", "path3")
+        for skew in (25, 35, 45, 50, 57, 62)
+    ]
+    rows = [
+        Spec(name, source_of(name), _size(name, True), 1_000, "mixed", 5, how="rows", rivals=NO_SPARK)
+        for name in ("triangle", "clique4", "path3", "star3", "tpch-all")
+    ]
+    hubs = [Spec("hub", "hub", {"scale": scale}, 1_000, "insert", 1) for scale in (14, 16, 18, 20)]
+    hubs += [Spec("second-hub", "hub", {"scale": scale}, 1, "insert", 1) for scale in (14, 16, 18, 20)]
+    published = {"scale": 17, "edges": 2_000_000, "degree": 13_127}
+    arriving = [
+        Spec("arriving", "arriving", {**published, "nodes": 1}, 1, "insert", 200, rivals=("kept", "dogs3")),
+        Spec("arriving", "arriving", {**published, "nodes": 1_000}, 1_000, "insert", 0, rivals=("kept", "dogs3")),
+    ]
+    lsqb = [Spec(name, "lsqb", {"scale": 3}, 100, "mixed", 5) for name in WORKLOADS if source_of(name) == "lsqb"]
+    lsqb += [Spec(f"lsqb-q{number}", "lsqb", {"scale": 100}, 1_000, "mixed", 5) for number in (3, 6, 9)]
+    return (*every, *even, *sizes, *kinds, *states, *skews, *rows, *hubs, *arriving, *lsqb)
+
+
+FULL = Suite(
+    "full",
+    _full(),
+    limit=60,
+    rival_limit=30,
+    budget=4,
+    rounds=7,
+    judge_limit=20,
+    random_queries=200,
+    random_size=Size(),
+)
+
+SUITES: Mapping[str, Suite] = MappingProxyType({suite.name: suite for suite in (TINIEST, QUICK, FULL)})
