@@ -127,6 +127,14 @@ class RelationIndex:
     def __len__(self) -> int:
         return sum(len(batch) for batch in self.arrangements[self.canonical].accumulated())
 
+    def read(self, key: ArrangementKey) -> Arrangement:
+        """What rules read that are in no loop with the relation."""
+        return self.arrangements[key]
+
+    def read_by_loop(self, key: ArrangementKey) -> Arrangement:
+        """What loops read that the relation is not in."""
+        return self.arrangements[key]
+
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
         """Pass this tick's change to every child."""
         self.on_each(lambda arrangement: arrangement.receive_delta(phases), sum(map(len, phases)))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from gpu_wcoj.circuit.recursion.loop import Loop, LoopHead, loop_heads
+from gpu_wcoj.circuit.recursion.ranked import RankedIndex
 from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan, LoopRule, ranked_query
+from gpu_wcoj.join.delta import Execution
+from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.draft import KnownRelations
 from gpu_wcoj.planner.single import path_from
-from gpu_wcoj.trace.arrangement import ArrangementKey
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 
 NUMBER = "#row"
 """The variable that numbers the rows that a rule is asked for."""
@@ -46,6 +50,28 @@ def loop_plan(
             held.update(asked.paths[0].keys)
             rules.append(LoopRule(head, query, ranked_query(query, widths), ranked_query(asked, widths)))
     return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best))
+
+
+def lowered_loop(
+    planned: LoopPlan,
+    relations: Mapping[str, RelationIndex],
+    histories: Mapping[str, RankedIndex],
+    execution: Execution,
+) -> Iterator[LoopHead]:
+    """The heads of a loop over the relations' indices; `histories` are those of heads that keep best values."""
+    own: dict[str, RankedIndex] = {}
+    best: dict[str, RelationIndex] = {}
+    for name in planned.widths:
+        index = relations[name]
+        if name in histories:
+            own[name], best[name] = histories[name], index
+        else:
+            assert isinstance(index, RankedIndex)
+            own[name] = index
+    outside: dict[ArrangementKey, Arrangement] = {}
+    for key in (key for key in planned.keys if key.relation not in own):
+        outside[key] = relations[key.relation].read_by_loop(key)
+    return loop_heads(Loop(planned, own, best, outside, execution))
 
 
 def asked_query(

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from gpu_wcoj.circuit.circuit import Circuit, Derived
 from gpu_wcoj.circuit.grouping import GroupingHead
 from gpu_wcoj.circuit.groups import GroupingPlan
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.positive import PositiveHead
-from gpu_wcoj.circuit.recursion.loop import Loop, loop_heads
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex
-from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery
@@ -21,14 +19,15 @@ from gpu_wcoj.planner.body import Alias, Body, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
 from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Setting, Strategy
 from gpu_wcoj.planner.expected import Expected
-from gpu_wcoj.planner.foreseen import foreseen
 from gpu_wcoj.planner.groupings import grouping_plan, source_key
-from gpu_wcoj.planner.loops import loop_plan
-from gpu_wcoj.planner.passes import through_passes
 from gpu_wcoj.query.strata import components, cycle
 from gpu_wcoj.query.terms import Rules
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
+from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
+
+if TYPE_CHECKING:
+    from gpu_wcoj.circuit.recursion.ranked import RankedIndex
+    from gpu_wcoj.circuit.recursion.rules import LoopPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +82,8 @@ def plan(
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Plan:
     """Plan every rule; see `gpu_wcoj.planner.passes`."""
+    from gpu_wcoj.planner.passes import through_passes  # which an import of the package has no use for
+
     extremes = {one.relation: one for one in rules.extremes}
     best = {name: one.column for name, one in extremes.items()}
     setting = Setting(shapes, encode, kinds, bag, strategy, hints, known, best)
@@ -110,6 +111,9 @@ def plan(
         order.extend(members)
         first = members[0]
         if len(members) > 1 or first in reads[first] or first in extremes:
+            from gpu_wcoj.circuit.recursion.rules import Best
+            from gpu_wcoj.planner.loops import loop_plan
+
             planned = {name: list(zip(bodies[name], queries[name], strict=True)) for name in members}
             widths = {name: shapes[name].width for name in members}
             kept = {
@@ -134,6 +138,8 @@ def plan(
 
 
 def _estimate(path: DeltaPath, known: KnownRelations) -> tuple[Expected, ...]:
+    from gpu_wcoj.planner.foreseen import foreseen
+
     found = foreseen(path, known)
     return () if found is None else found.levels
 
@@ -173,16 +179,18 @@ def lower(
     histories: dict[str, RankedIndex] = {}
     for name in dict.fromkeys([*keys, *keep, *loop_of]):
         width, wanted = planned.shapes[name].width, keys.get(name, [])
+        if name not in loop_of:
+            relations[name] = RelationIndex(name, width, wanted, backend, policy, threads)
+            continue
+        from gpu_wcoj.circuit.recursion.ranked import RankedIndex  # which programs without recursion never load
+
         if name in best:
             relations[name] = RelationIndex(name, width, wanted, backend, policy, threads)
             order = loop_of[name].order(name)
             histories[name] = RankedIndex(name, width, ranked[name], (), (), backend, policy, threads, order)
-            continue
-        relations[name] = (
-            RankedIndex(name, width, ranked[name], wanted, to_loops.get(name, ()), backend, policy, threads)
-            if name in loop_of
-            else RelationIndex(name, width, wanted, backend, policy, threads)
-        )
+        else:
+            shown = to_loops.get(name, ())
+            relations[name] = RankedIndex(name, width, ranked[name], wanted, shown, backend, policy, threads)
     heads: dict[str, Derived] = {}
     for name in planned.order:
         if name in loop_of:
@@ -196,48 +204,23 @@ def lower(
                         index = RelationIndex(other, width, to_loops[other], backend, policy, threads)
                         heads[f"{other}#set"] = PositiveHead(f"{other}#set", relations[other], index)
                     (seen[other],) = heads[f"{other}#set"].state
-                own = _loop(loop_of[name], seen, histories, execution)
-                heads.update({head.name: head for head in loop_heads(own)})
+                from gpu_wcoj.planner.loops import lowered_loop
+
+                own = lowered_loop(loop_of[name], seen, histories, execution)
+                heads.update({head.name: head for head in own})
             continue
         if name in planned.groupings:
             grouping, width = planned.groupings[name], planned.shapes[name].width
             own_keys = [ArrangementKey(name, grouping.order)]
             totals = RelationIndex(name, width, own_keys, backend, policy, threads) if grouping.has_totals else None
-            source = _arrangement(relations[grouping.source.relation], sources[name])
+            source = relations[grouping.source.relation].read(sources[name])
             heads[name] = GroupingHead(name, width, grouping, source, totals, relations[name], execution)
             continue
         joins = []
         for query in planned.queries[name]:
-            held = {key: _arrangement(relations[key.relation], key) for key in query.keys}
+            held = {key: relations[key.relation].read(key) for key in query.keys}
             joins.append(IncrementalGenericJoin(query, held, execution))
         width = planned.shapes[name].width
         counts = RelationIndex(name, width, (), backend, policy, threads) if name in planned.counted else None
         heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
     return Circuit({name: relations[name] for name in inputs}, heads, execution, frozenset(outputs))
-
-
-def _arrangement(index: RelationIndex, key: ArrangementKey) -> Arrangement:
-    """What rules that are in no loop with the relation read."""
-    return index.visible[key] if isinstance(index, RankedIndex) else index.arrangements[key]
-
-
-def _loop(
-    planned: LoopPlan,
-    relations: Mapping[str, RelationIndex],
-    histories: Mapping[str, RankedIndex],
-    execution: Execution,
-) -> Loop:
-    own: dict[str, RankedIndex] = {}
-    best: dict[str, RelationIndex] = {}
-    for name in planned.widths:
-        index = relations[name]
-        if name in histories:
-            own[name], best[name] = histories[name], index
-        else:
-            assert isinstance(index, RankedIndex)
-            own[name] = index
-    outside: dict[ArrangementKey, Arrangement] = {}
-    for key in (key for key in planned.keys if key.relation not in own):
-        index = relations[key.relation]
-        outside[key] = index.visible_to_loops[key] if isinstance(index, RankedIndex) else index.arrangements[key]
-    return Loop(planned, own, best, outside, execution)

@@ -194,6 +194,14 @@ class RankedIndex(RelationIndex):
         """Stored columns, the rank not counted."""
         return self.width - 1
 
+    def read(self, key: ArrangementKey) -> Arrangement:
+        """One of `visible`."""
+        return self.visible[key]
+
+    def read_by_loop(self, key: ArrangementKey) -> Arrangement:
+        """One of `visible_to_loops`."""
+        return self.visible_to_loops[key]
+
     def view(self, key: ArrangementKey) -> UnrankedArrangement:
         """An arrangement without ranks."""
         return UnrankedArrangement(self.arrangements[with_rank(key, {self.name: self.columns})])
