@@ -32,11 +32,12 @@ def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -
         heads = tuple(_worked(head, ticked.work) for head in tree.heads)
     else:
         heads = tuple(_measured(head, tree, ticked.measured) for head in tree.heads)
-        paths = [path for own in ticked.measured.joins.values() for join in own for path in join.paths.values()]
-        levels = _sum_measured(_counts(step) for path in paths for step in path.steps.values())
-        total = replace(total, prefixes=levels.prefixes, rows=levels.rows, bytes=levels.bytes, seconds=levels.seconds)
-        if levels.proposals != total.proposals:
-            more = total.proposals - levels.proposals
+        levels = _sum_measured(_all_levels(heads))
+        more = total.proposals - levels.proposals
+        total = replace(
+            levels, proposals=total.proposals, probes=total.probes, marks=total.marks, survivors=total.survivors
+        )
+        if more:
             notes.append(f"{more:,} proposals are in the total only: their levels were not measured")
     tick = TickTree(
         ticked.tick, ticked.backend, ticked.seconds, ticked.merged_rows, ticked.measured is not None, total,
@@ -49,6 +50,14 @@ def counts_of_work(work: Sequence[int] | Int64Array) -> Counts:
     """What the kernels counted of one step."""
     numbers = (int(work[at]) for at in (SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS))
     return Counts(*numbers)
+
+
+def _all_levels(heads: Iterable[HeadTree]) -> Iterable[Counts]:
+    """What all levels did."""
+    for path in (path for head in heads for rule in head.rules for path in (*rule.paths, rule.asked) if path):
+        for levels in (path.levels, *(variant.levels for variant in path.variants)):
+            yield from (level.counts for level in levels if level.counts is not None)
+        yield from (counts for _, counts in path.further)
 
 
 def _unmeasured(tree: PlanTree, ticked: TickReport) -> list[str]:
@@ -179,9 +188,17 @@ def _seeds(runs: Sequence[PathCounts]) -> SeedCounts:
 
 def _with_levels(levels: Sequence[LevelTree], runs: Sequence[PathCounts]) -> tuple[LevelTree, ...]:
     return tuple(
-        replace(level, counts=_sum_measured(_counts(run.steps.get(level.step, StepCounts())) for run in runs))
+        replace(level, counts=_sum_measured(_of_level(level, run.steps.get(level.step, StepCounts())) for run in runs))
         for level in levels
     )
+
+
+def _of_level(level: LevelTree, step: StepCounts) -> Counts:
+    """What a level did. One that looks values up is bound by these: kernels count the ranges in which they stand."""
+    counts = _counts(step)
+    if level.verb != "check":
+        return counts
+    return replace(counts, work_bound=min(counts.work_bound, step.prefixes))
 
 
 def _counts(step: StepCounts) -> Counts:

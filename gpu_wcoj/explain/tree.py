@@ -96,7 +96,7 @@ class Counts:
     prefixes
         That it extended.
     work_bound
-        The smallest count of its atoms, summed over these prefixes.
+        The smallest count of its atoms, summed over these prefixes; of a check, one for each at most.
     proposals
         Values that were looked at one by one.
     probes
