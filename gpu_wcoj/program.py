@@ -569,7 +569,7 @@ class Program:
             } | dict(before.names)
             report = TickReport(
                 number, time.perf_counter() - start, self._as_given(ignored), circuit.work, merged_rows,
-                circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.measured,
+                circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.measured, circuit.recounted,
             )  # fmt: skip
             self._ledger.commit(side, held, State(lowered.types, names, report, sides, journal))
         except BaseException as error:
@@ -621,7 +621,7 @@ class Program:
             share = Share(*self._share, self._family, {"string": text, "binary": binary})
         return Execution(
             self.backend, self.bag, self._piece_rows, self.threads, ranks, share, dictionary=self.dictionaries[0],
-            iterations=self.iterations, measures=self._measures,
+            iterations=self.iterations, recounts=self.strategy == "auto", measures=self._measures,
         )  # fmt: skip
 
     def _family(self, relation: str, column: int) -> str | None:

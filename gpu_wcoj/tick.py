@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Held, Measured
+from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.errors import GpuWcojError, MemoryBudgetError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -47,6 +48,8 @@ class TickReport:
         What it went by; None before the first tick, and after one without changes.
     measured
         What was measured beside, if the program does so; see `Program.explain`.
+    recounted
+        Of heads whose change was counted as the difference of whole counts, as that costs less: what it cost.
     """
 
     tick: int = -1
@@ -58,6 +61,7 @@ class TickReport:
     backlog_rows: Mapping[str, int] = field(default_factory=dict)
     plan: Plan | None = field(default=None, compare=False, repr=False)
     measured: Measured | None = field(default=None, compare=False, repr=False)
+    recounted: Mapping[str, tuple[Recounted, ...]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, eq=False)

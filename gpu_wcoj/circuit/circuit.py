@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.grouping import GroupingHead
 from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, afresh
 from gpu_wcoj.circuit.positive import PositiveHead
-from gpu_wcoj.circuit.recursion.loop import LoopHead
-from gpu_wcoj.circuit.recursion.ranked import rows_held
+from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.circuit.source import bag_change, set_change
 from gpu_wcoj.join.delta import Execution, Piece, fetch_work
 from gpu_wcoj.join.index import RelationIndex
@@ -28,6 +27,7 @@ from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import exact_sum, positions, within_memory
 
 if TYPE_CHECKING:
+    from gpu_wcoj.circuit.recursion.loop import LoopHead
     from gpu_wcoj.join.meter import JoinCounts
 
 
@@ -41,10 +41,13 @@ class Held:
         Per relation, in the order of `Circuit.indices`, the spine of each arrangement.
     weight_bounds
         Per head, in the circuit's order; see `Head.weight_bound`.
+    totals
+        Likewise; see `Head.total`.
     """
 
     spines: Sequence[Mapping[ArrangementKey, Spine]]
     weight_bounds: Sequence[int]
+    totals: Sequence[int | None]
 
     @property
     def merged_rows(self) -> int:
@@ -80,7 +83,7 @@ class Measured:
     seconds: Mapping[str, float]
 
 
-Derived = Head | LoopHead | GroupingHead | PositiveHead
+Derived: TypeAlias = "Head | LoopHead | GroupingHead | PositiveHead"
 """What a circuit derives: a relation, or what a loop reads of one."""
 
 
@@ -201,6 +204,12 @@ class Circuit:
         return {name: {i: join.work for i, join in enumerate(head.joins)} for name, head in self.heads.items()}
 
     @property
+    def recounted(self) -> dict[str, tuple[Recounted, ...]]:
+        """Of the last tick, the heads whose change was counted as the difference of whole counts."""
+        heads = [(name, head) for name, head in self.heads.items() if isinstance(head, Head) and head.recounting.last]
+        return {name: tuple(head.recounting.last) for name, head in heads}
+
+    @property
     def measured(self) -> Measured | None:
         """Of the last tick, what was measured; None where `Execution.measures` is off. Waits for a device."""
         if not self.execution.measures:
@@ -211,13 +220,15 @@ class Circuit:
     def held(self) -> Held:
         """The committed state."""
         bounds = [head.weight_bound for head in self.heads.values()]
-        return Held([index.spines() for index in self.indices()], bounds)
+        totals = [head.total if isinstance(head, Head) else None for head in self.heads.values()]
+        return Held([index.spines() for index in self.indices()], bounds, totals)
 
     def prepare(self) -> Held:
         """The state after this tick, built beside the present one."""
         bounds = [head.pending_bound for head in self.heads.values()]
         with within_memory(self.backend, "building the state after a tick"):
-            return Held([index.committed() for index in self.indices()], bounds)
+            totals = [head.pending_total if isinstance(head, Head) else None for head in self.heads.values()]
+            return Held([index.committed() for index in self.indices()], bounds, totals)
 
     def install(self, held: Held) -> None:
         """Make this the state, and forget what is pending.
@@ -226,8 +237,10 @@ class Circuit:
         """
         for index, spines in zip(self.indices(), held.spines, strict=True):
             index.commit(spines)
-        for head, bound in zip(self.heads.values(), held.weight_bounds, strict=True):
+        for head, bound, total in zip(self.heads.values(), held.weight_bounds, held.totals, strict=True):
             head.weight_bound = bound
+            if isinstance(head, Head):
+                head.total = total
 
     def discard(self) -> None:
         """Forget the tick."""
@@ -266,8 +279,14 @@ class Circuit:
             head = self.heads.get(name)
             if isinstance(head, Head) and not head.state:
                 self.execution.begin()
-                return afresh(head).evaluate(collect=False)[0].net
-            if isinstance(head, LoopHead):
+                if self.execution.share is not None or not head.recounting.is_possible:
+                    return afresh(head).evaluate(collect=False)[0].net
+                if head.total is None:
+                    head.total = head.recounting.total()
+                return head.total
+            if head is not None and not isinstance(head, (Head, GroupingHead, PositiveHead)):
+                from gpu_wcoj.circuit.recursion.ranked import rows_held  # which programs without recursion never load
+
                 return rows_held(head.relation)
             return exact_sum(self.backend, self._whole(name)[1])
 

@@ -12,6 +12,7 @@ from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.circuit.afresh import joins_afresh
 from gpu_wcoj.circuit.exact import exact_change
 from gpu_wcoj.circuit.failures import refuse_failures
+from gpu_wcoj.circuit.recount import Recounting
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin, Piece
@@ -70,6 +71,10 @@ class Head:
     weight_bound: int = 0
     """No row of a bag's answer has a larger weight; kept so that an answer that is not stored can be trusted."""
     pending_bound: int = 0
+    total: int | None = None
+    """The sum of the weights of an answer that is not stored, where that is known."""
+    pending_total: int | None = None
+    """What it is after this tick."""
 
     def evaluate(self, collect: bool, sink: PieceSink | None = None) -> tuple[ChangeCount, list[PhaseRows] | None]:
         """This tick's change, from the pending changes of what the rules read.
@@ -91,7 +96,15 @@ class Head:
         found = self._evaluate(collect, sink)
         if self.calculates:
             refuse_failures(self.joins)
+        if self.pending_total is None and (before := self._total_before()) is not None:
+            self.pending_total = before + found[0].net
         return found
+
+    def _total_before(self) -> int | None:
+        """The sum of weights before the tick, where it is known: also where an atom of each rule has no rows yet."""
+        if self.total is not None:
+            return self.total
+        return 0 if all(join.is_empty for join in self.joins) else None
 
     def _evaluate(self, collect: bool, sink: PieceSink | None) -> tuple[ChangeCount, list[PhaseRows] | None]:
         if self.execution.weighted:
@@ -104,8 +117,23 @@ class Head:
             if sink is not None and self.relation is None:
                 return self._stream(sink), None
             return self._evaluate_set()
-        deleted, inserted = (sum(join.count(phase) for join in self.joins) for phase in (0, 1))
+        deleted, inserted = self._counts()
         return ChangeCount(inserted, -deleted, inserted + deleted), None
+
+    def _counts(self) -> list[int]:
+        """By how much each phase changes the sum of weights: followed, or counted afresh where that is cheaper."""
+        total = self._total_before()
+        changes = []
+        for phase in range(len(self.execution.phases)):
+            recounted = self.recounting.change(phase, total)
+            if recounted is None:
+                change = sum(join.count(phase) for join in self.joins)
+                total = None if total is None else total + change
+            else:
+                change, total = recounted
+            changes.append(change)
+        self.pending_total = total
+        return changes
 
     def _stream(self, sink: PieceSink) -> ChangeCount:
         totals = [0, 0]
@@ -163,9 +191,13 @@ class Head:
 
     def _evaluate_bag(self, collect: bool) -> tuple[ChangeCount, list[PhaseRows] | None]:
         if not collect:
-            net = sum(join.count(0) for join in self.joins)
+            (net,) = self._counts()
+            if self.recounting.last:
+                self.pending_bound = self.recounting.bound()
+                return ChangeCount(None, None, net), None
             if self._may_overflow():
                 net = sum(self._checked(self.joins).values())
+                self.pending_total = None
             self._bound_whole()
             return ChangeCount(None, None, net), None
         columns, weights = self._consolidated()
@@ -244,7 +276,14 @@ class Head:
         """Forget what was counted in the tick before."""
         for join in self.joins:
             join.begin()
+        self.recounting.last.clear()
         self.pending_bound = self.weight_bound
+        self.pending_total = None
+
+    @cached_property
+    def recounting(self) -> Recounting:
+        """Whole counts in the place of those of changes."""
+        return Recounting(self.joins, self.execution)
 
     @cached_property
     def _negates(self) -> bool:

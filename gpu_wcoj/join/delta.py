@@ -91,6 +91,8 @@ class Execution:
         How many a loop may take in a tick.
     dictionary
         Of the texts that rules calculate with.
+    recounts
+        Whether a head's change may be counted as the difference of two whole counts.
     measures
         Whether joins measure what the kernels do not count; see `gpu_wcoj.join.meter`.
     piece_rows
@@ -105,6 +107,7 @@ class Execution:
     share: Share | None = None
     iterations: int = ITERATIONS
     dictionary: Dictionary | None = None
+    recounts: bool = True
     measures: bool = False
     piece_rows: int = field(init=False)
     _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
@@ -178,6 +181,16 @@ class IncrementalGenericJoin:
         self.seeds = 0
         self.weight_bound = 0
         self.failed.clear()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether some positive atom held no row before the tick, so that there was no binding."""
+        return not all(arrangement.spine.batches for arrangement in self.positive)
+
+    @cached_property
+    def positive(self) -> tuple[Arrangement, ...]:
+        """What the positive atoms read: one arrangement an atom."""
+        return tuple(self.arrangements[path.seed.key] for path in self.query.paths if not path.is_negated)
 
     @property
     def may_have_failed(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Circuit, Held
+from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import PhaseRows
@@ -71,6 +72,8 @@ def taken_in(circuit: Circuit, backlog: Backlog, ahead: Circuit) -> Held:
                 index.receive_delta([PhaseRows(*moved(columns, weights, ahead.backend, circuit.backend))])
     for head, leader in zip(circuit.heads.values(), ahead.heads.values(), strict=True):
         head.pending_bound = leader.weight_bound
+        if isinstance(head, Head) and isinstance(leader, Head):
+            head.pending_total = leader.total
     held = circuit.prepare()
     circuit.discard()
     return held

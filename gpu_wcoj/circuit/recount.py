@@ -1,0 +1,237 @@
+"""Counts of a change as the difference of two whole counts, where that costs less than following the change.
+
+A tick of a set is two half-ticks, which first delete and then insert; each brings as many rows as the head has more
+after it than before. Where the number before is known, which it is as long as every tick is counted, one whole count is
+enough. Whether it is worth it is decided by counted work: that of a sample of the change, and that of the last whole
+count, or as long as there is none that of a sample of its seeds. A whole count that turns out to cost more is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.path import DeltaQuery
+from gpu_wcoj.join.summing import AllowanceError, carrying, may_sum
+from gpu_wcoj.join.whole import Moment, WholeJoin, sampled
+from gpu_wcoj.trace.arrangement import Arrangement
+from gpu_wcoj.zset.index import IndexedZSet
+
+FEWEST_CHANGED = 1024
+"""Where fewer rows than this change, nobody asks whether to recount."""
+
+CHEAPEST = 4
+"""A whole count costs so many candidates a row at least."""
+
+MARGIN = 0.8
+"""A whole count has to promise that it costs no more than this part of what following the change costs."""
+
+PROBE = 0.25
+"""Of what following the change costs, how much is risked on a whole count that may sum variables away."""
+
+GROWN = 1.5
+"""A whole count is given another chance when so many times as much may be risked, or the state has changed as much."""
+
+
+@dataclass(frozen=True)
+class Recounted:
+    """How one phase of a tick has been counted, in candidates and searches of the kernels, roughly.
+
+    Attributes
+    ----------
+    phase
+        0 for what goes and 1 for what comes; 0 in a bag.
+    cost
+        Of the whole counts.
+    instead
+        What following the change would have cost.
+    """
+
+    phase: int
+    cost: int
+    instead: float
+
+    def __str__(self) -> str:
+        return f"counted afresh for {self.cost:,} candidates instead of about {self.instead:,.0f}"
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What a whole count costs.
+
+    Attributes
+    ----------
+    size
+        How many rows the atoms had then.
+    paths
+        Per rule, the path to take.
+    is_measured
+        Whether there was one; otherwise it is what it would cost without summing.
+    in_vain
+        The largest allowance that has not sufficed.
+    """
+
+    cost: float
+    size: int
+    paths: tuple[int, ...]
+    is_measured: bool = False
+    in_vain: float = 0.0
+
+
+def may_recount(queries: Sequence[DeltaQuery], weighted: bool) -> bool:
+    """Whether whole counts of these rules can stand in for counts of their changes, if nothing is stored of them.
+
+    What is calculated may fail, which has to be seen in the change. A bag's rows must each come from one binding, so
+    that no weight leaves int64 unseen.
+    """
+    for query in queries:
+        if query.calculations:
+            return False
+        if weighted and not all(query.head_variables.issuperset(path.order) for path in query.paths):
+            return False
+    return bool(queries)
+
+
+@dataclass(eq=False)
+class Recounting:
+    """Whole counts of one head, and what is known of their cost; that changes no answer, so that no tick undoes it.
+
+    Attributes
+    ----------
+    joins
+        One per rule.
+    last
+        How the phases of the last tick were counted, where that was afresh.
+    """
+
+    joins: Sequence[IncrementalGenericJoin]
+    execution: Execution
+    last: list[Recounted] = field(default_factory=list)
+    _known: _Known | None = field(default=None, init=False)
+
+    @cached_property
+    def is_possible(self) -> bool:
+        """Whether a whole count may take the place of a change's."""
+        return may_recount([join.query for join in self.joins], self.execution.weighted)
+
+    def change(self, phase: int, before: int | None) -> tuple[int, int] | None:
+        """By how much the sum of weights changes in a phase, and what it is then; None where following is cheaper.
+
+        Parameters
+        ----------
+        before
+            What it is before, if that is known.
+        """
+        if not any(one.pending and one.pending[phase].n_rows >= FEWEST_CHANGED for one in self._seeds):
+            return None
+        if not self.execution.recounts or self.execution.share is not None or not self.is_possible:
+            return None
+        following = self._following(phase)
+        allowance = self._allowance(following if before is not None else following / 2, Moment(phase + 1))
+        if allowance is None:
+            return None
+        try:
+            after, cost = self._whole(Moment(phase + 1), allowance)
+            if before is None:
+                before, more = self._whole(Moment(phase), allowance)
+                cost += more
+        except AllowanceError:
+            assert self._known is not None
+            self._known = replace(self._known, in_vain=allowance)
+            return None
+        if self.execution.weighted and self.bound() >= 1 << 63:
+            return None
+        self.last.append(Recounted(phase, cost, following))
+        return after - before, after
+
+    def total(self) -> int:
+        """The sum of weights of the committed state, whatever it costs."""
+        moment = Moment(0)
+        if self._known is None or not self._is_near(moment):
+            self._known = self._looked(moment, None)
+        return self._whole(moment, None)[0]
+
+    def bound(self) -> int:
+        """What no weight of a row exceeds after the tick, if each comes from one binding."""
+        total = 0
+        for join in self.joins:
+            product = 1
+            for arrangement in join.positive:
+                product *= sum(batch.largest_weight for batch in Moment(1).batches(arrangement))
+            total += product
+        return total
+
+    def _changes(self, phase: int) -> Iterator[tuple[IncrementalGenericJoin, int, IndexedZSet]]:
+        """The changes that start paths: rule, path, rows."""
+        for join in self.joins:
+            for number, path in enumerate(join.query.paths):
+                seeds = join.arrangements[path.seed.key].delta(phase)
+                if seeds is not None:
+                    yield join, number, seeds
+
+    def _following(self, phase: int) -> float:
+        """About what it costs to follow the change."""
+        cost = 0.0
+        for join, number, seeds in self._changes(phase):
+            generic = join.generic_join(number, phase)
+            if generic is not None:
+                path = join.query.paths[number]
+                cost += sampled(path, seeds, carrying(generic, path))
+        return cost
+
+    def _whole(self, moment: Moment, most: float | None) -> tuple[int, int]:
+        """The sum of weights at a moment, and what it cost."""
+        assert self._known is not None
+        total = cost = 0
+        for join, number in zip(self.joins, self._known.paths, strict=True):
+            found, more = WholeJoin(join, moment).total(number, None if most is None else most - cost)
+            total, cost = total + found, cost + more
+        self._known = _Known(cost, self._size(moment), self._known.paths, is_measured=True)
+        return total, cost
+
+    def _allowance(self, worth: float, moment: Moment) -> float | None:
+        """What a whole count may cost; None if it is not worth trying."""
+        size = self._size(moment)
+        if worth * MARGIN < CHEAPEST * size:
+            return None
+        if self._known is None or not (self._known.is_measured or self._is_near(moment)):
+            self._known = self._looked(moment, 2 * worth)
+        known = self._known
+        if known.cost * size <= worth * MARGIN * max(1, known.size):
+            return worth
+        risked = PROBE * worth
+        return risked if self._sums and not known.is_measured and risked > GROWN * known.in_vain else None
+
+    def _looked(self, moment: Moment, most: float | None) -> _Known:
+        """What whole counts cost by samples, along the cheapest paths."""
+        paths, cost = [], 0.0
+        for join in self.joins:
+            whole = WholeJoin(join, moment)
+            tried = {number: whole.tried(number, most) for number in whole.numbers}
+            paths.append(min(tried, key=lambda number, tried=tried: tried[number]))  # type: ignore[misc]
+            cost += tried[paths[-1]]
+        return _Known(cost, self._size(moment), tuple(paths))
+
+    def _is_near(self, moment: Moment) -> bool:
+        """Whether what is known is of a state of about this size."""
+        known = self._known
+        return known is not None and known.size / GROWN <= self._size(moment) <= known.size * GROWN
+
+    def _size(self, moment: Moment) -> int:
+        """How many rows the atoms have."""
+        seen = {arrangement.key: arrangement for join in self.joins for arrangement in join.positive}
+        return sum(len(batch) for arrangement in seen.values() for batch in moment.batches(arrangement))
+
+    @cached_property
+    def _sums(self) -> bool:
+        """Whether variables can be summed away."""
+        return any(may_sum(path) for join in self.joins for path in join.query.paths if not path.is_negated)
+
+    @cached_property
+    def _seeds(self) -> list[Arrangement]:
+        """The arrangements whose changes start paths, each once."""
+        keys = dict.fromkeys((join, path.seed.key) for join in self.joins for path in join.query.paths)
+        found = {key: join.arrangements[key] for join, key in keys}
+        return list(found.values())

@@ -1,0 +1,158 @@
+"""A rule's join over the whole of what its atoms hold at one moment of a tick, to be counted rather than listed.
+
+Any of its delta paths serves: its atom gives all of its rows as seeds, and every other one is seen whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from gpu_wcoj.join.blocks import in_order
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.path import AtomUse, DeltaPath
+from gpu_wcoj.join.seeds import Seeds, bind, first_variables, seed_rows
+from gpu_wcoj.join.summing import Allowance, AllowanceError, Summing
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
+from gpu_wcoj.trace.spine import Spine
+from gpu_wcoj.zset.index import IndexedZSet
+
+BLOCK_ROWS = 1 << 20
+"""Seeds that are bound at once."""
+
+SAMPLE = 64
+"""Of so many seeds one is tried, to tell what all of them cost."""
+
+FEWEST_TRIED, MOST_TRIED = 16, 256
+
+Batches = tuple[IndexedZSet, ...]
+
+
+@dataclass(eq=False)
+class Moment:
+    """What arrangements hold before one of a tick's phases, or after the last one, each found once."""
+
+    phase: int
+    _compact: dict[ArrangementKey, IndexedZSet] = field(default_factory=dict, init=False)
+
+    def batches(self, arrangement: Arrangement) -> Batches:
+        """All of it, as it is kept."""
+        return arrangement.before(self.phase)
+
+    def compact(self, arrangement: Arrangement) -> IndexedZSet:
+        """All of it in one batch. O(n)."""
+        found = self._compact.get(arrangement.key)
+        if found is None:
+            whole = Spine(self.batches(arrangement)).compact().batches
+            found = whole[0].lent() if whole else IndexedZSet.empty(len(arrangement.key.order), arrangement.backend)
+            self._compact[arrangement.key] = found
+        return found
+
+
+@dataclass(eq=False)
+class WholeJoin:
+    """One rule at one moment; it negates and joins, and calculates nothing.
+
+    Attributes
+    ----------
+    join
+        The rule.
+    """
+
+    join: IncrementalGenericJoin
+    moment: Moment
+
+    def _arrangement(self, use: AtomUse) -> Arrangement:
+        return self.join.arrangements[use.key]
+
+    def generic(self, number: int) -> GenericJoin | None:
+        """The join over the other atoms of a path; None if one of all atoms is empty."""
+        path, execution = self.join.query.paths[number], self.join.execution
+        batches = {use.atom: self.moment.batches(self._arrangement(use)) for use in path.others}
+        seeds = self.moment.batches(self._arrangement(path.seed))
+        if not seeds or not all(batches.values()):
+            return None
+        bound = 1
+        if execution.weighted:
+            for own in (seeds, *batches.values()):
+                bound *= sum(batch.largest_weight for batch in own)
+        negated = {check.use.atom: self.moment.batches(self._arrangement(check.use)) for check in path.absent}
+        return GenericJoin(
+            {use.atom: use for use in path.others}, batches, True, path.compared, execution.backend,
+            execution.piece_rows, execution.ranks, bound, negated=negated, dictionary=execution.dictionary,
+        )  # fmt: skip
+
+    def seeds(self, path: DeltaPath, generic: GenericJoin) -> Seeds:
+        """All rows of the path's atom, in the order that serves best."""
+        whole = [self.moment.compact(self._arrangement(use)) for use in path.seeds]
+        return seed_rows(path, whole, generic, first_variables([path], whole[:1], [generic])[0])
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """The paths that may serve."""
+        return [number for number, path in enumerate(self.join.query.paths) if not path.is_negated]
+
+    def tried(self, number: int, most: float | None = None) -> float:
+        """About what the path costs without summing, by a sample of its seeds; infinite beyond `most`."""
+        generic = self.generic(number)
+        if generic is None:
+            return 0
+        path = self.join.query.paths[number]
+        whole = self.moment.compact(self._arrangement(path.seed))
+        return sampled(path, whole, generic, most)
+
+    def total(self, number: int, most: float | None = None) -> tuple[int, int]:
+        """The sum of the weights of all bindings, along a path; and what it cost.
+
+        Raises
+        ------
+        AllowanceError
+            If it costs more than `most`.
+        """
+        generic = self.generic(number)
+        if generic is None:
+            return 0, 0
+        path, execution = self.join.query.paths[number], self.join.execution
+        seeds = self.seeds(path, generic)
+        threads = execution.threads if execution.backend.device is None else 1
+        most_rows = BLOCK_ROWS if execution.backend.device is None else min(BLOCK_ROWS, execution.piece_rows)
+        n_blocks = max(1, -(-len(seeds) // most_rows))
+        n_blocks = -(-n_blocks // threads) * threads if len(seeds) >= threads * FEWEST_TRIED else n_blocks
+        edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
+
+        def block(at: int) -> Sequence[tuple[int, int]]:
+            own = self.generic(number) if at else generic
+            assert own is not None
+            part = seeds.part(edges[at], edges[at + 1], execution.backend.xp)
+            allowance = Allowance(None if most is None else most / n_blocks)
+            found = Summing(own, allowance).over(bind(path, part, own), path.steps)
+            return [(found, allowance.cost(own))]
+
+        if threads == 1 or n_blocks == 1:
+            counted = [block(at)[0] for at in range(n_blocks)]
+        else:
+            counted = list(in_order(block, n_blocks, threads))
+        return sum(found for found, _ in counted), sum(cost for _, cost in counted)
+
+
+def sampled(path: DeltaPath, whole: IndexedZSet, generic: GenericJoin, most: float | None = None) -> float:
+    """About what all rows of a batch cost as seeds of a path, by some of them; infinite beyond `most`."""
+    n = len(whole)
+    tried = min(n, max(FEWEST_TRIED, min(MOST_TRIED, n // SAMPLE)))
+    if tried == 0:
+        return 0
+    matrix: Int64Array = generic.backend.xp.ascontiguousarray(whole.matrix[:, :: n // tried])
+    columns = [matrix[row] for row in range(len(matrix))]
+    batch = IndexedZSet.from_sorted(columns, 1, generic.backend)
+    seeds = seed_rows(path, [batch, *([batch] * (len(path.seeds) - 1))], generic, path.seed.variables[0])
+    summing = Summing(generic, Allowance(None if most is None else most * len(batch) / n))
+    try:
+        summing.over(bind(path, seeds, generic), path.steps)
+    except AllowanceError:
+        return float("inf")
+    return summing.allowance.cost(generic) * n / len(batch)

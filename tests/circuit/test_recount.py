@@ -1,0 +1,162 @@
+"""Whole counts in the place of those of changes: the same numbers, in every tick, and only where they cost less."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.circuit import recount
+from gpu_wcoj.circuit.head import Head
+from gpu_wcoj.datasets import rmat, undirected
+from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaError, WeightOverflowError
+from gpu_wcoj.join import summing
+from tests.join.twin import check_counts, fed, random_script
+from tests.kinds import KINDS, Kind, lacking
+from tests.recursion.twin import Judges
+
+BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+TEXTS = {
+    "triangle": "h(a, b, c) :- e(a, b), e(b, c), e(a, c).",
+    "cycle": "h(a, b, c, d) :- e(a, b), e(b, c), e(d, c), e(a, d), b < d.",
+    "path": "h(a, b, c, d, f) :- e(a, b), e(b, c), f(c, d), e(d, f).",
+    "star": "h(a, b, c, d) :- e(a, b), e(a, c), f(a, d), b != c.",
+    "house": "h(a, b, c, d, f) :- e(a, b), e(b, c), e(c, d), e(a, d), e(a, f), e(b, f).",
+    "product": "h(a, b, c) :- e(a, b), u(c).",
+    "diamond": "h(a, b, c, d) :- e(a, b), e(a, c), e(b, c), e(a, d), e(b, d), c < d.",
+    "negated": "h(a, b, c) :- e(a, b), e(b, c), !f(a, c).",
+    "constants": "h(a, b, c, d) :- e(a, b), t(1, b, c), t(c, c, d), e(d, d).",
+    "two heads": "p(a, c) :- e(a, b), e(b, c). h(a, b, c) :- p(a, b), p(b, c).",
+    "two rules": "h(a, b) :- e(a, b). h(b, a) :- f(a, b), u(a).",
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request) -> Kind:
+    why = lacking(request.param)
+    if why is not None:
+        pytest.skip(why)
+    return Kind(request.param)
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Whole counts wherever they are possible, and prefixes put together however few they are."""
+    monkeypatch.setattr(recount, "FEWEST_CHANGED", 1)
+    monkeypatch.setattr(recount, "CHEAPEST", -1)
+    monkeypatch.setattr(recount, "MARGIN", 1e30)
+    monkeypatch.setattr(summing, "FEWEST", 1)
+
+
+def heads_of(program):
+    return program._ledger.state.sides.ahead.circuit.heads
+
+
+def recounted(program, name="h"):
+    """How the phases of the last tick were counted, where that was afresh."""
+    head = heads_of(program)[name]
+    assert isinstance(head, Head)
+    return head.recounting.last
+
+
+@BAGS
+@pytest.mark.parametrize("name", TEXTS)
+def test_random_scripts(name, bag, kind, always):
+    text, times = f"{TEXTS[name]} .output h", 0
+    for seed in range(6 if not kind.on_device else 3):
+        program = gw.Program(text, bag=bag, backend=kind.backend(seed), threads=1 + seed % 2)
+        judges = Judges(TEXTS[name], bag, clingo=False)
+        inputs = {one: judges.program.arities[one] for one in judges.program.inputs}
+        for number, tick in enumerate(random_script(random.Random(f"{text} {seed}"), inputs)):
+            changes = {one: fed(change, inputs[one]) for one, change in tick.items()}
+            expected = judges.step(tick)
+            if seed % 3 == 1 and number % 3 == 0:
+                program.load(changes)
+            elif seed % 3 == 2 and number % 4 == 0:
+                program.step(changes)
+            else:
+                check_counts(program.step_counts(changes), expected, bag, f"seed {seed}, tick {number}")
+                times += len(recounted(program)) if changes else 0
+            assert program.count("h") == sum(judges.heads["h"].values()), f"seed {seed}, tick {number}"
+    has_state = name == "two rules" and not bag
+    assert (times == 0) == has_state
+
+
+PATH = "h(a, b, c, d) :- e(a, b), e(b, c), e(c, d). .output h"
+
+
+def skewed():
+    """A graph with hubs, most of it first and the rest."""
+    edges = undirected(rmat(scale=10, edges=16_000, seed=1))
+    return edges[:10_000], edges[10_000:]
+
+
+def test_large_changes_are_counted_afresh_and_small_ones_followed():
+    base, rest = skewed()
+    auto, followed = (gw.Program(PATH, strategy=one) for one in ("auto", "wcoj"))
+    gone = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:1500].tolist()])
+    for tick, afresh in ((base, 1), (rest[:2], 0), (rest[2:1500], 1), (gone, 1)):
+        counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]
+        assert counts[0] == counts[1]
+        assert len(auto.last_tick.recounted.get("h", ())) == afresh
+        assert not followed.last_tick.recounted
+        assert ("the last tick's change was counted afresh for" in auto.explain()) == bool(afresh)
+        assert auto.count("h") == followed.count("h")
+    (one,) = auto.last_tick.recounted["h"]
+    assert one.phase == 0
+    assert one.cost < one.instead
+
+
+def test_both_phases_of_a_tick_are_counted_apart():
+    base, rest = skewed()
+    auto, followed = (gw.Program(PATH, strategy=one) for one in ("auto", "wcoj"))
+    mixed = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:1500].tolist()] + [(tuple(row), 1) for row in rest])
+    for program in (auto, followed):
+        program.load({"e": base})
+    counts = [program.step_counts({"e": mixed})["h"] for program in (auto, followed)]
+    assert counts[0] == counts[1]
+    assert counts[0].deleted
+    assert [one.phase for one in auto.last_tick.recounted["h"]] == [0, 1]
+
+
+@pytest.mark.usefixtures("always")
+def test_a_tick_that_fails_leaves_the_number_as_it_was():
+    most = 2**40
+    text = "h(a, b, c) :- e(a, b), e(b, c). h(a, b, a) :- f(a, b). .output h g(a, sum(b)) :- e(a, b)."
+    program = gw.Program(text, bag=True)
+    program.step_counts({"e": [((1, 2), 3), ((2, 3), most)], "f": [(1, 2)]})
+    assert program.count("h") == 3 * most + 1
+    for change, error in (
+        ({"e": [((2, 4), 1)], "f": [(1, 2, 3)]}, SchemaError),
+        ({"e": [((2, 5), -1)]}, NegativeWeightError),
+        ({"e": [((2, 2**62), 4)]}, AggregateOverflowError),
+    ):
+        with pytest.raises(error):
+            program.step_counts(change)
+        assert program.count("h") == 3 * most + 1
+    assert program.step_counts({"e": [(2, 9)]})["h"].net == 3
+    assert program.count("h") == 3 * most + 4
+
+
+@pytest.mark.usefixtures("always")
+def test_weights_outside_int64_are_refused():
+    program = gw.Program("h(a, b, c) :- e(a, b), e(b, c). .output h", bag=True)
+    program.step_counts({"e": [((1, 2), 2**40)]})
+    with pytest.raises(WeightOverflowError):
+        program.step_counts({"e": [((2, 3), 2**40)]})
+    assert program.count("h") == 0
+    assert program.step_counts({"e": [((2, 3), 2**20)]})["h"].net == 2**60
+
+
+@pytest.mark.usefixtures("always")
+def test_numbers_beyond_int64():
+    names = [f"v{at}" for at in range(9)]
+    body = ", ".join(f"e({left}, {right})" for left, right in pairwise(names))
+    program = gw.Program(f"h({', '.join(names)}) :- {body}. .output h")
+    rows = [(x, y) for x in range(200) for y in range(200)]
+    assert program.step_counts({"e": rows})["h"].net == 200**9 == program.count("h") > 2**63
+    gone = program.step_counts({"e": gw.ZSet.from_rows([((x, y), -1) for x in range(200) for y in range(100)])})["h"]
+    assert gone.deleted == 200**9 - 200 * 100**8
+    assert program.count("h") == 200 * 100**8
