@@ -118,3 +118,13 @@ _TEXTS = (
     """,
 )
 QUERIES = tuple(Query(number, text) for number, text in enumerate(_TEXTS, 1))
+
+VIEWS = {
+    3: """
+    lives(person, country) :- person_islocatedin_city(person, city), city_ispartof_country(city, country).
+    near(a, b, country) :- person_knows_person(a, b), lives(a, country), lives(b, country).
+    answer(a) :- near(a, b, country), near(b, c, country), near(c, a, country).
+    """,
+}
+"""By number, queries with relations between, which are kept as well; q3 as a city is in one country, a person in one
+city."""

@@ -1,0 +1,105 @@
+"""``python -m bench.lsqb``: see `main`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from cyclopts import App
+from rich.console import Console
+from rich.table import Table
+
+from bench.engine import machine
+from bench.lsqb.data import DATA, in_ticks, relations
+from bench.lsqb.measure import check, over_ticks, recounts
+from bench.lsqb.queries import ANSWERS, QUERIES
+from bench.lsqb.rival import FORMULATIONS
+
+RESULTS = Path(__file__).parents[1] / "results"
+LIBRARIES = ("numpy", "pyarrow", "numba", "llvmlite", "duckdb")
+LARGEST = "0.1"
+
+app = App(name="python -m bench.lsqb")
+
+
+@app.default
+def main(*, ticks: int = 50, rounds: int = 11, seed: int = 1, output: Path = RESULTS) -> None:
+    """Count LSQB's queries, at once and tick by tick, beside DuckDB.
+
+    First all known answers are checked: nine queries at two small scale factors, three at 0.1, each at once and in
+    ticks. Then those three are measured at 0.1 on two threads and on one: loading, counting from loaded state, and
+    every tick of the data fed in equal shares, all relations at once, beside DuckDB's count of the same state. DuckDB
+    counts by several formulations: the plain joins, and others that work parts out first, by hand.
+
+    These are no results of the LDBC, whose data and queries they use.
+
+    Parameters
+    ----------
+    ticks
+        Shares in which the data is fed.
+    rounds
+        Counts by each formulation; the median counts.
+    seed
+        Of the order of the rows.
+    output
+        The folder that the JSON goes to.
+    """
+    if not DATA.is_dir():
+        raise SystemExit(f"There is no folder {DATA}, where the data is read from.")
+    console = Console(width=140)
+    described = machine.describe(LIBRARIES)
+    checked = 0
+    for scale, answers in ANSWERS.items():
+        for query, known in zip(QUERIES, answers, strict=True):
+            if known is not None:
+                inputs = relations(scale, query.inputs)
+                check(query, inputs, in_ticks(inputs, ticks, seed), known)
+                checked += 1
+    console.print(f"{checked} known answers found, at once and in {ticks} ticks")
+    results: dict[str, Any] = {}
+    for number, formulations in FORMULATIONS.items():
+        query, known = QUERIES[number - 1], ANSWERS[LARGEST][number - 1]
+        assert known is not None
+        inputs = relations(LARGEST, query.inputs)
+        for threads in (2, 1):
+            found: dict[str, Any] = {"threads": threads, "answer": known}
+            found |= recounts(query, inputs, known, threads, rounds)
+            fastest = min(formulations, key=lambda how: found["count"][f"DuckDB: {how}"]["median"])
+            chosen = dict.fromkeys(["joins", fastest])
+            found["ticks"] = over_ticks(query, in_ticks(inputs, ticks, seed), known, threads, list(chosen))
+            results[f"{query.name}, threads {threads}"] = found
+            _print(f"{query.name} at {LARGEST}, {threads} threads: {known:,}", found, console)
+    described["load_average_after"] = os.getloadavg()[0]
+    day, commit = str(described["date"])[:10], str(described["commit"]).replace("+", "-")
+    path = output / f"lsqb-{day}-{commit}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = {"machine": described, "n_ticks": ticks, "rounds": rounds, "seed": seed, "results": results}
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    console.print(f"Written to {path}")
+
+
+def _print(title: str, found: dict[str, Any], console: Console) -> None:
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    for column in ("milliseconds", "load", "count", "of the processor", "ticks: median", "slowest", "ours, how often"):
+        table.add_column(column, justify="left" if column == "milliseconds" else "right")
+    ours = found["ticks"]["ours: the query"]["wall"]
+    for how, count in found["count"].items():
+        load = found["load"].get(how) or found["load"].get(how.partition(":")[0], {})
+        tick = found["ticks"].get(how)
+        row = [how, _ms(load.get("median")), _ms(count["median"]), _ms(min(count["processor"]))]
+        if tick:
+            ratios = sorted(other / own for other, own in zip(tick["wall"], ours, strict=True))
+            row += [_ms(tick["median"]), _ms(max(tick["wall"]))]
+            row += [f"{ratios[0]:.1f} to {ratios[-1]:.1f}, median {ratios[len(ratios) // 2]:.1f}"]
+        table.add_row(*row)
+    console.print(table)
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{1000 * seconds:.2f}"
+
+
+if __name__ == "__main__":
+    app()
