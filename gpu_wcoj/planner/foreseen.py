@@ -1,7 +1,7 @@
 """What a planned delta path is expected to do, whatever planned it, as far as its relations are known.
 
 Values are taken to be independent of each other, and the values that fewer rows have to be among those that more have;
-see `gpu_wcoj.planner.expected`, which says the same of orders that are still to be chosen.
+see `gpu_wcoj.planner.costs`, which says the same of orders that are still to be chosen.
 """
 
 from __future__ import annotations
