@@ -90,7 +90,7 @@ def _chains(path: PathTree, end: Box, title: str = "") -> Iterator[Chain]:
     lines += [f"check {use}" for use in path.held]
     lines += map(str, path.then)
     if path.seed_estimate is not None:
-        lines.append(f"expected: {path.seed_estimate.rows:.3g} prefixes")
+        lines.append(f"expected prefixes: {path.seed_estimate.rows:.3g}")
     further = [Box("level", (name, counts_phrase(counts))) for name, counts in path.further]
     yield Chain(title, (_seed(lines, path.seed_counts), *_levels(path.levels), *further, end))
     for variant in path.variants:

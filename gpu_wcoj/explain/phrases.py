@@ -78,8 +78,11 @@ def seeds_phrase(counts: SeedCounts) -> str:
     --------
     >>> seeds_phrase(SeedCounts(12, 10, 0.00002))
     'changed rows 12, prefixes 10, 0.02 ms'
+    >>> seeds_phrase(SeedCounts(0, 3, 0.00002))
+    'prefixes 3, 0.02 ms'
     """
-    return f"changed rows {counts.changes:,}, prefixes {counts.prefixes:,}, {seconds_phrase(counts.seconds)}"
+    changes = f"changed rows {counts.changes:,}, " if counts.changes else ""
+    return f"{changes}prefixes {counts.prefixes:,}, {seconds_phrase(counts.seconds)}"
 
 
 def tick_phrase(tick: TickTree) -> str:

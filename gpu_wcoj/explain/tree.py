@@ -145,7 +145,7 @@ class SeedCounts:
     Attributes
     ----------
     changes
-        Changed rows that started it.
+        Changed rows that started it; those of a variant are counted at its path.
     prefixes
         Of these, how many all atoms held that they bind; in each variant that was begun with.
     seconds
