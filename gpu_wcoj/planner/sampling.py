@@ -2,8 +2,9 @@
 
 For every column, the rows whose value's hash falls into a share are looked at: of a value there are all of its rows or
 none, so that what stands beside it is counted exactly, and of all values there is a share. Values that a large part of
-the rows have would make that a matter of luck; a few thousand rows, drawn evenly, show them, and they are counted
-apart. Up to `EXACT_ROWS` rows all are looked at, and everything is exact.
+the rows have would make that a matter of luck; some thousand rows, drawn by chance, show them, and they are counted
+apart. How often two of the drawn rows agree says how many agree with a row that is met. Up to `EXACT_ROWS` rows all are
+looked at, and everything is exact.
 """
 
 from __future__ import annotations
@@ -23,10 +24,16 @@ _Floats = npt.NDArray[np.float64]
 
 EXACT_ROWS = 1 << 15
 """Of relations with no more rows, all are looked at."""
-DRAWN_ROWS = 1 << 14
-"""Rows that are drawn evenly: every other one of them to find frequent values, the others to count what these have."""
+SHARE_ROWS = 1 << 14
+"""Of others about so many for each column; fewer for each if there are more than two."""
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 by the golden ratio: the upper bits of its multiples lie evenly, whatever steps values make."""
+DRAWN_ROWS = 1 << 15
+"""Rows that are drawn by chance: every other one to find frequent values, the others to count what these have."""
 FREQUENT = 8
 """A value that so many of the former have is counted apart."""
+UNIQUE = 0.9
+"""If so many of the rows differ in two columns, rows of a value of one are values of the other."""
 KEPT_ROWS = 1 << 11
 """Drawn rows that are kept, to try selections on."""
 BLOCK_ROWS = 1 << 14
@@ -57,12 +64,11 @@ def sampled(columns: Sequence[Int64Array], weights: Int64Array | None, backend: 
     n, width = len(columns[0]), len(columns)
     if n <= EXACT_ROWS:
         rows = np.stack([backend.to_host(column) for column in columns])
-        parts = [_Part(column, rows, 1.0, np.empty(0, np.int64)) for column in range(width)]
+        parts = [_Part.of(column, rows, 1.0, np.empty(0, np.int64), rows) for column in range(width)]
         return _facts(parts, float(n), rows)
-    draw = np.random.default_rng(n).random(DRAWN_ROWS)
-    at = backend.asarray(((np.arange(DRAWN_ROWS) + draw) * (n / DRAWN_ROWS)).astype(np.int64).clip(0, n - 1))
+    at = backend.asarray(np.unique(np.random.default_rng(n).integers(0, n, DRAWN_ROWS)))
     drawn = np.stack([backend.to_host(column[at]) for column in columns])
-    one_of = n * max(width, 2) / (2 * EXACT_ROWS)
+    one_of = n * max(width, 2) / (2 * SHARE_ROWS)
     return _facts([_part(column, columns, drawn, one_of, backend) for column in range(width)], float(n), drawn)
 
 
@@ -78,12 +84,30 @@ class _Part:
         How many times as many there are.
     frequent
         Values of the column that are counted apart, ascending.
+    drawn
+        Of every other drawn row, from the second on, those that have one of these, and which one it is.
+    n_keys, at
+        Different values of the column among the rows, and the number of each row's.
     """
 
     column: int
     rows: Int64Array
     one_of: float
     frequent: Int64Array
+    drawn: tuple[Int64Array, Int64Array]
+    n_keys: int
+    at: Int64Array
+
+    @classmethod
+    def of(cls, column: int, rows: Int64Array, one_of: float, frequent: Int64Array, drawn: Int64Array) -> _Part:
+        """A part of these rows."""
+        keys, at = np.unique(rows[column], return_inverse=True)
+        there = (np.empty(0, np.int64),) * 2
+        if len(frequent):
+            near = np.minimum(np.searchsorted(frequent, drawn[column, 1::2]), len(frequent) - 1)
+            found = np.flatnonzero(frequent[near] == drawn[column, 1::2])
+            there = found, near[found]
+        return cls(column, rows, one_of, frequent, there, len(keys), at)
 
 
 def _part(column: int, columns: Sequence[Int64Array], drawn: Int64Array, one_of: float, backend: Backend) -> _Part:
@@ -96,7 +120,8 @@ def _part(column: int, columns: Sequence[Int64Array], drawn: Int64Array, one_of:
         near = xp.minimum(xp.searchsorted(known, values), len(frequent) - 1)
         (light,) = positions(backend, known[near] != values)
         at = at[light]
-    return _Part(column, np.stack([backend.to_host(one[at]) for one in columns]), one_of, frequent)
+    rows = np.stack([backend.to_host(one[at]) for one in columns])
+    return _Part.of(column, rows, one_of, frequent, drawn)
 
 
 def _in_share(values: Int64Array, one_of: float, backend: Backend) -> Int64Array:
@@ -109,77 +134,102 @@ def _in_share(values: Int64Array, one_of: float, backend: Backend) -> Int64Array
 
 
 def _is_in_share(values: Int64Array, one_of: float) -> BoolArray:
-    mixed = values.view(np.uint64) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= mixed >> np.uint64(32)
-    mixed *= np.uint64(0x94D049BB133111EB)
-    found: BoolArray = mixed < np.uint64(int((1 << 64) / one_of))
+    found: BoolArray = values.view(np.uint64) * GOLDEN < np.uint64(int((1 << 64) / one_of))
     return found
 
 
 def _facts(parts: Sequence[_Part], n: float, drawn: Int64Array) -> Facts:
     """All columns' parts together; `drawn` are the rows if those of the parts are all."""
     is_exact = parts[0].one_of == 1
-    codes = [[np.unique(row, return_inverse=True) for row in part.rows] for part in parts]
     distinct: dict[Columns, float] = {}
-    for part, own in zip(parts, codes, strict=True):
-        distinct[part.column,] = part.one_of * len(own[part.column][0]) + len(part.frequent)
+    for part in parts:
+        distinct[part.column,] = part.one_of * part.n_keys + len(part.frequent)
     rows = _distinct_rows(max(parts, key=lambda part: part.rows.shape[1]), n, drawn)
     met: dict[tuple[Columns, int], float] = {}
-    pairs: dict[Columns, list[float]] = {}
-    for part, own in zip(parts, codes, strict=True):
-        keys, at = own[part.column]
+    pairs: dict[Columns, float] = {}
+    for part in parts:
+        agreeing = 0.0 if is_exact else _agreeing(drawn[part.column], n)
         for other in range(len(parts)):
             if other == part.column:
                 continue
-            values, place = own[other]
-            pair = np.unique(at * max(len(values), 1) + place)
-            degrees = np.bincount(pair // max(len(values), 1), minlength=len(keys)).astype(np.float64)
-            total, squares = part.one_of * degrees.sum(), part.one_of * (degrees**2).sum()
-            if len(part.frequent):
-                heavy, squared = _frequent_degrees(part, other, drawn, n, distinct[other,])
-                total, squares = total + heavy.sum(), squares + squared.sum()
-            met[(part.column,), other] = float(squares / total) if total else 0.0
-            pairs.setdefault(tuple(sorted((part.column, other))), []).append(float(total))
-    for both, found in pairs.items():
-        distinct[both] = rows if len(parts) == 2 else min(sum(found) / len(found), rows)
+            total, squares = _beside(part, part.rows[other], drawn[other], n, distinct[other,])
+            met[(part.column,), other] = squares / total if total else 0.0
+            if not is_exact and total > UNIQUE * n:
+                met[(part.column,), other] = agreeing
+            both = tuple(sorted((part.column, other)))
+            pairs[both] = pairs.get(both, 0.0) + total / 2
+    distinct.update(pairs)
     distinct[tuple(range(len(parts)))] = rows
     distinct = {key: min(count, rows) for key, count in distinct.items()}
     return Facts(rows, distinct, met, drawn if is_exact else drawn[:, :: DRAWN_ROWS // KEPT_ROWS])
 
 
+def _beside(part: _Part, values: Int64Array, drawn: Int64Array, n: float, most: float) -> tuple[float, float]:
+    """How many values of another column there are beside those of a part's, and the sum of the squares of these.
+
+    Parameters
+    ----------
+    values, drawn
+        The other column of the part's rows, and of the rows that were drawn.
+    most
+        More different values it does not have.
+    """
+    found, place = np.unique(values, return_inverse=True)
+    degrees = _degrees(part.at, place, part.n_keys, len(found))
+    total, squares = part.one_of * float(degrees.sum()), part.one_of * float((degrees**2).sum())
+    if len(part.frequent):
+        heavy, squared = _frequent_degrees(part, drawn, n, most)
+        total, squares = total + float(heavy.sum()), squares + float(squared.sum())
+    return total, squares
+
+
+def _degrees(at: Int64Array, place: Int64Array, n_keys: int, n_values: int) -> _Floats:
+    """Per key, how many different values stand beside it."""
+    pair = np.sort(at * max(n_values, 1) + place)
+    first = np.concatenate([pair[:1] >= 0, pair[1:] != pair[:-1]])
+    return np.bincount(pair[first] // max(n_values, 1), minlength=n_keys).astype(np.float64)
+
+
+def _agreeing(values: Int64Array, n: float) -> float:
+    """With how many of n rows one of them agrees in a column, on average, by the values of rows drawn from them."""
+    _, times = np.unique(values, return_counts=True)
+    return 1 + (n - 1) * float((times * (times - 1.0)).sum()) / (len(values) * (len(values) - 1.0))
+
+
 def _distinct_rows(part: _Part, n: float, drawn: Int64Array) -> float:
-    rows = part.rows
-    if part.one_of == 1:
-        return float(_n_distinct(rows))
-    if rows.shape[1] >= DRAWN_ROWS // 8:
-        return n * _n_distinct(rows) / float(rows.shape[1])
-    count = np.array([drawn.shape[1]], np.float64)
-    return float(min(_drawn_from(np.array([_n_distinct(drawn)], np.float64), count)[0], n))
+    """How many of the n rows are different."""
+    rest = [column for column in range(len(drawn)) if column != part.column]
+    if not rest:
+        return part.one_of * part.n_keys + len(part.frequent)
+    total, _ = _beside(part, _hashed(part.rows[rest]), _hashed(drawn[rest]), n, 1e18)
+    own = part.one_of * part.rows.shape[1]
+    if len(part.frequent):
+        own += len(part.drawn[0]) * n / len(drawn[0, 1::2])
+    return n * min(1.0, total / own) if own else 0.0
 
 
-def _n_distinct(rows: Int64Array) -> int:
-    if not rows.shape[1]:
-        return 0
-    order = np.lexsort(rows)
-    ordered = rows[:, order]
-    return 1 + int((ordered[:, 1:] != ordered[:, :-1]).any(axis=0).sum())
+def _hashed(rows: Int64Array) -> Int64Array:
+    """One value a column of this array, the same for equal columns; itself if there is one row."""
+    if len(rows) == 1:
+        only: Int64Array = rows[0]
+        return only
+    mixed = np.zeros(rows.shape[1], np.uint64)
+    for row in rows:
+        mixed = (mixed ^ mixed >> np.uint64(29)) * np.uint64(0xBF58476D1CE4E5B9) + row.view(np.uint64) * GOLDEN
+        mixed ^= mixed >> np.uint64(32)
+    return mixed.view(np.int64)
 
 
-def _frequent_degrees(part: _Part, other: int, drawn: Int64Array, n: float, most: float) -> tuple[_Floats, _Floats]:
+def _frequent_degrees(part: _Part, values: Int64Array, n: float, most: float) -> tuple[_Floats, _Floats]:
     """Per frequent value, how many values of another column it has, and that squared: what chance adds is taken off.
 
     By the drawn rows that were not used to find the frequent values.
     """
-    drawn = drawn[:, 1::2]
-    near = np.minimum(np.searchsorted(part.frequent, drawn[part.column]), len(part.frequent) - 1)
-    rows = np.flatnonzero(part.frequent[near] == drawn[part.column])
-    at = near[rows]
+    rows, at = part.drawn
     times = np.bincount(at, minlength=len(part.frequent)).astype(np.float64)
-    values, place = np.unique(drawn[other][rows], return_inverse=True)
-    pair = np.unique(at * max(len(values), 1) + place)
-    found = np.bincount(pair // max(len(values), 1), minlength=len(part.frequent)).astype(np.float64)
-    cells = np.clip(_drawn_from(found, times), 1.0, max(most, 1.0))
-    scale = n / drawn.shape[1]
+    found, place = np.unique(values[1::2][rows], return_inverse=True)
+    cells = np.clip(_drawn_from(_degrees(at, place, len(part.frequent), len(found)), times), 1.0, max(most, 1.0))
+    scale = n / len(values[1::2])
     degrees: _Floats = -cells * np.expm1(-times * scale / cells)
     varies = times * scale**2 * np.exp(-times * scale / cells) ** 2
     return degrees, np.maximum(degrees**2 - varies, degrees)
