@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from gpu_wcoj.planner import lower
+from gpu_wcoj.planner import passes as planner
 from gpu_wcoj.planner.draft import Draft, Order
 from gpu_wcoj.planner.passes import PASSES, Pass, ordered, through_passes
 from gpu_wcoj.planner.passes.arrangements import atom_of
@@ -18,7 +19,8 @@ from gpu_wcoj.query.datalog import parse
 def with_passes(monkeypatch: pytest.MonkeyPatch, passes: Iterable[Pass]) -> None:
     """Let programs be planned by these."""
     chosen = tuple(passes)
-    monkeypatch.setattr(lower, "through_passes", lambda draft: through_passes(draft, chosen))
+    for module in (planner, lower):
+        monkeypatch.setattr(module, "through_passes", lambda draft: through_passes(draft, chosen), raising=False)
 
 
 def with_any_orders(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None:

@@ -14,6 +14,9 @@ from tests.join.patterns import PATTERNS
 from tests.join.twin import arities, check_script, check_scripts, fed, random_script, random_text, translated
 from tests.kinds import KINDS, Kind, lacking
 from tests.planner.plans import hints, with_any_orders
+from tests.recursion import twin as recursion
+from tests.recursion.twin import SIGNED
+from tests.reference.chance import chance_text
 from tests.reference.changes import ZSet, plus
 
 IS_LONG = bool(os.environ.get("TEST_LONG"))
@@ -29,7 +32,7 @@ def test_strategies(block, bag):
     for number, text in list(enumerate(TEXTS.values()))[block::4]:
         strategies = STRATEGIES if IS_LONG else [STRATEGIES[number // 8 % 3]] * (number // 4 % 2 == bag)
         for strategy in strategies:
-            values = {0: None} if number % 5 == 0 else None
+            values: dict[object, object] | None = {0: None} if number % 5 == 0 else None
             seeds = range(4) if IS_LONG else [number]
             check_scripts(text, seeds, bag=bag, backend="cpu", strategy=strategy, values=values)
 
@@ -52,6 +55,16 @@ def test_any_plan(block, bag, monkeypatch):
     for name, text in list(TEXTS.items())[block + 2 * bag :: 2 if IS_LONG else 8]:
         chance.seed(f"{name} {bag}")
         check_scripts(text, range(3 if IS_LONG else 1), bag=bag, backend="cpu", replan=None)
+
+
+@BAGS
+@pytest.mark.parametrize("block", range(3))
+def test_recursion_negation_calculation_and_aggregates(block, bag):
+    """Rows come and go once where they are counted, since of a negative weight not everything can be said."""
+    for seed in range(block, 150 if IS_LONG else 15, 3):
+        text = chance_text(random.Random(f"strategies {seed} {bag}"), negative=True)
+        options = {"strategy": STRATEGIES[seed // 3 % 3], "clingo": False, "values": SIGNED}
+        recursion.check_scripts(text, [seed], bag=bag, positive=bag, backend="cpu", **options)
 
 
 @pytest.mark.parametrize("kind", [*map(Kind, KINDS)], ids=repr)
