@@ -77,8 +77,9 @@ test: check  ## check, then run the tests (TESTS=path chooses some)
 soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go on to the end; lose power 200 times at each
 	SOAK=1 $(BIN)/python -m pytest -rP tests/checkpoint/test_kill.py tests/checkpoint/test_power.py
 
-test-long: setup  ## run long tests: GALEN's fixpoint, every recursive program on every kind of kernels, more by chance
-	TEST_LONG=1 $(BIN)/python -m pytest tests/recursion tests/circuit/test_recursion.py tests/cuda/test_engine.py tests/bench/test_suite_rivals.py
+test-long: setup  ## run long tests: GALEN's fixpoint, every recursive program on every kind of kernels, more queries and plans by chance
+	TEST_LONG=1 $(BIN)/python -m pytest tests/recursion tests/circuit/test_recursion.py tests/cuda/test_engine.py \
+		tests/planner/test_random_queries.py tests/planner/test_strategies.py tests/bench/test_suite_rivals.py
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py
