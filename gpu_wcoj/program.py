@@ -430,6 +430,7 @@ class Program:
             self.bag,
             None if self._ledger.router is None else str(self._ledger.router),
             None if lowered is None else lowered.chosen or None,
+            self.last_tick.recounted,
         )
         sizes_of = None
         if bounds and known is not None:
