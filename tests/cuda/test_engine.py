@@ -28,6 +28,8 @@ from tests.shim.device import ShimDevice
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
+IS_LONG = "TEST_LONG" in os.environ
+"""`make test-long` runs more seeds, limits and sequences; those here are spread over all sizes of pieces."""
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 TRIANGLE = PATTERNS["triangle"]
 SOME = (
@@ -54,7 +56,7 @@ def chunk_rows(seed: int) -> int | None:
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_triangles(block, bag):
-    for seed in range(block, 32, 4):
+    for seed in range(block, 32, 4 if IS_LONG else 10):
         backend = shim_backend(seed // 4)
         check_scripts(TRIANGLE, [seed], bag=bag, backend=backend, route="device", chunk_rows=chunk_rows(seed))
 
@@ -62,7 +64,7 @@ def test_triangles(block, bag):
 @BAGS
 @pytest.mark.parametrize("name", SOME)
 def test_patterns(name, bag):
-    for seed in range(3):
+    for seed in range(3) if IS_LONG else (0 + bag, 1 + bag):
         backend = shim_backend(seed)
         check_scripts(PATTERNS[name], [seed], bag=bag, backend=backend, route="device", chunk_rows=chunk_rows(seed + 1))
 
@@ -70,7 +72,7 @@ def test_patterns(name, bag):
 @BAGS
 @pytest.mark.parametrize("block", range(3))
 def test_programs_that_chance_writes(block, bag):
-    for seed in range(block, 30 if "TEST_LONG" in os.environ else 18, 3):
+    for seed in range(block, 30 if IS_LONG else 15, 3):
         text = random_text(random.Random(f"device {seed}"))
         keep = parse(text).heads[: seed % 3]
         options = {"backend": shim_backend(seed), "route": "device", "chunk_rows": chunk_rows(seed)}
@@ -80,7 +82,9 @@ def test_programs_that_chance_writes(block, bag):
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "greater", "wildcards on both sides"])
 def test_nulls_turn_up(name, bag):
-    check_scripts(PATTERNS[name], range(3), bag=bag, values={0: None}, backend=shim_backend(5), route="device")
+    check_scripts(
+        PATTERNS[name], range(3 if IS_LONG else 2), bag=bag, values={0: None}, backend=shim_backend(5), route="device"
+    )
 
 
 @BAGS
@@ -120,7 +124,7 @@ def test_every_bit_is_that_of_the_cpu(name, bag):
     script = random_script(random.Random(f"bits {name}"), arities(PATTERNS[name]))
     policy = MergePolicy(ratio=0.01)
     expected = run(PATTERNS[name], script, bag=bag, backend=cpu_backend(), chunk_rows=64, merge_policy=policy)
-    for seed in range(5):
+    for seed in range(5 if IS_LONG else 3):
         found = run(PATTERNS[name], script, bag=bag, backend=shim_backend(seed), chunk_rows=64, merge_policy=policy)
         assert found == expected
 
@@ -270,7 +274,7 @@ class TestMemory:
         ticks[1] += [(edge, -1) for edge in edges[:20]]
         expected = self.ticks(gw.Program(TRIANGLE, bag=bag, backend="cpu"), ticks, way)
         outcomes = set()
-        for limit in (3 << k >> 1 for k in range(13, 24)):
+        for limit in (3 << k >> 1 for k in range(13 + bag, 24, 1 if IS_LONG else 2)):
             backend = shim_backend(2, memory_limit=limit)
             program = gw.Program(TRIANGLE, bag=bag, backend=backend, route="device")
             found = self.ticks(program, ticks, way)
