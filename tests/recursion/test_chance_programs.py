@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -16,7 +17,8 @@ from tests.reference.changes import ZSet
 from tests.reference.functions import UndefinedError
 
 BLOCKS = 8
-PROGRAMS = 160
+PROGRAMS = 160 if "TEST_LONG" in os.environ else 80
+"""Of sets; half as many of bags, a quarter with nulls. `make test-long` runs twice as many."""
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
