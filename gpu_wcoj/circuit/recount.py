@@ -178,7 +178,8 @@ class Recounting:
             generic = join.generic_join(number, phase)
             if generic is not None:
                 path = join.query.paths[number]
-                cost += sampled(path, seeds, carrying(generic, path))
+                sample = replace(generic, work={}, meter=None)  # it is no part of what the tick does
+                cost += sampled(path, seeds, carrying(sample, path))
         return cost
 
     def _whole(self, moment: Moment, most: float | None) -> tuple[int, int]:

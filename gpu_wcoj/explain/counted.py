@@ -76,6 +76,8 @@ def _unmeasured(tree: PlanTree, ticked: TickReport) -> list[str]:
             notes.append("counts of recursions were not told apart: they are in the total only")
     elif "grouping" in kinds:
         notes.append("aggregates have no levels: only the time of the whole is measured")
+    if any(head.recounted for head in tree.heads):
+        notes.append("what was counted afresh has no levels")
     return notes
 
 

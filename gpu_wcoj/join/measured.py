@@ -32,11 +32,12 @@ class MeasuredJoin(GenericJoin):
             yield found
 
     def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
-        gauge = self._gauge(step)
-        gauge.prefixes += len(prefixes)
         start = now(self.backend)
         found = super()._count_last(prefixes, step)
-        gauge.seconds += now(self.backend) - start
+        if found is not None:
+            gauge = self._gauge(step)
+            gauge.prefixes += len(prefixes)
+            gauge.seconds += now(self.backend) - start
         return found
 
     def _gauge(self, step: Step) -> Gauge:

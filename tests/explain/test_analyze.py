@@ -240,6 +240,23 @@ def test_counts_without_rows():
     assert {one["rows"] for one in levels} == {one["bytes"] for one in levels} == {0}
 
 
+def test_changes_that_are_counted_afresh_have_no_levels():
+    """What is tried on the way to find out that this is cheaper is no part of the tick."""
+    random = np.random.default_rng(4)
+    edges = np.stack([random.zipf(1.6, 20_000) % 900, random.zipf(1.6, 20_000) % 900], axis=1)
+    program = gw.Program("h(a, b, c, d) :- edge(a, b), edge(b, c), edge(c, d).", analyze=True, backend="cpu")
+    program.step_counts({"edge": edges})
+    plan = analyzed(program)
+    assert "counted afresh" in plan["heads"][0]["recounted"][0]
+    assert not list(all_counts(plan))
+    assert plan["tick"]["total"]["proposals"] == reported(program)["proposals"]
+    assert plan["tick"]["notes"] == ["what was counted afresh has no levels"]
+    program.step_counts({"edge": [(1000, 1), (1, 1000)]})
+    plan = analyzed(program)
+    assert plan["heads"][0]["recounted"] == []
+    assert sum(one["survivors"] for one in all_counts(plan)) == reported(program)["survivors"] > 0
+
+
 def test_the_first_call_says_what_was_not_measured_and_the_next_tick_is():
     program = gw.Program(text_of("variants"))
     assert not program.analyze
