@@ -188,6 +188,21 @@ def test_what_is_not_installed_is_missing(monkeypatch):
         factory("ladybug")
 
 
+def test_ladybug_takes_many_rounds(expected, tmp_path):
+    """A write that ran again by the same text crashed it in the third round."""
+    case, answers = expected("triangle")
+    contender = contender_of("ladybug", case.workload, tmp_path)
+    contender.load(case.stream.state)
+    for _ in range(6):
+        for tick in case.stream.ticks:
+            contender.tick(contender.prepare(tick))
+        assert contender.count() == len(answers[2])
+        for tick in reversed(case.stream.ticks):
+            contender.tick(contender.prepare({name: change.undone() for name, change in tick.items()}))
+        assert contender.count() == len(answers[0])
+    contender.close()
+
+
 def test_dogs3_that_is_not_built_is_missing(monkeypatch, tmp_path):
     monkeypatch.setattr(dogs, "TARGET", tmp_path)
     case = case_of("triangle")

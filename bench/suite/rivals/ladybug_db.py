@@ -88,6 +88,7 @@ class Recompute(Recounter):
 
     def __init__(self, setting: Setting, pattern: Pattern) -> None:
         super().__init__(setting)
+        self.n_runs = 0
         self.statement = cypher(pattern)
         self.tables = domains(pattern)
         self.relations = tuple(dict.fromkeys(relation for relation, _ in pattern.atoms))
@@ -153,7 +154,15 @@ class Recompute(Recounter):
                 self.known[table] = np.union1d(self.known[table], new)
 
     def _run(self, statement: str, rows: pa.Table | None = None) -> Sequence[Any]:
-        result = self.connection.execute(statement, None if rows is None else {"rows": rows})
+        """Run a statement; `rows` stands for ``$rows``.
+
+        The parameter gets a new name each time: a write that runs again by the same text may crash the process, in
+        0.22 as in https://github.com/LadybugDB/ladybug/issues/875, since plans are kept by text.
+        """
+        self.n_runs += 1
+        name = f"rows{self.n_runs}"
+        parameters = None if rows is None else {name: rows}
+        result = self.connection.execute(statement.replace("$rows", f"${name}"), parameters)
         assert not isinstance(result, list), "one statement has one result"
         try:
             return result.get_all() if result.has_next() else ()
