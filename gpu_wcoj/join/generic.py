@@ -111,8 +111,12 @@ class GenericJoin:
     meter: Meter | None = None
     _extensions: dict[tuple[Layout, str, str], Extension] = field(default_factory=dict)
 
-    def extension(self, layout: Layout, step: Step, newest: str) -> Extension:
-        """Prepare a step for prefixes of this layout whose variable bound last is `newest`; cached."""
+    def extension(self, prefixes: Prefixes, step: Step) -> Extension:
+        """Prepare a step for prefixes of this layout; cached.
+
+        Those of its atoms share ranges between prefixes that lack the variable bound last of those that they hold.
+        """
+        layout, newest = prefixes.layout, self._newest(prefixes, step)
         cached = self._extensions.get((layout, step.name, newest))
         if cached is not None:
             return cached
@@ -128,6 +132,14 @@ class GenericJoin:
         made = Extension(kernel, shape.layout, shape.n_new_rows, shape.kept_rows, brings)
         self._extensions[layout, step.name, newest] = made
         return made
+
+    def _newest(self, prefixes: Prefixes, step: Step) -> str:
+        """The variable bound last of those that the step's atoms hold; of all, if they hold none."""
+        depth = dict(prefixes.layout)
+        for name in reversed(prefixes.order):
+            if any(name in self.uses[atom].variables[: depth.get(atom, 0)] for atom in step.atoms):
+                return name
+        return prefixes.order[-1]
 
     def _shape(self, layout: Layout, step: Step, newest: str) -> ExtensionShape:
         depth = dict(layout)
@@ -214,7 +226,7 @@ class GenericJoin:
         self, prefixes: Prefixes, step: Step, bounds: Bounds, resume: Int64Array, end: int, capacity: int
     ) -> tuple[Int64Array, Prefixes]:
         """The next rows of `extend`, `capacity` at most, from prefixes before `end`; `resume` moves on."""
-        extension = self.extension(prefixes.layout, step, prefixes.order[-1])
+        extension = self.extension(prefixes, step)
         xp = self.backend.xp
         weighted = self.weighted and (extension.brings_weights or prefixes.weights is not None)
         parent, value, weights, found = self.backend.kernels.fill_common(

@@ -25,13 +25,34 @@ Counted = tuple[Int64Array, int | None]
 """Counts, and what bounds their magnitude, if that is known."""
 
 
+def is_counted(step: Step, n: int) -> bool:
+    """Whether `counted` has an answer for so many prefixes."""
+    return step.is_plain or _taken_away(step, n) is not None
+
+
+def _taken_away(step: Step, n: int) -> Absent | None:
+    """The negated atom whose rows are to be taken away from all values of a last step, if that is all it checks.
+
+    Its arrangement has to end with the step's variable, and to begin with others.
+    """
+    if n < FROM or len(step.checks) != 1 or any(condition.textual for condition in step.conditions):
+        return None
+    (absent,) = step.checks
+    if (
+        not isinstance(absent, Absent)
+        or len(absent.terms) < 2
+        or not all(isinstance(term, str) for term in absent.terms)
+    ):
+        return None
+    *known, last = absent.terms
+    return absent if last == step.variable and last not in known else None
+
+
 def counted(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted | None:
     """The counts of a last step, as `GenericJoin.count_bounded` gives them; None if its values have to be looked at."""
     if not step.is_plain:
-        first, *others = step.checks or (None,)
-        if others or not isinstance(first, Absent) or any(condition.textual for condition in step.conditions):
-            return None
-        return _without(prefixes, step, first, join)
+        absent = _taken_away(step, len(prefixes))
+        return None if absent is None else _without(prefixes, step, absent, join)
     if len(prefixes) >= FROM and len(step.atoms) == 1 and not step.is_lookup:
         (atom,) = step.atoms
         ends = dict(prefixes.layout).get(atom, 0) + 1 == len(join.uses[atom].variables)
@@ -43,7 +64,7 @@ def counted(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted | None
 def _proposed(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted:
     """The sums of the weights of the values that all atoms hold."""
     backend = join.backend
-    extension = join.extension(prefixes.layout, step, prefixes.order[-1])
+    extension = join.extension(prefixes, step)
     bounds = bounds_of(step, prefixes.values, len(prefixes), backend)
     work = join.work_of(step)
 
@@ -88,7 +109,7 @@ def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64A
     work[SURVIVORS] += xp.abs(total).sum()
     if step.conditions:
         _, _, excluded = bounds_of(step, prefixes.values, n, join.backend)
-        extension = join.extension(prefixes.layout, step, prefixes.order[-1])
+        extension = join.extension(prefixes, step)
         for number in range(excluded.shape[0]):
             value, before = excluded[number], xp.ascontiguousarray(excluded[:number])
             total -= join.backend.kernels.count_common(
@@ -97,17 +118,13 @@ def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64A
     return total
 
 
-def _without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) -> Counted | None:
+def _without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) -> Counted:
     """All values of the step, less those that the negated atom holds as well.
 
-    For these its arrangement takes part as one more atom, if it ends with the step's variable. A negated atom asks
-    whether a row is there, whatever its weight, so one level that is none of its variables' is thought below.
+    For these its arrangement takes part as one more atom. A negated atom asks whether a row is there, whatever its
+    weight, so one level that is none of its variables' is thought below.
     """
-    *known, last = absent.terms
-    if len(prefixes) < FROM or last != step.variable or step.variable in known or not known:
-        return None
-    if not all(isinstance(term, str) for term in known):
-        return None
+    known = absent.terms[:-1]
     plain = replace(step, checks=())
     found = counted(prefixes, plain, join)
     assert found is not None

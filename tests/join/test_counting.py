@@ -92,9 +92,9 @@ def test_a_hub_is_not_looked_at_value_by_value(text, expected):
 
 def test_prefixes_that_differ_in_hidden_variables_are_counted_once():
     program = gw.Program("h(x) :- v(x), r(a, b), s(b, c), r(c, a).", bag=True, threads=1)
-    edges = [(a, (a + k) % 60) for a in range(60) for k in range(1, 12)]
+    edges = [(a, (a + k) % 30) for a in range(30) for k in range(1, 12)]
     program.load({"r": edges, "s": edges})
     once = program.step_counts({"v": [(0,)]})["h"].net
     work = looked_at(program)
-    assert program.step_counts({"v": [(x,) for x in range(1, 500)]})["h"].net == 499 * once
+    assert program.step_counts({"v": [(x,) for x in range(1, 3000)]})["h"].net == 2999 * once > 0
     assert looked_at(program) <= work + 10
