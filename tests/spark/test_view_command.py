@@ -22,21 +22,22 @@ from tests.spark.streams import TRIANGLE, alone, assert_same, payments, write_st
 ROOT = Path(__file__).parents[2]
 
 
-def test_run_again_goes_on(spark, tmp_path):
-    """In processes of its own; the second one finds the files that came in between."""
+def test_run_again_goes_on(spark, tmp_path, capsys):
+    """First in a process of its own, then in this one, which finds the files that came in between."""
     tables = payments(3, 600, 100)
     write_stream(tmp_path / "changes", tables[:2])
-    found = []
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-m", "gpu_wcoj.cli", "spark", "run", "-e", TRIANGLE, "--json", "--max-files", "1",
-             "--source", f"edge={tmp_path}/changes?columns=src,dst&weight=weight", "--master", "local[2]",
-             "--checkpoint", tmp_path / "checkpoint", "--output", tmp_path / "out"],
-            cwd=ROOT, capture_output=True, text=True,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        found.append([json.loads(line) for line in done.stdout.splitlines()])
-        write_stream(tmp_path / "changes", tables[2:], first=2)
+    arguments = [
+        "spark", "run", "-e", TRIANGLE, "--json", "--max-files", "1",
+        "--source", f"edge={tmp_path}/changes?columns=src,dst&weight=weight",
+        "--checkpoint", str(tmp_path / "checkpoint"), "--output", str(tmp_path / "out"),
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "gpu_wcoj.cli", *arguments, "--master", "local[2]"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    write_stream(tmp_path / "changes", tables[2:], first=2)
+    capsys.readouterr()
+    assert cli.main(arguments) == 0
+    found = [[json.loads(line) for line in text.splitlines()] for text in (done.stdout, capsys.readouterr().out)]
     assert [line["batch"] for lines in found for line in lines[:-1]] == [-1, 0, 1, 2]
     expected, engine = alone(TRIANGLE, [{"edge": table} for table in tables], "triangle")
     assert found[-1][-1] == {"total": {"triangle": engine.count("triangle")}}
