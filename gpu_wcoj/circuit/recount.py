@@ -179,7 +179,7 @@ class Recounting:
             if generic is not None:
                 path = join.query.paths[number]
                 sample = replace(generic, work={}, meter=None)  # it is no part of what the tick does
-                cost += sampled(path, seeds, carrying(sample, path))
+                cost += sampled(path, seeds, carrying(sample, path), not self.execution.weighted)
         return cost
 
     def _whole(self, moment: Moment, most: float | None) -> tuple[int, int]:

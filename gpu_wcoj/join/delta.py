@@ -53,6 +53,9 @@ MOST_SEEDS = 1 << 16
 """Seeds of one block, at least and at most."""
 
 
+DEVICE_SUMS_FROM = 1 << 14
+"""On a device variables are summed away from so many prefixes on."""
+
 ITERATIONS = 100_000
 """A loop takes so many iterations in a tick at most, unless the user says otherwise."""
 
@@ -172,6 +175,7 @@ class IncrementalGenericJoin:
     seeds: int = 0
     failed: list[Any] = field(default_factory=list)
     meters: list[Meter] = field(default_factory=list)
+    _summable: dict[int, bool] = field(default_factory=dict, init=False)
 
     def begin(self) -> None:
         """Forget what was counted in the tick before."""
@@ -269,6 +273,10 @@ class IncrementalGenericJoin:
                 yield -count if reverse else count
 
         def count_positive(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[Any]:
+            if self._sums(path, len(prefixes)):
+                from gpu_wcoj.join.summing import total_of
+
+                return (total_of(join, prefixes, path, path.steps),)
             counts, bound = join.count_bounded(prefixes, path.steps)
             if bound is None or counts.dtype == object:
                 return (exact_dot(counts, prefixes.weights, backend),)
@@ -285,6 +293,21 @@ class IncrementalGenericJoin:
         if late:
             total += sum(numbers(backend, *late))
         return total if self.execution.weighted else total * self.execution.phases[phase]
+
+    def _sums(self, path: DeltaPath, n: int) -> bool:
+        """Whether to sum variables of a path away while it is counted; a device is waited for so."""
+        if (
+            len(path.steps) < 2
+            or path.calculations
+            or (n < DEVICE_SUMS_FROM and self.execution.backend.device is not None)
+        ):
+            return False
+        found = self._summable.get(id(path))
+        if found is None:
+            from gpu_wcoj.join.summing import may_sum
+
+            found = self._summable[id(path)] = may_sum(path)
+        return found
 
     def _few(self, number: int, phase: int, fill: bool) -> tuple[Int64Array, Int64Array, Int64Array] | None:
         """The whole of one path of a set's tick in one call of a kernel: its seeds, their counts, and (seed, value).

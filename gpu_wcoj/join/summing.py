@@ -15,6 +15,7 @@ import numpy as np
 
 from gpu_wcoj.join.delta import exact_dot
 from gpu_wcoj.join.generic import GenericJoin, independent, largest
+from gpu_wcoj.join.last import is_counted
 from gpu_wcoj.join.path import DeltaPath, Step
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS, SURVIVORS, Int64Array
@@ -23,8 +24,14 @@ from gpu_wcoj.zset.arrays import exact_sum, numbers
 ROOM = 1 << 20
 """Prefixes that gather before it is seen how many of them look alike, and that are kept at most."""
 
+FIRST_ROOM = 1 << 14
+"""Likewise at first."""
+
 FEWEST = 1024
 """Fewer prefixes than this go on as they are."""
+
+MANY = 64
+"""So many prefixes of a path are summed."""
 
 SURVIVOR, ROW, SORTING = 2, 40, 80
 """What a value that survives, a prefix that is written down and one that is sorted cost, in candidates."""
@@ -35,14 +42,17 @@ HEAVIEST = 1 << 62
 
 def carrying(join: GenericJoin, path: DeltaPath) -> GenericJoin:
     """The join as `Summing` takes it: with weights, also those of sets, and no values that only the head needs."""
-    return replace(
-        join,
-        weighted=True,
-        needed=path.compared,
-        most_weight=join.most_weight if join.weighted else 1,
-        work={},
-        _extensions={},
-    )
+    most = join.most_weight if join.weighted else 1
+    return replace(join, weighted=True, needed=path.compared, most_weight=most)
+
+
+def total_of(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, steps: tuple[Step, ...]) -> int:
+    """The sum of the weights of all ways to bind some steps of a path; few prefixes are extended first."""
+    if len(prefixes) >= MANY:
+        return Summing(carrying(join, path), of_sets=not join.weighted).over(prefixes, steps)
+    if len(steps) < 2 or len(independent(steps)) > 1:
+        return exact_dot(join.count_bounded(prefixes, steps)[0], prefixes.weights, join.backend)
+    return sum([total_of(join, piece, path, steps[1:]) for _, piece in join.extend(prefixes, steps[0])])
 
 
 def may_sum(path: DeltaPath) -> bool:
@@ -74,6 +84,30 @@ def may_sum(path: DeltaPath) -> bool:
     return False
 
 
+def twins(one: Step, other: Step) -> str | None:
+    """How the second step's values are compared with the first's, if nothing else tells the two apart; else None.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.join.path import Condition
+    >>> link = Condition("d", "<", "c")
+    >>> twins(Step("c", (0, 1)), Step("d", (2, 3), (link,)))
+    '<'
+    >>> twins(Step("c", (0,), (Condition("c", "!=", "a"),)), Step("d", (1,), (link,))) is None
+    True
+    """
+    if one.checks or other.checks or one.is_lookup or other.is_lookup or len(one.atoms) != len(other.atoms):
+        return None
+    links = [condition for condition in other.conditions if condition.other == one.variable]
+    if len(links) != 1 or links[0].textual or links[0].op not in ("<", ">", "!="):
+        return None
+    mine = {(condition.op, condition.other, condition.textual) for condition in one.conditions}
+    others = {
+        (condition.op, condition.other, condition.textual) for condition in other.conditions if condition != links[0]
+    }
+    return links[0].op if mine == others and one.is_plain else None
+
+
 class AllowanceError(Exception):
     """A count has cost more than it may."""
 
@@ -97,9 +131,14 @@ class Allowance:
 
 
 def cost_of(join: GenericJoin) -> int:
-    """The candidates that the kernels have looked at, their searches and what survived. Waits once for a device."""
-    held = [work[PROPOSALS] + work[PROBES] + SURVIVOR * work[SURVIVORS] for work in list(join.work.values())]
-    return sum(numbers(join.backend, *held)) if held else 0
+    """What the kernels have looked at, searched for and found. Waits once for a device.
+
+    Values of one atom alone are counted without being looked at.
+    """
+    held = list(join.work.values())
+    counted = numbers(join.backend, *(work[kind] for work in held for kind in (PROPOSALS, PROBES, SURVIVORS)))
+    steps = zip(counted[::3], counted[1::3], counted[2::3], strict=True)
+    return sum(proposed + probes + SURVIVOR * min(survivors, proposed) for proposed, probes, survivors in steps)
 
 
 @dataclass(eq=False)
@@ -112,16 +151,20 @@ class Summing:
         The atoms; it carries weights, also those of sets, which are 1.
     allowance
         What it may cost.
+    of_sets
+        Whether all relations are sets.
     """
 
     join: GenericJoin
     allowance: Allowance = field(default_factory=Allowance)
-    _distinct: set[tuple[Step, ...]] = field(default_factory=set, init=False)
+    of_sets: bool = False
+    _distinct: set[int] = field(default_factory=set, init=False)
+    _last: tuple[int, int] = field(default=(0, 0), init=False)
 
     def over(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
         """`total`, the prefixes being put together first where they look alike."""
         rest = tuple(steps)
-        if len(prefixes) == 0 or self._tells_all(prefixes, rest):
+        if len(prefixes) == 0 or not rest or self._tells_all(prefixes, rest):
             return self.total(prefixes, rest)
         return sum(self.total(own, rest) for own in self.alike([_without_finished(prefixes, rest)], rest))
 
@@ -132,29 +175,60 @@ class Summing:
             return 0
         self.allowance.rows += len(prefixes)
         rest = tuple(steps)
+        if len(rest) == 2 and self.of_sets and (ways := self._of_twins(prefixes, *rest)) is not None:
+            self.allowance.check(join)
+            return ways
         if len(rest) < 2 or len(independent(rest)) > 1:
-            if len(rest) == 1 and not rest[0].is_plain:
+            if len(rest) == 1 and not is_counted(rest[0], len(prefixes)):
                 return sum(self._sum(piece) for piece in self._extended(prefixes, rest[0]))
+            before = cost_of(join) if len(rest) == 1 and backend.device is None else 0
             counts, _ = join.count_bounded(prefixes, rest)
             self.allowance.check(join)
+            if len(rest) == 1 and backend.device is None:
+                rows, cost = self._last
+                self._last = rows + len(prefixes), cost + cost_of(join) - before
             return exact_dot(counts, prefixes.weights, backend)
         total = 0
         for piece in self._gathered(prefixes, rest):
             total += self.total(piece, rest[1:])
         return total
 
+    def _of_twins(self, prefixes: Prefixes, one: Step, other: Step) -> int | None:
+        """`total` where both steps have the same values, of which they take two in order, or two different ones."""
+        link = twins(one, other)
+        if link is None or self._sources(prefixes, one) != self._sources(prefixes, other):
+            return None
+        backend = self.join.backend
+        values, _ = self.join.count_bounded(prefixes, (one,))
+        most = largest(backend, values)[0]
+        if most * most * max(1, largest(backend, _weights(prefixes, backend.xp))[0]) * len(prefixes) >= 1 << 62:
+            return None
+        pairs = values * (values - 1)
+        return exact_dot(pairs, prefixes.weights, backend) // (1 if link == "!=" else 2)
+
+    def _sources(self, prefixes: Prefixes, step: Step) -> set[tuple[object, ...]] | None:
+        """Where the values of a step come from; an atom that goes on stands for itself."""
+        depth = dict(prefixes.layout)
+        found: set[tuple[object, ...]] = set()
+        for atom in step.atoms:
+            use, bound = self.join.uses[atom], depth.get(atom, 0)
+            ends = bound + 1 == len(use.variables)
+            found.add((use.key, use.variables[:bound], tuple(map(id, self.join.batches[atom])), None if ends else atom))
+        return found
+
     def _gathered(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> Iterator[Prefixes]:
         """The prefixes bound to the first step, those that look alike to the others as one as far as there is room."""
         rest = steps[1:]
         held: list[Prefixes] = []
-        n_rows = 0
+        n_rows, most = 0, FIRST_ROOM
         for piece in self._extended(prefixes, steps[0]):
-            if rest in self._distinct or self._tells_all(piece, rest):
+            if len(rest) in self._distinct or self._tells_all(piece, rest):
                 yield piece
                 continue
             held.append(_without_finished(piece, rest))
             n_rows += len(piece)
-            if n_rows >= ROOM:
+            if n_rows >= most:
+                most = ROOM
                 merged = self.alike(held, rest)
                 if len(merged) > 1 or len(merged[0]) > ROOM // 2:
                     yield from merged
@@ -188,8 +262,10 @@ class Summing:
         if n < FEWEST:
             return pieces
         xp = backend.xp
+        if not self._is_dear(steps):
+            return pieces
         if sum(map(self._mass, pieces)) > HEAVIEST:
-            self._distinct.add(steps)
+            self._distinct.add(len(steps))
             return pieces
         whole = pieces[0]
         if len(pieces) > 1:
@@ -203,8 +279,8 @@ class Summing:
         keys = self._keys(whole)
         if not keys:
             return [_one(whole, exact_sum(backend, _weights(whole, xp)), xp)]
-        if self._n_distinct(keys) > n / (1.5 if len(steps) > 1 else 4):
-            self._distinct.add(steps)
+        if self._n_distinct(keys) > n * self._most_distinct(steps):
+            self._distinct.add(len(steps))
             return pieces
         self.allowance.sorted_rows += n
         rows = backend.kernels.lexsort(keys)
@@ -212,6 +288,22 @@ class Summing:
         sums = backend.kernels.segment_sums(_weights(whole, xp)[rows], starts)
         found = whole.take(rows[starts], xp)
         return [Prefixes(found.order, found.values, sums, found.layout, found.positions)]
+
+    def _is_dear(self, steps: tuple[Step, ...]) -> bool:
+        """Whether the steps may cost more than putting prefixes together does; some go through the last one first."""
+        if len(steps) > 1 or self.join.backend.device is not None or not steps[0].is_plain:
+            return True
+        rows, cost = self._last
+        if rows and cost <= SORTING * rows:
+            self._distinct.add(1)
+        return cost > SORTING * rows
+
+    def _most_distinct(self, steps: tuple[Step, ...]) -> float:
+        """The share of different prefixes up to which it pays to put them together."""
+        rows, cost = self._last
+        if len(steps) > 1 or rows == 0:
+            return 0.25 if len(steps) == 1 else 0.7
+        return 1 - SORTING * rows / cost
 
     def _mass(self, piece: Prefixes) -> float:
         """What no sum of some of these prefixes' weights, times a weight of each other atom, exceeds."""

@@ -104,7 +104,7 @@ class WholeJoin:
             return 0
         path = self.join.query.paths[number]
         whole = self.moment.compact(self._arrangement(path.seed))
-        return sampled(path, whole, generic, most)
+        return sampled(path, whole, generic, not self.join.execution.weighted, most)
 
     def total(self, number: int, most: float | None = None) -> tuple[int, int]:
         """The sum of the weights of all bindings, along a path; and what it cost.
@@ -130,7 +130,7 @@ class WholeJoin:
             assert own is not None
             part = seeds.part(edges[at], edges[at + 1], execution.backend.xp)
             allowance = Allowance(None if most is None else most / n_blocks)
-            found = Summing(own, allowance).over(bind(path, part, own), path.steps)
+            found = Summing(own, allowance, not execution.weighted).over(bind(path, part, own), path.steps)
             return [(found, allowance.cost(own))]
 
         if threads == 1 or n_blocks == 1:
@@ -140,7 +140,9 @@ class WholeJoin:
         return sum(found for found, _ in counted), sum(cost for _, cost in counted)
 
 
-def sampled(path: DeltaPath, whole: IndexedZSet, generic: GenericJoin, most: float | None = None) -> float:
+def sampled(
+    path: DeltaPath, whole: IndexedZSet, generic: GenericJoin, of_sets: bool, most: float | None = None
+) -> float:
     """About what all rows of a batch cost as seeds of a path, by some of them; infinite beyond `most`."""
     n = len(whole)
     tried = min(n, max(FEWEST_TRIED, min(MOST_TRIED, n // SAMPLE)))
@@ -150,7 +152,7 @@ def sampled(path: DeltaPath, whole: IndexedZSet, generic: GenericJoin, most: flo
     columns = [matrix[row] for row in range(len(matrix))]
     batch = IndexedZSet.from_sorted(columns, 1, generic.backend)
     seeds = seed_rows(path, [batch, *([batch] * (len(path.seeds) - 1))], generic, path.seed.variables[0])
-    summing = Summing(generic, Allowance(None if most is None else most * len(batch) / n))
+    summing = Summing(generic, Allowance(None if most is None else most * len(batch) / n), of_sets)
     try:
         summing.over(bind(path, seeds, generic), path.steps)
     except AllowanceError:
