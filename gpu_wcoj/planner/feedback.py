@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import Head
@@ -78,7 +79,7 @@ class Feedback:
     patience: float = 1.0
     built: float = 0.0
     is_due: bool = False
-    _gauges: dict[int, tuple[Circuit, list[_Gauge]]] = field(default_factory=dict)
+    _gauges: WeakKeyDictionary[Circuit, list[_Gauge]] = field(default_factory=WeakKeyDictionary)
     _has_state: bool = False
 
     def observe(self, circuit: Circuit, plan: Plan, work: Mapping[str, HeadWork], tick: int) -> None:
@@ -89,11 +90,11 @@ class Feedback:
             self._has_state = any(index.accumulated() for index in circuit.sources.values())
             if not self._has_state:  # of all paths only the last runs
                 return
-        known = self._gauges.get(id(circuit))
-        if known is None:
-            known = self._gauges[id(circuit)] = circuit, _gauges(circuit, plan)
+        gauges = self._gauges.get(circuit)
+        if gauges is None:
+            gauges = self._gauges[circuit] = _gauges(circuit, plan)
         done = self.done
-        for gauge in known[1]:
+        for gauge in gauges:
             head, proposed = gauge.head, 0
             for rule, paths in work[head].items():
                 for number, steps in paths.items():
@@ -144,7 +145,7 @@ class Feedback:
         self.first_tick = tick
         self.look_at = FEWEST * self.patience
         self.is_due = False
-        self._gauges = {}
+        self._gauges.clear()
 
     def wait_for(self, share: float) -> None:
         """Look again once there is that much more."""

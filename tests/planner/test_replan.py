@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,9 +20,12 @@ from gpu_wcoj.errors import DeviceMemoryError, UsageError
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import AtomUse
 from gpu_wcoj.kernels.protocol import PROPOSALS
+from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.planner import feedback
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import Arrangement
+from tests.join.patterns import PATTERNS
+from tests.join.twin import arities, check_script, random_script
 from tests.kinds import KINDS, Kind, lacking
 
 RULE = "h(a, b, c, d) :- s(a, d), r(a, b, c), u(b), v(c)."
@@ -28,6 +33,9 @@ RULE = "h(a, b, c, d) :- s(a, d), r(a, b, c), u(b), v(c)."
 MORE = "pair(b, c) :- h(a, b, c, d). reach(a, b) :- pair(a, b). reach(a, c) :- reach(a, b), u(b), pair(b, c)."
 
 Tick = dict[str, Any]
+
+LONG = bool(os.environ.get("TEST_LONG"))
+"""Whether every pattern is tried."""
 
 
 @pytest.fixture(params=[kind for kind in KINDS if kind != "numpy"])
@@ -101,7 +109,7 @@ def test_a_stream_whose_skew_changes():
     assert was_replanned(program)
     assert not was_replanned(fixed)
     assert 20 * work[-1] < wasted[-1]
-    assert work[:8] == wasted[:8]
+    assert work[:4] == wasted[:4]
     assert program.explain().count("plan:") == 1
 
 
@@ -213,6 +221,54 @@ def test_engines_that_share_work_may_have_different_plans(eager):
         parts = [share.step(tick)["h"].rows() for share in shares]
         assert sorted(row for part in parts for row in part) == whole
     assert [was_replanned(share) for share in shares] == [False, True, True]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_plan_may_follow_any_other(monkeypatch, seed):
+    """Every tick begins with an order by chance, in some of its paths by chance; by recomputation."""
+    chance = random.Random(seed)
+    planned, made, turned = Lowering.plan, replanning_module.mixed, []
+
+    def any_order(self: Lowering, *given: Any) -> Plan:
+        hints: dict[str, list[str]] = {}
+        for rule in self.rules.rules:
+            names = sorted({variable.name for atom in rule.atoms for variable in atom.variables})
+            chance.shuffle(names)
+            hints[rule.head.relation] = names
+        strategy = chance.choice(["auto", "wcoj", "binary"])
+        return planned(replace(self, hints=hints, strategy=strategy), *given)
+
+    def some(_: Plan, present: Plan, *__: Any) -> dict[feedback.Place, float]:
+        places = [
+            (name, rule, number)
+            for name, queries in present.queries.items()
+            for rule, query in enumerate(queries)
+            for number in range(len(query.paths))
+        ]
+        return {place: 1.0 for place in places if chance.random() < 0.6}
+
+    def mix(present: Plan, *given: Any) -> Plan:
+        found = made(present, *given)
+        turned.append(found.queries != present.queries)
+        return found
+
+    def hurry(self: feedback.Feedback, *_: Any) -> None:
+        self.is_due = True
+        self.done = defaultdict(float)
+
+    monkeypatch.setattr(Lowering, "plan", any_order)
+    monkeypatch.setattr(replanning_module, "_cheaper", some)
+    monkeypatch.setattr(replanning_module, "mixed", mix)
+    monkeypatch.setattr(replanning_module, "SORTING", 0.0)
+    monkeypatch.setattr(replanning_module, "CLEARLY", 0.0)
+    monkeypatch.setattr(feedback.Feedback, "observe", hurry)
+    names = [name for name in sorted(PATTERNS) if PATTERNS[name].count(",") > 5]
+    for name in names if LONG else chance.sample(names, 10):
+        script = random_script(random.Random(f"{name} {seed}"), arities(PATTERNS[name]))
+        keep = Program(PATTERNS[name]).heads if chance.random() < 0.5 else ()
+        way = chance.choice(["step", "step_counts", "step_pieces"])
+        check_script(PATTERNS[name], script, bag=chance.random() < 0.5, way=way, keep=keep, backend="cpu")
+    assert sum(turned) > len(turned) // 4
 
 
 def test_checkpoints_before_and_after(eager, tmp_path):
