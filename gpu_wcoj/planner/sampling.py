@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpu_wcoj.backend import Backend
+from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.facts import Columns, Facts
 from gpu_wcoj.zset.arrays import BoolArray, is_host, positions
@@ -46,7 +46,7 @@ def sampled(columns: Sequence[Int64Array], weights: Int64Array | None, backend: 
     Parameters
     ----------
     columns
-        int64, in the host's memory or, if that is where the backend computes, a device's.
+        int64, in the host's memory, where they stay, or on the backend's device.
     weights
         There or on the host; None if all are positive.
 
@@ -57,10 +57,16 @@ def sampled(columns: Sequence[Int64Array], weights: Int64Array | None, backend: 
     >>> found.rows, found.values([0]), found.values([1]), found.below([0], 1)
     (4.0, 2.0, 3.0, 2.5)
     """
-    columns = [backend.asarray(column) for column in columns]
+    chosen = None
     if weights is not None and not bool((weights > 0).all()):
-        there = np.flatnonzero(weights > 0) if is_host(weights) else positions(backend, weights > 0)[0]
-        columns = [column[backend.asarray(there)] for column in columns]
+        chosen = np.flatnonzero(weights > 0) if is_host(weights) else positions(backend, weights > 0)[0]
+    if all(map(is_host, columns)):  # they are not moved for this
+        chosen = chosen if chosen is None or is_host(chosen) else backend.to_host(chosen)
+        backend = cpu_backend()
+    columns = [backend.asarray(column) for column in columns]
+    if chosen is not None:
+        chosen = backend.asarray(chosen)
+        columns = [column[chosen] for column in columns]
     n, width = len(columns[0]), len(columns)
     if n <= EXACT_ROWS:
         rows = np.stack([backend.to_host(column) for column in columns])

@@ -111,6 +111,9 @@ def test_a_device_samples_as_the_host_does(backend):
     host = sampled(columns, weights, CPU)
     there = sampled([backend.asarray(one) for one in columns], backend.asarray(weights), backend)
     assert (there.rows, there.distinct, there.met) == (host.rows, host.distinct, host.met)
+    for mixed in (weights, backend.asarray(weights)):  # rows that are on the host stay there
+        found = sampled(columns, mixed, backend)
+        assert (found.rows, found.distinct, found.met) == (host.rows, host.distinct, host.met)
 
 
 def test_wide_rows_with_dependent_columns():
