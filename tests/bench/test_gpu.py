@@ -13,7 +13,7 @@ import pytest
 import gpu_wcoj as gw
 from bench.engine.streams import CountError
 from bench.gpu import __main__ as command
-from bench.gpu import binary_join, graph, hub, recount, stream
+from bench.gpu import binary_join, graph, hub, recount, stream, streams17
 from bench.gpu.binary_join import BinaryJoin
 from bench.gpu.feed import load, program_of
 from bench.gpu.patterns import PATTERNS, rules_of
@@ -178,7 +178,11 @@ class TestRecount:
 
 class TestParts:
     @pytest.mark.parametrize("part", command.PARTS)
-    def test_on_the_shim(self, part, on_shim, tmp_path):
+    def test_on_the_shim(self, part, on_shim, tmp_path, monkeypatch):
+        """On so small a graph, all ticks of more than one edge are alike: one row of the table is enough for them."""
+        alike = {(row.query.name, row.how, row.tick_rows == 1): row for row in reversed(streams17.ROWS)}
+        monkeypatch.setattr(streams17, "ROWS", tuple(alike.values()))
+        assert len(alike) == 8
         path = tmp_path / "part.json"
         assert command.run_part(part, on_shim, TINY, path) == 0
         document = json.loads(path.read_text())
