@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
@@ -29,7 +30,10 @@ def adopt(circuit: Circuit, other: Circuit) -> None:
                     if len(batch):
                         arrangement.spine = Spine((batch,), arrangement.spine.policy)
     for name, head in circuit.heads.items():
-        head.weight_bound = other.heads[name].weight_bound
+        leader = other.heads[name]
+        head.weight_bound = leader.weight_bound
+        if isinstance(head, Head) and isinstance(leader, Head):
+            head.total = leader.total
 
 
 def rows_to_build(circuit: Circuit, other: Circuit) -> int:

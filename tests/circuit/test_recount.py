@@ -176,3 +176,26 @@ def test_numbers_beyond_int64():
     gone = program.step_counts({"e": gw.ZSet.from_rows([((x, y), -1) for x in range(200) for y in range(100)])})["h"]
     assert gone.deleted == 200**9 - 200 * 100**8
     assert program.count("h") == 200 * 100**8
+
+
+@pytest.mark.parametrize("route", [None, 2000])
+def test_the_number_is_known_on_either_side_and_under_every_plan(route):
+    why = lacking("shim")
+    if why is not None:
+        pytest.skip(why)
+    chance = random.Random(route)
+    base, rest = (edges.tolist() for edges in skewed())
+    program = gw.Program(PATH, backend=Kind("shim").backend(3), route=route, replan=1.5) if route else gw.Program(PATH)
+    plain = gw.Program(PATH, strategy="binary", replan=None)
+    held = base
+    for tick in range(6):
+        gone = chance.sample(held, chance.choice((3, 1500)))
+        come = chance.sample(rest, chance.choice((3, 1500)))
+        change = [(tuple(row), -1) for row in gone] + [(tuple(row), 1) for row in come]
+        rows = gw.ZSet.from_rows(change if tick else [(tuple(row), 1) for row in base])
+        if tick == 2:
+            program.load({"e": rows})
+            plain.load({"e": rows})
+        else:
+            assert program.step_counts({"e": rows})["h"] == plain.step_counts({"e": rows})["h"]
+        assert program.count("h") == plain.count("h")
