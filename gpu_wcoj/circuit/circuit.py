@@ -206,8 +206,11 @@ class Circuit:
     @property
     def recounted(self) -> dict[str, tuple[Recounted, ...]]:
         """Of the last tick, the heads whose change was counted as the difference of whole counts."""
-        heads = [(name, head) for name, head in self.heads.items() if isinstance(head, Head) and head.recounting.last]
-        return {name: tuple(head.recounting.last) for name, head in heads}
+        found = {}
+        for name, head in self.heads.items():
+            if isinstance(head, Head) and head.recounting.last:
+                found[name] = tuple(head.recounting.last)
+        return found
 
     @property
     def measured(self) -> Measured | None:

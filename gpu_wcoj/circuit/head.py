@@ -104,7 +104,10 @@ class Head:
         """The sum of weights before the tick, where it is known: also where an atom of each rule has no rows yet."""
         if self.total is not None:
             return self.total
-        return 0 if all(join.is_empty for join in self.joins) else None
+        for join in self.joins:
+            if not join.is_empty:
+                return None
+        return 0
 
     def _evaluate(self, collect: bool, sink: PieceSink | None) -> tuple[ChangeCount, list[PhaseRows] | None]:
         if self.execution.weighted:

@@ -124,7 +124,10 @@ class Recounting:
         before
             What it is before, if that is known.
         """
-        if not any(one.pending and one.pending[phase].n_rows >= FEWEST_CHANGED for one in self._seeds):
+        for one in self._seeds:
+            if one.pending and one.pending[phase].n_rows >= FEWEST_CHANGED:
+                break
+        else:
             return None
         if not self.execution.recounts or self.execution.share is not None or not self.is_possible:
             return None

@@ -189,7 +189,10 @@ class IncrementalGenericJoin:
     @property
     def is_empty(self) -> bool:
         """Whether some positive atom held no row before the tick, so that there was no binding."""
-        return not all(arrangement.spine.batches for arrangement in self.positive)
+        for arrangement in self.positive:
+            if not arrangement.spine.batches:
+                return True
+        return False
 
     @cached_property
     def positive(self) -> tuple[Arrangement, ...]:
