@@ -291,7 +291,7 @@ class Summing:
 
     def _is_dear(self, steps: tuple[Step, ...]) -> bool:
         """Whether the steps may cost more than putting prefixes together does; some go through the last one first."""
-        if len(steps) > 1 or self.join.backend.device is not None or not steps[0].is_plain:
+        if len(steps) != 1 or self.join.backend.device is not None or not steps[0].is_plain:
             return True
         rows, cost = self._last
         if rows and cost <= SORTING * rows:
