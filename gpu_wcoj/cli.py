@@ -267,9 +267,10 @@ def bench(
     strategy
         One of the engine's; by default all of them, in turn.
     rivals
-        Some of duckdb,ladybug,graphblas,spark,dogs3; all or none. What is not installed is left out, and said.
+        Some of kept,duckdb,ladybug,graphblas,spark,dogs3; all or none. What is not installed is left out, and said.
     report
-        A folder for the results as JSON; by default .run/bench of the sources.
+        A folder for the results as JSON, and for REPORT.md and report.html, made of all results there; by default
+        there is no report, and results go to .run/bench of the sources.
     threads
         How many every contender may use.
     workloads

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from bench.rivals import dogs
 from bench.suite.record import Comparison, Document, Record
 from bench.suite.registry import RIVALS, STRATEGIES
 from bench.suite.runner import Progress, SuiteRun
@@ -50,6 +52,9 @@ def main(
         specs = tuple(spec for spec in chosen.specs if spec.workload in workloads)
         chosen = replace(chosen, specs=specs, random_queries=0)
     strategies = STRATEGIES if strategy is None else (strategy,)
+    if "dogs3" in asked:
+        with contextlib.suppress(dogs.NotBuiltError):  # its contender says what is missing
+            dogs.build()
     print(f"suite {suite}: {len(chosen.specs)} cases, {', '.join((*strategies, *asked))}, {threads} thread(s) each")
     with LateBar() as bar:
         document = SuiteRun(chosen, strategies, asked, threads, Progress(bar.update, show, compare)).run()
@@ -57,7 +62,20 @@ def main(
     document.write(path)
     conclude(document)
     print(f"Written to {path}")
+    if report is not None:
+        tell(report)
     return len(wrong(document))
+
+
+def tell(folder: Path) -> None:
+    """Write REPORT.md and report.html of all results in a folder, where matplotlib is installed."""
+    try:
+        from bench.suite.report import page
+    except ImportError as error:
+        print(f"There is no report, since a library is missing ({error}): pip install 'gpu_wcoj[bench]'")
+        return
+    for path in page.write(folder, page.read(folder)):
+        print(f"Written to {path}")
 
 
 def show(record: Record) -> None:

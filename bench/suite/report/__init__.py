@@ -1,0 +1,1 @@
+"""What a run found, for people: `bench.suite.report.page.write` makes it of the records alone."""

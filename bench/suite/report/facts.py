@@ -1,0 +1,233 @@
+"""What is read off the records: per case, how many times as long one strategy took as another, and where that turns.
+
+Every number of the report comes from here. Times of strategies are processor seconds of a tick, since they ran on one
+machine in turn; those beside rivals are seconds that passed, since some rivals are other processes.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from bench.suite.record import Case, Comparison, Document, Record
+
+SMALL, SMALL_SHARE = 10, 1e-3
+"""Changed rows of a tick up to which a change is called small, and the share of the state up to which it is as well."""
+ELSEWHERE = ("spark", "dogs3-wcoj", "dogs3-delta")
+"""Contenders whose rows are in another process than the one whose memory is known."""
+NEAR = 1.5
+"""A strategy that takes no more than so many times what the other takes is called as good as that one."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Binary and worst-case optimal joins at one case.
+
+    Attributes
+    ----------
+    speedup
+        Processor time of binary joins by that of worst-case optimal ones; None where one of them came to no end.
+    work_ratio
+        The same of proposals and probes together.
+    """
+
+    case: Case
+    binary: Record
+    wcoj: Record
+    speedup: float | None
+    work_ratio: float | None
+
+    @property
+    def is_cyclic(self) -> bool:
+        """Whether the query is a pattern without a join tree."""
+        return self.case.atoms > 0 and not self.case.is_acyclic
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the changes are small."""
+        return self.case.change_rows <= max(SMALL, SMALL_SHARE * self.case.state_rows)
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where, along one axis with all else alike, the faster strategy changes.
+
+    Attributes
+    ----------
+    at
+        The value at which the speed-up would be 1, on a straight line between its neighbours, both axes logarithmic;
+        None where there is no such value.
+    low, high
+        The ends of the values that were measured, and the speed-ups there.
+    """
+
+    axis: str
+    name: str
+    low: tuple[float, float]
+    high: tuple[float, float]
+    at: float | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The records of all documents, each case and contender once, the last one told."""
+
+    documents: tuple[Document, ...]
+    records: Mapping[tuple[str, str], Record]
+    comparisons: tuple[Comparison, ...]
+
+    @classmethod
+    def of(cls, documents: Sequence[Document]) -> Facts:
+        """Of documents in the order in which they were written."""
+        records = {(key(one.case), one.contender): one for document in documents for one in document.records}
+        compared = {key(one.case): one for document in documents for one in document.comparisons}
+        return cls(tuple(documents), records, tuple(compared.values()))
+
+    def pairs(self) -> list[Pair]:
+        """All cases at which both strategies took part."""
+        found = []
+        for (name, contender), binary in self.records.items():
+            wcoj = self.records.get((name, "wcoj"))
+            if contender == "binary" and wcoj is not None:
+                found.append(Pair(binary.case, binary, wcoj, ratio(binary, wcoj), work_ratio(binary, wcoj)))
+        return found
+
+    def measured(self) -> list[tuple[Pair, float]]:
+        """The pairs whose speed-up is known, with it."""
+        return [(pair, pair.speedup) for pair in self.pairs() if pair.speedup is not None]
+
+    def wrong(self) -> list[Record]:
+        """Records of wrong answers."""
+        return [one for one in self.records.values() if one.check is not None and not one.check.is_right]
+
+    def checked(self) -> list[Record]:
+        """Records whose answers somebody confirmed."""
+        return [one for one in self.records.values() if one.check is not None and one.check.is_right and one.check.by]
+
+    def rivals(self) -> list[tuple[Case, Mapping[str, Record]]]:
+        """Per case, with vertices as they were generated, all contenders, each in the order that suits it best."""
+        found: dict[str, dict[str, Record]] = {}
+        cases: dict[str, Case] = {}
+        for (_, contender), record in self.records.items():
+            base = replace(record.case, vertex_order="generated")
+            at = _without_degrees(base)
+            if record.case.vertex_order == "generated" or at not in cases:
+                cases[at] = base
+            there = found.setdefault(at, {}).get(contender)
+            if there is None or _passed(record) < _passed(there):
+                found[at][contender] = record
+        return [(cases[at], contenders) for at, contenders in found.items()]
+
+    def crossings(self) -> list[Crossing]:
+        """Along change sizes, state sizes and skew."""
+        axes: Mapping[str, Callable[[Case], float | None]] = {
+            "changed rows": lambda case: case.change_rows,
+            "rows of the state": lambda case: case.state_rows,
+            "skew": lambda case: case.skew,
+        }
+        return [one for axis, value in axes.items() for one in self._crossings(axis, value)]
+
+    def series(self, value: Callable[[Case], float | None], fixed: str) -> dict[str, list[tuple[float, float]]]:
+        """Speed-ups by a value, one series for all cases that are alike but for it; series of one value are left out.
+
+        Parameters
+        ----------
+        fixed
+            Of ``changed rows``, ``rows of the state`` and ``skew``, what the series are along.
+        """
+        found: dict[str, list[tuple[float, float]]] = {}
+        for pair, speedup in self.measured():
+            at = value(pair.case)
+            if at is not None and at > 0:
+                found.setdefault(_alike(pair.case, fixed), []).append((float(at), speedup))
+        return {name: sorted(points) for name, points in found.items() if len({at for at, _ in points}) > 1}
+
+    def _crossings(self, axis: str, value: Callable[[Case], float | None]) -> Iterable[Crossing]:
+        for name, points in self.series(value, axis).items():
+            yield Crossing(axis, name, points[0], points[-1], crossing(points))
+
+
+def key(case: Case) -> str:
+    """What tells all cases apart, what they are made with included."""
+    made = ", ".join(f"{name}={value:g}" for name, value in sorted(case.parameters.items()))
+    return f"{case.key}, {made}, {case.n_ticks} ticks, seed {case.seed}"
+
+
+def crossing(points: Sequence[tuple[float, float]]) -> float | None:
+    """Where the second value of the points, sorted by their first one, first passes 1; None where it does not.
+
+    Examples
+    --------
+    >>> round(crossing([(1.0, 0.5), (100.0, 2.0)]), 6)
+    10.0
+    >>> crossing([(1.0, 2.0), (100.0, 3.0)])
+    """
+    for (low, first), (high, second) in pairwise(points):
+        if (first - 1) * (second - 1) < 0:
+            share = math.log(first) / (math.log(first) - math.log(second))
+            return float(low * (high / low) ** share)
+    return None
+
+
+def cpu_per_tick(record: Record | None) -> float | None:
+    """Processor seconds of a tick: of a round, the median over the rounds; None where there are none."""
+    if record is None or record.seconds is None or (record.check is not None and not record.check.is_right):
+        return None
+    if record.round_cpu_seconds:
+        return statistics.median(record.round_cpu_seconds) / record.case.n_ticks
+    return None if record.cpu_seconds is None else record.cpu_seconds.median
+
+
+def ratio(one: Record | None, other: Record | None) -> float | None:
+    """Processor time of one by that of the other."""
+    first, second = cpu_per_tick(one), cpu_per_tick(other)
+    return None if first is None or not second else first / second
+
+
+def counted(record: Record) -> float | None:
+    """Proposals and probes of a tick."""
+    if record.work is None or record.work.proposals is None:
+        return None
+    return (record.work.proposals + (record.work.probes or 0)) / record.case.n_ticks
+
+
+def work_ratio(one: Record, other: Record) -> float | None:
+    """Counted work of one by that of the other."""
+    first, second = counted(one), counted(other)
+    return None if first is None or not second else first / second
+
+
+def grown(record: Record) -> int | None:
+    """Bytes by which a contender's process grew from before the state was loaded to its peak."""
+    if record.peak_bytes is None or record.before_bytes is None or record.contender in ELSEWHERE:
+        return None
+    return record.peak_bytes - record.before_bytes
+
+
+def _passed(record: Record) -> float:
+    return math.inf if record.seconds is None else record.seconds.median
+
+
+def _without_degrees(case: Case) -> str:
+    """A case in whatever order of vertices, of which nothing else depends but the degrees' order."""
+    return key(replace(case, vertex_order="generated"))
+
+
+def _alike(case: Case, axis: str) -> str:
+    """What a case shares with those that differ from it along one axis only."""
+    parts = [case.workload, case.data, case.kind]
+    if case.how == "rows":
+        parts.append("rows made")
+    if axis != "changed rows":
+        parts.append(f"{case.change_rows:,} changed")
+    if axis == "skew":
+        made = {name: value for name, value in case.parameters.items() if name != "skew"}
+        parts[1] = " ".join(f"{name} {value:g}" for name, value in sorted(made.items()))
+    elif axis == "changed rows":
+        parts.append(" ".join(f"{name} {value:g}" for name, value in sorted(case.parameters.items())))
+    elif "skew" in case.parameters:
+        parts.append(f"skew {case.parameters['skew']:g}")
+    return ", ".join(parts)

@@ -1,0 +1,166 @@
+"""Ten lines that answer whether worst-case optimal joins are worth it for small changes: numbers of the records only.
+
+Which words are chosen goes by the numbers as well: nothing is said that the records do not show, and what they do not
+hold is said to be missing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from bench.suite.report.facts import NEAR, SMALL, SMALL_SHARE, Facts, Pair, counted, cpu_per_tick
+from bench.suite.report.words import cases, digits
+
+QUESTION = (
+    "Incoming changes are small: is a worst-case optimal join worth it, or would a left-deep tree of binary joins with "
+    "good statistics almost always do?"
+)
+
+_SMALL = f"{SMALL} rows a tick or a thousandth of the state at most"
+assert SMALL_SHARE == 1e-3, "the text above says a thousandth"
+
+
+def lines(facts: Facts) -> list[str]:
+    """The ten lines."""
+    found = facts.measured()
+    return [
+        _scope(facts),
+        _group("On acyclic queries", [one for one in found if not one[0].is_cyclic and one[0].case.atoms]),
+        _group("On cyclic queries", [one for one in found if one[0].is_cyclic]),
+        _group(
+            f"On cyclic queries with small changes, of {_SMALL}",
+            [one for one in found if one[0].is_cyclic and one[0].is_small],
+        ),
+        _skew(found),
+        _binary_wins(found),
+        _work(facts),
+        _kept(facts),
+        _auto(facts),
+        _verdict(facts),
+    ]
+
+
+def _scope(facts: Facts) -> str:
+    pairs = facts.pairs()
+    unfinished = sum(pair.binary.stopped is not None and pair.wcoj.seconds is not None for pair in pairs)
+    stopped = f"; at {unfinished} of them binary joins came to no end within the limit" if unfinished else ""
+    return (
+        f"Worst-case optimal and binary joins of the same engine ran on {cases(len(pairs))}{stopped}; "
+        f"{len(facts.checked())} of {len(facts.records)} records have an answer that others confirm, "
+        f"{len(facts.wrong())} a wrong one."
+    )
+
+
+def _group(name: str, found: Sequence[tuple[Pair, float]]) -> str:
+    if not found:
+        return f"{name}: no case was measured."
+    values = [speedup for _, speedup in found]
+    best, worst = max(found, key=lambda one: one[1]), min(found, key=lambda one: one[1])
+    return (
+        f"{name} ({cases(len(found))}) binary joins take {digits(statistics.median(values))} times as long as "
+        f"worst-case optimal ones (median), from {digits(worst[1])} ({worst[0].case.key}) to {digits(best[1])} "
+        f"({best[0].case.key})."
+    )
+
+
+def _skew(found: Sequence[tuple[Pair, float]]) -> str:
+    known = sorted(
+        (pair.case.skew, speedup) for pair, speedup in found if pair.is_cyclic and pair.case.skew is not None
+    )
+    if len({skew for skew, _ in known}) < 2:
+        return "Of skew, fewer than two values were measured on cyclic queries."
+    middle = statistics.median(skew for skew, _ in known)
+    low = [speedup for skew, speedup in known if skew <= middle]
+    high = [speedup for skew, speedup in known if skew > middle] or low
+    return (
+        f"By skew, cyclic queries: up to {digits(middle)} (mean squared degree by squared mean) binary joins take "
+        f"{digits(statistics.median(low))} times as long (median), above that {digits(statistics.median(high))} times."
+    )
+
+
+def _binary_wins(found: Sequence[tuple[Pair, float]]) -> str:
+    won = sorted((speedup, pair.case.key) for pair, speedup in found if speedup < 1)
+    if not won:
+        return f"Binary joins are faster at none of {cases(len(found))}."
+    cyclic = sum(pair.is_cyclic for pair, speedup in found if speedup < 1)
+    return (
+        f"Binary joins are faster at {len(won)} of {cases(len(found))}, {cyclic} of them cyclic; at most "
+        f"{digits(1 / won[0][0])} times as fast ({won[0][1]})."
+    )
+
+
+def _work(facts: Facts) -> str:
+    cyclic = [pair for pair in facts.pairs() if pair.is_cyclic and pair.work_ratio is not None]
+    bounded = [
+        (counted(pair.wcoj), counted(pair.binary), pair.wcoj.bound_rows) for pair in cyclic if pair.wcoj.bound_rows
+    ]
+    if not cyclic:
+        return "Work was counted at no cyclic case."
+    ratios = statistics.median(pair.work_ratio for pair in cyclic if pair.work_ratio is not None)
+    text = (
+        f"Counted, not timed: on cyclic queries binary joins propose and probe {digits(ratios)} times as often (median "
+        f"of {cases(len(cyclic))})"
+    )
+    if bounded:
+        shares = [(own / bound, other / bound) for own, other, bound in bounded if own is not None and other and bound]
+        text += (
+            f"; that is {digits(statistics.median(b for _, b in shares))} times the bound on the rows of a tick's "
+            f"joins, and {digits(statistics.median(w for w, _ in shares))} times for worst-case optimal ones"
+        )
+    return text + "."
+
+
+def _kept(facts: Facts) -> str:
+    times, memory = [], []
+    stopped = 0
+    for (name, contender), record in facts.records.items():
+        wcoj = facts.records.get((name, "wcoj"))
+        if contender != "kept" or wcoj is None:
+            continue
+        own, other = cpu_per_tick(record), cpu_per_tick(wcoj)
+        if own is None or not other:
+            stopped += record.seconds is None
+            continue
+        times.append(own / other)
+        if record.state_bytes and wcoj.state_bytes:
+            memory.append(record.state_bytes / wcoj.state_bytes)
+    if not times:
+        return "Joins of two relations that keep all results between were not measured."
+    taken = f" and {digits(statistics.median(memory))} times the memory for its state" if memory else ""
+    lost = f"; at {cases(stopped)} more it came to no end" if stopped else ""
+    return (
+        f"A tree of joins that keeps what is between takes {digits(statistics.median(times))} times as long as "
+        f"worst-case optimal joins (median of {cases(len(times))}, from {digits(min(times))} to {digits(max(times))})"
+        f"{taken}{lost}."
+    )
+
+
+def _auto(facts: Facts) -> str:
+    ratios = [(one.ratio, one.case.key) for one in facts.comparisons if one.ratio is not None]
+    if not ratios:
+        return "The planner's own choice was not compared with both strategies."
+    worst = max(ratios)
+    return (
+        f"The planner's choice takes {digits(statistics.median(ratio for ratio, _ in ratios))} times what the better "
+        f"strategy takes (median of {cases(len(ratios))}), {digits(worst[0])} at worst ({worst[1]})."
+    )
+
+
+def _verdict(facts: Facts) -> str:
+    pairs = [pair for pair in facts.pairs() if pair.is_cyclic and pair.is_small and cpu_per_tick(pair.wcoj) is not None]
+    if not pairs:
+        return f"Whether it is worth it for small changes cannot be said: no cyclic query had changes of {_SMALL}."
+    near = [pair for pair in pairs if pair.speedup is not None and pair.speedup <= NEAR]
+    lost = [pair for pair in pairs if pair.speedup is None]
+    known = [pair.speedup for pair in pairs if pair.speedup is not None]
+    share = len(near) / len(pairs)
+    does = "almost always does" if share >= 0.95 else "mostly does" if share >= 0.5 else "mostly does not do"
+    rest = ""
+    if share < 1:
+        most = f"takes up to {digits(max(known))} times as long" if known else "comes to no end"
+        rest = f"; in the rest it {most}" + (f", or to no end ({len(lost)})" if lost and known else "")
+    return (
+        f"So, for small changes on cyclic queries, a left-deep tree of binary joins {does}: at {len(near)} of "
+        f"{cases(len(pairs))} it takes no more than {NEAR:g} times what a worst-case optimal join takes{rest}."
+    )
