@@ -1,7 +1,7 @@
 """Whether ticks do what their plan was expected to do, and when it is worth to plan anew.
 
 Per tick it is added up how many values joins have proposed, and how many were expected for the rows that have changed.
-Nothing else is done until so much has been proposed that a look at the statistics of the state is a small part of it.
+Nothing else is done until so much has been proposed that to plan by the statistics of the state is a small part of it.
 If the sums are apart by more than a factor then, the next tick begins by planning anew. Each time that this changes
 nothing, the next look has to wait for twice as much work; so all looks together cost no more than the joins did.
 """
@@ -22,6 +22,10 @@ FEWEST = 1 << 16
 """Fewer proposed values than this are nobody's worry."""
 PER_ROW = 2.0
 """How many have to be proposed for each row of the state before it is looked at again."""
+PER_ORDER = 100_000.0
+"""How many for each order that planning compares: about four times what that takes."""
+LESS = 4.0
+"""How many times as much where fewer values are proposed than was expected: then there is less to gain."""
 CLEARLY = 1.5
 """A plan replaces another one if that one is expected to cost so many times as much."""
 SORTING = 8.0
@@ -32,6 +36,11 @@ Place = tuple[str, int, int]
 
 HeadWork = Mapping[int, Mapping[int, Mapping[str, Int64Array]]]
 """Per rule, path and variable, what the kernels counted."""
+
+SMALL_TICKS = 16
+"""So many ticks of few rows are known by one of them."""
+FEW_ROWS = 64
+"""A tick that changes fewer rows of every relation is small."""
 
 
 @dataclass(eq=False)
@@ -83,8 +92,8 @@ class Feedback:
     _has_state: bool = False
 
     def observe(self, circuit: Circuit, plan: Plan, work: Mapping[str, HeadWork], tick: int) -> None:
-        """Take note of a tick that has been evaluated, its changes still pending. O(paths)."""
-        if self.factor is None:
+        """Take note of a tick that has been evaluated, its changes still pending; of small ones, every 16th. O(paths)."""
+        if self.factor is None or (tick % SMALL_TICKS and not _is_large(circuit)):
             return
         if not self._has_state:
             self._has_state = any(index.accumulated() for index in circuit.sources.values())
@@ -112,13 +121,14 @@ class Feedback:
                 for batch in arrangement.pending:
                     self.expected += rate * batch.n_rows
         if self.proposed >= self.look_at:
-            self._look(circuit, tick)
+            self._look(circuit, plan, tick)
 
-    def _look(self, circuit: Circuit, tick: int) -> None:
+    def _look(self, circuit: Circuit, plan: Plan, tick: int) -> None:
         """See whether the plan is to be looked at; forget half of what was if it is not, so that what is new counts."""
         assert self.factor is not None
         rows = sum(len(one.spine) for index in circuit.indices() for one in index.arrangements.values())
-        self.look_at = max(FEWEST, PER_ROW * rows, self.built) * self.patience
+        needed = max(FEWEST, PER_ROW * rows + PER_ORDER * plan.candidates, self.built) * self.patience
+        self.look_at = needed if self.proposed > self.expected else LESS * needed
         if self.proposed < self.look_at:
             return
         more, less = max(self.proposed, self.expected), min(self.proposed, self.expected)
@@ -151,6 +161,15 @@ class Feedback:
         """Look again once there is that much more."""
         self.look_at = self.proposed * max(share, 1.25)
         self.is_due = False
+
+
+def _is_large(circuit: Circuit) -> bool:
+    """Whether a relation changes by more than a few rows."""
+    for index in circuit.sources.values():
+        for batch in index.arrangements[index.canonical].pending:
+            if batch.n_rows >= FEW_ROWS:
+                return True
+    return False
 
 
 def _gauges(circuit: Circuit, plan: Plan) -> list[_Gauge]:
