@@ -281,7 +281,9 @@ class GenericJoin:
             return self.backend.xp.ones(len(prefixes), np.int64), 1
         if len(prefixes) == 0:
             return self.backend.xp.zeros(0, np.int64), 0
-        parts = independent(tuple(steps)) if len(steps) > 1 else (steps,)
+        # A lookup comes before what does not depend on it: of the prefixes that it drops, nothing is to be counted.
+        is_whole = len(steps) == 1 or steps[0].is_lookup
+        parts = (steps,) if is_whole else independent(tuple(steps))
         product, bound = self._count_part(prefixes, parts[0])
         for part in parts[1:]:
             factor, other = self._count_part(prefixes, part)
