@@ -92,9 +92,14 @@ class Feedback:
     _has_state: bool = False
 
     def observe(self, circuit: Circuit, plan: Plan, work: Mapping[str, HeadWork], tick: int) -> None:
-        """Take note of a tick that has been evaluated, its changes still pending; of small ones, every 16th. O(paths)."""
-        if self.factor is None or (tick % SMALL_TICKS and not _is_large(circuit)):
+        """Take note of a tick that has been evaluated, its changes still pending; of a few of small ones. O(paths)."""
+        if self.factor is None:
             return
+        stands_for = 1
+        if not _is_large(circuit):
+            if tick % SMALL_TICKS:
+                return
+            stands_for = SMALL_TICKS
         if not self._has_state:
             self._has_state = any(index.accumulated() for index in circuit.sources.values())
             if not self._has_state:  # of all paths only the last runs
@@ -111,6 +116,7 @@ class Feedback:
                     for counted in steps.values():
                         own += counted.item(PROPOSALS)
                     if own:
+                        own *= stands_for
                         place = (head, rule, number)
                         done[place] = done.get(place, 0.0) + own
                         proposed += own
@@ -119,7 +125,7 @@ class Feedback:
             self.proposed += proposed
             for arrangement, rate in gauge.seeds:
                 for batch in arrangement.pending:
-                    self.expected += rate * batch.n_rows
+                    self.expected += rate * batch.n_rows * stands_for
         if self.proposed >= self.look_at:
             self._look(circuit, plan, tick)
 

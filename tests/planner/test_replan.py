@@ -52,6 +52,7 @@ def eager(monkeypatch):
     monkeypatch.setattr(feedback, "FEWEST", 500)
     monkeypatch.setattr(feedback, "PER_ROW", 0.05)
     monkeypatch.setattr(feedback, "PER_ORDER", 0.0)
+    monkeypatch.setattr(feedback, "SMALL_TICKS", 1)
     monkeypatch.setattr(replanning_module, "SORTING", 0.05)
 
 
@@ -112,6 +113,14 @@ def test_a_stream_whose_skew_changes():
     assert 20 * work[-1] < wasted[-1]
     assert work[:4] == wasted[:4]
     assert program.explain().count("plan:") == 1
+
+
+def test_small_ticks_are_noticed_too(eager, monkeypatch):
+    monkeypatch.setattr(feedback, "SMALL_TICKS", 16)
+    program, fixed = Program(RULE, threads=1), Program(RULE, replan=None, threads=1)
+    work, wasted = run_both(program, fixed, stream(60, 2, n=2000, changes=4))
+    assert was_replanned(program)
+    assert 2 * sum(work[-8:]) < sum(wasted[-8:])
 
 
 @pytest.mark.parametrize("bag", [False, True])
