@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
+
+SHARE = 0.6
+"""Of the machine's memory, what a contender may have that is held to a share."""
+
+
+def held_bytes() -> int:
+    """What that share is in bytes.
+
+    Examples
+    --------
+    >>> held_bytes() > 10_000_000
+    True
+    """
+    return int(SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def peak_bytes() -> int:

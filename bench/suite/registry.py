@@ -39,6 +39,8 @@ RIVALS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Per rival that can be asked for, the names of its contenders."""
+HELD = frozenset({"kept", "graphblas", "graphblas-delta"})
+"""Contenders whose results between may be far larger than the state: they are held to a share of the memory."""
 
 
 def factory(name: str) -> Callable[[Setting], Contender]:

@@ -14,9 +14,10 @@ from bench.suite.comparison import compared
 from bench.suite.contender import MissingError
 from bench.suite.harness import Limits, Run, measured, record_of
 from bench.suite.judge import Expected, judge
+from bench.suite.memory import held_bytes
 from bench.suite.planning import plan_seconds, planning
 from bench.suite.record import Comparison, Document, Order, Record
-from bench.suite.registry import RIVALS, STRATEGIES
+from bench.suite.registry import HELD, RIVALS, STRATEGIES
 from bench.suite.suites import Suite
 
 LIBRARIES = ("numpy", "pyarrow", "numba", "llvmlite")
@@ -125,7 +126,8 @@ class SuiteRun:
     ) -> Expected:
         """One contender of a rival, by both orders of vertices where that makes a difference."""
         suite = self.suite
-        limits = Limits(suite.rival_limit, suite.budget, suite.rounds, self.threads)
+        held = held_bytes() if name in HELD else None
+        limits = Limits(suite.rival_limit, suite.budget, suite.rounds, self.threads, held)
         orders: list[Order] = ["generated"]
         for order in orders:
             case, small = made(spec, order), made(tiny(spec), order)

@@ -255,6 +255,12 @@ def test_nothing_is_said_of_nothing(document, tmp_path):
     assert len(re.findall(r"^\d+\. ", text, re.MULTILINE)) == 10
 
 
+def test_reasons_of_several_lines_stay_in_their_cell(document, tmp_path):
+    first = replace(document.records[0], seconds=None, stopped="out | of\n  memory", contender="kept")
+    page.write(tmp_path, [replace(document, records=(first,))])
+    assert "| kept | triangle | out / of memory |" in (tmp_path / "REPORT.md").read_text()
+
+
 def test_a_later_document_replaces_records_of_the_same_case(document):
     later = replace(document, records=tuple(replace(one, load_seconds=7.0) for one in document.records[:1]))
     facts = Facts.of([document, later])

@@ -127,7 +127,7 @@ def _markdown_table(table: Table) -> str:
     if not table.rows:
         return "None."
     lines = [table.header, tuple("---" for _ in table.header), *table.rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(' '.join(cell.replace('|', '/').split()) for cell in line)} |" for line in lines)
 
 
 _STYLE = """
