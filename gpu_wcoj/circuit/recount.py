@@ -31,6 +31,9 @@ MARGIN = 0.8
 PROBE = 0.25
 """Of what following the change costs, how much is risked on a whole count that may sum variables away."""
 
+SPARED, MOST_PASSED_OVER = 2, 15
+"""While a change seems to cost less than a whole count divided by this, it is tried once in so many ticks and one."""
+
 GROWN = 1.5
 """A whole count is given another chance when so many times as much may be risked, or the state has changed as much."""
 
@@ -110,6 +113,8 @@ class Recounting:
     execution: Execution
     last: list[Recounted] = field(default_factory=list)
     _known: _Known | None = field(default=None, init=False)
+    _rate: float | None = field(default=None, init=False)
+    _passed_over: int = field(default=0, init=False)
 
     @cached_property
     def is_possible(self) -> bool:
@@ -130,6 +135,8 @@ class Recounting:
         else:
             return None
         if not self.execution.recounts or self.execution.share is not None or not self.is_possible:
+            return None
+        if self._is_hopeless(phase):
             return None
         following = self._following(phase)
         allowance = self._allowance(following if before is not None else following / 2, Moment(phase + 1))
@@ -174,15 +181,34 @@ class Recounting:
                 if seeds is not None:
                     yield join, number, seeds
 
+    def _is_hopeless(self, phase: int) -> bool:
+        """Whether a row would have to cost several times what it cost when that was last tried; now and then it is not.
+
+        A tick that is not much too small is not spared the trying.
+        """
+        if self._rate is None or self._passed_over >= MOST_PASSED_OVER:
+            self._passed_over = 0
+            return False
+        size, known = self._size(Moment(phase + 1)), self._known
+        least = float(CHEAPEST * size)
+        if known is not None and (known.is_measured or not self._sums):
+            least = max(least, known.cost * size / max(1, known.size))
+        rows = sum(seeds.n_rows for _, _, seeds in self._changes(phase))
+        hopeless = SPARED * rows * self._rate < least
+        self._passed_over += hopeless
+        return hopeless
+
     def _following(self, phase: int) -> float:
         """About what it costs to follow the change."""
-        cost = 0.0
+        cost, rows = 0.0, 0
         for join, number, seeds in self._changes(phase):
+            rows += seeds.n_rows
             generic = join.generic_join(number, phase)
             if generic is not None:
                 path = join.query.paths[number]
                 sample = replace(generic, work={}, meter=None)  # it is no part of what the tick does
                 cost += sampled(path, seeds, carrying(sample, path), not self.execution.weighted)
+        self._rate = cost / max(1, rows)
         return cost
 
     def _whole(self, moment: Moment, most: float | None) -> tuple[int, int]:

@@ -47,6 +47,7 @@ def always(monkeypatch):
     monkeypatch.setattr(recount, "FEWEST_CHANGED", 1)
     monkeypatch.setattr(recount, "CHEAPEST", -1)
     monkeypatch.setattr(recount, "MARGIN", 1e30)
+    monkeypatch.setattr(recount, "SPARED", 1e30)
     _sum_all(monkeypatch)
 
 
