@@ -108,12 +108,12 @@ class _Part:
     def of(cls, column: int, rows: Int64Array, one_of: float, frequent: Int64Array, drawn: Int64Array) -> _Part:
         """A part of these rows."""
         keys, at = np.unique(rows[column], return_inverse=True)
-        there = (np.empty(0, np.int64),) * 2
+        found = which = np.empty(0, np.int64)
         if len(frequent):
             near = np.minimum(np.searchsorted(frequent, drawn[column, 1::2]), len(frequent) - 1)
             found = np.flatnonzero(frequent[near] == drawn[column, 1::2])
-            there = found, near[found]
-        return cls(column, rows, one_of, frequent, there, len(keys), at)
+            which = near[found]
+        return cls(column, rows, one_of, frequent, (found, which), len(keys), at)
 
 
 def _part(column: int, columns: Sequence[Int64Array], drawn: Int64Array, one_of: float, backend: Backend) -> _Part:
