@@ -77,7 +77,7 @@ def carried_over(journal: Journal | None, before: Sides, after: Sides) -> Journa
     if journal is None or old is new or journal.circuit is not old:
         return journal
     canonical = [[index.canonical for index in circuit.indices()] for circuit in (old, new)]
-    return replace(journal, circuit=new) if canonical[0] == canonical[1] else replace(journal, changes=None)
+    return replace(journal, circuit=new, changes=journal.changes if canonical[0] == canonical[1] else None)
 
 
 def estimates_of(plan: Plan, known: Known) -> dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]]:
