@@ -86,7 +86,7 @@ def _pushed(body: Body) -> tuple[Condition, ...] | None:
     else:
         if links:
             return None
-    if any(least[name] > most[name] for name in least if name in most):
+    if any(bound > most.get(name, _MOST) for name, bound in least.items()) or min(most.values(), default=0) < _LEAST:
         return None
     if any(left == right and distance > 0 for left, right, distance in _closed(links)):
         return None
