@@ -291,6 +291,17 @@ def test_crossings_are_where_both_are_as_fast(document):
     assert duration(0.0005) == "500 us"
 
 
+def test_a_plot_says_what_it_does_not_draw(document):
+    first = document.records[0]
+    records = []
+    for number in range(plots.MOST + 2):
+        case = replace(first.case, workload=f"w{number}", cyclicity=number % 3)
+        records += [replace(one, case=case) for one in document.records[:2]]
+    drawn = plots.cyclicity(Facts.of([replace(document, records=tuple(records))]))
+    assert f"{plots.MOST} of {plots.MOST + 2} series" in drawn
+    assert "series" not in plots.cyclicity(Facts.of([document]))
+
+
 def test_the_command_says_what_a_folder_lacks(tmp_path):
     command = [sys.executable, "-m", "bench.suite.report", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

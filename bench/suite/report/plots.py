@@ -19,8 +19,8 @@ Points = Mapping[str, Sequence[tuple[float, float]]]
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#000000")
 """Told apart by those who see fewer colours, too."""
 MARKS = "os^vDPX<"
-MOST = 16
-"""Series of a plot; of more, the longest ones are drawn, and the plot's caption says how many there are."""
+MOST = 30
+"""Series of a plot; of more, the longest ones are drawn, and the plot's title says how many there are."""
 
 
 def cyclicity(facts: Facts) -> str | None:
@@ -151,7 +151,7 @@ def _scatter(
     if diagonal:
         values = [value for points in found.values() for point in points for value in point]
         axes.plot([min(values), max(values)], [min(values), max(values)], color="black", linewidth=0.8)
-    return _finished(figure, axes, x + y)
+    return _finished(figure, axes, x + y, len(found))
 
 
 def _lines(found: Points, x: str, y: str, line: float | None = 1.0) -> str | None:
@@ -167,7 +167,7 @@ def _lines(found: Points, x: str, y: str, line: float | None = 1.0) -> str | Non
             axes.plot([at], [1.0], marker="x", color="black", linestyle="none")
     if line is not None:
         axes.axhline(line, color="black", linewidth=0.8)
-    return _finished(figure, axes, x + y)
+    return _finished(figure, axes, x + y, len(found))
 
 
 def _most(found: Points) -> list[tuple[str, Sequence[tuple[float, float]]]]:
@@ -191,8 +191,10 @@ def _figure(x: str, y: str) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def _finished(figure: Figure, axes: Any, salt: str) -> str:
-    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+def _finished(figure: Figure, axes: Any, salt: str, number: int) -> str:
+    if number > MOST:
+        axes.set_title(f"{MOST} of {number} series")
+    axes.legend(fontsize=6.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return _svg(figure, salt)
 
 
