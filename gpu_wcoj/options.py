@@ -84,9 +84,13 @@ def known_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> dict
         raise UsageError(f"order={order!r:.80} is not allowed; it maps heads to variables: {{'head': ['x', 'y']}}.")
     found = {}
     for head, names in (order or {}).items():
+        if not isinstance(head, str):
+            raise UsageError(f"order={order!r:.80} is not allowed; it maps heads to variables: {{'head': ['x', 'y']}}.")
         if head not in rules.heads:
             raise UnknownRelationError(head, rules.heads, "heads")
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        given: object = names
+        is_list = isinstance(given, Sequence) and not isinstance(given, str)
+        if not is_list or not all(isinstance(name, str) for name in names):
             raise UsageError(f"order={{{head!r}: {names!r}}} is not allowed; a list of variables is: ['x', 'y'].")
         bodies = [rule for rule in rules.rules if rule.head.relation == head]
         held = [variable for rule in bodies for atom in rule.atoms for variable in atom.variables]

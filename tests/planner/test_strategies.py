@@ -9,6 +9,7 @@ import random
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.errors import UnknownRelationError, UsageError
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.draft import STRATEGIES
 from tests.join.patterns import PATTERNS
@@ -122,3 +123,28 @@ def test_counting_follows_what_lookups_drop():
         )
         assert (found.net if way == "step_counts" else len(found)) == program.count("h") > 0
     assert done["step_counts"] <= 1.5 * done["step"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"strategy": "binry"}, UsageError, "strategy='binry' is not allowed; it is one of 'auto', 'wcoj', 'binary'"),
+        ({"strategy": None}, UsageError, "strategy=None is not allowed"),
+        ({"order": {"hh": ["a"]}}, UnknownRelationError, "(?s)'hh'.*Did you mean 'h'"),
+        ({"order": {"e": ["a"]}}, UnknownRelationError, "(?s)'e'.*heads are: 'h'"),
+        ({"order": {"h": ["zz"]}}, UsageError, "(?s)has a variable 'zz'.*'a', 'b', 'c'"),
+        ({"order": {"h": ["a", "a"]}}, UsageError, "has 'a' twice"),
+        ({"order": {"h": "abc"}}, UsageError, "'abc'} is not allowed; a list"),
+        ({"order": {"h": None}}, UsageError, "None} is not allowed; a list"),
+        ({"order": {"h": {"a"}}}, UsageError, "{'a'}} is not allowed; a list"),
+        ({"order": {"h": [1]}}, UsageError, r"\[1\]} is not allowed; a list"),
+        ({"order": {1: ["a"]}}, UsageError, "it maps heads to variables"),
+        ({"order": [("h", ["a"])]}, UsageError, "it maps heads to variables"),
+        ({"replan": 1}, UsageError, "replan=1 is not allowed; it must be a number above 1, or None"),
+        ({"replan": float("nan")}, UsageError, "replan=nan is not allowed"),
+    ],
+    ids=str,
+)
+def test_options_that_are_refused(options, error, match):
+    with pytest.raises(error, match=match):
+        gw.Program(PATTERNS["triangle"], **options)
