@@ -95,8 +95,12 @@ def twins(one: Step, other: Step) -> str | None:
     '<'
     >>> twins(Step("c", (0,), (Condition("c", "!=", "a"),)), Step("d", (1,), (link,))) is None
     True
+    >>> twins(Step("c", (0,)), Step("d", (0,), (link,))) is None
+    True
     """
     if one.checks or other.checks or one.is_lookup or other.is_lookup or len(one.atoms) != len(other.atoms):
+        return None
+    if set(one.atoms).intersection(other.atoms):
         return None
     links = [condition for condition in other.conditions if condition.other == one.variable]
     if len(links) != 1 or links[0].textual or links[0].op not in ("<", ">", "!="):
@@ -206,14 +210,13 @@ class Summing:
         pairs = values * (values - 1)
         return exact_dot(pairs, prefixes.weights, backend) // (1 if link == "!=" else 2)
 
-    def _sources(self, prefixes: Prefixes, step: Step) -> set[tuple[object, ...]] | None:
-        """Where the values of a step come from; an atom that goes on stands for itself."""
+    def _sources(self, prefixes: Prefixes, step: Step) -> set[tuple[object, ...]]:
+        """Where the values of a step come from, which is the last one of its atoms."""
         depth = dict(prefixes.layout)
         found: set[tuple[object, ...]] = set()
         for atom in step.atoms:
             use, bound = self.join.uses[atom], depth.get(atom, 0)
-            ends = bound + 1 == len(use.variables)
-            found.add((use.key, use.variables[:bound], tuple(map(id, self.join.batches[atom])), None if ends else atom))
+            found.add((use.key, use.variables[:bound], tuple(map(id, self.join.batches[atom]))))
         return found
 
     def _gathered(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> Iterator[Prefixes]:

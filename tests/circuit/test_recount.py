@@ -25,6 +25,7 @@ TEXTS = {
     "star": "h(a, b, c, d) :- e(a, b), e(a, c), f(a, d), b != c.",
     "house": "h(a, b, c, d, f) :- e(a, b), e(b, c), e(c, d), e(a, d), e(a, f), e(b, f).",
     "product": "h(a, b, c) :- e(a, b), u(c).",
+    "one atom for both": "h(a, b, c) :- u(a), f(b, c), b < c.",
     "diamond": "h(a, b, c, d) :- e(a, b), e(a, c), e(b, c), e(a, d), e(b, d), c < d.",
     "negated": "h(a, b, c) :- e(a, b), e(b, c), !f(a, c).",
     "constants": "h(a, b, c, d) :- e(a, b), t(1, b, c), t(c, c, d), e(d, d).",
