@@ -96,8 +96,14 @@ def bound(facts: Facts) -> str | None:
 
 
 def time_by_state(facts: Facts) -> str | None:
-    """Processor seconds of a tick by rows of the state."""
-    return _by_state(facts, cpu_per_tick, "processor seconds of a tick")
+    """Processor seconds of a tick by rows of the state, of both strategies and of joins that keep what is between."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for (_, name), record in facts.records.items():
+        at = cpu_per_tick(record)
+        if at and name in ("wcoj", "binary", "kept") and record.case.state_rows and _is_as_generated(record.case):
+            found.setdefault(f"{_what(record.case)}: {name}", []).append((record.case.state_rows, at))
+    several = {name: sorted(points) for name, points in found.items() if len({at for at, _ in points}) > 1}
+    return _lines(several, "rows of the state", "processor seconds of a tick", line=None)
 
 
 def memory(facts: Facts) -> str | None:
@@ -105,7 +111,7 @@ def memory(facts: Facts) -> str | None:
     found: dict[str, list[tuple[float, float]]] = {}
     for (_, name), record in facts.records.items():
         value = grown(record)
-        if value and value > 0 and record.case.state_rows and record.case.vertex_order == "generated":
+        if value and value > 0 and record.case.state_rows and _is_as_generated(record.case):
             found.setdefault(name, []).append((record.case.state_rows, value / 1e6))
     return _scatter(found, "rows of the state", "MB by which the process grew at most")
 
@@ -121,14 +127,8 @@ PLOTS: Mapping[str, Callable[[Facts], str | None]] = MappingProxyType(
 _SPEEDUP = "binary by worst-case optimal, times as long"
 
 
-def _by_state(facts: Facts, value: Callable[[Any], float | None], label: str) -> str | None:
-    found: dict[str, list[tuple[float, float]]] = {}
-    for (_, name), record in facts.records.items():
-        at = value(record)
-        if at and record.case.state_rows and record.case.vertex_order == "generated":
-            found.setdefault(f"{_what(record.case)}: {name}", []).append((record.case.state_rows, at))
-    several = {name: sorted(points) for name, points in found.items() if len({at for at, _ in points}) > 1}
-    return _lines(several, "rows of the state", label, line=None)
+def _is_as_generated(case: Case) -> bool:
+    return case.vertex_order == "generated"
 
 
 def _what(case: Case) -> str:
