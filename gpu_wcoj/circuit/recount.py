@@ -22,6 +22,9 @@ from gpu_wcoj.zset.index import IndexedZSet
 FEWEST_CHANGED = 1024
 """Where fewer rows than this change, nobody asks whether to recount."""
 
+FEWEST_ON_DEVICE = 1 << 16
+"""Likewise where a device would be waited for."""
+
 CHEAPEST = 4
 """A whole count costs so many candidates a row at least."""
 
@@ -129,8 +132,9 @@ class Recounting:
         before
             What it is before, if that is known.
         """
+        fewest = FEWEST_CHANGED if self.execution.backend.device is None else FEWEST_ON_DEVICE
         for one in self._seeds:
-            if one.pending and one.pending[phase].n_rows >= FEWEST_CHANGED:
+            if one.pending and one.pending[phase].n_rows >= fewest:
                 break
         else:
             return None
@@ -138,6 +142,8 @@ class Recounting:
             return None
         if self._is_hopeless(phase):
             return None
+        if self.execution.backend.device is not None and all(join.is_empty for join in self.joins):
+            return None  # the change is all that there is, and trying waits for the device
         following = self._following(phase)
         allowance = self._allowance(following if before is not None else following / 2, Moment(phase + 1))
         if allowance is None:

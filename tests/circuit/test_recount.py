@@ -46,6 +46,7 @@ def kind(request) -> Kind:
 def always(monkeypatch):
     """Whole counts wherever they are possible, and prefixes put together however few they are."""
     monkeypatch.setattr(recount, "FEWEST_CHANGED", 1)
+    monkeypatch.setattr(recount, "FEWEST_ON_DEVICE", 1)
     monkeypatch.setattr(recount, "CHEAPEST", -1)
     monkeypatch.setattr(recount, "MARGIN", 1e30)
     monkeypatch.setattr(recount, "SPARED", 1e30)
@@ -56,6 +57,7 @@ def always(monkeypatch):
 def followed(monkeypatch):
     """No whole counts, and prefixes put together however few they are."""
     monkeypatch.setattr(recount, "FEWEST_CHANGED", 1 << 62)
+    monkeypatch.setattr(recount, "FEWEST_ON_DEVICE", 1 << 62)
     _sum_all(monkeypatch)
 
 
