@@ -306,7 +306,7 @@ class Summing:
         rows, cost = self._last
         if len(steps) > 1 or rows == 0:
             return 0.25 if len(steps) == 1 else 0.7
-        return 1 - SORTING * rows / cost
+        return 1 - SORTING * rows / max(1, cost)
 
     def _mass(self, piece: Prefixes) -> float:
         """What no sum of some of these prefixes' weights, times a weight of each other atom, exceeds."""
