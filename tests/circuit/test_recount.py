@@ -12,7 +12,7 @@ from gpu_wcoj.circuit import recount
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.datasets import rmat, undirected
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaError, WeightOverflowError
-from gpu_wcoj.join import delta, summing
+from gpu_wcoj.join import delta, last, summing
 from tests.join.twin import check_counts, fed, random_script
 from tests.kinds import KINDS, Kind, lacking
 from tests.recursion.twin import Judges
@@ -168,6 +168,18 @@ def test_weights_outside_int64_are_refused():
         program.step_counts({"e": [((2, 3), 2**40)]})
     assert program.count("h") == 0
     assert program.step_counts({"e": [((2, 3), 2**20)]})["h"].net == 2**60
+
+
+@pytest.mark.usefixtures("followed")
+def test_a_last_step_that_looks_at_nothing_costs_nothing(monkeypatch):
+    """Its values are summed by ranges, and what a negated atom takes from them is looked for in vain."""
+    monkeypatch.setattr(last, "FROM", 1)
+    monkeypatch.setattr(summing, "FIRST_ROOM", 1)
+    monkeypatch.setattr(summing, "ROOM", 4)
+    program = gw.Program("h(a, b, c, d) :- e(a, b), f(b, c), k(c, d), !g(b, d). .output h", chunk_rows=2)
+    rows = [(x, y) for x in range(7) for y in range(7)]
+    program.load({"f": rows, "k": rows, "g": [(50, 99)]})
+    assert program.step_counts({"e": rows})["h"].net == 7**4
 
 
 @pytest.mark.usefixtures("always")
