@@ -267,3 +267,27 @@ class TestPrograms:
     def test_every_error_is_caught_by_one_class(self):
         with pytest.raises(GpuWcojError, match="expected ':-'"):
             gw.Program("h(x)")
+
+
+def star(n_arms, degree, hubs):
+    """Rows of g, that lead to hubs, and of the arms of each."""
+    arms = {f"r{i}": [(hub, leaf) for hub in range(hubs) for leaf in range(degree)] for i in range(n_arms)}
+    return {"g": [(0, hub) for hub in range(hubs)], **arms}
+
+
+@pytest.mark.parametrize("bag", [True, False])
+@pytest.mark.parametrize("way", ["step", "step_counts", "relation"])
+def test_products_that_fit_and_whose_sum_does_not(bag, way):
+    """Six arms of 1,200 leaves: each hub gives 1200^6 derivations, which int64 holds for three hubs, not for four."""
+    arms = ", ".join(f"r{i}(a, x{i})" for i in range(6))
+    program = gw.Program(f"h(k) :- g(k, a), {arms}.", bag=bag)
+    rows = star(6, 1200, 4)
+    last = {"g": [rows["g"].pop()]}
+    program.load(rows) if way == "relation" else getattr(program, way)(rows)
+    weight = 3 * 1200**6
+    assert weight < 1 << 63 < 4 * 1200**6
+    assert program.relation("h").rows() == [((0,), weight if bag else 1)]
+    with pytest.raises(WeightOverflowError, match="weight 11943936000000000000"):
+        program.step_counts(last) if way == "step_counts" else program.step(last)
+    assert program.relation("h").rows() == [((0,), weight if bag else 1)]
+    assert program.count("g") == 3

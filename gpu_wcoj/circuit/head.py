@@ -15,12 +15,12 @@ from gpu_wcoj.circuit.failures import refuse_failures
 from gpu_wcoj.circuit.recount import Recounting
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.errors import WeightOverflowError
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin, Piece
+from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin, Piece, added_magnitudes
 from gpu_wcoj.join.generic import as_python
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import PhaseRows
-from gpu_wcoj.zset.arrays import exact_sum, positions
+from gpu_wcoj.zset.arrays import exact_sum, numbers, positions
 
 CONSOLIDATE_ROWS = 1 << 22
 """Pieces of a projected or bag answer are consolidated whenever so many rows have gathered."""
@@ -75,6 +75,8 @@ class Head:
     """The sum of the weights of an answer that is not stored, where that is known."""
     pending_total: int | None = None
     """What it is after this tick."""
+    _magnitude: int = 0
+    """What the magnitudes of this tick's pieces add up to, at most."""
 
     def evaluate(self, collect: bool, sink: PieceSink | None = None) -> tuple[ChangeCount, list[PhaseRows] | None]:
         """This tick's change, from the pending changes of what the rules read.
@@ -182,7 +184,15 @@ class Head:
         before = self.derivations.weights_of(columns)
         after = before + change
         backend = self.execution.backend
-        gone, come = positions(backend, (before > 0) & (after <= 0), (before <= 0) & (after > 0))
+        gone, come, beyond = positions(
+            backend,
+            (before > 0) & (after <= 0),
+            (before <= 0) & (after > 0),
+            ((before ^ after) & (change ^ after)) < 0,  # the sum has left int64
+        )
+        if len(beyond):
+            row, old, more = ([int(one[beyond[0]]) for one in found] for found in (columns, [before], [change]))
+            raise WeightOverflowError(self.name, tuple(row), old[0] + more[0])
         phases = [
             PhaseRows([column[gone] for column in columns], -1),
             PhaseRows([column[come] for column in columns], 1),
@@ -198,14 +208,13 @@ class Head:
             if self.recounting.last:
                 self.pending_bound = self.recounting.bound()
                 return ChangeCount(None, None, net), None
-            if self._may_overflow():
-                net = sum(self._checked(self.joins).values())
+            self._magnitude = sum(max(one.weight_bound * max(1, one.survivors), one.magnitude) for one in self.joins)
+            if self._magnitude >= 1 << 63:
+                net = exact_sum(self.execution.backend, self._consolidated()[1])
                 self.pending_total = None
             self._bound_whole()
             return ChangeCount(None, None, net), None
         columns, weights = self._consolidated()
-        if self._may_overflow():
-            self._checked(self.joins)
         self._bound_whole()
         if self.relation is not None:
             refuse_overflow(self.name, columns, weights, self.relation, self.execution.backend)
@@ -214,14 +223,27 @@ class Head:
         return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
 
     def _consolidated(self) -> tuple[list[Int64Array], Int64Array]:
-        """The change over all rules and phases, weights modulo 2^64; gathered and consolidated piece by piece."""
+        """The change over all rules and phases, gathered and consolidated piece by piece.
+
+        Where the sum of all magnitudes may leave int64, weights are added as Python integers, on the host.
+
+        Raises
+        ------
+        WeightOverflowError
+            If the exact weight of a row leaves int64.
+        """
         backend = self.execution.backend
         gathered: list[_Weighted] = []
-        n_rows = n_consolidated = 0
+        n_rows = n_consolidated = self._magnitude = 0
         for piece in self._pieces():
             weights = piece.weights
             if isinstance(weights, int):
+                self._magnitude += abs(weights) * len(piece)
                 weights = backend.xp.full(len(piece), weights, np.int64)
+            else:
+                self._magnitude += added_magnitudes(weights, piece.bound, backend)
+            if self._magnitude >= 1 << 63:
+                weights = as_python(backend, weights)
             gathered.append((piece.columns, weights))
             n_rows += len(piece)
             if n_rows > CONSOLIDATE_ROWS + 2 * n_consolidated:
@@ -230,8 +252,15 @@ class Head:
         if not gathered:
             return self._no_columns(), backend.xp.empty(0, np.int64)
         columns, sums = _consolidate(gathered, backend)
-        if sums.dtype == object:
+        if any(join.weight_bound >= 1 << 63 for join in self.joins):  # products of weights are modulo 2^64
+            self._checked(self.joins)
+            if sums.dtype == object:
+                sums = ((sums + (1 << 63)) % (1 << 64)) - (1 << 63)
+                kept = np.flatnonzero(sums != 0)
+                columns, sums = [column[kept] for column in columns], sums[kept]
+        elif sums.dtype == object:
             self._refuse_beyond(columns, sums)
+        if sums.dtype == object:
             return [backend.asarray(column) for column in columns], backend.asarray(sums.astype(np.int64))
         return list(columns), sums
 
@@ -249,20 +278,15 @@ class Head:
     def _no_columns(self) -> list[Int64Array]:
         return [self.execution.backend.xp.empty(0, np.int64) for _ in range(self.width)]
 
-    def _tick_bound(self) -> int:
-        return sum(join.weight_bound * max(1, join.survivors) for join in self.joins)
-
-    def _may_overflow(self) -> bool:
-        return self._tick_bound() >= 1 << 63
-
     def _bound_whole(self) -> None:
         """Raise if a row of an answer that is not stored leaves int64; joined afresh only where a bound fails."""
         if self.relation is not None:
             return
-        self.pending_bound = self.weight_bound + self._tick_bound()
+        self.pending_bound = self.weight_bound + self._magnitude
         if self.pending_bound >= 1 << 63:
-            exact = self._checked(afresh(self, after=True).joins)
-            self.pending_bound = max(map(abs, exact.values()), default=0)
+            backend = self.execution.backend
+            sums = afresh(self, after=True)._consolidated()[1]
+            self.pending_bound = max(map(abs, numbers(backend, sums.max(), sums.min()))) if len(sums) else 0
 
     def _checked(self, joins: Sequence[IncrementalGenericJoin]) -> dict[tuple[int, ...], int]:
         """The joins' change with exact weights; raises for one outside int64."""

@@ -69,6 +69,8 @@ class Piece:
 
     columns: Sequence[Int64Array]
     weights: Int64Array | int
+    bound: int | None = None
+    """No weight's magnitude is larger, if that is known."""
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -172,6 +174,7 @@ class IncrementalGenericJoin:
     execution: Execution
     finished: list[tuple[int, dict[str, Int64Array]]] = field(default_factory=list)
     weight_bound: int = 0
+    magnitude: int = 0
     seeds: int = 0
     failed: list[Any] = field(default_factory=list)
     meters: list[Meter] = field(default_factory=list)
@@ -184,15 +187,13 @@ class IncrementalGenericJoin:
             self.meters = []
         self.seeds = 0
         self.weight_bound = 0
+        self.magnitude = 0
         self.failed.clear()
 
     @property
     def is_empty(self) -> bool:
         """Whether some positive atom held no row before the tick, so that there was no binding."""
-        for arrangement in self.positive:
-            if not arrangement.spine.batches:
-                return True
-        return False
+        return any(not arrangement.spine.batches for arrangement in self.positive)
 
     @cached_property
     def positive(self) -> tuple[Arrangement, ...]:
@@ -249,11 +250,13 @@ class IncrementalGenericJoin:
             weights: Int64Array | int = own
             if self.execution.weighted:
                 weights = piece.weights if piece.weights is not None else xp.ones(len(piece), np.int64)
-            if counts is not None:
+            if counts is None:
+                bound = self.weight_bound
+            else:
                 bound = None if bound is None else bound * self.weight_bound
                 weights = counts * weights if isinstance(weights, int) else times(counts, weights, backend, bound)
             if len(piece):
-                yield Piece(self._head(piece), weights)
+                yield Piece(self._head(piece), weights, bound)
 
     def count(self, phase: int) -> int:
         """Sum of the weights of the change of one phase; the last level is enumerated only where it has checks."""
@@ -279,8 +282,12 @@ class IncrementalGenericJoin:
             if self._sums(path, len(prefixes)):
                 from gpu_wcoj.join.summing import total_of
 
-                return (total_of(join, prefixes, path, path.steps),)
+                found = total_of(join, prefixes, path, path.steps)
+                self.magnitude += abs(found) if self.execution.weighted else 0
+                return (found,)
             counts, bound = join.count_bounded(prefixes, path.steps)
+            if self.execution.weighted:
+                self.magnitude += added_magnitudes(counts, bound, backend) * self.weight_bound
             if bound is None or counts.dtype == object:
                 return (exact_dot(counts, prefixes.weights, backend),)
             bound *= 1 if prefixes.weights is None else self.weight_bound
@@ -594,6 +601,21 @@ def _metered(
         return run(join, prefixes, path)
 
     return counted
+
+
+def added_magnitudes(values: Int64Array, bound: int | None, backend: Backend) -> int:
+    """What the magnitudes of some values add up to, at most, where none is known to be larger than `bound`.
+
+    Looked at, which waits for a device, only if that does not keep the sum far from leaving int64.
+    """
+    if values.dtype == object:
+        return int(np.abs(values).sum())
+    if bound is not None and bound * len(values) < 1 << 62:
+        return bound * len(values)
+    if not len(values):
+        return 0
+    (found,) = numbers(backend, backend.xp.ceil(backend.xp.abs(values.astype(np.float64)).sum() * (1 + 2.0**-20)))
+    return found
 
 
 def fetch_work(backend: Backend, joins: Iterable[IncrementalGenericJoin]) -> None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.exact import exact_change
 from gpu_wcoj.circuit.source import refuse_overflow
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin, added_magnitudes
+from gpu_wcoj.join.generic import as_python
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.options import processors
 from gpu_wcoj.query.terms import Rule
@@ -141,14 +143,18 @@ class Multiway(Operator):
         join.execution.begin()
         columns: list[Sequence[Int64Array]] = []
         weights: list[Int64Array] = []
+        magnitude = 0
         for piece in join.join(0):
             columns.append(piece.columns)
             own = piece.weights
             weights.append(xp.full(len(piece), own, np.int64) if isinstance(own, int) else own)
+            magnitude += added_magnitudes(weights[-1], piece.bound, self.place.backend)
         if not weights:
             return []
-        if any(one.dtype == object for one in weights) or join.weight_bound * max(1, join.survivors) >= 1 << 63:
+        if join.weight_bound >= 1 << 63:  # products of weights are modulo 2^64
             return ruled.exact(exact_change(join, 0), now)
+        if magnitude >= 1 << 63 or any(one.dtype == object for one in weights):
+            return ruled.exact(_added(columns, weights, self.place.backend), now)
         joined = [self.place.concatenated(parts) for parts in zip(*columns, strict=True)]
         return ruled.result(joined, self.place.concatenated(weights), now)
 
@@ -168,3 +174,15 @@ class Multiway(Operator):
     def settled(self) -> bool:
         """Whether no relation changed, and nothing waits."""
         return self.state.settled and not self.state.later
+
+
+def _added(
+    columns: Sequence[Sequence[Int64Array]], weights: Sequence[Int64Array], backend: Backend
+) -> dict[tuple[int, ...], int]:
+    """Per row of some pieces the sum of its weights, as Python's integer."""
+    total: dict[tuple[int, ...], int] = {}
+    for part, own in zip(columns, weights, strict=True):
+        rows = zip(*(backend.to_host(column).tolist() for column in part), strict=True)
+        for row, weight in zip(rows, as_python(backend, own).tolist(), strict=True):
+            total[row] = total.get(row, 0) + weight
+    return total
