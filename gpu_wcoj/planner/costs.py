@@ -8,10 +8,12 @@ than one drawn from the distinct values; where that degree is known (see `gpu_wc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from gpu_wcoj.join.path import Condition
+from gpu_wcoj.join.path import Condition, names_of
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.draft import KnownRelations, Order
 from gpu_wcoj.planner.expected import Expected
@@ -19,6 +21,9 @@ from gpu_wcoj.planner.expected import Expected
 PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
 """What it costs to bring a prefix to a level, to ask an atom for its width there, to look at a proposed value, to
 search it in another atom, and to search it in an atom alone, afterwards."""
+
+CHANGES = 100.0
+"""Changed rows that are taken to come together: what they bind may look alike."""
 
 RANGE = 0.5
 """The share of rows that a comparison by order leaves."""
@@ -110,8 +115,54 @@ class Estimator:
         return self._along(order)[0]
 
     def cost(self, order: Order) -> float:
-        """What the path is expected to cost."""
-        return self._along(order)[1]
+        """What the path is expected to cost: the geometric mean of counting its rows and of listing them."""
+        return math.sqrt(self.cost_of_counting(order) * self._along(order)[1])
+
+    def cost_of_counting(self, order: Order) -> float:
+        """What it costs where prefixes that look alike to what is left to bind go on as one.
+
+        Values that nothing further hangs on are not looked at.
+        """
+        total = rows = self.start()
+        bound = set(self.seeded)
+        left = list(order.variables)
+        for name, via in zip(order.variables, order.via, strict=True):
+            left.remove(name)
+            needed = self._needed({*bound, name}, left)
+            if len(self.holding(name)) == 1 and name not in needed and name not in self._spoken:
+                total += rows * (PREFIX + WIDTH)
+            else:
+                _, kept, cost = self.level(bound, name, via)
+                total += rows * cost
+                rows *= kept
+            bound.add(name)
+            free = [one for one in needed if one not in self.seeded]
+            rows = min(rows, self._distinct(free), self._distinct(needed) / CHANGES)
+        return total
+
+    @cached_property
+    def _spoken(self) -> frozenset[str]:
+        """The variables that are compared, calculated with or looked for in negated atoms."""
+        checks = (*self.body.conditions, *self.body.calculations)
+        read = [name for check in checks for name in names_of(check)]
+        return frozenset((*read, *(name for atom in self.body.negated for name in atom.variables)))
+
+    def _needed(self, bound: Collection[str], left: Collection[str]) -> list[str]:
+        """The bound variables that what is left to bind hangs on."""
+        found = set(self._spoken) if not self._spoken.isdisjoint(left) else set()
+        for atom in self._others.values():
+            if not set(atom.variables).isdisjoint(left):
+                found.update(atom.variables)
+        return [name for name in self._values if name in found and name in bound]
+
+    def _distinct(self, names: Collection[str]) -> float:
+        """How many bindings of some variables there can be."""
+        found = math.prod(self._values[name] for name in names)
+        for atom in self._others.values():
+            if sum(name in names for name in atom.variables) > 1:
+                rest = math.prod(self._values[name] for name in names if name not in atom.variables)
+                found = min(found, rest * (self.known.rows(atom.relation) or 1.0))
+        return found
 
     def _along(self, order: Order) -> tuple[tuple[Expected, ...], float]:
         rows = self.start()
@@ -119,6 +170,8 @@ class Estimator:
         bound = set(self.seeded)
         for name, via in zip(order.variables, order.via, strict=True):
             proposed, left, cost = self.level(bound, name, via)
+            if name == order.variables[-1] and len(self.holding(name)) == 1:
+                cost -= proposed * PROPOSAL  # these are rows of the answer, which every order lists
             total += rows * cost
             found.append(Expected(name, rows * proposed, rows * left))
             rows *= left
