@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from gpu_wcoj.join.path import Condition, names_of
+from gpu_wcoj.join.path import Check, Condition, names_of
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.draft import KnownRelations, Order
 from gpu_wcoj.planner.expected import Expected
@@ -143,7 +143,7 @@ class Estimator:
     @cached_property
     def _spoken(self) -> frozenset[str]:
         """The variables that are compared, calculated with or looked for in negated atoms."""
-        checks = (*self.body.conditions, *self.body.calculations)
+        checks: tuple[Check, ...] = (*self.body.conditions, *self.body.calculations)
         read = [name for check in checks for name in names_of(check)]
         return frozenset((*read, *(name for atom in self.body.negated for name in atom.variables)))
 
