@@ -612,10 +612,9 @@ def added_magnitudes(values: Int64Array, bound: int | None, backend: Backend) ->
         return int(np.abs(values).sum())
     if bound is not None and bound * len(values) < 1 << 62:
         return bound * len(values)
-    if not len(values):
-        return 0
-    (found,) = numbers(backend, backend.xp.ceil(backend.xp.abs(values.astype(np.float64)).sum() * (1 + 2.0**-20)))
-    return found
+    if backend.device is not None:
+        return largest(backend, values)[0] * len(values)
+    return int(np.abs(values.astype(np.float64)).sum() * (1 + 2.0**-20)) + 1
 
 
 def fetch_work(backend: Backend, joins: Iterable[IncrementalGenericJoin]) -> None:
