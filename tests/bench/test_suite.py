@@ -35,6 +35,10 @@ LIMITS = Limits(limit=20.0, budget=5.0, rounds=2)
 TRIANGLE = Spec("triangle", "rmat", {"scale": 7, "edges": 500}, 20, "mixed", 2)
 
 
+LONG = ("clique5", "kite", "star4", "star5", "path4", "path5", *(f"lsqb-q{number}" for number in (1, 4, 5, 7, 8)))
+"""Workloads that others are like."""
+
+
 def skip_without_rows(name):
     if WORKLOADS[name].family == "lsqb" and not DATA.is_dir():
         pytest.skip(f"there is no folder {DATA} with LSQB's rows")
@@ -61,6 +65,8 @@ def answers(name, case, folder, how="count"):
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_all_strategies_give_what_duckdb_does(name, tmp_path):
     skip_without_rows(name)
+    if name in LONG and "TEST_LONG" not in os.environ:
+        pytest.skip("takes longer than others that are like it; make test-long runs it")
     spec = next(spec for spec in suites.TINIEST.specs if spec.workload == name)
     case = made(spec)
     n_ticks = len(case.stream.ticks)
