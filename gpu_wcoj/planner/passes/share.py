@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from gpu_wcoj.join.generic import independent
 from gpu_wcoj.join.path import AtomUse, DeltaPath
 from gpu_wcoj.planner.body import Body
 from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
@@ -24,16 +25,16 @@ def shared(draft: Draft) -> Draft:
     >>> from gpu_wcoj.planner.passes.examples import drafted
     >>> from gpu_wcoj.planner.passes.normalise import normalised
     >>> from gpu_wcoj.planner.passes.orders import ordered
-    >>> before = drafted("h(a, b, c, d) :- r(a, b), r(b, c), r(c, d).", [normalised, ordered, arranged])
-    >>> print("\n".join(str(before).splitlines()[7:10]))
-      change of 1, r[0, 1]
-        a: look up 0 by r[1, 0]
-        d: look up 2 by r[0, 1]
-    >>> print("\n".join(str(shared(before)).splitlines()[7:11]))
-      change of 1, r[0, 1] or r[1, 0]
-        a: look up 0 by r[1, 0]
-        d: look up 2 by r[0, 1]
-        or d, a
+    >>> before = drafted("h(a, b, c, d) :- r(a, b), r(b, c), r(c, d), r(a, d).", [normalised, ordered, arranged])
+    >>> print("\n".join(str(before).splitlines()[5:8]))
+      change of 0, r[0, 1]
+        c: intersect 1 by r[0, 1] with 2 by r[0, 1]
+        d: intersect 2 by r[0, 1] with 3 by r[0, 1]
+    >>> print("\n".join(str(shared(before)).splitlines()[5:9]))
+      change of 0, r[0, 1] or r[1, 0]
+        c: intersect 1 by r[0, 1] with 2 by r[0, 1]
+        d: intersect 2 by r[0, 1] with 3 by r[0, 1]
+        or d, c
     """
     return draft.over(_shared)
 
@@ -69,11 +70,15 @@ def _with_seeds(body: Body, paths: Collection[DeltaPath]) -> list[DeltaPath]:
 def _with_variants(
     body: Body, path: DeltaPath, orders: Collection[Order], held: Collection[ArrangementKey]
 ) -> DeltaPath:
-    """The path with its variants: other orders over arrangements that are there."""
+    """The path with its variants: other orders over arrangements that are there.
+
+    Steps that hang on nothing but the seed do as much in any order.
+    """
     if any(step.variable not in body.head for step in path.steps):
         return path
+    together = {step.variable for step in independent(path.steps)[0]} if path.steps else set()
     variants = []
-    for order in orders:
+    for order in (order for order in orders if order.variables[0] in together):
         other = path_along(body, order)
         other = with_checks(body, other, held_by([path]) if body.negated else None)
         if all(key in held for key in other.keys):
