@@ -202,6 +202,18 @@ class TestOverflow:
             program.step({"w": gw.ZSet.from_rows([((1,), 2)])})
         assert program.relation("h").to_dict() == {(1,): -(2**63) + 1}
 
+    @pytest.mark.parametrize("n", [1, 32])
+    @pytest.mark.parametrize("rest", ["", ", y != x", ", !g(x, y)"])
+    def test_of_a_sum_that_is_counted(self, n, rest):
+        """The sum is 2^64, which is 0 for who adds in int64."""
+        rows = gw.ZSet.from_rows([((x, y), 2**57) for x in range(n) for y in range(200, 328)])
+        for way in ("step", "step_counts"):
+            program = gw.Program(f"h(x) :- u(x), e(x, y){rest}.", bag=True)
+            program.load({"e": rows})
+            with pytest.raises(WeightOverflowError, match=r"outside int64"):
+                getattr(program, way)({"u": [(x,) for x in range(n)]})
+            assert program.count("h") == 0
+
     def test_of_rows_that_add_up_within_a_table(self):
         program = gw.Program("h(x) :- v(x).", bag=True)
         with pytest.raises(WeightOverflowError, match="outside int64"):

@@ -49,7 +49,14 @@ def _taken_away(step: Step, n: int) -> Absent | None:
 
 
 def counted(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted | None:
-    """The counts of a last step, as `GenericJoin.count_bounded` gives them; None if its values have to be looked at."""
+    """The counts of a last step, as `GenericJoin.count_bounded` gives them; None if its values have to be looked at.
+
+    So they are where the sum of their weights may leave int64: kernels add modulo 2^64.
+    """
+    if join.weighted and join.most_weight is not None and join.most_weight > 1:
+        n_values = min(sum(map(len, join.batches[atom])) for atom in step.atoms)
+        if n_values * join.most_weight >= 1 << 63:
+            return None
     if not step.is_plain:
         absent = _taken_away(step, len(prefixes))
         return None if absent is None else _without(prefixes, step, absent, join)
@@ -90,6 +97,7 @@ def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64A
     """Per prefix, the weights of all values of its range, added modulo 2^64, less those of the excluded values."""
     xp, n = join.backend.xp, len(prefixes)
     total: Int64Array = xp.zeros(n, np.int64)
+    n_values: Int64Array = xp.zeros(n, np.int64)
     (atom,) = step.atoms
     at = 0
     for other, _ in prefixes.layout:
@@ -100,13 +108,16 @@ def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64A
     for row, batch in enumerate(join.batches[atom], at):
         if not reached:
             total += batch.weight_before[-1]
+            n_values += len(batch)
             continue
         held, node = prefixes.positions[row] >= 0, xp.maximum(prefixes.positions[row], 0)
         begin, end = batch.offsets[-1][node], batch.offsets[-1][node + 1]
         sums = end - begin if batch.weights is None else batch.weight_before[end] - batch.weight_before[begin]
         total += xp.where(held, sums, 0)
+        if join.weighted:
+            n_values += xp.where(held, end - begin, 0)
     work = join.work_of(step)
-    work[SURVIVORS] += xp.abs(total).sum()
+    work[SURVIVORS] += (n_values if join.weighted else total).sum()  # sums of weights may cancel, or leave int64
     if step.conditions:
         _, _, excluded = bounds_of(step, prefixes.values, n, join.backend)
         extension = join.extension(prefixes, step)
@@ -118,7 +129,7 @@ def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64A
     return total
 
 
-def _without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) -> Counted:
+def _without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) -> Counted | None:
     """All values of the step, less those that the negated atom holds as well.
 
     For these its arrangement takes part as one more atom. A negated atom asks whether a row is there, whatever its
@@ -127,7 +138,8 @@ def _without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) 
     known = absent.terms[:-1]
     plain = replace(step, checks=())
     found = counted(prefixes, plain, join)
-    assert found is not None
+    if found is None:
+        return None
     total, bound = found
     number, batches = absent.use.atom, join.negated[absent.use.atom]
     if not batches:
