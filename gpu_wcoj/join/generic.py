@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
     from gpu_wcoj.join.meter import Meter
 
+MOST = 1 << 62
+"""Survivors are counted up to this number: sums of weights may stand for them, and be larger than int64 holds."""
+
 Bounds = tuple[Int64Array, Int64Array, Int64Array]
 """From `bounds_of`."""
 
@@ -301,8 +304,9 @@ class GenericJoin:
         if counts.dtype == object:
             return counts[self.backend.to_host(group)], bound
         found = counts[group]
-        xp = self.backend.xp
-        self.work_of(steps[-1])[SURVIVORS] += xp.abs(found).sum() - xp.abs(counts).sum()
+        xp, work = self.backend.xp, self.work_of(steps[-1])
+        before, after = (xp.abs(one.astype(np.float64)).sum() for one in (counts, found))
+        work[SURVIVORS] = xp.minimum(work[SURVIVORS] + (after - before), MOST).astype(np.int64)
         return found, bound
 
     def _count_connected(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
