@@ -18,7 +18,7 @@ Examples
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,6 +226,20 @@ def _substitution(rule: Rule) -> dict[Variable, Term] | None:
         elif left.value != right.value:
             return None
     return value
+
+
+def standing_for(names: Sequence[str], rule: Rule) -> list[str]:
+    """The variables that equalities leave in the place of these, each once.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> standing_for(["z", "x", "y"], parse("h(x) :- r(x, y), z = y, s(z).").rules[0])
+    ['y', 'x']
+    """
+    value = _substitution(rule) or {}
+    terms = [_resolve(Variable(name), value) for name in names]
+    return list(dict.fromkeys(term.name for term in terms if isinstance(term, Variable)))
 
 
 def _resolve(term: Expression, value: Mapping[Variable, Term]) -> Term:

@@ -86,7 +86,8 @@ def plan(
 
     extremes = {one.relation: one for one in rules.extremes}
     best = {name: one.column for name, one in extremes.items()}
-    setting = Setting(shapes, encode, kinds, bag, strategy, hints, known, best)
+    own = {one.source: hints[one.relation] for one in rules.groupings if one.relation in hints}
+    setting = Setting(shapes, encode, kinds, bag, strategy, {**hints, **own}, known, best)
     draft = through_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     bodies: dict[str, list[Body]] = {name: [] for name in rules.heads}
     queries: dict[str, tuple[DeltaQuery, ...]] = {

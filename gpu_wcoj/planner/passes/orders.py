@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.join.path import Calculation, Condition, names_of
-from gpu_wcoj.planner.body import Body, BodyAtom
+from gpu_wcoj.planner.body import Body, BodyAtom, standing_for
 from gpu_wcoj.planner.costs import Estimator
 from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, Order, Strategy
 
@@ -56,7 +56,7 @@ def ordered(draft: Draft) -> Draft:
         chosen = []
         for seed in range(-len(one.normalised.negated), len(one.normalised.atoms)):
             chooser = Chooser(one.normalised, seed, draft.setting.known, draft.setting.strategy)
-            chosen.append(chooser.choose(draft.setting.hints.get(one.head, ())))
+            chosen.append(chooser.choose(standing_for(draft.setting.hints.get(one.head, ()), one.rule)))
             candidates += chooser.candidates
         rules.append(replace(one, orders=tuple(chosen)))
     return replace(draft, rules=tuple(rules), candidates=candidates)
@@ -96,7 +96,7 @@ class Chooser:
             costs = {order: self.estimator.cost(order) for order in orders}
             best = min(costs, key=costs.__getitem__)
             chosen = best if costs[best] < CLEARLY * costs[chosen] else chosen
-        if hinted:
+        if hinted or len(self.body.atoms) > MOST_ATOMS:
             return (chosen,)
         return (chosen, *(self._in_turn([name]) for name in self._as_constrained(chosen)))
 
