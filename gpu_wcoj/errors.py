@@ -135,7 +135,7 @@ class WeightOverflowError(GpuWcojError, OverflowError):
         amount = "its weight" if weight is None else f"its weight {weight}"
         super().__init__(
             f"relation '{relation}', row {row}: {amount} is outside int64, -2^63 to 2^63-1.\n"
-            "  The tick was undone; the state is as before. Scale the weights down, or let the head keep more variables."
+            "  The tick was undone; the state is as before. Scale weights down, or let the head keep more variables."
         )
         self.relation, self.row, self.weight = relation, row, weight
 

@@ -117,19 +117,18 @@ def group_change(
     xp = backend.xp
     parts = [batch.columns() for batch in batches]
     columns = parts[0] if len(parts) == 1 else [xp.concatenate(each) for each in zip(*parts, strict=True)]
-    if weights is None:
-        weights = xp.concatenate([batch.weight_column() for batch in batches])
+    own: Int64Array = xp.concatenate([batch.weight_column() for batch in batches]) if weights is None else weights
     groups = [columns[order.index(column)] for column in plan.group]
     values = None if plan.value is None else columns[order.index(plan.value)]
     starts = xp.zeros(1, np.int64)
     if groups:
         rows = backend.kernels.lexsort(groups)
-        groups, weights = [column[rows] for column in groups], weights[rows]
+        groups, own = [column[rows] for column in groups], own[rows]
         values = None if values is None else values[rows]
         starts = backend.kernels.run_starts(groups)
     n = len(starts)
-    owner = xp.repeat(xp.arange(n), xp.diff(xp.concatenate([starts, xp.full(1, len(weights), np.int64)])))
-    return GroupChange([column[starts] for column in groups], n, starts, owner, values, weights)
+    owner = xp.repeat(xp.arange(n), xp.diff(xp.concatenate([starts, xp.full(1, len(own), np.int64)])))
+    return GroupChange([column[starts] for column in groups], n, starts, owner, values, own)
 
 
 def refuse_beyond(
