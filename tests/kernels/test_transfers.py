@@ -60,7 +60,7 @@ def test_extending(seed):
     backend = Kind("shim").backend(seed)
     question = Question(case, backend)
     arguments = question.lower, question.upper, question.excluded
-    with transfers(backend, reads=0):
+    with transfers(backend, reads=0, uploads=1):  # of where running sums of many weights are
         question.kernels.count_common(
             question.extension, question.positions, 0, len(case.prefixes), *arguments, question.counters
         )
