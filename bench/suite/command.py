@@ -17,7 +17,7 @@ from bench.suite.suites import SUITES
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.progress import LateBar
 
-SuiteName = Literal["quick", "full", "tiny"]
+SuiteName = Literal["quick", "varied", "full", "tiny"]
 Strategy = Literal["wcoj", "binary", "auto"]
 RESULTS = Path(__file__).parents[2] / ".run" / "bench"
 """Where the JSON goes if no folder is named; git ignores it."""

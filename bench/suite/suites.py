@@ -1,4 +1,4 @@
-"""Which cases are run: ``quick`` for a first look within five minutes, ``full`` for the report."""
+"""Which cases are run: ``quick`` for a first look within five minutes, ``varied`` and ``full`` for the report."""
 
 from __future__ import annotations
 
@@ -189,4 +189,32 @@ FULL = Suite(
     random_size=Size(),
 )
 
-SUITES: Mapping[str, Suite] = MappingProxyType({suite.name: suite for suite in (TINIEST, QUICK, FULL)})
+
+def _varied() -> tuple[Spec, ...]:
+    """Some patterns, one thing varied at a time, by the engine's own ways."""
+    named = ("triangle", "cycle4", "clique4", "path3", "star3", "tpch-all")
+    usual = [Spec(name, source_of(name), _size(name, False), 1_000, "mixed", 2, rivals=()) for name in named]
+    sizes = [
+        Spec(name, source_of(name), _size(name, False), changes, "insert", n_ticks, rivals=())
+        for name in ("triangle", "clique4", "path3", "tpch-all")
+        for changes, n_ticks in ((1, 50), (100, 5), (10_000, 1))
+    ]
+    states = [
+        Spec(name, "rmat", {"scale": scale, "edges": edges}, 1_000, "mixed", 2, rivals=())
+        for name in ("triangle", "path3")
+        for scale, edges in ((12, 40_000), (16, 1_000_000))
+    ]
+    skews = [
+        Spec(name, "rmat", {"scale": 12, "edges": 50_000, "skew": skew}, 1_000, "mixed", 2, rivals=())
+        for name in ("triangle", "clique4", "path3")
+        for skew in (25, 45, 60)
+    ]
+    return (*usual, *sizes, *states, *skews)
+
+
+VARIED = Suite(
+    "varied", _varied(), limit=8, rival_limit=8, budget=0.5, rounds=3, judge_limit=1, random_queries=0,
+    random_size=Size(),
+)  # fmt: skip
+
+SUITES: Mapping[str, Suite] = MappingProxyType({suite.name: suite for suite in (TINIEST, QUICK, VARIED, FULL)})
