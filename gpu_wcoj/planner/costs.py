@@ -4,6 +4,7 @@ Values are taken to be independent of each other, and the values that fewer rows
 at a level, the atom of the smallest degree proposes, and another one holds a proposed value with the probability of
 its own degree by the number of values that the variable has. A value that was met through rows has more rows below it
 than one drawn from the distinct values; where that degree is known (see `gpu_wcoj.planner.statistics`), it is taken.
+Orders serve ticks that count rows and ticks that list them, so they are compared by the geometric mean of both costs.
 """
 
 from __future__ import annotations

@@ -9,15 +9,13 @@ which are a small share of the largest by the merge policy; nothing is counted i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.planner.expected import Levels
-from gpu_wcoj.planner.joingraph import Table
 from gpu_wcoj.trace.arrangement import Arrangement
 from gpu_wcoj.zset.arrays import exact_sum, numbers, positions
 from gpu_wcoj.zset.index import IndexedZSet
@@ -88,10 +86,6 @@ class TrieStatistics:
         """Rows of the state."""
         return self.distinct[-1]
 
-    def levels(self, variables: Sequence[str]) -> Levels:
-        """The same as `gpu_wcoj.planner.expected` takes it."""
-        return Levels(tuple(variables), tuple(map(float, self.distinct)), tuple(one.met for one in self.degrees))
-
 
 def measured(arrangement: Arrangement) -> TrieStatistics:
     """The statistics of the committed state, kept until it changes.
@@ -112,22 +106,6 @@ def measured(arrangement: Arrangement) -> TrieStatistics:
     if "statistics" not in kept:
         kept["statistics"] = statistics_of(arrangement.spine.batches, len(arrangement.key.order))
     return kept["statistics"]
-
-
-def table_of(name: str, arity: int, found: Mapping[tuple[int, ...], TrieStatistics], changes: float = 1.0) -> Table:
-    """What the delta-join solver takes, from statistics per attribute order of a relation.
-
-    Examples
-    --------
-    >>> table_of("e", 2, {(1, 0): TrieStatistics((40, 900), ())}).found([1])
-    22.5
-    """
-    distinct: dict[tuple[int, ...], float] = {}
-    for order, statistics in found.items():
-        for depth, count in enumerate(statistics.distinct, 1):
-            distinct[tuple(sorted(order[:depth]))] = float(count)
-    rows = float(next(iter(found.values())).rows) if found else None
-    return Table(name, arity, rows=rows, distinct=distinct, changes=changes)
 
 
 def statistics_of(batches: Sequence[IndexedZSet], depth: int) -> TrieStatistics:

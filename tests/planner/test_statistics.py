@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu_wcoj.planner import statistics
-from gpu_wcoj.planner.statistics import HEAVIEST, TrieStatistics, measured, statistics_of, table_of
+from gpu_wcoj.planner.statistics import HEAVIEST, TrieStatistics, measured, statistics_of
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from tests.kinds import KINDS, Kind, lacking
@@ -124,12 +124,3 @@ def test_one_more_row_does_not_count_the_large_batch_again(backend, monkeypatch)
         arrangement.commit()
         assert measured(arrangement) == brute(rows, (0, 1))
     assert 0 < max(looked_at) <= 5
-
-
-def test_as_the_solver_and_the_estimates_take_them():
-    found = {(0, 1): TrieStatistics((10, 100), ()), (1, 0): TrieStatistics((50, 100), ())}
-    table = table_of("e", 2, found, changes=3)
-    assert (table.rows, table.distinct) == (100, {(0,): 10, (0, 1): 100, (1,): 50})
-    assert (table.found([0]), table.found([1]), table.found([0, 1])) == (10, 2, 1)
-    degrees = statistics.Degrees(2, 4, 10, (1, 1), ())
-    assert TrieStatistics((2, 4), (degrees,)).levels("ab").degree(1) == 2.5
