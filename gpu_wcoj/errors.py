@@ -65,14 +65,30 @@ class UsageError(GpuWcojError, ValueError):
     """An option or argument is outside what is allowed."""
 
 
-class DatalogSyntaxError(GpuWcojError, SyntaxError):
-    """The text of a program cannot be read; the message shows line, column and the text."""
+class QuerySyntaxError(GpuWcojError, SyntaxError):
+    """The text of a query cannot be read, in whatever language; the message shows line, column and the text."""
 
     def __init__(self, what: str, text: str, line: int, column: int, width: int = 1, source: str = "<text>") -> None:
         message = pointed(what, text, line, column, width, source)
         super().__init__(message)
         self.msg, self.filename, self.lineno, self.offset = message, source, line, column
         self.text = (text.split("\n")[line - 1 : line] or [""])[0]
+
+
+class DatalogSyntaxError(QuerySyntaxError):
+    """The text of a Datalog program cannot be read."""
+
+
+class EdnSyntaxError(QuerySyntaxError):
+    """A query or data in EDN cannot be read, or is no query."""
+
+
+class MotifSyntaxError(QuerySyntaxError):
+    """A motif cannot be read."""
+
+
+class SqlSyntaxError(QuerySyntaxError):
+    """A view in SQL cannot be read."""
 
 
 class UnsafeRuleError(GpuWcojError, ValueError):
