@@ -66,7 +66,7 @@ def bound_variables(
 def definitions(comparisons: Iterable[Comparison]) -> Iterator[tuple[Variable, Expression]]:
     """(variable, expression) of each equality that may bind the variable."""
     for comparison in comparisons:
-        if comparison.op == "=":
+        if comparison.op == "=" and not comparison.is_null_test:
             for one, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
                 if isinstance(one, Variable):
                     yield one, other

@@ -19,8 +19,10 @@ from gpu_wcoj.query.binding import (
     keys_of,
     standing,
 )
+from gpu_wcoj.query.nulls import check_nulls
 from gpu_wcoj.query.stratified import check_stratified
 from gpu_wcoj.query.terms import (
+    NULL,
     Aggregate,
     Call,
     Constant,
@@ -42,7 +44,7 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     Raises
     ------
     UnsupportedError
-        For relations without columns, and for negation or aggregation through recursion (the cycle is named).
+        For relations without columns, for what null cannot do (see `gpu_wcoj.query.nulls`), and for negation or aggregation through recursion (the cycle is named).
     SchemaError
         If a relation is declared twice, a declaration names a column twice, or rules of one head aggregate differently.
     ArityError
@@ -66,6 +68,7 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     check_inputs(rules, (one.relation for one in rules.directives if one.kind == "input"))
     for rule in rules.rules:
         _check_safe(rule)
+        check_nulls(rule, at)
         _check_constants(rule, at)
     _check_head_constants(rules, at)
     check_stratified(rules, at)
@@ -187,14 +190,15 @@ def _refuse_unbound(variables: Iterable[Variable], bound: Collection[Variable], 
 def _check_constants(rule: Rule | Aggregate, at: _At) -> None:
     for aggregate in inner_aggregates(rule):
         _check_constants(aggregate, at)
-    for comparison in rule.comparisons:
+    comparisons = [one for one in rule.comparisons if not one.is_null_test]
+    for comparison in comparisons:
         left, right = comparison.left, comparison.right
         if isinstance(left, Constant) and isinstance(right, Constant) and type(left.value) is not type(right.value):
             what = f"'{_short(comparison)}' compares {_kind(left)} with {_kind(right)}; they do not compare"
             raise TypeMismatchError(at(what, comparison.span))
 
     compared: dict[Variable, Constant] = {}
-    for comparison in rule.comparisons:
+    for comparison in comparisons:
         for variable, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
             if isinstance(variable, Variable) and isinstance(other, Constant):
                 known = compared.setdefault(variable, other)
@@ -209,7 +213,7 @@ def _check_head_constants(rules: Rules, at: _At) -> None:
     first: dict[tuple[str, int], Constant] = {}
     for head in (rule.head for rule in rules.rules):
         for column, term in enumerate(head.terms):
-            if isinstance(term, Constant):
+            if isinstance(term, Constant) and term != NULL:
                 known = first.setdefault((head.relation, column), term)
                 if _group(known) != _group(term):
                     place = f"column {column} of '{head.relation}'"

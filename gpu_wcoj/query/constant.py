@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpu_wcoj.errors import CalculationError, TypeMismatchError
-from gpu_wcoj.query.terms import ARITHMETIC, Call, Constant
+from gpu_wcoj.query.terms import ARITHMETIC, NULL, Call, Constant
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -87,7 +87,7 @@ def _number(op: str, values: Sequence[Any]) -> int | float:
 
 
 def holds(op: str, left: Constant, right: Constant) -> bool:
-    """Whether a comparison of two constants holds.
+    """Whether a comparison of two constants holds; with null, it asks whether the other one is null, too.
 
     Raises
     ------
@@ -99,6 +99,8 @@ def holds(op: str, left: Constant, right: Constant) -> bool:
     >>> holds("<", Constant(2), Constant(2.5))
     True
     """
+    if NULL in (left, right):
+        return (left == right) == (op == "=")
     numbers = all(type(one.value) in (int, float) for one in (left, right))
     if not numbers and type(left.value) is not type(right.value):
         raise TypeMismatchError(f"'{left} {op} {right}' compares two types.\n  Compare values of one.")

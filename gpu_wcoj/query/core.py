@@ -46,7 +46,7 @@ from gpu_wcoj.query.variant import UNIT, ZERO, Variant, is_wildcard
 MOST_ZEROS = 6
 """How many aggregates of one rule may be 0 of nothing: the rule is written down for each choice of those that are."""
 
-Row = tuple[int | float | bool | str, ...]
+Row = tuple[int | float | bool | str | None, ...]
 
 
 def core(rules: Rules) -> Rules:

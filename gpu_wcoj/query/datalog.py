@@ -14,6 +14,7 @@ from gpu_wcoj.query.terms import (
     AGGREGATES,
     ESCAPES,
     FUNCTIONS,
+    NULL,
     Aggregate,
     Atom,
     Call,
@@ -245,6 +246,10 @@ class _Reader:
                 self.n_wildcards += 1
                 return Variable(f"_#{self.n_wildcards}")
             return Variable(self.name(token))
+        if token.type == "SAFE":
+            return Variable(f"{self.name(token, token[:-1])}?")
+        if token.type == "NULL":
+            return NULL
         if token.type == "BOOL":
             return Constant(token == "true")
         if token.type == "STRING":
@@ -265,14 +270,16 @@ class _Reader:
                 raise self.error(f"'{token}' is {what}; no relation can have this name", token)
         return self.name(token)
 
-    def name(self, token: Token) -> str:
-        if len(token) > NAME_LENGTH:
-            raise self.error(f"the name has {len(token):,} characters; {NAME_LENGTH} are allowed", token)
-        if token in ("true", "false"):
-            raise self.error(f"'{token}' is a constant; it is no name", token)
-        if token == "_":
+    def name(self, token: Token, text: str = "") -> str:
+        """The name that a token is, or that `text`, a part of it, is."""
+        text = text or str(token)
+        if len(text) > NAME_LENGTH:
+            raise self.error(f"the name has {len(text):,} characters; {NAME_LENGTH} are allowed", token)
+        if text in ("true", "false", "null"):
+            raise self.error(f"'{text}' is a constant; it is no name", token)
+        if text == "_":
             raise self.error("'_' stands for a value; it is no name", token)
-        return str(token)
+        return text
 
     def string(self, token: Token) -> str:
         """What stands between the quotes, with escapes read."""

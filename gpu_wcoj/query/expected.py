@@ -31,7 +31,7 @@ _WORDS = {
     "_DOT": "'.'",
 }
 _SLIPS = {"==": "=", "=<": "<=", "=>": ">=", "<>": "!="}
-_TERMS = {"NAME", "INTEGER", "FLOAT", "STRING", "BOOL"}
+_TERMS = {"NAME", "SAFE", "NULL", "INTEGER", "FLOAT", "STRING", "BOOL"}
 _OPERANDS = _TERMS | {"MINUS", "_LPAR", "_RPAR", "_RBRACE", "_NOT"}
 _SHOWN = 40
 
@@ -160,9 +160,9 @@ def _slip(place: _Place, text: str) -> Complaint | None:
         return 'texts stand in double quotes: write "..."', place.position, 1
     if place.found == "[":
         return "this '[' is not closed by ']' on its line", place.position, 1
-    if place.kind == "_LPAR" and place.last is not None and place.follows("BOOL"):
+    if place.kind == "_LPAR" and place.last is not None and place.follows("BOOL", "NULL"):
         return f"'{place.last}' is a constant; it is no name", place.last.start_pos or 0, len(place.last)
-    if place.kind == "BOOL" and "STRING" not in place.accepts and "NAME" in place.accepts:
+    if place.kind in ("BOOL", "NULL") and "STRING" not in place.accepts and "NAME" in place.accepts:
         return f"'{place.found}' is a constant; it is no name", place.position, len(place.found)
     if text.startswith("/*", place.position):
         return "this comment is not closed by '*/'", place.position, 2

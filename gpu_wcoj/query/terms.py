@@ -12,7 +12,10 @@ from gpu_wcoj.errors import UnsupportedTypeError
 
 @dataclass(frozen=True)
 class Variable:
-    """A name that a rule binds. A wildcard ``_`` is a variable with a fresh name that starts with ``_``."""
+    """A name that a rule binds. A wildcard ``_`` is a variable with a fresh name that starts with ``_``.
+
+    A name that ends in ``?`` is null-safe: for it null equals null, where it joins, stands twice or is negated.
+    """
 
     name: str
 
@@ -24,10 +27,15 @@ class Variable:
         """Whether it stands for ``_``."""
         return self.name.startswith("_#")
 
+    @property
+    def is_null_safe(self) -> bool:
+        """Whether null equals null for it."""
+        return self.name.endswith("?")
+
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    r"""A literal value of the text: an int, float, bool or str. Equal to a constant of its own type only.
+    r"""A literal value of the text: an int, float, bool or str, or None for null. Equal to one of its own type only.
 
     Examples
     --------
@@ -35,14 +43,16 @@ class Constant:
     False
     >>> print(Constant('say "hi"'))
     "say \"hi\""
+    >>> print(Constant(None))
+    null
     """
 
-    value: int | float | bool | str
+    value: int | float | bool | str | None
 
     def __post_init__(self) -> None:
-        if type(self.value) not in (int, float, bool, str):
+        if type(self.value) not in (int, float, bool, str, type(None)):
             raise UnsupportedTypeError(
-                f"a constant of type {type(self.value).__name__} is not supported; int, float, bool and str are."
+                f"a constant of type {type(self.value).__name__} is not supported; int, float, bool, str and None are."
             )
         if type(self.value) is int and not -(2**63) <= self.value < 2**63:
             raise UnsupportedTypeError(f"integer {self.value} is outside int64, -2^63 to 2^63-1.")
@@ -58,12 +68,17 @@ class Constant:
         return hash((type(self.value), self.value))
 
     def __str__(self) -> str:
+        if self.value is None:
+            return "null"
         if isinstance(self.value, bool):
             return "true" if self.value else "false"
         if isinstance(self.value, str):
             return f'"{"".join(map(_escaped, self.value))}"'
         return repr(self.value)
 
+
+NULL = Constant(None)
+"""No value. In an atom it takes rows without one in that column; compared, it asks whether there is none."""
 
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 """Characters of a string constant and how the text spells them; others that do not print are ``\\uXXXX``."""
@@ -135,7 +150,7 @@ def _is_closed(piece: Call | Constant) -> bool:
     """Whether its text stands as one operand, also behind a minus."""
     if isinstance(piece, Call):
         return piece.op.isalpha()
-    return isinstance(piece.value, (bool, str)) or str(piece).startswith("-")
+    return isinstance(piece.value, (bool, str, type(None))) or str(piece).startswith("-")
 
 
 @dataclass(frozen=True)
@@ -222,7 +237,10 @@ class Atom:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``left op right`` between two terms, with `op` one of `COMPARISONS`."""
+    """``left op right`` between two terms, with `op` one of `COMPARISONS`.
+
+    With `NULL` on one side, ``=`` and ``!=`` ask whether the other side has no value or one, and bind nothing.
+    """
 
     op: str
     left: Expression
@@ -231,6 +249,11 @@ class Comparison:
 
     def __str__(self) -> str:
         return f"{self.left} {self.op} {self.right}"
+
+    @property
+    def is_null_test(self) -> bool:
+        """Whether a side is null."""
+        return NULL in (self.left, self.right)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -393,7 +416,7 @@ class Facts:
     """Rows that the text of a program in core form gives of an input, which are there from the first tick on."""
 
     relation: str
-    rows: tuple[tuple[int | float | bool | str, ...], ...]
+    rows: tuple[tuple[int | float | bool | str | None, ...], ...]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,126 @@
+"""The languages of queries: which one a text is in, and the rules that it becomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Final, Literal, get_args
+
+from gpu_wcoj.errors import UsageError, listed, nearest, pointed
+from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.terms import Rules
+
+Language = Literal["datalog", "sql", "motif", "edn"]
+LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
+SUFFIXES: Final[Mapping[str, Language]] = {".dl": "datalog", ".sql": "sql", ".motif": "motif", ".edn": "edn"}
+"""Endings of files, and the language of their text."""
+
+_BLANK = re.compile(r"(?:[\s\ufeff]+|/\*.*?\*/)*", re.DOTALL)
+_SQL_WORD = re.compile(r"(?:select|with|create|from)(?!\w)", re.IGNORECASE)
+_CALLED = re.compile(r"\s*\(")
+_VERTEX = re.compile(r"!?\s*\(\s*\w*\s*\)")
+_SQL_IN_PARENTHESES = re.compile(r"(?:\(\s*)+(?:select|with|from)(?!\w)", re.IGNORECASE)
+
+
+def known_language(name: str) -> Language:
+    """The language of that name.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    for one in LANGUAGES:
+        if one == name:
+            return one
+    raise UsageError(
+        f"language={name!r} is not known.\n  The languages are: {listed(LANGUAGES)}.{nearest(str(name), LANGUAGES)}"
+    )
+
+
+def language_of_file(path: PurePath) -> Language:
+    """The language of a file, by its suffix; Datalog where that says nothing.
+
+    Examples
+    --------
+    >>> language_of_file(PurePath("views/rings.SQL")), language_of_file(PurePath("rules.txt"))
+    ('sql', 'datalog')
+    """
+    return SUFFIXES.get(path.suffix.lower(), "datalog")
+
+
+def language_of(text: str) -> Language:
+    """The language of a text, by what it begins with, space and comments ``/* */`` aside.
+
+    ========================================================================  =======
+    ``SELECT``, ``WITH``, ``CREATE``, ``FROM``, ``(SELECT``, ``--``           SQL
+    ``(name)``, ``()``, ``!(name)``                                           motif
+    ``{``, ``[``, ``;``                                                       EDN
+    anything else                                                             Datalog
+    ========================================================================  =======
+
+    Raises
+    ------
+    UsageError
+        If it may be in two languages: ``select(``, which may be a relation, or another ``(``.
+
+    Examples
+    --------
+    >>> language_of("triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c).")
+    'datalog'
+    >>> language_of("select src from edges"), language_of("(a)-[e]->(b)"), language_of("[:find ?a :where [?a :b ?c]]")
+    ('sql', 'motif', 'edn')
+    """
+    start = _BLANK.match(text)
+    at = 0 if start is None else start.end()
+    if word := _SQL_WORD.match(text, at):
+        if _CALLED.match(text, word.end()) is None:
+            return "sql"
+        raise _ambiguous(text, at, len(word[0]), "may be SQL, or a relation in Datalog", ("sql", "datalog"))
+    if text.startswith("--", at):
+        return "sql"
+    if text.startswith(("{", "[", ";"), at):
+        return "edn"
+    if _VERTEX.match(text, at):
+        return "motif"
+    if _SQL_IN_PARENTHESES.match(text, at):
+        return "sql"
+    if text.startswith("(", at):
+        raise _ambiguous(text, at, 1, "may begin a motif, or SQL in parentheses", ("motif", "sql"))
+    return "datalog"
+
+
+def read(
+    text: str,
+    language: Language,
+    *,
+    tables: Mapping[str, Sequence[str]] | None = None,
+    dialect: str = "duckdb",
+    source: str = "<text>",
+) -> Rules:
+    """The rules that a text of that language spells.
+
+    Parameters
+    ----------
+    tables
+        For SQL, the tables' columns.
+    dialect
+        Of SQL.
+    source
+        What messages call the text.
+
+    Raises
+    ------
+    QuerySyntaxError, UnsupportedError, SchemaError
+        If it cannot be read, or asks for what is not there; and as the parser of the language.
+    """
+    if language == "datalog":
+        return parse(text, source=source)
+    raise UsageError(f"language={language!r} cannot be read here.")
+
+
+def _ambiguous(text: str, at: int, width: int, what: str, languages: Sequence[Language]) -> UsageError:
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    shown = pointed(f"'{text[at : at + width]}' {what}", text, line, column, width)
+    return UsageError(f"{shown}\n  Say which: {' or '.join(f'language={one!r}' for one in languages)}.")
