@@ -21,14 +21,22 @@ from gpu_wcoj.zset.zset import ZSet
 if TYPE_CHECKING:
     from gpu_wcoj import streams as streams
     from gpu_wcoj.streams.circuit import Circuit as Circuit
+    from gpu_wcoj.views import View as View
+    from gpu_wcoj.views import view as view
 
 __version__ = "0.1.0"
 
-__all__ = ["ChangeCount", "Circuit", "IndexedZSet", "Program", "TickReport", "ZSet", "query", "streams"]
+__all__ = [
+    "ChangeCount", "Circuit", "IndexedZSet", "Program", "TickReport", "View", "ZSet", "query", "streams", "view",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    """Load circuits when they are first asked for."""
+    """Load circuits and views when they are first asked for."""
+    if name in ("View", "view"):
+        from gpu_wcoj import views
+
+        return getattr(views, name)
     if name in ("Circuit", "streams"):
         from importlib import import_module
 

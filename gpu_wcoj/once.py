@@ -2,40 +2,125 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.errors import UnknownRelationError
+from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.languages import BAGS, Language, known_language, language_of, read
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.zset.zset import ZSet
 
 
 def query(
     text: str | Rules,
+    relations: Mapping[str, Any] | None = None,
     /,
     *,
-    bag: bool = False,
+    language: Language | None = None,
+    dialect: str = "duckdb",
+    bag: bool | None = None,
     backend: BackendName = "auto",
     threads: int | None = None,
-    **relations: Any,
+    **more: Any,
 ) -> ZSet | dict[str, ZSet]:
     """The answer of a program over tables, lists or arrays: a ZSet, or a dict of them if there are several outputs.
 
     Every column of a table is data, also one called ``weight``. A `ZSet` keeps its weights. Relations that are not
     given are refused. The answer's weights are left out of exports where all are 1.
 
+    Parameters
+    ----------
+    text
+        A program in Datalog, SQL or EDN, or rules.
+    relations
+        Rows by relation; they may stand as keywords as well, where no option has the relation's name.
+    language
+        ``"datalog"``, ``"sql"`` or ``"edn"``; by default what the text begins with tells, see
+        `gpu_wcoj.query.languages.language_of`.
+    dialect
+        Of SQL, by the name that sqlglot has for it.
+    bag
+        Exact weights instead of sets; by default for SQL only.
+    backend, threads
+        As for `Program`.
+
     Examples
     --------
     >>> query("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)]).to_arrow().to_pydict()
     {'a': [1], 'c': [3]}
     """
-    program = Program(text, bag=bag, backend=backend, threads=threads)
+    program, changes = asked(
+        text, given_relations(relations, more), language, dialect, bag, backend=backend, threads=threads
+    )
+    answers = {name: without_ones(answer) for name, answer in program.step(changes).items()}
+    return next(iter(answers.values())) if len(answers) == 1 else answers
+
+
+def given_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Relations of a mapping and of keywords, together.
+
+    Raises
+    ------
+    UsageError
+        If it is no mapping, or a relation stands in both.
+    """
+    if relations is not None and not isinstance(relations, Mapping):
+        raise UsageError(
+            f"the relations are of type '{type(relations).__name__}'; a mapping from names to rows is allowed.\n"
+            "  Give them as keywords, or in a dict."
+        )
+    found = dict(relations or {})
+    for name, rows in more.items():
+        if name in found:
+            raise UsageError(f"the relation '{name}' is given twice.\n  Give it once.")
+        found[name] = rows
+    return found
+
+
+def asked(
+    text: str | Rules,
+    relations: Mapping[str, Any],
+    language: Language | None,
+    dialect: str,
+    bag: bool | None,
+    *,
+    may_be_empty: bool = False,
+    **options: Any,
+) -> tuple[Program, dict[str, Any]]:
+    """The program of a query, and its first tick's changes: the rows that relations begin with.
+
+    Parameters
+    ----------
+    may_be_empty
+        Whether relations that the schema names, or the text of a program in Datalog declares, may be left out.
+    options
+        Those of `Program`.
+
+    Raises
+    ------
+    UnknownRelationError
+        If a relation is missing.
+    GpuWcojError
+        And whatever the parser of the language and `Program` raise.
+    """
+    if isinstance(text, Rules):
+        rules, found = text, None
+    elif isinstance(text, str):
+        found = language_of(text) if language is None else known_language(language)
+        schema = options.get("schema") or {}
+        relations, tables = _tables(relations, schema) if found == "sql" else (relations, {})
+        rules = read(text, found, tables=tables, dialect=dialect)
+    else:
+        raise UsageError(f"a query is text or Rules, and this is of type '{type(text).__name__}': {text!r:.80}.")
+    program = Program(rules, bag=found in BAGS if bag is None else bag, **options)
+    allowed = _declared(rules, options) if may_be_empty else set()
     for name in program.inputs:
-        if name not in relations:
+        if name not in relations and name not in allowed:
             raise UnknownRelationError(name, relations, "relations given")
     changes: dict[str, Any] = {}
     for name, data in relations.items():
@@ -47,9 +132,38 @@ def query(
         changes[name] = read_change(
             name, data, arity, declared, [None] * arity, program.dictionaries, reserves_weight=False
         )
-    answers = {name: _plain(answer) for name, answer in program.step(changes).items()}
-    return next(iter(answers.values())) if len(answers) == 1 else answers
+    return program, changes
 
 
-def _plain(answer: ZSet) -> ZSet:
+def without_ones(answer: ZSet) -> ZSet:
+    """The answer, its weights left out of exports where all are 1."""
     return answer.with_weight_name(None) if bool(np.all(answer.weights == 1)) else answer
+
+
+def _declared(rules: Rules, options: Mapping[str, Any]) -> set[str]:
+    return {*(options.get("schema") or {}), *(one.relation for one in (*rules.declarations, *rules.directives))}
+
+
+def _tables(
+    relations: Mapping[str, Any], schema: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    """The relations as what can be read more than once, and the names of their columns; a schema's names come first."""
+    from gpu_wcoj.arrow.table import columns_by_name
+
+    columns: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Any] = {}
+    for name, data in relations.items():
+        if isinstance(data, ZSet):
+            found[name], columns[name] = data, data.names
+        else:
+            found[name] = columns_by_name(data, f"relation '{name}'")
+            columns[name] = tuple(found[name])
+    for name, given in schema.items():
+        if isinstance(given, Mapping):
+            columns[name] = tuple(given)
+        elif name not in columns:
+            raise SchemaError(
+                f"the schema gives relation '{name}' types only, and SQL goes by names.\n"
+                f"  Give both: schema={{'{name}': {{'src': 'int64', ...}}}}."
+            )
+    return found, columns

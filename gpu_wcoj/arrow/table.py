@@ -53,22 +53,7 @@ def as_table(
     >>> names, columns[1].codes
     (('src', 'dst'), array([2, 3]))
     """
-    if isinstance(data, (pa.RecordBatch, pa.Table)):
-        names, arrays = _arrow_columns(data, what)
-    elif isinstance(data, np.ndarray):
-        names, arrays = _numpy_columns(data, what)
-    elif isinstance(data, Mapping):
-        names, arrays = _mapped_columns(data, what)
-    elif hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        names, arrays = _arrow_columns(_imported(data, what), what)
-    elif isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
-        names, arrays = _row_columns(data, len(types or ()), what)
-    else:
-        raise TypeMismatchError(
-            f"{what} is of type '{type(data).__module__}.{type(data).__qualname__}', which is no table.\n"
-            "  Pass anything with __arrow_c_stream__ (a LazyFrame after .collect()), a dict of columns, a NumPy array\n"
-            "  or a list of tuples."
-        )
+    names, arrays = _named_columns(data, len(types or ()), what)
     kinds = [*(types or ()), *[None] * len(names)]
     string = Dictionary("string") if string is None else string
     binary = Dictionary("binary") if binary is None else binary
@@ -84,6 +69,44 @@ def as_table(
         else:
             columns.append(encode_values(values, kind, string=string, binary=binary, what=label))
     return names, columns
+
+
+def columns_by_name(data: Any, what: str = "the data") -> dict[str, Any]:
+    """The columns of anything that is shaped as a table, not yet encoded: a table that can be read more than once.
+
+    Raises
+    ------
+    SchemaError
+        If two columns have the same name; and as `as_table`.
+
+    Examples
+    --------
+    >>> columns_by_name([(1, "a"), (2, "b")])
+    {'c0': array([1, 2]), 'c1': ['a', 'b']}
+    """
+    names, arrays = _named_columns(data, 0, what)
+    for name in names:
+        if names.count(name) > 1:
+            raise SchemaError(f"{what} has two columns '{name}'.\n  Give one of them another name.")
+    return dict(zip(names, arrays, strict=True))
+
+
+def _named_columns(data: Any, width: int, what: str) -> _Named:
+    if isinstance(data, (pa.RecordBatch, pa.Table)):
+        return _arrow_columns(data, what)
+    if isinstance(data, np.ndarray):
+        return _numpy_columns(data, what)
+    if isinstance(data, Mapping):
+        return _mapped_columns(data, what)
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return _arrow_columns(_imported(data, what), what)
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+        return _row_columns(data, width, what)
+    raise TypeMismatchError(
+        f"{what} is of type '{type(data).__module__}.{type(data).__qualname__}', which is no table.\n"
+        "  Pass anything with __arrow_c_stream__ (a LazyFrame after .collect()), a dict of columns, a NumPy array\n"
+        "  or a list of tuples."
+    )
 
 
 def _is_untyped(values: Any) -> bool:

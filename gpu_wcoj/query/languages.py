@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import PurePath
 from typing import Final, Literal, get_args
 
@@ -15,6 +16,8 @@ Language = Literal["datalog", "sql", "motif", "edn"]
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 SUFFIXES: Final[Mapping[str, Language]] = {".dl": "datalog", ".sql": "sql", ".motif": "motif", ".edn": "edn"}
 """Endings of files, and the language of their text."""
+BAGS: Final[frozenset[Language]] = frozenset({"sql"})
+"""The languages whose relations are bags, if nothing else is said."""
 
 _BLANK = re.compile(r"(?:[\s\ufeff]+|/\*.*?\*/)*", re.DOTALL)
 _SQL_WORD = re.compile(r"(?:select|with|create|from)(?!\w)", re.IGNORECASE)
@@ -117,7 +120,11 @@ def read(
     """
     if language == "datalog":
         return parse(text, source=source)
-    raise UsageError(f"language={language!r} cannot be read here.")
+    if language == "sql":
+        parser = import_module("gpu_wcoj.query.sql")
+        found: Rules = parser.parse(text, tables or {}, dialect=dialect, source=source)
+        return found
+    raise UsageError(f"a text with language={language!r} is no program.\n  Ask it by gpu_wcoj.find or gpu_wcoj.view.")
 
 
 def _ambiguous(text: str, at: int, width: int, what: str, languages: Sequence[Language]) -> UsageError:

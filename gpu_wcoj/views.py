@@ -1,0 +1,170 @@
+"""Views: the answers of a query in any of the languages, kept up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from gpu_wcoj.backend import BackendName
+from gpu_wcoj.once import asked, given_relations, without_ones
+from gpu_wcoj.planner.draft import Strategy
+from gpu_wcoj.program import Program, TickReport
+from gpu_wcoj.query.languages import Language
+from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.explain.rendering import Format
+
+T = TypeVar("T")
+
+
+def view(
+    text: str | Rules,
+    relations: Mapping[str, Any] | None = None,
+    /,
+    *,
+    language: Language | None = None,
+    dialect: str = "duckdb",
+    bag: bool | None = None,
+    schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+    outputs: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    backend: BackendName = "auto",
+    gpu_memory: float | str | None = None,
+    route: Literal["auto", "device", "cpu"] | int = "auto",
+    threads: int | None = None,
+    chunk_rows: int | None = None,
+    iterations: int | None = None,
+    replan: float | None = 4.0,
+    analyze: bool = False,
+    strategy: Strategy = "auto",
+    order: Mapping[str, Sequence[str]] | None = None,
+    **more: Any,
+) -> View:
+    """Keep the answer of a query fresh while its relations change.
+
+    Parameters
+    ----------
+    text
+        A query in Datalog, SQL, EDN or as a motif, or rules.
+    relations
+        The rows that relations begin with. They may stand as keywords as well, where no option has the relation's
+        name. Every column of a table is data, also one called ``weight``; a `ZSet` keeps its weights.
+    language
+        ``"datalog"``, ``"sql"``, ``"motif"`` or ``"edn"``; by default what the text begins with tells, see
+        `gpu_wcoj.query.languages.language_of`.
+    dialect
+        Of SQL, by the name that sqlglot has for it.
+    bag
+        Exact weights instead of sets; by default for SQL only.
+    schema
+        Names and types of the columns of relations, ``{"edges": {"src": "int64", "dst": "int64"}}``; those may begin
+        without rows. So may relations that a program in Datalog declares.
+    outputs, keep, backend, gpu_memory, route, threads, chunk_rows, iterations, replan, analyze, strategy, order
+        As for `Program`.
+
+    Raises
+    ------
+    UsageError
+        If the text may be in two languages.
+    UnknownRelationError
+        If a relation that the query reads is not given, or one that is given is not read.
+    GpuWcojError
+        And whatever the parser of the language and `Program` raise.
+
+    Examples
+    --------
+    >>> triangles = view("tri(a, b, c) :- edges(a, b), edges(b, c), edges(c, a).", edges=[(1, 2), (2, 3), (3, 1)])
+    >>> triangles.count()
+    3
+    >>> triangles.apply(edges={"src": [1], "dst": [2], "weight": [-1]}).rows()
+    [((1, 2, 3), -1), ((2, 3, 1), -1), ((3, 1, 2), -1)]
+    >>> len(triangles.snapshot())
+    0
+    """
+    program, rows = asked(
+        text, given_relations(relations, more), language, dialect, bag, may_be_empty=True, schema=schema,
+        outputs=outputs, keep=keep, backend=backend, gpu_memory=gpu_memory, route=route, threads=threads,
+        chunk_rows=chunk_rows, iterations=iterations, replan=replan, analyze=analyze, strategy=strategy, order=order,
+    )  # fmt: skip
+    program.load(rows)
+    return View(program)
+
+
+class View:
+    """The answer of a query that is kept up to date; what `view` makes.
+
+    Attributes
+    ----------
+    program
+        What runs it.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def __repr__(self) -> str:
+        return f"View of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
+
+    @property
+    def progress(self) -> TickReport:
+        """What the last tick did."""
+        return self.program.last_tick
+
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | dict[str, ZSet]:
+        """Take one tick's changes of relations; return the answer's change, or a dict of them if there are several.
+
+        Parameters
+        ----------
+        changes
+            By relation, as for `Program.step`: a `ZSet` or anything shaped as rows, where a column ``weight`` beyond
+            the relation's own holds weights, below 0 for deletions. They may stand as keywords as well.
+
+        Raises
+        ------
+        GpuWcojError
+            As `Program.step`; the answer is as before.
+
+        Examples
+        --------
+        >>> pairs = view("pair(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)])
+        >>> pairs.apply(edge=[(2, 3)]).rows()
+        [((1, 3), 1)]
+        """
+        found = self.program.step(given_relations(changes, more))
+        return next(iter(found.values())) if len(found) == 1 else found
+
+    def snapshot(self, name: str | None = None) -> ZSet | dict[str, ZSet]:
+        """All rows of the answer, or a dict of them if there are several; of the relation `name` if that is given.
+
+        Weights are left out of exports where all are 1.
+
+        Raises
+        ------
+        UnknownRelationError
+            If there is no such relation.
+        """
+        return self._of(name, lambda one: without_ones(self.program.relation(one)))
+
+    def count(self, name: str | None = None) -> int | dict[str, int]:
+        """How many rows `snapshot` has, with their weights; not enumerated where that can be told otherwise."""
+        return self._of(name, self.program.count)
+
+    def explain(
+        self,
+        *,
+        analyze: bool = False,
+        bounds: bool = False,
+        statistics: str | PathLike[str] | None = None,
+        format: Format = "text",  # noqa: A002  # as in Program.explain
+    ) -> str:
+        """How the answer is maintained; see `Program.explain`."""
+        return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
+
+    def _of(self, name: str | None, read: Callable[[str], T]) -> T | dict[str, T]:
+        if name is not None:
+            return read(name)
+        outputs = self.program.outputs
+        return read(outputs[0]) if len(outputs) == 1 else {one: read(one) for one in outputs}
