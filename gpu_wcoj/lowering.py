@@ -15,10 +15,11 @@ from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.join.delta import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.planner.body import Shape
+from gpu_wcoj.planner.body import Shape, resolver
 from gpu_wcoj.planner.calculations import Kinds
 from gpu_wcoj.planner.draft import NOTHING, Strategy
 from gpu_wcoj.planner.lower import Plan, lower, plan
+from gpu_wcoj.planner.nulls import null_columns
 from gpu_wcoj.planner.types import Types, type_of_constant
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.schema import DataType
@@ -83,6 +84,16 @@ class Lowering:
     strategy: Strategy = "auto"
     hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
+    @cached_property
+    def untyped(self) -> frozenset[tuple[str, int]]:
+        """Columns of the facts of the text that hold nothing but null."""
+        columns = (
+            (one.relation, at, values)
+            for one in self.rules.facts
+            for at, values in enumerate(zip(*one.rows, strict=True))
+        )
+        return frozenset((name, at) for name, at, values in columns if set(values) == {None})
+
     def lowered_for(
         self,
         incoming: Mapping[str, Incoming],
@@ -99,7 +110,8 @@ class Lowering:
             shown = declared.get(name, rows.names)
             names = [f"{i} ('{one}')" for i, one in enumerate(shown)] if rows.names else None
             if rows.names:
-                types.bind(name, [column.type for column in rows.columns], names)
+                kinds = [None if (name, i) in self.untyped else one.type for i, one in enumerate(rows.columns)]
+                types.bind(name, kinds, names)
             nullable[name] = tuple(column.valid is not None for column in rows.columns)
         shapes = self.shapes(present, nullable, types)
         if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
@@ -142,7 +154,8 @@ class Lowering:
             before = present.shapes[name].nullable if present else (False,) * arity
             now = nullable.get(name, (False,) * arity)
             known[name] = tuple(a or b for a, b in zip(before, now, strict=True))
-        without = {(one.relation, one.column) for one in self.rules.extremes}  # rows without a value are not there
+        kept = {one.relation: one.column for one in self.rules.extremes}  # rows without a value are not there
+        resolved = [(rule, resolver(rule)) for rule in self.rules.rules]
         changed = True
         while changed:
             changed = False
@@ -150,16 +163,12 @@ class Lowering:
                 keys = [a or b for a, b in zip(known[one.source][: one.keys], known[one.relation], strict=False)]
                 changed |= keys != list(known[one.relation][: one.keys])
                 known[one.relation] = (*keys, *known[one.relation][one.keys :])
-            for rule in self.rules.rules:
-                head = list(known[rule.head.relation])
-                for column, term in enumerate(rule.head.terms):
-                    if (rule.head.relation, column) in without:
-                        continue
-                    for atom in rule.atoms:
-                        for at, other in enumerate(atom.terms):
-                            if other == term and known[atom.relation][at] and not head[column]:
-                                head[column] = changed = True
-                known[rule.head.relation] = tuple(head)
+            for rule, resolve in resolved:
+                name = rule.head.relation
+                found = [] if resolve is None else null_columns(rule, resolve, known, kept.get(name))
+                head = tuple(is_known or column in found for column, is_known in enumerate(known[name]))
+                changed |= head != known[name]
+                known[name] = head
         shapes = {}
         for name, flags in known.items():
             kinds = [types.assumed(name, column) for column in range(len(flags))]
@@ -212,15 +221,20 @@ class Lowering:
         return found
 
     def _fact_column(self, kind: DataType | None, values: Sequence[object]) -> Column:
-        natural = type_of_constant(0.5 if any(isinstance(one, float) for one in values) else values[0])
+        valid = np.array([one is not None for one in values], np.bool_)
+        given = [one for one in values if one is not None]
+        natural = type_of_constant(0.5 if any(isinstance(one, float) for one in given) else given[0] if given else 0)
         if kind is None:
             kind = natural
+        elif not given:
+            pass
         elif kind.family == "integer" and natural.family == "integer":
             least, most = kind.code_range
-            if not all(isinstance(one, int) and least <= one <= most for one in values):
+            if not all(isinstance(one, int) and least <= one <= most for one in given):
                 kind = natural
-        codes = np.array([self._encode_constant(kind, one) for one in values], np.int64)
-        return Column(kind, codes, None, self.dictionaries[0] if kind.has_dictionary else None)
+        codes = np.array([0 if one is None else self._encode_constant(kind, one) for one in values], np.int64)
+        is_valid = None if len(given) == len(values) else valid
+        return Column(kind, codes, is_valid, self.dictionaries[0] if kind.has_dictionary else None)
 
     def _encode_constant(self, kind: DataType | None, value: object) -> int:
         if kind is None or kind.family == "integer":
@@ -261,9 +275,13 @@ class Lowering:
                 moved.append(columns[column])
             elif was.family == now.family:
                 moved.append(_scaled(columns[column], was.factor_to(now), name, column))
-            else:  # only constants have been there
+            else:  # only constants have been there, and nulls
                 codes = backend.to_host(columns[column])
-                moved.append(backend.asarray(self._recoded(codes, was, now)))
+                mask = before.flag(column)
+                has_value = slice(None) if mask is None else backend.to_host(columns[mask]) == 0
+                recoded = np.zeros(len(codes), np.int64)
+                recoded[has_value] = self._recoded(codes[has_value], was, now)
+                moved.append(backend.asarray(recoded))
             if after.nullable[column]:
                 flag = before.flag(column)
                 flags.append(backend.xp.zeros(len(weights), np.int64) if flag is None else columns[flag])

@@ -1,9 +1,9 @@
 """Normalise a rule: equalities become substitutions, constants and repetitions selections, nulls extra columns.
 
-A nullable column is followed, behind the relation's own columns, by a column of flags (1 where the value is null).
-A variable that joins, is compared or repeated takes rows without null only, and so does one that is calculated with
-or stands in a negated atom too; one that stands once is kept with its flag, so that nulls survive where they are only
-carried along.
+A nullable column is followed, behind the relation's own columns, by a column of flags (1 where the value is null, whose
+code is then 0). A variable that joins, is compared or repeated takes rows without null only, and so does one that is
+calculated with or stands in a negated atom too; one that stands once is kept with its flag, so that nulls survive where
+they are only carried along, and a null-safe one takes its flag wherever it stands; see `gpu_wcoj.planner.nulls`.
 
 Examples
 --------
@@ -24,7 +24,8 @@ from typing import Any
 
 from gpu_wcoj.join.path import Calculation, Condition
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of
-from gpu_wcoj.query.terms import MIRRORED, Atom, Comparison, Constant, Expression, Rule, Term, Variable, plain
+from gpu_wcoj.planner.nulls import Nulls, never_holds, nulls_of, undecided
+from gpu_wcoj.query.terms import MIRRORED, NULL, Atom, Constant, Expression, Rule, Term, Variable, plain
 from gpu_wcoj.trace.arrangement import ComparedColumns
 
 Encode = Callable[[str, int, object], int]
@@ -81,7 +82,7 @@ class Body:
     head
         Per stored column of the head, a variable or a code.
     never
-        Whether its comparisons of constants already fail, so that it derives nothing.
+        Whether its comparisons of constants already fail, or it asks for null where none is: it derives nothing.
     negated
         Negated atoms.
     calculations
@@ -131,6 +132,7 @@ def normalise(
     encode: Encode,
     kinds: Kinds = INTEGERS,
     kept: int | None = None,
+    asked: Mapping[Variable, bool] | None = None,
 ) -> Body:
     """The rule over stored columns; see the module's text.
 
@@ -138,28 +140,38 @@ def normalise(
     ----------
     kept
         The column of the head whose best value is kept: a variable there takes rows without null only.
+    asked
+        Variables that are to be null, or not; all that `cases` gives together are the rule.
     """
+    never = Body(rule, (), (), (), never=True)
     value = _substitution(rule)
     if value is None:
-        return Body(rule, (), (), (), never=True)
-    uses = _occurrences(rule, value)
-    if kept is not None:
-        best = _resolve(rule.head.terms[kept], value)
-        if isinstance(best, Variable):
-            uses[best] = uses.get(best, 0) + 1
-    flags: dict[str, str] = {}
+        return never
+    nullable = {name: shape.nullable for name, shape in shapes.items()}
+    nulls = nulls_of(rule, lambda term: _resolve(term, value), nullable, kept, asked)
+    if nulls is None:
+        return never
+    value.update(dict.fromkeys(nulls.asked, NULL))
     homes: dict[str, tuple[str, int]] = {}
     atoms = [
-        _body_atom(number, atom, shapes, value, uses, flags, homes, encode) for number, atom in enumerate(rule.atoms)
+        through_aliases(_body_atom(number, atom, shapes, value, nulls, homes, encode), aliases, shapes, encode)
+        for number, atom in enumerate(rule.atoms)
     ]
+    absent = [one for one in rule.negated if not never_holds(one, lambda term: _resolve(term, value), nullable, nulls)]
     negated = [
-        _body_atom(number - len(rule.negated), atom, shapes, value, {}, {}, {}, encode)
-        for number, atom in enumerate(rule.negated)
+        through_aliases(
+            _body_atom(number - len(absent), atom, shapes, value, nulls, {}, encode), aliases, shapes, encode
+        )
+        for number, atom in enumerate(absent)
     ]
+    if not all(map(_can_hold, atoms)):
+        return never
     types = kinds.of(rule)
     calculated = {one.variable.name for one in rule.computed}
     conditions: list[Condition] = []
     for comparison in rule.comparisons:
+        if comparison.is_null_test:
+            continue
         left, right = _resolve(comparison.left, value), _resolve(comparison.right, value)
         op = comparison.op
         if isinstance(left, Constant) and isinstance(right, Constant):
@@ -190,12 +202,41 @@ def normalise(
         calculations.append(calculation_of(computed, terms, types, kinds, conditions, calculated))
     return Body(
         rule,
-        _head(rule, shapes, value, flags, encode),
-        tuple(through_aliases(atom, aliases, shapes, encode) for atom in atoms),
+        _head(rule, shapes, value, nulls, encode),
+        tuple(atoms),
         tuple(conditions),
-        negated=tuple(through_aliases(atom, aliases, shapes, encode) for atom in negated),
+        negated=tuple(filter(_can_hold, negated)),
         calculations=tuple(calculations),
     )
+
+
+def cases(rule: Rule, shapes: Mapping[str, Shape], kept: int | None = None) -> list[dict[Variable, bool]]:
+    """Which variables are null, and which not, in each of the bodies that make up a rule: mostly one of no such.
+
+    There are more where a variable that may be null stands in a negated atom over a column that has no null: no row of
+    that atom is null there, whatever stands in its other columns.
+    """
+    value = _substitution(rule)
+    nullable = {name: shape.nullable for name, shape in shapes.items()}
+    waiting: list[dict[Variable, bool]] = [{}]
+    found = []
+    while waiting:
+        asked = waiting.pop()
+        at = None
+        if value is not None:
+            nulls = nulls_of(rule, lambda term: _resolve(term, value), nullable, kept, asked)
+            at = None if nulls is None else undecided(rule, lambda term: _resolve(term, value), nullable, nulls)
+        if at is None:
+            found.append(asked)
+        else:
+            waiting += [{**asked, at: True}, {**asked, at: False}]
+    return found
+
+
+def resolver(rule: Rule) -> Callable[[Expression], Term] | None:
+    """What equalities of a rule leave in the place of a term; None if they cannot hold."""
+    value = _substitution(rule)
+    return None if value is None else lambda term: _resolve(term, value)
 
 
 def _substitution(rule: Rule) -> dict[Variable, Term] | None:
@@ -207,7 +248,7 @@ def _substitution(rule: Rule) -> dict[Variable, Term] | None:
     calculated = {one.variable for one in rule.computed}
     bound = {variable for atom in rule.atoms for variable in atom.variables}
     for comparison in rule.comparisons:
-        if comparison.op != "=":
+        if comparison.op != "=" or comparison.is_null_test:
             continue
         left, right = _resolve(comparison.left, value), _resolve(comparison.right, value)
         if left == right:
@@ -248,30 +289,12 @@ def _resolve(term: Expression, value: Mapping[Variable, Term]) -> Term:
     return plain(term)
 
 
-def _occurrences(rule: Rule, value: Mapping[Variable, Term]) -> dict[Variable, int]:
-    """How often each variable stands in the body, after substitution."""
-    count: dict[Variable, int] = {}
-    terms = [term for atom in (*rule.atoms, *rule.negated) for term in atom.terms]
-    terms += [term for one in rule.computed for term in one.call.arguments]
-    terms += [term for comparison in rule.comparisons for term in _compared(comparison)]
-    for term in terms:
-        end = _resolve(term, value)
-        if isinstance(end, Variable):
-            count[end] = count.get(end, 0) + 1
-    return count
-
-
-def _compared(comparison: Comparison) -> tuple[Term, Term]:
-    return plain(comparison.left), plain(comparison.right)
-
-
 def _body_atom(
     number: int,
     atom: Atom,
     shapes: Mapping[str, Shape],
     value: Mapping[Variable, Term],
-    uses: Mapping[Variable, int],
-    flags: dict[str, str],
+    nulls: Nulls,
     homes: dict[str, tuple[str, int]],
     encode: Encode,
 ) -> BodyAtom:
@@ -284,32 +307,47 @@ def _body_atom(
         term = _resolve(given, value)
         flag = shape.flag(column)
         if isinstance(term, Constant):
-            constants.append((column, encode(atom.relation, column, term.value)))
-        elif term.name in variables:
+            constants.append((column, _code(encode, atom.relation, column, term)))
+            if flag is not None:
+                constants.append((flag, int(term == NULL)))
+            continue
+        mark = nulls.flags.get(term.name)
+        if term.name in variables:
             equal.append((columns[variables.index(term.name)], column))
         else:
             columns.append(column)
             variables.append(term.name)
             homes.setdefault(term.name, (atom.relation, column))
         if flag is None:
-            continue
-        if isinstance(term, Variable) and uses.get(term) == 1:
-            flags[term.name] = f"{term.name}?"
-            columns.append(flag)
-            variables.append(f"{term.name}?")
-        else:
+            assert mark is None, f"'{term}' may be null in '{atom}'"
+        elif mark is None:
             constants.append((flag, 0))
+        elif mark in variables:
+            equal.append((columns[variables.index(mark)], flag))
+        else:
+            columns.append(flag)
+            variables.append(mark)
     if not variables:
         columns.append(0)
         variables.append(f"atom#{number}")
     return BodyAtom(atom.relation, tuple(columns), tuple(variables), tuple(constants), tuple(equal))
 
 
+def _code(encode: Encode, relation: str, column: int, constant: Constant) -> int:
+    """The code of a constant in a column; that of null is 0."""
+    return 0 if constant == NULL else encode(relation, column, constant.value)
+
+
+def _can_hold(atom: BodyAtom) -> bool:
+    """Whether no column is to have two values."""
+    return len({column for column, _ in atom.constants}) == len(set(atom.constants))
+
+
 def _head(
     rule: Rule,
     shapes: Mapping[str, Shape],
     value: Mapping[Variable, Term],
-    flags: Mapping[str, str],
+    nulls: Nulls,
     encode: Encode,
 ) -> tuple[str | int, ...]:
     shape = shapes[rule.head.relation]
@@ -320,9 +358,9 @@ def _head(
         if isinstance(term, Variable):
             codes.append(term.name)
         else:
-            codes.append(encode(rule.head.relation, column, term.value))
+            codes.append(_code(encode, rule.head.relation, column, term))
         if shape.nullable[column]:
-            marks.append(flags.get(term.name, 0) if isinstance(term, Variable) else 0)
+            marks.append(nulls.flags.get(term.name, 0) if isinstance(term, Variable) else int(term == NULL))
     return (*codes, *marks)
 
 
@@ -344,8 +382,9 @@ def through_aliases(
         ]
         non_null: set[tuple[int, int]] = set()
         for column, op, other, constant in alias.compared:
-            code = None if constant is None else encode(alias.relation, column, constant.value)
-            compared.append((column, op, other, code))
+            if constant != NULL:
+                code = None if constant is None else encode(alias.relation, column, constant.value)
+                compared.append((column, op, other, code))
             flags = [below.flag(one) for one in (column, other) if one is not None]
             non_null |= {(flag, 0) for flag in flags if flag is not None}
         constants = {(place[column], code) for column, code in atom.constants}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.results import DOUBLE, aggregate_of, result_of
-from gpu_wcoj.query.terms import Computed, Constant, Rule, Rules, Variable, plain
+from gpu_wcoj.query.terms import NULL, Computed, Constant, Rule, Rules, Variable, plain
 from gpu_wcoj.schema import INT64, DataType
 
 Place = tuple[str, int]
@@ -42,7 +42,7 @@ class Types:
                 self._link((one.source, column), (one.relation, column))
         for facts in rules.facts:
             for column, values in enumerate(zip(*facts.rows, strict=True)):
-                said = [(None, value) for value in values]
+                said = [(None, value) for value in values if value is not None]
                 self._constants.setdefault((facts.relation, column), []).extend(said)
         self._said: dict[Place, list[Place]] = {}
         for place in self._constants:
@@ -71,6 +71,8 @@ class Types:
             for column, term in enumerate(map(plain, atom.terms)):
                 place = (atom.relation, column)
                 self._parent.setdefault(place, place)
+                if term == NULL:
+                    continue
                 if isinstance(term, Constant):
                     literal.append((place, term))
                 elif term in home:
@@ -79,6 +81,8 @@ class Types:
                     home[term] = place
         calculated = {one.variable for one in rule.computed}
         for comparison in rule.comparisons:
+            if comparison.is_null_test:
+                continue
             left, right = plain(comparison.left), plain(comparison.right)
             if isinstance(left, Variable) and isinstance(right, Variable):
                 if left in home and right in home:

@@ -1,8 +1,8 @@
 """What null and null-safe variables can do in a rule, and what not.
 
 Null is no value: nothing is calculated with it, and it compares with nothing. It can be asked for, in an atom
-(``r(x, null)``) or of a variable (``x = null``, ``x != null``), and a head can hold it. For a null-safe variable, ``x?``,
-it equals itself: rows without a value join each other, and are what a negated atom can hold.
+(``r(x, null)``) or of a variable (``x = null``, ``x != null``), and a head can hold it. For a null-safe variable,
+``x?``, it equals itself: rows without a value join each other, and are what a negated atom can hold.
 """
 
 from __future__ import annotations

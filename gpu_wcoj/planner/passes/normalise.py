@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from gpu_wcoj.errors import UnsafeRuleError
 from gpu_wcoj.join.path import names_of
-from gpu_wcoj.planner.body import Alias, Body, alias_of, normalise
+from gpu_wcoj.planner.body import Alias, Body, alias_of, cases, normalise
 from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.planner.same import same_rows
 from gpu_wcoj.query.terms import Rule
 
 
@@ -36,13 +37,16 @@ def normalised(draft: Draft) -> Draft:
     found = aliases({name: own for name, own in by_head.items() if name not in setting.best}, setting.textual)
     rules = []
     for one in draft.rules:
-        body = one.body
-        if body is None:
+        bodies = [one.body] if one.body is not None else []
+        if one.body is None:
             kept = setting.best.get(one.head)
-            body = normalise(one.rule, setting.shapes, found, setting.encode, setting.kinds, kept)
-        if not body.never:
-            _check_safe(body)
-            rules.append(replace(one, body=body))
+            for asked in cases(one.rule, setting.shapes, kept):
+                body = normalise(one.rule, setting.shapes, found, setting.encode, setting.kinds, kept, asked)
+                bodies.append(body)
+        for body in bodies:
+            if not body.never:
+                _check_safe(body)
+                rules.append(replace(one, body=body))
     return replace(draft, rules=tuple(rules), aliases={**found, **draft.aliases})
 
 
@@ -60,7 +64,10 @@ def _check_safe(body: Body) -> None:
 
 
 def aliases(by_head: Mapping[str, Sequence[Rule]], textual: Callable[[str, int], bool]) -> dict[str, Alias]:
-    """Heads of one rule that only renames or selects; of those that rename each other in a circle, all but one."""
+    """Heads of one rule that only renames or selects; of those that rename each other in a circle, all but one.
+
+    Also heads that hold the same rows as an earlier one.
+    """
     found: dict[str, Alias] = {}
     for name, own in by_head.items():
         alias = alias_of(own[0], textual) if len(own) == 1 else None
@@ -71,4 +78,4 @@ def aliases(by_head: Mapping[str, Sequence[Rule]], textual: Callable[[str, int],
             end = found[end].relation
         if end != name:
             found[name] = alias
-    return found
+    return {**same_rows({name: own for name, own in by_head.items() if name not in found}), **found}

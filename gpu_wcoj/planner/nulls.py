@@ -1,0 +1,165 @@
+"""Which variables of a rule may be null, as far as its relations have nulls.
+
+A variable that stands once in a body, or is null-safe and stands in nullable columns only, is carried with its flag.
+Any other one has a value. What a rule asks to be null becomes a constant; a rule that asks it of a column that has no
+null, or of what has a value, derives nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpu_wcoj.query.terms import NULL, Atom, Expression, Rule, Term, Variable
+
+Resolve = Callable[[Expression], Term]
+"""What equalities leave in the place of a term."""
+
+
+@dataclass(frozen=True)
+class Nulls:
+    """What of a rule may be null.
+
+    Attributes
+    ----------
+    asked
+        The variables that are null in every row: null stands in their place.
+    flags
+        Per variable that may be null, by name, the variable of its flag.
+    """
+
+    asked: frozenset[Variable]
+    flags: Mapping[str, str]
+
+    def term(self, term: Term) -> Term:
+        """What stands in the place of a term, once equalities are substituted."""
+        return NULL if term in self.asked else term
+
+
+def nulls_of(
+    rule: Rule,
+    resolve: Resolve,
+    nullable: Mapping[str, Sequence[bool]],
+    kept: int | None = None,
+    asked: Mapping[Variable, bool] | None = None,
+) -> Nulls | None:
+    """What of a rule may be null; None if what it asks to be null never is.
+
+    Parameters
+    ----------
+    nullable
+        Per relation, which columns may hold null.
+    kept
+        The column of the head that has a value in every row.
+    asked
+        Variables that are to be null, or not, beside those of which the rule says so.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> rule = parse("h(x, y?, z) :- r(x, y?, z), s(y?, z).").rules[0]
+    >>> nulls_of(rule, lambda term: term, {"r": (True, True, True), "s": (True, True)}).flags
+    {'x': 'x?', 'y?': 'y??'}
+    >>> nulls_of(rule, lambda term: term, {"r": (True, True, True), "s": (False, False)}).flags
+    {'x': 'x?'}
+    """
+    places = _places(rule, resolve)
+    strict, single = _uses(rule, resolve, kept)
+    null: set[Variable] = set()
+    valued: set[Variable] = set()
+    for term, is_null in _tests(rule, asked or {}):
+        found = resolve(term)
+        if isinstance(found, Variable) and found in places:
+            (null if is_null else valued).add(found)
+        elif is_null:
+            return None
+    for one in null:
+        if one in valued or one in strict or not (one.is_null_safe or one in single):
+            return None
+    is_asked = frozenset(null)
+    for atom in rule.atoms:
+        for column, given in enumerate(atom.terms):
+            term = resolve(given)
+            if (term == NULL or term in is_asked) and not nullable[atom.relation][column]:
+                return None
+    if kept is not None and resolve(rule.head.terms[kept]) in (NULL, *is_asked):
+        return None
+    taken = {one.name for one in places}
+    flags: dict[str, str] = {}
+    for one, columns in places.items():
+        carries = one not in null | valued | strict and (one.is_null_safe or one in single)
+        if carries and all(nullable[relation][column] for relation, column in columns):
+            flag = f"{one.name}?"
+            while flag in taken:
+                flag += "?"
+            taken.add(flag)
+            flags[one.name] = flag
+    return Nulls(is_asked, flags)
+
+
+def undecided(rule: Rule, resolve: Resolve, nullable: Mapping[str, Sequence[bool]], nulls: Nulls) -> Variable | None:
+    """A variable that may be null and stands in a column of a negated atom that has no null; None if there is none.
+
+    The atom says nothing of rows that are null there, and can be asked for the others: two rules.
+    """
+    for atom in rule.negated:
+        if never_holds(atom, resolve, nullable, nulls):
+            continue
+        for column, given in enumerate(atom.terms):
+            term = resolve(given)
+            if isinstance(term, Variable) and term.name in nulls.flags and not nullable[atom.relation][column]:
+                return term
+    return None
+
+
+def never_holds(atom: Atom, resolve: Resolve, nullable: Mapping[str, Sequence[bool]], nulls: Nulls) -> bool:
+    """Whether an atom asks for null in a column that has none."""
+    terms = (nulls.term(resolve(term)) for term in atom.terms)
+    return any(term == NULL and not nullable[atom.relation][column] for column, term in enumerate(terms))
+
+
+def null_columns(rule: Rule, resolve: Resolve, nullable: Mapping[str, Sequence[bool]], kept: int | None) -> list[int]:
+    """The columns of the head to which a rule may bring null."""
+    nulls = nulls_of(rule, resolve, nullable, kept)
+    if nulls is None:
+        return []
+    terms = [nulls.term(resolve(term)) for term in rule.head.terms]
+    return [
+        column
+        for column, term in enumerate(terms)
+        if term == NULL or (isinstance(term, Variable) and term.name in nulls.flags)
+    ]
+
+
+def _places(rule: Rule, resolve: Resolve) -> dict[Variable, list[tuple[str, int]]]:
+    """Where the variables of the positive atoms stand in them."""
+    places: dict[Variable, list[tuple[str, int]]] = {}
+    for atom in rule.atoms:
+        for column, given in enumerate(atom.terms):
+            term = resolve(given)
+            if isinstance(term, Variable):
+                places.setdefault(term, []).append((atom.relation, column))
+    return places
+
+
+def _uses(rule: Rule, resolve: Resolve, kept: int | None) -> tuple[set[Variable], set[Variable]]:
+    """The variables whose values are needed, and those that stand once in the body."""
+    valued = [term for one in rule.computed for term in one.call.arguments]
+    valued += [term for one in rule.comparisons if not one.is_null_test for term in (one.left, one.right)]
+    if kept is not None:
+        valued.append(rule.head.terms[kept])
+    strict = {term for term in map(resolve, valued) if isinstance(term, Variable)}
+    count: dict[Variable, int] = {}
+    for given in (term for atom in (*rule.atoms, *rule.negated) for term in atom.terms):
+        term = resolve(given)
+        if isinstance(term, Variable):
+            count[term] = count.get(term, 0) + 1
+    return strict, {one for one, uses in count.items() if uses == 1 and one not in strict}
+
+
+def _tests(rule: Rule, asked: Mapping[Variable, bool]) -> Iterator[tuple[Expression, bool]]:
+    """What is asked for null, and whether it is to be null."""
+    for one in rule.comparisons:
+        if one.is_null_test:
+            yield (one.right if one.left == NULL else one.left), one.op == "="
+    yield from asked.items()
