@@ -12,6 +12,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from gpu_wcoj import __version__
 from gpu_wcoj.errors import GpuWcojError, OutputFileError, UnknownRelationError, UsageError
+from gpu_wcoj.query.languages import Language
 
 if TYPE_CHECKING:
     from gpu_wcoj.files.spec import InputSpec
@@ -32,6 +33,8 @@ app = App(
 )
 
 _TEXT = Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
+_LANGUAGE = Parameter(help="datalog, sql, motif or edn; if not said, by the file's suffix .dl .sql .motif .edn.")
+_DIALECT = Parameter(help="The dialect of SQL, by the name that sqlglot has for it.")
 _FLAG = Parameter(negative="")
 _FILES = Parameter(negative="", allow_leading_hyphen=True)
 
@@ -42,6 +45,8 @@ def run(
     /,
     *,
     text: Annotated[str | None, _TEXT] = None,
+    language: Annotated[Language | None, _LANGUAGE] = None,
+    dialect: Annotated[str, _DIALECT] = "duckdb",
     input: Annotated[list[str] | None, _FILES] = None,  # noqa: A002  # the option is called --input
     changes: Annotated[list[str] | None, _FILES] = None,
     tick_rows: int | None = None,
@@ -93,12 +98,13 @@ def run(
         How relations are joined: wcoj meets them all in each variable, binary takes one after the other, and auto
         chooses by what it expects that to cost.
     bag
-        Keep exact weights instead of sets.
+        Keep exact weights instead of sets; SQL does so always.
     memory
         How much memory the rows read at one time may take, such as 4GB; half of the machine's if not said otherwise.
     json
         Print one line of JSON a tick and one at the end.
     """
+    from gpu_wcoj.asked import Asked
     from gpu_wcoj.files.budget import memory_budget
     from gpu_wcoj.files.spec import parse_input
 
@@ -111,8 +117,9 @@ def run(
         raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
-    engine = _program(
-        program, text, bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads, strategy=strategy,
+    asked = Asked(program, text, language, dialect, loaded, fed, budget)
+    engine = asked.program(
+        bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads, strategy=strategy,
         route=int(route) if route.isdecimal() else route,
     )  # fmt: skip
     from gpu_wcoj.directives import outputs_of
@@ -138,6 +145,8 @@ def explain(
     /,
     *,
     text: Annotated[str | None, _TEXT] = None,
+    language: Annotated[Language | None, _LANGUAGE] = None,
+    dialect: Annotated[str, _DIALECT] = "duckdb",
     input: Annotated[list[str] | None, _FILES] = None,  # noqa: A002  # the option is called --input
     changes: Annotated[list[str] | None, _FILES] = None,
     tick_rows: int | None = None,
@@ -187,10 +196,11 @@ def explain(
     strategy
         How relations are joined: auto, wcoj or binary, as for run.
     bag
-        Keep exact weights instead of sets.
+        Keep exact weights instead of sets; SQL does so always.
     memory
         How much memory the rows read at one time may take, such as 4GB; half of the machine's if not said otherwise.
     """
+    from gpu_wcoj.asked import Asked
     from gpu_wcoj.files.budget import memory_budget
     from gpu_wcoj.files.spec import parse_input
 
@@ -199,7 +209,8 @@ def explain(
     fed = tuple(map(parse_input, changes or ()))
     if tick_rows is not None and tick_rows < 1:
         raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
-    engine = _program(program, text, bag=bag, backend=backend, threads=threads, strategy=strategy)
+    asked = Asked(program, text, language, dialect, loaded, fed, budget)
+    engine = asked.program(bag=bag, backend=backend, threads=threads, strategy=strategy)
     from gpu_wcoj.analysis import explained
     from gpu_wcoj.runner import Job
 
@@ -381,23 +392,6 @@ def _bench() -> Callable[..., int]:
     from bench.suite.command import main as run_suite
 
     return run_suite
-
-
-def _program(path: Path | None, text: str | None, **options: Any) -> Program:
-    from gpu_wcoj.files.lines import open_bytes
-
-    if (path is None) == (text is None):
-        raise UsageError("a program is a file, or a text after -e.\n  Give one of the two.")
-    if text is None:
-        assert path is not None
-        with open_bytes(path) as file:
-            try:
-                text = file.read().decode()
-            except UnicodeDecodeError:
-                raise UsageError(f"the program '{path}' is not UTF-8 text.\n  Convert it to UTF-8.") from None
-    from gpu_wcoj.program import Program
-
-    return Program(text, **options)
 
 
 def _named(

@@ -108,8 +108,9 @@ def asked(
     GpuWcojError
         And whatever the parser of the language and `Program` raise.
     """
+    found: Language | None = None
     if isinstance(text, Rules):
-        rules, found = text, None
+        rules = text
     elif isinstance(text, str):
         found = language_of(text) if language is None else known_language(language)
         schema = options.get("schema") or {}
@@ -141,7 +142,8 @@ def without_ones(answer: ZSet) -> ZSet:
 
 
 def _declared(rules: Rules, options: Mapping[str, Any]) -> set[str]:
-    return {*(options.get("schema") or {}), *(one.relation for one in (*rules.declarations, *rules.directives))}
+    found = {*(options.get("schema") or {})} | {one.relation for one in rules.declarations}
+    return found | {one.relation for one in rules.directives}
 
 
 def _tables(

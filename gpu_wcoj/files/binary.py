@@ -18,7 +18,7 @@ import pyarrow as pa
 from gpu_wcoj import errors
 from gpu_wcoj.errors import GpuWcojError, InputFileError, UsageError
 from gpu_wcoj.files.block import RowBlock, make_block
-from gpu_wcoj.files.select import select
+from gpu_wcoj.files.select import numbered, select
 from gpu_wcoj.files.spec import InputSpec
 
 _ROOT = Path(__file__).parent.parent.parent
@@ -45,14 +45,16 @@ class BinaryReader:
     is_gzip
         Whether the file is to be unpacked first.
     arity
-        How many columns the relation has.
+        How many columns the relation has; None for as many as the file has.
     changes
         Whether the rows are changes: read in pieces, and ``weight`` is the weight.
     budget
         How many bytes the child may take for rows.
     """
 
-    def __init__(self, spec: InputSpec, form: str, is_gzip: bool, arity: int, changes: bool, budget: int) -> None:
+    def __init__(
+        self, spec: InputSpec, form: str, is_gzip: bool, arity: int | None, changes: bool, budget: int
+    ) -> None:
         for option, value in (("sep", spec.separator), ("header", spec.header), ("types", spec.types)):
             if value is not None:
                 raise UsageError(f"'{spec.path}' is not text, so option '{option}' says nothing.\n  Leave it out.")
@@ -90,6 +92,11 @@ class BinaryReader:
     def fraction(self) -> float | None:
         """How much of the file has been read, 0 to 1."""
         return self._seen / self._n_rows if self._n_rows else None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the file calls the relation's columns; c0, c1, ... if it gives no names."""
+        return self._selection.own_names or numbered(len(self._selection.rows))
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the rows in order."""

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.files.block import RowBlock
 from gpu_wcoj.files.budget import over_budget
 from gpu_wcoj.files.lines import GZIP_ERRORS, GZIP_MAGIC, check_gzip, damaged_gzip, open_bytes
@@ -35,6 +36,11 @@ class Reader(Protocol):
     def fraction(self) -> float | None:
         """How much of the file has been read, 0 to 1; None where that is not known."""
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the file calls the relation's columns; c0, c1, ... if it gives no names."""
+        ...
+
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the rows in order; once."""
         ...
@@ -43,8 +49,8 @@ class Reader(Protocol):
         """Let go of the file."""
 
 
-def open_input(spec: InputSpec, arity: int, changes: bool, budget: int) -> Reader:
-    """Open the file of `spec` for a relation of `arity` columns.
+def open_input(spec: InputSpec, arity: int | None, changes: bool, budget: int) -> Reader:
+    """Open the file of `spec` for a relation of `arity` columns; of as many as it has where that is None.
 
     Raises
     ------
@@ -85,6 +91,31 @@ def read_table(spec: InputSpec, arity: int, budget: int) -> pa.Table:
     finally:
         reader.close()
     return pa.Table.from_batches(batches)
+
+
+def column_names(spec: InputSpec, changes: bool, budget: int) -> tuple[str, ...]:
+    """The names of the columns that the file of `spec` has for its relation.
+
+    Parameters
+    ----------
+    changes
+        Whether the file has changes: then a column that is called ``weight`` is none of them.
+
+    Raises
+    ------
+    InputFileError, UsageError, MemoryBudgetError
+        As `open_input`; and if two columns have the same name, or the file can be read once only.
+    """
+    if spec.path.is_fifo():
+        raise UsageError(f"'{spec.path}' can be read once only, and its columns are needed before.\n  Name a file.")
+    reader = open_input(spec, None, changes, budget)
+    reader.close()
+    names = reader.columns
+    if doubled := [name for name in names if names.count(name) > 1]:
+        raise UsageError(
+            f"'{spec.path}' has two columns '{doubled[0]}'.\n  Choose among them, as in '{spec}?columns=0,1'."
+        )
+    return names
 
 
 def _form(spec: InputSpec) -> tuple[str, bool]:

@@ -23,12 +23,15 @@ class Selection:
         The column of weights and that of ticks; None if there is none.
     names
         What the columns of `rows` are called on the way in, then ``"weight"`` if there are weights.
+    own_names
+        What the file calls the columns of `rows`; None if it gives no names.
     """
 
     rows: tuple[int, ...]
     weight: int | None
     tick: int | None
     names: tuple[str, ...]
+    own_names: tuple[str, ...] | None = None
 
     @property
     def used(self) -> tuple[int, ...]:
@@ -37,11 +40,11 @@ class Selection:
         return tuple(sorted({*self.rows, *extra}))
 
 
-def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: int, changes: bool) -> Selection:
+def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: int | None, changes: bool) -> Selection:
     """Choose the columns that `spec` asks for among `n_columns`, which are called `names` if they are called at all.
 
     Without ``columns`` these are all but weight and tick. Among changes, one column too many that is called
-    ``weight`` is the weight.
+    ``weight`` is the weight; where no number of columns is asked for (`arity` is None), any that is called so.
 
     Raises
     ------
@@ -54,12 +57,13 @@ def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: 
         rows = tuple(_position(spec, column, n_columns, names) for column in spec.columns)
     else:
         rows = tuple(position for position in range(n_columns) if position not in (weight, tick))
-        if changes and weight is None and names is not None and len(rows) == arity + 1 and WEIGHT in names:
+        if changes and weight is None and names is not None and WEIGHT in names and arity in (None, len(rows) - 1):
             weight = names.index(WEIGHT)
             rows = tuple(position for position in rows if position != weight)
-    if len(rows) != arity:
+    if arity is not None and len(rows) != arity:
         raise UsageError(_wrong_arity(spec, len(rows), n_columns, names, arity, weight, tick))
-    return Selection(rows, weight, tick, _names(rows, names) + ((WEIGHT,) if weight is not None else ()))
+    own = None if names is None else tuple(names[position] for position in rows)
+    return Selection(rows, weight, tick, _names(own, len(rows)) + ((WEIGHT,) if weight is not None else ()), own)
 
 
 def _position(spec: InputSpec, column: ColumnName, n_columns: int, names: Sequence[str] | None) -> int:
@@ -86,12 +90,15 @@ def _position(spec: InputSpec, column: ColumnName, n_columns: int, names: Sequen
     return names.index(column)
 
 
-def _names(rows: tuple[int, ...], names: Sequence[str] | None) -> tuple[str, ...]:
-    if names is not None:
-        own = tuple(names[position] for position in rows)
-        if len(set(own)) == len(own) and WEIGHT not in own:
-            return own
-    return tuple(f"c{i}" for i in range(len(rows)))
+def _names(own: tuple[str, ...] | None, number: int) -> tuple[str, ...]:
+    if own is not None and len(set(own)) == len(own) and WEIGHT not in own:
+        return own
+    return numbered(number)
+
+
+def numbered(number: int) -> tuple[str, ...]:
+    """Names for columns that have none."""
+    return tuple(f"c{i}" for i in range(number))
 
 
 def _wrong_arity(

@@ -21,7 +21,7 @@ from gpu_wcoj.errors import InputFileError
 from gpu_wcoj.files.blanks import is_row, squeeze
 from gpu_wcoj.files.block import RowBlock, make_block
 from gpu_wcoj.files.lines import BOM, Lines, TextFile
-from gpu_wcoj.files.select import select
+from gpu_wcoj.files.select import numbered, select
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.files.values import as_type, decide_type, is_number
 
@@ -40,12 +40,12 @@ class TextReader:
     separator
         The character between fields; a space stands for any run of blanks, and for ``#`` comments.
     arity
-        How many columns the relation has.
+        How many columns the relation has; None for as many as the file has.
     changes
         Whether the rows are changes, among which a column called ``weight`` is the weight.
     """
 
-    def __init__(self, spec: InputSpec, separator: str, arity: int, changes: bool) -> None:
+    def __init__(self, spec: InputSpec, separator: str, arity: int | None, changes: bool) -> None:
         self._spec = spec
         self._separator = separator
         self._is_blank_separated = separator == " "
@@ -67,6 +67,11 @@ class TextReader:
     def fraction(self) -> float | None:
         """How much of the file has been read, 0 to 1; None where that is not known."""
         return self._file.fraction
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the file calls the relation's columns; c0, c1, ... if it gives no names."""
+        return self._selection.own_names or numbered(len(self._selection.rows))
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the rows in order."""

@@ -1,0 +1,78 @@
+"""The program of a command line: a file or a text, in one of the languages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpu_wcoj.errors import UsageError
+from gpu_wcoj.files.lines import open_bytes
+from gpu_wcoj.files.reader import column_names
+from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.program import Program
+from gpu_wcoj.query.languages import BAGS, Language, language_of_file, read
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A program that a command line names.
+
+    Attributes
+    ----------
+    path, text
+        The file with its text, or the text itself.
+    language
+        None for what the file's suffix says.
+    dialect
+        Of SQL.
+    loaded, fed
+        The files of its relations and of their changes: where the language goes by names, they tell the columns'.
+    budget
+        How many bytes the rows read at one time may take.
+    """
+
+    path: Path | None
+    text: str | None
+    language: Language | None
+    dialect: str
+    loaded: tuple[InputSpec, ...]
+    fed: tuple[InputSpec, ...]
+    budget: int
+
+    def program(self, *, bag: bool, **options: Any) -> Program:
+        """The program.
+
+        Raises
+        ------
+        UsageError
+            If there is no text, or two of them, or it is no UTF-8.
+        GpuWcojError
+            And whatever its parser raises.
+        """
+        text, language = self._text(), self.language
+        if language is None:
+            language = "datalog" if self.path is None else language_of_file(self.path)
+        source = "<text>" if self.path is None else str(self.path)
+        tables = self._tables() if language == "sql" else None
+        rules = read(text, language, tables=tables, dialect=self.dialect, source=source)
+        return Program(rules, bag=bag or language in BAGS, **options)
+
+    def _text(self) -> str:
+        if self.path is None and self.text is not None:
+            return self.text
+        if self.path is None or self.text is not None:
+            raise UsageError("a program is a file, or a text after -e.\n  Give one of the two.")
+        with open_bytes(self.path) as file:
+            try:
+                return file.read().decode()
+            except UnicodeDecodeError:
+                raise UsageError(f"the program '{self.path}' is not UTF-8 text.\n  Convert it to UTF-8.") from None
+
+    def _tables(self) -> dict[str, tuple[str, ...]]:
+        tables: dict[str, tuple[str, ...]] = {}
+        for changes, specs in ((False, self.loaded), (True, self.fed)):
+            for spec in specs:
+                if spec.relation not in tables:
+                    tables[spec.relation] = column_names(spec, changes, self.budget)
+        return tables
