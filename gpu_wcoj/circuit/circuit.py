@@ -28,6 +28,7 @@ from gpu_wcoj.zset.arrays import exact_sum, positions, within_memory
 
 if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.loop import LoopHead
+    from gpu_wcoj.join.common import CommonJoin
     from gpu_wcoj.join.meter import JoinCounts
 
 
@@ -101,6 +102,8 @@ class Circuit:
         The heads whose changes may be asked for; others are evaluated only where they have state.
     seconds
         Of the last tick, how long each head took, if that was measured.
+    common
+        Joins that several rules share.
     """
 
     sources: dict[str, RelationIndex]
@@ -108,6 +111,7 @@ class Circuit:
     execution: Execution
     outputs: frozenset[str]
     seconds: dict[str, float] = field(default_factory=dict)
+    common: tuple[CommonJoin, ...] = ()
 
     @property
     def backend(self) -> Backend:
@@ -166,6 +170,8 @@ class Circuit:
         counts, rows = {}, {}
         for head in self.heads.values():
             head.begin()
+        if self.common:
+            self._announce(collect if sink is None else frozenset())
         if self.seconds:
             self.seconds = {}
         for name, head in self.heads.items():
@@ -177,6 +183,18 @@ class Circuit:
             if found is not None and collect is not None and name in collect:
                 rows[name] = found
         return counts, rows, ignored
+
+    def _announce(self, collect: frozenset[str] | None) -> None:
+        """Tell joins that rules share which of these are going to list their rows."""
+        from gpu_wcoj.join.common import SharedJoin
+
+        for name, head in self.heads.items():
+            asks = bool(head.state) or (collect is not None and name in collect)
+            for join in head.joins:
+                if isinstance(join, SharedJoin):
+                    join.asks = asks
+        for one in self.common:
+            one.begin()
 
     def _timed(
         self, name: str, head: Derived

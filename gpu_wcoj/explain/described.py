@@ -94,7 +94,10 @@ class Words:
             note = f"{grouping.op} by group: reads {reads}"
             return HeadTree(name, stratum, "grouping", note, (), reads, False, ())
         expected = _estimates(plan, name, len(plan.queries[name]))
-        queries = tuple(map(self.rule, plan.queries[name], expected))
+        queries = tuple(
+            replace(self.rule(query, known), joined_with=_joined_with(plan, name, query))
+            for query, known in zip(plan.queries[name], expected, strict=True)
+        )
         is_counted = name in plan.counted
         if name in plan.aliases:
             verb = "selects from" if plan.aliases[name].compared else "renames"
@@ -187,6 +190,17 @@ class Words:
         for column, op, other, code in key.compared:
             where.append(f"{name(column)} {op} {name(other) if other is not None else f'code {code}'}")
         return where
+
+
+def _joined_with(plan: Plan, name: str, query: DeltaQuery) -> tuple[str, ...]:
+    """The other heads whose rules share a rule's paths."""
+    if not query.together:
+        return ()
+    return tuple(
+        other
+        for other, queries in plan.queries.items()
+        if other != name and any((one.together, one.paths) == (query.together, query.paths) for one in queries)
+    )
 
 
 def strategy_of(path: DeltaPath) -> Literal["wcoj", "binary", "hybrid", "either"]:

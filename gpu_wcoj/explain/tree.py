@@ -263,12 +263,15 @@ class RuleTree:
         Of a recursive rule, the path that finds the derivations of given rows.
     asked_for
         What is given to it.
+    joined_with
+        Heads with rules of the same body, with which it is joined once where their rows are listed.
     """
 
     rule: str
     paths: tuple[PathTree, ...]
     asked: PathTree | None = None
     asked_for: Literal["", "rows", "groups"] = ""
+    joined_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -59,13 +59,19 @@ class Calculation:
     arguments
         Per argument a variable's name or a constant's code.
     families
-        Of the arguments: ``integer``, ``float32``, ``float64`` or ``string``.
+        Of the arguments: ``integer``, ``float32``, ``float64``, ``decimal``, ``string``, ``date`` and so on.
     family
         Of the result.
     drops
         Whether rows whose result is outside int64 are dropped, as what it is equal to is inside.
     is_inverse
         Whether it solves another calculation, which is checked later, for an argument: then it may wrap around.
+    scales, scale
+        Of decimals, how many digits the arguments and the result have behind the point.
+    most
+        Of a decimal result, the largest code.
+    per_day
+        Of a point in time, how many of its units make a day.
     """
 
     variable: str
@@ -75,6 +81,10 @@ class Calculation:
     family: str
     drops: bool = False
     is_inverse: bool = False
+    scales: tuple[int, ...] = ()
+    scale: int = 0
+    most: int = 0
+    per_day: int = 1
 
     def __str__(self) -> str:
         shown = list(map(str, self.arguments))
@@ -283,12 +293,15 @@ class DeltaQuery:
         One per atom of the body, in the order of their numbers: negated ones first.
     calculations
         What the body calculates, in its order.
+    together
+        The variables that are kept by any of the rules with which it shares its paths; empty if there are none.
     """
 
     rule: str
     head: tuple[str | int, ...]
     paths: tuple[DeltaPath, ...]
     calculations: tuple[Calculation, ...] = ()
+    together: tuple[str, ...] = ()
 
     @cached_property
     def has_negation(self) -> bool:

@@ -157,6 +157,8 @@ class RuleDraft:
             lines += _shown(path)
         if self.query is not None:
             lines.append(f"  keeps {', '.join(map(str, self.query.head))}")
+            if self.query.together:
+                lines.append(f"  joined with others, which keep {', '.join(self.query.together)}")
         return "\n".join(lines)
 
 

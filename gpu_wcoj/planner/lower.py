@@ -28,6 +28,7 @@ from gpu_wcoj.trace.spine import MergePolicy
 if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.ranked import RankedIndex
     from gpu_wcoj.circuit.recursion.rules import LoopPlan
+    from gpu_wcoj.join.common import CommonJoin
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,11 +171,11 @@ def lower(
     for name, wanted in to_loops.items():
         if name not in loop_of or name in best:
             keys.setdefault(name, []).extend(() if execution.weighted else wanted)
-    sources: dict[str, ArrangementKey] = {}
+    grouped: dict[str, ArrangementKey] = {}
     for name, grouping in planned.groupings.items():
         wanted = keys.setdefault(grouping.source.relation, [])
-        sources[name] = source_key(grouping, wanted)
-        wanted.append(sources[name])
+        grouped[name] = source_key(grouping, wanted)
+        wanted.append(grouped[name])
         keys[name] = [ArrangementKey(name, grouping.order), *keys.get(name, [])]
     relations: dict[str, RelationIndex] = {}
     histories: dict[str, RankedIndex] = {}
@@ -193,6 +194,7 @@ def lower(
             shown = to_loops.get(name, ())
             relations[name] = RankedIndex(name, width, ranked[name], wanted, shown, backend, policy, threads)
     heads: dict[str, Derived] = {}
+    common: dict[tuple[object, ...], CommonJoin] = {}
     for name in planned.order:
         if name in loop_of:
             if name not in heads:
@@ -214,14 +216,21 @@ def lower(
             grouping, width = planned.groupings[name], planned.shapes[name].width
             own_keys = [ArrangementKey(name, grouping.order)]
             totals = RelationIndex(name, width, own_keys, backend, policy, threads) if grouping.has_totals else None
-            source = relations[grouping.source.relation].read(sources[name])
+            source = relations[grouping.source.relation].read(grouped[name])
             heads[name] = GroupingHead(name, width, grouping, source, totals, relations[name], execution)
             continue
-        joins = []
+        joins: list[IncrementalGenericJoin] = []
         for query in planned.queries[name]:
             held = {key: relations[key.relation].read(key) for key in query.keys}
-            joins.append(IncrementalGenericJoin(query, held, execution))
+            if query.together:
+                from gpu_wcoj.join.common import CommonJoin, SharedJoin  # which few programs need
+
+                shared = common.setdefault((query.paths, query.together), CommonJoin())
+                joins.append(SharedJoin(query, held, execution, common=shared))
+            else:
+                joins.append(IncrementalGenericJoin(query, held, execution))
         width = planned.shapes[name].width
         counts = RelationIndex(name, width, (), backend, policy, threads) if name in planned.counted else None
         heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
-    return Circuit({name: relations[name] for name in inputs}, heads, execution, frozenset(outputs))
+    sources = {name: relations[name] for name in inputs}
+    return Circuit(sources, heads, execution, frozenset(outputs), common=tuple(common.values()))

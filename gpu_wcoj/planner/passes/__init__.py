@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.passes.arrangements import arranged
 from gpu_wcoj.planner.passes.checks import checked
+from gpu_wcoj.planner.passes.common import joined_once
 from gpu_wcoj.planner.passes.fuse import fused
 from gpu_wcoj.planner.passes.normalise import normalised
 from gpu_wcoj.planner.passes.orders import ordered
@@ -29,6 +30,7 @@ PASSES: tuple[Pass, ...] = (
     shared,
     sorted_first,
     executable,
+    joined_once,
 )
 
 

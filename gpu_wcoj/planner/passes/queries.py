@@ -1,4 +1,4 @@
-"""The last pass: rules as they are executed."""
+"""Rules as they are executed."""
 
 from __future__ import annotations
 

@@ -1,0 +1,114 @@
+"""Rules with the same body are joined once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+from gpu_wcoj.join.path import Calculation, Condition, DeltaQuery
+from gpu_wcoj.planner.body import Body, BodyAtom
+from gpu_wcoj.planner.draft import Draft, RuleDraft
+from gpu_wcoj.query.strata import components
+
+
+def joined_once(draft: Draft) -> Draft:
+    """Send rules whose bodies differ in names alone down the same paths, if each of them has to go as far.
+
+    What a tick enumerates for the first of them then serves the others; see `gpu_wcoj.join.common`. Rules of loops are
+    left alone, and so are those whose orders the user has asked for.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes import PASSES
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> before = drafted("h(a, b, c) :- r(a, b), s(b, c). g(z, x) :- r(x, y), s(y, z).", PASSES[:-1])
+    >>> [(one.query.head, one.query.together) for one in joined_once(before).rules]
+    [(('a', 'b', 'c'), ('a', 'b', 'c')), (('c', 'a'), ('a', 'b', 'c'))]
+    """
+    alone = _outside_of_loops(draft)
+    leaders: dict[Hashable, list[int]] = {}
+    groups: dict[int, list[int]] = {}
+    rules = list(draft.rules)
+    for number, one in enumerate(draft.rules):
+        if one.head not in alone or one.head in draft.setting.hints or len(one.normalised.atoms) < 2:
+            continue
+        names = _names(one.normalised)
+        known = leaders.setdefault(_signature(one.normalised, names), [])
+        for leader in known:
+            other = draft.rules[leader]
+            led = _led_by(other, one, dict(zip(names, _names(other.normalised), strict=True)))
+            if led is not None:
+                rules[number] = led
+                groups.setdefault(leader, [leader]).append(number)
+                break
+        else:
+            known.append(number)
+    for members in groups.values():
+        queries = [_query(rules[number]) for number in members]
+        together = tuple(dict.fromkeys(term for query in queries for term in query.head if isinstance(term, str)))
+        for number, query in zip(members, queries, strict=True):
+            rules[number] = replace(rules[number], query=replace(query, together=together))
+    return replace(draft, rules=tuple(rules))
+
+
+def _query(one: RuleDraft) -> DeltaQuery:
+    assert one.query is not None, "a pass was run before `executable`"
+    return one.query
+
+
+def _led_by(leader: RuleDraft, one: RuleDraft, same: Mapping[str, str]) -> RuleDraft | None:
+    """The rule down the leader's paths; None if one of the two is done with them earlier than the other.
+
+    Parameters
+    ----------
+    same
+        Per variable of the rule, what the leader calls it.
+    """
+    query = _query(leader)
+    body = one.normalised
+    head = tuple(same[term] if isinstance(term, str) else term for term in body.head)
+    kept = {term for term in head if isinstance(term, str)}
+    ways = [way for path in leader.paths for way in (path, *path.variants)]
+    if any(way.depth_of(kept) != way.depth_of(query.head_variables) for way in ways):
+        return None
+    own = replace(leader.normalised, rule=body.rule, head=head)
+    return replace(one, body=own, paths=leader.paths, query=replace(query, rule=str(body.rule), head=head))
+
+
+def _outside_of_loops(draft: Draft) -> set[str]:
+    """Heads that do not read themselves by way of others."""
+    reads: dict[str, dict[str, None]] = {}
+    for one in draft.rules:
+        body = one.normalised
+        reads.setdefault(one.head, {}).update(dict.fromkeys(atom.relation for atom in (*body.atoms, *body.negated)))
+    single = (members[0] for members in components(reads) if len(members) == 1)
+    return {name for name in single if name not in reads[name] and name not in draft.setting.best}
+
+
+def _names(body: Body) -> list[str]:
+    """The variables of a body in the order in which they first stand."""
+    found = [name for atom in (*body.atoms, *body.negated) for name in atom.variables]
+    return list(dict.fromkeys([*found, *(one.variable for one in body.calculations)]))
+
+
+def _signature(body: Body, names: Sequence[str]) -> Hashable:
+    """What a body asks for, whatever its variables are called."""
+    same = {name: f"#{number}" for number, name in enumerate(names)}
+    atoms = tuple(_renamed_atom(atom, same) for atom in body.atoms)
+    negated = tuple(_renamed_atom(atom, same) for atom in body.negated)
+    conditions = frozenset(_renamed_condition(one, same) for one in body.conditions)
+    return atoms, negated, conditions, tuple(_renamed_calculation(one, same) for one in body.calculations)
+
+
+def _renamed_atom(atom: BodyAtom, names: Mapping[str, str]) -> BodyAtom:
+    return replace(atom, variables=tuple(names[name] for name in atom.variables))
+
+
+def _renamed_condition(one: Condition, names: Mapping[str, str]) -> Condition:
+    other = names[one.other] if isinstance(one.other, str) else one.other
+    return replace(one, variable=names[one.variable], other=other)
+
+
+def _renamed_calculation(one: Calculation, names: Mapping[str, str]) -> Calculation:
+    arguments = tuple(names[term] if isinstance(term, str) else term for term in one.arguments)
+    return replace(one, variable=names[one.variable], arguments=arguments)
