@@ -42,7 +42,7 @@ from gpu_wcoj.query.strata import unread
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.routing.router import router_of
 from gpu_wcoj.subject import Subject
-from gpu_wcoj.tick import Ledger, State, TickReport, as_shown
+from gpu_wcoj.tick import Ledger, Mark, State, TickReport, as_shown
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.zset import ZSet
@@ -268,6 +268,28 @@ class Program:
         ([((2, 3, 4), 1)], 2)
         """
         self._tick(changes, None, None)
+
+    def mark(self) -> Mark:
+        """The state as it stands, for `return_to`; it takes no memory of its own until ticks change what it holds."""
+        return Mark(self._ledger.state, [len(dictionary) for dictionary in self.dictionaries])
+
+    def return_to(self, mark: Mark) -> None:
+        """Undo the ticks since `mark` was made, so that several programs take a change together or not at all.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, 2), (2, 3)]})
+        >>> mark = program.mark()
+        >>> program.load({"edge": [(3, 4)]})
+        >>> program.return_to(mark)
+        >>> program.step({"edge": [(3, 5)]})["path"].rows()
+        [((2, 3, 5), 1)]
+        """
+        if self._ledger.state is not mark.state:
+            self._ledger.returned(mark.state)
+            for dictionary, size in zip(self.dictionaries, mark.sizes, strict=True):
+                dictionary.truncate(size)
 
     def relation(self, name: str) -> ZSet:
         """All rows of a relation. A head that is neither kept nor read by a rule is joined afresh from the state.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.backend import Backend
@@ -89,6 +89,20 @@ class State:
     journal: Journal | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Mark:
+    """A state to return to.
+
+    Attributes
+    ----------
+    sizes
+        How many values the dictionaries had.
+    """
+
+    state: State
+    sizes: Sequence[int]
+
+
 @dataclass(eq=False)
 class Ledger:
     """Keeps the state, and lets the circuits hold it.
@@ -129,6 +143,11 @@ class Ledger:
     def replaced(self, state: State) -> None:
         """Make this the state, which the circuits hold already."""
         self.state = self.installed = state  # it has happened once the first is assigned, and nothing can split that
+
+    def returned(self, state: State) -> None:
+        """Hold a state of before, whatever has happened since."""
+        self.state, self.installed = state, None
+        self.settled()
 
     def routed(self, incoming: Mapping[str, Incoming], declared: Mapping[str, tuple[str, ...]]) -> tuple[Sides, Side]:
         """The sides, lowered for these rows, and the one that is to take them in; the state does not move."""
