@@ -222,7 +222,7 @@ class _Reader:
     def declaration(self, node: Node) -> Declaration:
         (relation,) = _tokens(node)
         columns = list(_trees(node))
-        names = tuple(self.name(token) for column in columns for token in _tokens(column))
+        names = tuple(self.column(token) for column in columns for token in _tokens(column))
         types = tuple(next((self.type(kind) for kind in _trees(column)), None) for column in columns)
         return Declaration(self.relation(relation), names, types, _span(node))
 
@@ -269,6 +269,15 @@ class _Reader:
             if token in names:
                 raise self.error(f"'{token}' is {what}; no relation can have this name", token)
         return self.name(token)
+
+    def column(self, token: Token) -> str:
+        """The name of a column: any text, if it stands in quotes."""
+        if token.type != "STRING":
+            return self.name(token)
+        name = self.string(token)
+        if len(name) > NAME_LENGTH:
+            raise self.error(f"the name has {len(name):,} characters; {NAME_LENGTH} are allowed", token)
+        return name
 
     def name(self, token: Token, text: str = "") -> str:
         """The name that a token is, or that `text`, a part of it, is."""

@@ -162,7 +162,7 @@ def _slip(place: _Place, text: str) -> Complaint | None:
         return "this '[' is not closed by ']' on its line", place.position, 1
     if place.kind == "_LPAR" and place.last is not None and place.follows("BOOL", "NULL"):
         return f"'{place.last}' is a constant; it is no name", place.last.start_pos or 0, len(place.last)
-    if place.kind in ("BOOL", "NULL") and "STRING" not in place.accepts and "NAME" in place.accepts:
+    if place.kind in ("BOOL", "NULL") and "INTEGER" not in place.accepts and "NAME" in place.accepts:
         return f"'{place.found}' is a constant; it is no name", place.position, len(place.found)
     if text.startswith("/*", place.position):
         return "this comment is not closed by '*/'", place.position, 2
@@ -175,14 +175,14 @@ def _expected(place: _Place) -> str:
     if place.is_statement:
         accepts -= {"NAME", "_DECL", "_INPUT", "_OUTPUT", "_LPAR"}
         words = ["a rule or a declaration"]
-    elif "STRING" in accepts:
+    elif accepts >= {"STRING", "INTEGER"}:
         accepts -= {*_OPERANDS, "_COLON"}
         if place.in_directive:
             words = ["a name, a number or a text"]
         else:
             words = ["a relation or a comparison" if place.is_literal else "a variable or a constant"]
     elif "NAME" in accepts:
-        accepts -= {"NAME", "_RPAR"}
+        accepts -= {"NAME", "STRING", "_RPAR"}
         if place.follows("_COLON"):
             words = ["a type"]
         elif place.inside:

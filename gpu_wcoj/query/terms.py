@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from gpu_wcoj.errors import UnsupportedTypeError
 
@@ -33,9 +34,16 @@ class Variable:
         return self.name.endswith("?")
 
 
+MOST_DIGITS = 60
+"""Of a constant that is a decimal; beside decimals, those of the columns count."""
+
+
 @dataclass(frozen=True, eq=False)
 class Constant:
-    r"""A literal value of the text: an int, float, bool or str, or None for null. Equal to one of its own type only.
+    r"""A literal value of the text: an int, float, Decimal, bool or str, or None for null.
+
+    Equal to one of its own type only. A decimal is exact beside decimals and integers, and the nearest double beside
+    doubles; a float beside decimals is what its shortest text says.
 
     Examples
     --------
@@ -43,21 +51,24 @@ class Constant:
     False
     >>> print(Constant('say "hi"'))
     "say \"hi\""
-    >>> print(Constant(None))
-    null
+    >>> print(Constant(None), Constant(Decimal("0.05")))
+    null 0.05m
     """
 
-    value: int | float | bool | str | None
+    value: int | float | bool | str | Decimal | None
 
     def __post_init__(self) -> None:
-        if type(self.value) not in (int, float, bool, str, type(None)):
+        if type(self.value) not in (int, float, bool, str, Decimal, type(None)):
             raise UnsupportedTypeError(
-                f"a constant of type {type(self.value).__name__} is not supported; int, float, bool, str and None are."
+                f"a constant of type {type(self.value).__name__} is not supported; "
+                "int, float, bool, str, Decimal and None are."
             )
         if type(self.value) is int and not -(2**63) <= self.value < 2**63:
             raise UnsupportedTypeError(f"integer {self.value} is outside int64, -2^63 to 2^63-1.")
         if type(self.value) is float and not math.isfinite(self.value):
             raise UnsupportedTypeError(f"float {self.value} is not a finite number.")
+        if isinstance(self.value, Decimal) and not (self.value.is_finite() and _n_digits(self.value) <= MOST_DIGITS):
+            raise UnsupportedTypeError(f"decimal {self.value} has more than {MOST_DIGITS} digits, or is no number.")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Constant):
@@ -74,7 +85,14 @@ class Constant:
             return "true" if self.value else "false"
         if isinstance(self.value, str):
             return f'"{"".join(map(_escaped, self.value))}"'
-        return repr(self.value)
+        return f"{self.value:f}m" if isinstance(self.value, Decimal) else repr(self.value)
+
+
+def _n_digits(value: Decimal) -> int:
+    """How many digits a decimal has, written without a power of 10."""
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    return max(len(digits) + max(0, exponent), -exponent)
 
 
 NULL = Constant(None)
@@ -105,19 +123,35 @@ class Span:
 
 
 ARITHMETIC = ("+", "-", "*", "/", "%")
-FUNCTIONS = {"cat": "two texts or more", "substr": "a text, a start and a length", "strlen": "a text"}
-"""Functions of text, and what each takes."""
+FUNCTIONS = {
+    "cat": "two texts or more",
+    "substr": "a text, a start and a length",
+    "strlen": "a text",
+    "lower": "a text",
+    "upper": "a text",
+    "like": "a text, a pattern and maybe an escape",
+    "double": "a number",
+    "abs": "a number",
+    "year": "a date or timestamp",
+    "month": "a date or timestamp",
+    "day": "a date or timestamp",
+}
+"""Functions, and what each takes."""
+TAKEN = {"cat": (2, 100), "substr": (3, 3), "like": (2, 3)}
+"""How many arguments a function takes at least and at most; one where it does not stand here."""
 AGGREGATES = ("count", "sum", "min", "max", "mean")
 
 
 @dataclass(frozen=True)
 class Call:
-    """``op(arguments)``: arithmetic (``+ - * / %``, ``-`` of one argument) or ``cat``, ``substr``, ``strlen``.
+    """``op(arguments)``: arithmetic (``+ - * / %``, ``-`` of one argument) or one of `FUNCTIONS`.
 
     Integers are int64, and a result outside it is an error; ``/`` cuts off towards zero and ``%`` has the sign of what
-    is divided, as in C; to divide by zero is an error. A float and an integer mix only where the integer is a constant.
-    ``substr`` counts characters from 0, and takes what there is of them. As a direct argument of a head, one of
-    `AGGREGATES` may be called as well: ``total(x, sum(v))``.
+    is divided, as in C; to divide by zero is an error. Decimals are exact, of at most 18 digits; they mix with integers,
+    and have no ``/``. A float and an integer or decimal mix only where that is a constant, or ``double(x)``.
+    ``substr`` counts characters from 0, and takes what there is of them. ``like(text, pattern)`` is SQL's: ``%`` stands
+    for any characters and ``_`` for one. As a direct argument of a head, one of `AGGREGATES` may be called as well:
+    ``total(x, sum(v))``.
 
     Examples
     --------
@@ -324,7 +358,10 @@ def _read(body: Rule | Aggregate, within: Iterable[Aggregate]) -> Iterator[Atom]
 
 @dataclass(frozen=True)
 class Declaration:
-    """``.decl relation(column: type, ...)``: names of columns, and their types where given (else None)."""
+    """``.decl relation(column: type, ...)``: names of columns, and their types where given (else None).
+
+    Names that are no names of Datalog stand in quotes, as ``"first name"``.
+    """
 
     relation: str
     columns: tuple[str, ...]
@@ -332,10 +369,15 @@ class Declaration:
     span: Span = field(default=Span(), compare=False)
 
     def __str__(self) -> str:
-        pairs = zip(self.columns, self.types, strict=True)
-        return (
-            f".decl {self.relation}({', '.join(name if kind is None else f'{name}: {kind}' for name, kind in pairs)})"
-        )
+        names = map(_column, self.columns)
+        pairs = zip(names, self.types, strict=True)
+        shown = ", ".join(name if kind is None else f"{name}: {kind}" for name, kind in pairs)
+        return f".decl {self.relation}({shown})"
+
+
+def _column(name: str) -> str:
+    is_name = re.fullmatch(r"[^\W\d]\w*", name) and name not in ("true", "false", "null", "_")
+    return name if is_name else str(Constant(name))
 
 
 @dataclass(frozen=True)
@@ -416,7 +458,7 @@ class Facts:
     """Rows that the text of a program in core form gives of an input, which are there from the first tick on."""
 
     relation: str
-    rows: tuple[tuple[int | float | bool | str | None, ...], ...]
+    rows: tuple[tuple[int | float | bool | str | Decimal | None, ...], ...]
 
 
 @dataclass(frozen=True)
