@@ -44,6 +44,10 @@ def explained(
     CheckpointError, SchemaError, InputFileError
         If a file is not what it should be.
     """
+    if form == "datalog":  # of the files, no more than the columns that a language asks for
+        if stats is not None or save_stats is not None:
+            raise UsageError("the program as Datalog has no statistics.\n  Leave out --stats and --save-stats.")
+        return program.explain(analyze=analyze, bounds=bounds, format=form)
     has_files = bool(job.inputs or job.changes)
     if analyze and not has_files and program.inputs:
         raise UsageError(

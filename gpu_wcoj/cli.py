@@ -35,6 +35,7 @@ app = App(
 _TEXT = Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
 _LANGUAGE = Parameter(help="datalog, sql, motif or edn; if not said, by the file's suffix .dl .sql .motif .edn.")
 _DIALECT = Parameter(help="The dialect of SQL, by the name that sqlglot has for it.")
+_AS = Parameter(name=("--format", "--as"))
 _FLAG = Parameter(negative="")
 _FILES = Parameter(negative="", allow_leading_hyphen=True)
 
@@ -155,7 +156,7 @@ def explain(
     analyze: Annotated[bool, _FLAG] = False,
     bounds: Annotated[bool, _FLAG] = False,
     count: Annotated[bool, _FLAG] = False,
-    format: Literal["text", "json", "mermaid", "svg"] = "text",  # noqa: A002  # the option is called --format
+    format: Annotated[Literal["text", "json", "mermaid", "svg", "datalog"], _AS] = "text",  # noqa: A002  # its name
     output: Path | None = None,
     backend: Literal["auto", "cpu", "cuda"] = "auto",
     threads: int | None = None,
@@ -186,7 +187,7 @@ def explain(
     count
         Let that tick count the answer without producing it.
     format
-        As text, json, mermaid (a flowchart) or svg (a drawing).
+        As text, json, mermaid (a flowchart) or svg (a drawing); or as datalog, which is the program itself.
     output
         A file to write to, instead of the terminal.
     backend

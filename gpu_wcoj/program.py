@@ -410,12 +410,13 @@ class Program:
             A folder with a ``statistics.json``: the plan of a program that begins with such relations.
         format
             ``"text"``; ``"json"``, whose keys are the fields of `gpu_wcoj.explain.tree.PlanTree`; ``"mermaid"``, a
-            flowchart; or ``"svg"``, a drawing.
+            flowchart; ``"svg"``, a drawing; or ``"datalog"``, which is no plan but the program as Datalog text,
+            whatever language it was written in.
 
         Raises
         ------
         UsageError
-            For another format.
+            For another format, or where a program as text is asked for more than itself.
         SchemaError
             If there are no such statistics.
         BackendUnavailableError
@@ -443,6 +444,8 @@ class Program:
         from gpu_wcoj.planner.known import Known
 
         check_format(format)
+        if format == "datalog":
+            return self._as_datalog(analyze or bounds or statistics is not None)
         known = None if statistics is None else Known.read(statistics)
         lowered = self._lowered if known is None else None
         planned = self._planned(known) if lowered is None else lowered.plan
@@ -464,6 +467,15 @@ class Program:
         if analyze:
             self.analyze = True
         return rendered(shown.of(planned, self.last_tick if analyze else None, sizes_of), format)
+
+    def _as_datalog(self, asks_for_more: bool) -> str:
+        from gpu_wcoj.query.printed import as_datalog
+
+        if asks_for_more:
+            raise UsageError("the program as Datalog says nothing of its plan.\n  Ask for another format.")
+        default = self.rules.outputs or unread(self.rules)
+        rules = self.rules if default == self.outputs else replace(self.rules, outputs=self.outputs)
+        return as_datalog(rules, bag=self.bag)
 
     @property
     def analyze(self) -> bool:

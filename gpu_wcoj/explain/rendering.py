@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.explain.document import as_json
@@ -12,7 +12,8 @@ from gpu_wcoj.explain.svg import as_svg
 from gpu_wcoj.explain.text import as_text
 from gpu_wcoj.explain.tree import PlanTree
 
-Format = Literal["text", "json", "mermaid", "svg"]
+Format = Literal["text", "json", "mermaid", "svg", "datalog"]
+"""All but the last show the plan; the last is the program itself."""
 
 FORMATS: Final[Mapping[str, Callable[[PlanTree], str]]] = {
     "text": as_text,
@@ -24,12 +25,12 @@ FORMATS: Final[Mapping[str, Callable[[PlanTree], str]]] = {
 
 def check_format(name: str) -> None:
     """Raise for a format that there is not."""
-    if name not in FORMATS:
-        allowed = ", ".join(map(repr, FORMATS))
+    if name not in get_args(Format):
+        allowed = ", ".join(map(repr, get_args(Format)))
         raise UsageError(f"the format {name!r} is not known.\n  Allowed: {allowed}.")
 
 
 def rendered(tree: PlanTree, name: Format) -> str:
-    """The plan in one of the formats."""
+    """The plan in one of the formats that show it."""
     check_format(name)
     return FORMATS[name](tree)
