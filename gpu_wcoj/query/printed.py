@@ -53,7 +53,7 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
     once_1(x, first_name) :- my_table(x, first_name).
     """
     found = _without_core(rules)
-    used = {atom.relation for rule in found.rules for atom in (rule.head, *rule.read)}
+    used = dict.fromkeys(atom.relation for rule in found.rules for atom in (rule.head, *rule.read))
     found = replace(found, declarations=tuple(one for one in found.declarations if one.relation in used))
     names = _legal([*used, *(one.relation for one in found.directives), *found.outputs], _NO_RELATIONS)
     notes = ["// of bags: run it with bag=True, or --bag"] if bag else []
