@@ -15,6 +15,7 @@ from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.join.delta import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.moving import Rows, move_state
 from gpu_wcoj.planner.body import Shape, resolver
 from gpu_wcoj.planner.calculations import Kinds
 from gpu_wcoj.planner.draft import NOTHING, Strategy
@@ -120,7 +121,8 @@ class Lowering:
         circuit = self.circuit(planned, self.execution())
         lowered = Lowered(types, shapes, planned, circuit)
         if present is not None:
-            self._move_state(present, lowered)
+            before = present
+            move_state(present, lowered, lambda name, rows: self._moved(name, rows, before, lowered))
         return lowered
 
     def lowered_as(self, types: Types, nullable: Mapping[str, tuple[bool, ...]], sizes: Mapping[str, int]) -> Lowered:
@@ -247,22 +249,7 @@ class Lowering:
 
         return encode_constant(value, kind)
 
-    def _move_state(self, old: Lowered, new: Lowered) -> None:
-        """Load the state of one lowering into another, whose columns may have other units or more flags."""
-        for name, index in new.circuit.sources.items():
-            index.load(*self._moved(name, old.circuit.sources[name].rows(), old, new))
-        for name, head in new.circuit.heads.items():
-            before = old.circuit.heads.get(name)
-            if before is None:  # a head that other types have brought: nothing of such a type was there
-                continue
-            head.weight_bound = before.weight_bound
-            for target, source in ((head.derivations, before.derivations), (head.relation, before.relation)):
-                if target is not None and source is not None and len(source):
-                    target.load(*self._moved(source.name, source.rows(), old, new))
-
-    def _moved(
-        self, name: str, rows: tuple[list[Int64Array], Int64Array], old: Lowered, new: Lowered
-    ) -> tuple[list[Int64Array], Int64Array]:
+    def _moved(self, name: str, rows: Rows, old: Lowered, new: Lowered) -> Rows:
         """Rows of a relation in its new stored columns; what stands behind the stored columns goes along."""
         backend = new.circuit.backend
         columns, weights = [backend.asarray(column) for column in rows[0]], backend.asarray(rows[1])

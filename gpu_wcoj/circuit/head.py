@@ -222,6 +222,10 @@ class Head:
         net = exact_sum(self.execution.backend, weights)
         return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
 
+    def derived(self) -> tuple[list[Int64Array], Int64Array]:
+        """This tick's change of how often each row is derived."""
+        return self._consolidated()
+
     def _consolidated(self) -> tuple[list[Int64Array], Int64Array]:
         """The change over all rules and phases, gathered and consolidated piece by piece.
 

@@ -1,0 +1,87 @@
+"""Move the state of a program from one lowering to another, whose columns may have other units or more flags of nulls.
+
+Rules that ask for null derive nothing before there is one, and the planner leaves them out. So the other lowering may
+keep what the first one did not need: rows of heads that only such rules read, derivations of heads that had one rule,
+heads that have become a recursion.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.circuit.circuit import InputChange
+from gpu_wcoj.circuit.head import Head, afresh
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+if TYPE_CHECKING:
+    from gpu_wcoj.lowering import Lowered
+
+Rows = tuple[Sequence[Int64Array], Int64Array]
+Moved = Callable[[str, Rows], Rows]
+"""(relation, its rows in the old columns) to its rows in the new ones."""
+
+_Atom = tuple[str, frozenset[tuple[int, str]], frozenset[object]]
+
+
+def move_state(old: Lowered, new: Lowered, moved: Moved) -> None:
+    """Load the state of `old` into `new`, which has none."""
+    inputs = {name: moved(name, old.circuit.sources[name].rows()) for name in new.circuit.sources}
+    if not _has_heads_of(new, old):
+        changes = {name: InputChange(columns, weights, False) for name, (columns, weights) in inputs.items()}
+        new.circuit.evaluate(changes, None)
+        new.circuit.install(new.circuit.prepare())
+        return
+    for name, rows in inputs.items():
+        new.circuit.sources[name].load(*rows)
+    for name, head in new.circuit.heads.items():
+        before = old.circuit.heads[name]
+        head.weight_bound = before.weight_bound
+        if head.relation is not None:
+            rows = old.circuit.whole(name) if before.relation is None else before.relation.rows()
+            if len(rows[1]):
+                head.relation.load(*moved(head.relation.name, rows))
+        if head.derivations is None:
+            continue
+        if isinstance(head, Head) and not _has_rules_of(name, new, old):
+            head.execution.begin()
+            rows = afresh(head).derived()
+        elif before.derivations is None:  # each row had one derivation
+            rows = moved(name, old.circuit.whole(name))
+        else:
+            rows = moved(head.derivations.name, before.derivations.rows())
+        if len(rows[1]):
+            head.derivations.load(*rows)
+
+
+def _has_heads_of(new: Lowered, old: Lowered) -> bool:
+    """Whether heads keep their state in the way in which they did."""
+    loops = [{frozenset(loop.widths) for loop in one.plan.loops} for one in (new, old)]
+    if loops[0] != loops[1] or new.circuit.heads.keys() != old.circuit.heads.keys():
+        return False
+    return all(_has_rules_of(name, new, old) for loop in new.plan.loops for name in loop.widths)
+
+
+def _has_rules_of(name: str, new: Lowered, old: Lowered) -> bool:
+    """Whether a head has all rules that it had, each with as many derivations where no null is."""
+    return not _bodies(name, old) - _bodies(name, new)
+
+
+def _bodies(name: str, lowered: Lowered) -> Counter[tuple[str, frozenset[tuple[_Atom, int]]]]:
+    """The atoms of a head's rules, flags of nulls aside."""
+    found: Counter[tuple[str, frozenset[tuple[_Atom, int]]]] = Counter()
+    for query in lowered.plan.queries.get(name, ()):
+        seeds = [path.seed for path in query.paths if not path.is_negated]
+        atoms = Counter(_atom(one.key, one.variables, lowered) for one in seeds)
+        found[query.rule, frozenset(atoms.items())] += 1
+    return found
+
+
+def _atom(key: ArrangementKey, variables: Sequence[str], lowered: Lowered) -> _Atom:
+    arity = len(lowered.shapes[key.relation].nullable)
+    bound = frozenset((column, name) for column, name in zip(key.order, variables, strict=True) if column < arity)
+    given = [("=", column, code) for column, code in key.constants if column < arity]
+    given += [("equal", left, right) for left, right in key.equal if left < arity]
+    return key.relation, bound, frozenset([*given, *key.compared])
