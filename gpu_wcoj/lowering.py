@@ -21,9 +21,9 @@ from gpu_wcoj.planner.calculations import Kinds
 from gpu_wcoj.planner.draft import NOTHING, Strategy
 from gpu_wcoj.planner.lower import Plan, lower, plan
 from gpu_wcoj.planner.nulls import null_columns
-from gpu_wcoj.planner.types import Types, type_of_constant
+from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
 from gpu_wcoj.query.terms import Rules
-from gpu_wcoj.schema import DataType
+from gpu_wcoj.schema import MOST_DIGITS, DataType
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.arrays import is_host
 
@@ -225,7 +225,7 @@ class Lowering:
     def _fact_column(self, kind: DataType | None, values: Sequence[object]) -> Column:
         valid = np.array([one is not None for one in values], np.bool_)
         given = [one for one in values if one is not None]
-        natural = type_of_constant(0.5 if any(isinstance(one, float) for one in given) else given[0] if given else 0)
+        natural = type_of_constants(given or [0])
         if kind is None:
             kind = natural
         elif not given:
@@ -238,16 +238,16 @@ class Lowering:
         is_valid = None if len(given) == len(values) else valid
         return Column(kind, codes, is_valid, self.dictionaries[0] if kind.has_dictionary else None)
 
-    def _encode_constant(self, kind: DataType | None, value: object) -> int:
+    def _encode_constant(self, kind: DataType | None, value: object, op: str = "", /) -> int:
         if kind is None or kind.family == "integer":
             if isinstance(value, int):
                 return int(value)
-            kind = kind or DataType("string" if isinstance(value, str) else "double")
+            kind = kind or type_of_constant(value)
         if kind.has_dictionary:
             return self.dictionaries[0].encode_one(str(value))
         from gpu_wcoj.arrow import encode_constant
 
-        return encode_constant(value, kind)
+        return encode_constant(value, kind, op)
 
     def _moved(self, name: str, rows: Rows, old: Lowered, new: Lowered) -> Rows:
         """Rows of a relation in its new stored columns; what stands behind the stored columns goes along."""
@@ -261,7 +261,7 @@ class Lowering:
             if was is None or now is None or was == now:
                 moved.append(columns[column])
             elif was.family == now.family:
-                moved.append(_scaled(columns[column], was.factor_to(now), name, column))
+                moved.append(_scaled(columns[column], was.factor_to(now), name, column, now))
             else:  # only constants have been there, and nulls
                 codes = backend.to_host(columns[column])
                 mask = before.flag(column)
@@ -295,7 +295,7 @@ def _stored(name: str, rows: Incoming, shape: Shape, kinds: Mapping[tuple[str, i
     for column, given in enumerate(rows.columns):
         kind = kinds[name, column]
         factor = 1 if kind is None or given.type == kind else given.type.factor_to(kind)
-        scaled = _scaled(given.stored, factor, name, column)
+        scaled = _scaled(given.stored, factor, name, column, kind)
         codes.append(np.ascontiguousarray(scaled) if is_host(scaled) else scaled)
         if shape.nullable[column]:
             flags.append(_flags(given))
@@ -309,11 +309,11 @@ def _flags(column: Column) -> Int64Array:
     return flags
 
 
-def _scaled(codes: Int64Array, factor: int, relation: str, column: int) -> Int64Array:
-    """Codes in a finer unit, where they live; refused if one leaves int64."""
+def _scaled(codes: Int64Array, factor: int, relation: str, column: int, kind: DataType | None) -> Int64Array:
+    """Codes in the finer unit of a type, where they live; refused if one leaves int64, or a decimal its digits."""
     if factor == 1 or len(codes) == 0:
         return codes
-    limit = ((1 << 63) - 1) // factor
+    limit = (10**MOST_DIGITS - 1 if kind is not None and kind.family == "decimal" else (1 << 63) - 1) // factor
     most, least = int(codes.max()), int(codes.min())
     if most > limit or least < -limit:
         beyond = most if most > limit else least

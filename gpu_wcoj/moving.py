@@ -61,7 +61,14 @@ def _has_heads_of(new: Lowered, old: Lowered) -> bool:
     loops = [{frozenset(loop.widths) for loop in one.plan.loops} for one in (new, old)]
     if loops[0] != loops[1] or new.circuit.heads.keys() != old.circuit.heads.keys():
         return False
+    if _units(new) != _units(old):
+        return False
     return all(_has_rules_of(name, new, old) for loop in new.plan.loops for name in loop.widths)
+
+
+def _units(lowered: Lowered) -> dict[str, int]:
+    """What heads that keep sums count in."""
+    return {name: one.scale for name, one in lowered.plan.groupings.items() if one.has_totals}
 
 
 def _has_rules_of(name: str, new: Lowered, old: Lowered) -> bool:

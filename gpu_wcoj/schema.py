@@ -18,6 +18,10 @@ _DICTIONARY = re.compile(r"dictionary<values=(.+), indices=(\w+), ordered=0>")
 _TEXT = {"string", "large_string", "string_view"}
 _BYTES = {"binary", "large_binary", "binary_view"}
 _PLAIN = {"bool", "float", "double", "date32[day]", "date64[ms]"}
+MOST_DIGITS = 18
+"""Of a decimal: its codes are int64."""
+NO_DECIMAL = -(1 << 63)
+"""What no decimal has as its code."""
 _DAY = 86_400_000
 """Milliseconds in a day: the factor from date32 to date64."""
 
@@ -96,8 +100,40 @@ class DataType:
             return -(2**31), 2**31 - 1
         return (0, 1) if self.value_name == "bool" else (-(2**63), 2**63 - 1)
 
-    def common(self, other: DataType) -> DataType:
+    @property
+    def digits(self) -> tuple[int, int]:
+        """Of a decimal its precision and scale; of an integer those of the decimals that hold its values.
+
+        Examples
+        --------
+        >>> DataType("decimal128(15, 2)").digits, DataType("int8").digits, DataType("int64").digits
+        ((15, 2), (3, 0), (18, 0))
+        """
+        if self.family == "decimal":
+            return _decimal(self)
+        return min(MOST_DIGITS, len(str(self.code_range[1]))), 0
+
+    @property
+    def per_day(self) -> int:
+        """How many codes of a type of points in time make a day.
+
+        Examples
+        --------
+        >>> DataType("date32[day]").per_day, DataType("timestamp[s]").per_day
+        (1, 86400)
+        """
+        if self.family == "date":
+            return 1 if self.value_name == "date32[day]" else _DAY
+        return int(86_400 * 1000 ** TIME_UNITS.index(_unit(self)))
+
+    def common(self, other: DataType, is_worked_out: bool = False) -> DataType:
         """The narrowest type that holds the values of both.
+
+        Parameters
+        ----------
+        is_worked_out
+            Whether one of them is that of results, whose values are looked at one by one: then decimals which need more
+            digits together than there are get as many as there are.
 
         Raises
         ------
@@ -120,7 +156,7 @@ class DataType:
             finer = max(self, other, key=lambda kind: TIME_UNITS.index(_unit(kind)))
             return DataType(finer.value_name)
         if family == "decimal":
-            return _common_decimal(self, other)
+            return _common_decimal(self, other, is_worked_out)
         if family == "date":
             return DataType("date64[ms]")
         return DataType(f"large_{family}")
@@ -139,13 +175,15 @@ def _common_integer(left: DataType, right: DataType) -> DataType:
     return DataType(f"int{min(64, max(bits[''], 2 * bits['u']))}")
 
 
-def _common_decimal(left: DataType, right: DataType) -> DataType:
+def _common_decimal(left: DataType, right: DataType, is_worked_out: bool) -> DataType:
     precisions, scales = zip(*(_decimal(kind) for kind in (left, right)), strict=True)
     scale = max(scales)
     whole = max(precision - own for precision, own in zip(precisions, scales, strict=True))
-    if whole + scale > 18:
+    if is_worked_out:
+        return decimal_of(whole + scale, scale)
+    if whole + scale > MOST_DIGITS:
         raise TypeMismatchError(
-            f"types '{left.name}' and '{right.name}' need {whole + scale} digits together; 18 are allowed."
+            f"types '{left.name}' and '{right.name}' need {whole + scale} digits together; {MOST_DIGITS} are allowed."
         )
     return DataType(f"decimal128({whole + scale}, {scale})")
 
@@ -164,6 +202,11 @@ def _decimal(kind: DataType) -> tuple[int, int]:
 
 def _scale(kind: DataType) -> int:
     return _decimal(kind)[1]
+
+
+def decimal_of(precision: int, scale: int) -> DataType:
+    """The type of decimals of so many digits, of which `scale` stand behind the point; at most 18 in all."""
+    return DataType(f"decimal128({min(precision, MOST_DIGITS)}, {scale})")
 
 
 INT64 = DataType("int64")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +10,20 @@ import pyarrow as pa
 from gpu_wcoj.arrow.incoming import encode
 from gpu_wcoj.arrow.types import to_pyarrow
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.schema import DataType
+from gpu_wcoj.schema import NO_DECIMAL, DataType
+
+_FLOAT_DIGITS = 15
+"""So many digits of a decimal text are sure to come back from the float that it is read as."""
 
 
-def encode_constant(value: object, kind: DataType) -> int:
+def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     """The code of a literal in a column of a fixed-width type; dates and timestamps are written as text.
+
+    Parameters
+    ----------
+    op
+        Where the literal is compared by it: then decimals and integers may be compared with numbers of more digits than
+        they have, and the code is one of which the comparison says the same.
 
     Raises
     ------
@@ -25,16 +34,61 @@ def encode_constant(value: object, kind: DataType) -> int:
     --------
     >>> encode_constant("1970-01-02", DataType("date32[day]"))
     1
+    >>> encode_constant(0.05, DataType("decimal128(15, 2)"))
+    5
+    >>> [encode_constant(0.055, DataType("decimal128(15, 2)"), op) for op in ("<=", "<")]
+    [5, 6]
     """
+    if kind.family == "decimal" or isinstance(value, Decimal):
+        return _of_number(value, kind, op)
     try:
-        if kind.family == "decimal":
-            array = pa.array([Decimal(str(value))], to_pyarrow(kind))
-        elif isinstance(value, str):
+        if isinstance(value, str):
             array = pa.array([value]).cast(to_pyarrow(kind))
         elif kind.family.startswith("float"):
             array = pa.array(np.array([value], np.float64)).cast(to_pyarrow(kind))
         else:
             array = pa.array([value], to_pyarrow(kind))
-    except (pa.ArrowException, InvalidOperation, OverflowError) as error:
+    except (pa.ArrowException, OverflowError) as error:
         raise TypeMismatchError(f"the constant {value!r} is no value of type '{kind.name}': {error}.") from None
     return int(encode(array).codes[0])
+
+
+def _of_number(value: object, kind: DataType, op: str) -> int:
+    """The code of a number beside decimals, or of a decimal beside other numbers."""
+    if kind.family in ("float32", "float64"):
+        return encode_constant(float(str(value)), kind)
+    if kind.family not in ("integer", "decimal") or isinstance(value, (bool, str)):
+        raise TypeMismatchError(f"the constant {str(value)!r} is no value of type '{kind.name}'.")
+    digits, exponent = _digits(Decimal(str(value)))
+    if isinstance(value, float) and len(str(abs(digits))) > _FLOAT_DIGITS:
+        raise TypeMismatchError(
+            f"the constant {value!r} stands beside decimals, and a float has no more than {_FLOAT_DIGITS} digits for sure."
+            f"\n  Write it as a decimal: {value!r}m."
+        )
+    exponent += kind.digits[1]
+    if exponent >= 0:
+        found, is_exact = digits * 10**exponent, True
+    else:
+        found, over = divmod(digits, 10**-exponent)
+        is_exact = over == 0
+        if not is_exact and op in ("<", ">="):
+            found += 1
+    low, high = kind.code_range
+    if is_exact and low <= found <= high:
+        return found
+    if op in ("=", "!=") and kind.family == "decimal":
+        return NO_DECIMAL
+    if op in ("<", "<=", ">", ">=") and (kind.family == "decimal" or low <= found <= high):
+        return max(-(1 << 63), min((1 << 63) - 1, found))
+    what = "is not exactly a value" if not is_exact else "is outside the values"
+    raise TypeMismatchError(f"the constant {value} {what} of type '{kind.name}'.\n  Compare it by '<' or '>'.")
+
+
+def _digits(value: Decimal) -> tuple[int, int]:
+    """The number as an integer, without zeros at its end, times a power of 10."""
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    number = int("".join(map(str, digits)))
+    while number and number % 10 == 0:
+        number, exponent = number // 10, exponent + 1
+    return (-number if sign else number), (exponent if number else 0)

@@ -40,6 +40,12 @@ class GroupingPlan:
         Per column of a group, the family of its type, for messages.
     family
         Of the value.
+    scale
+        How many digits behind the point a value has.
+    finer
+        By how much a sum is multiplied to be one of the head's column, which may have more digits.
+    most
+        The largest sum of values in magnitude; 0 if it is that of int64.
     """
 
     op: str
@@ -50,6 +56,9 @@ class GroupingPlan:
     result: int
     families: tuple[str, ...] = ()
     family: str = "integer"
+    scale: int = 0
+    finer: int = 1
+    most: int = 0
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -132,11 +141,20 @@ def group_change(
 
 
 def refuse_beyond(
-    what: str, words: Words, head: str, change: GroupChange, families: Sequence[str], execution: Execution
+    what: str,
+    words: Words,
+    head: str,
+    change: GroupChange,
+    families: Sequence[str],
+    execution: Execution,
+    most: int = 0,
 ) -> None:
-    """Raise for the first group with a count or sum outside int64."""
+    """Raise for the first group with a count or sum outside int64, or above `most` in magnitude if that is not 0."""
     backend = execution.backend
-    (beyond,) = positions(backend, words[1] != words[0] >> 63)
+    mask = words[1] != words[0] >> 63
+    if most:
+        mask = mask | (words[0] > most) | (words[0] < -most)
+    (beyond,) = positions(backend, mask)
     if len(beyond) == 0:
         return
     first = beyond[:1]

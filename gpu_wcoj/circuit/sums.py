@@ -63,8 +63,14 @@ def integers_of(words: Words, backend: Backend) -> list[int]:
     return [(above << 64) + below % (1 << 64) for below, above in zip(low, high, strict=True)]
 
 
-def means_of_integers(words: Words, counts: Int64Array, backend: Backend) -> Int64Array:
-    """The codes of the quotients of sums and counts as doubles: both are rounded to doubles first."""
+def means_of_integers(words: Words, counts: Int64Array, backend: Backend, units: float = 1) -> Int64Array:
+    """The codes of the quotients of sums and counts as doubles: both are rounded to doubles first.
+
+    Parameters
+    ----------
+    units
+        How many units of the sums make 1, for decimals.
+    """
     low, high = words
     sums = low.astype(np.float64)
     beyond = backend.to_host(high != low >> 63)
@@ -73,4 +79,5 @@ def means_of_integers(words: Words, counts: Int64Array, backend: Backend) -> Int
         exact = integers_of((low[backend.asarray(beyond)], high[backend.asarray(beyond)]), backend)
         host[beyond] = [float(one) for one in exact]
         sums = backend.asarray(host)
-    return float_codes(sums / backend.xp.maximum(counts, 1).astype(np.float64), backend.xp)
+    times = backend.xp.maximum(counts, 1).astype(np.float64) * float(units)
+    return float_codes(sums / times, backend.xp)

@@ -104,9 +104,10 @@ class Totals:
         words = added((low, high), more)
         additions = [self._additions(LOW, words[0] - low), self._additions(HIGH, words[1] - high)]
         if self._plan.op == "mean":
-            return means_of_integers(words, counts, self._backend), additions
-        refuse_beyond("sum", words, self._head, change, self._plan.families, self._execution)
-        return words[0], additions
+            return means_of_integers(words, counts, self._backend, 10**self._plan.scale), additions
+        plan = self._plan
+        refuse_beyond("sum", words, self._head, change, plan.families, self._execution, plan.most)
+        return words[0] if plan.finer == 1 else words[0] * plan.finer, additions
 
     def _of_floats(self, counts: Int64Array) -> tuple[Int64Array, Additions]:
         backend, change = self._backend, self._change

@@ -3,7 +3,8 @@
 Integers are int64 and checked: a result outside int64, and a quotient or rest by 0, are failures. ``/`` cuts off
 towards 0 and ``%`` has the sign of the dividend, as in C and in Soufflé. Floats follow IEEE 754; they have no failures.
 Of texts, characters are counted, from 0: ``substr(text, begin, length)`` ends where the text does, and fails for a
-negative begin or length.
+negative begin or length; ``like`` fails for an escape that is not one character or ends the pattern. Decimals are exact;
+what leaves int64 or the digits of the result's type is a failure.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.column import float_codes, floats_of
+from gpu_wcoj.join.calendar import calendar_of
+from gpu_wcoj.join.decimals import doubles, of_decimals
+from gpu_wcoj.join.integers import OF_INTEGERS, Calculated
 from gpu_wcoj.join.path import Calculation
+from gpu_wcoj.join.pattern import like
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import BoolArray
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
-
-Calculated = tuple[Int64Array, BoolArray | None]
-"""The codes, and where there is no value: there the code is one that follows from the arguments all the same."""
 
 
 def calculated(
@@ -45,66 +47,29 @@ def calculated(
     if "string" in calculation.families:
         assert dictionary is not None
         return _of_texts(calculation, arguments, alive, backend, dictionary)
+    if calculation.op in ("year", "month", "day"):
+        return calendar_of(calculation.op, arguments[0], calculation.per_day, backend.xp), None
     if calculation.family.startswith("float"):
         return _of_floats(calculation, arguments, backend), None
-    return _OF_INTEGERS[calculation.op](backend.xp, *arguments)
-
-
-def _sum(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:  # noqa: ARG001  # called as the others are
-    total = left + right
-    return total, ((left ^ total) & (right ^ total)) < 0
-
-
-def _difference(xp: Any, left: Int64Array, right: Int64Array | None = None) -> Calculated:
-    if right is None:
-        left, right = xp.zeros(len(left), np.int64), left
-    rest = left - right
-    return rest, ((left ^ right) & (left ^ rest)) < 0
-
-
-def _product(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
-    """The sign of a product tells whether it was wrapped, up to 2^64 in magnitude; a float tells it beyond."""
-    product = left * right
-    about = left.astype(np.float64) * right.astype(np.float64)
-    large = xp.abs(about)
-    return product, (large > 1.5 * 2.0**63) | ((large > 2.0**62) & ((product < 0) != (about < 0)))
-
-
-def _quotient(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
-    failed = (right == 0) | ((right == -1) & (left == -(1 << 63)))
-    by = xp.where(failed, 1, right)
-    quotient = left // by
-    return quotient + ((quotient * by != left) & ((left < 0) != (by < 0))), failed
-
-
-def _rest(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
-    failed = right == 0
-    by = xp.where(failed | (right == -1), 1, right)
-    rest = left - left // by * by
-    return xp.where((rest != 0) & ((left < 0) != (by < 0)), rest - by, rest), failed
-
-
-_OF_INTEGERS: dict[str, Callable[..., Calculated]] = {
-    "+": _sum,
-    "-": _difference,
-    "*": _product,
-    "/": _quotient,
-    "%": _rest,
-}
+    if calculation.family == "decimal":
+        return of_decimals(calculation, arguments, backend.xp)
+    return OF_INTEGERS[calculation.op](backend.xp, *arguments)
 
 
 def _of_floats(calculation: Calculation, arguments: Sequence[Int64Array], backend: Backend) -> Int64Array:
     xp = backend.xp
     width = 4 if calculation.family == "float32" else 8
     values: list[Any] = []
-    for column, family in zip(arguments, calculation.families, strict=True):
+    for i, (column, family) in enumerate(zip(arguments, calculation.families, strict=True)):
         if family == "integer":
             values.append(column.astype(f"f{width}"))
+        elif family == "decimal":
+            values.append(doubles(column, calculation.scales[i], backend).astype(f"f{width}"))
         else:
             values.append(floats_of(column, 4 if family == "float32" else 8, xp).astype(f"f{width}"))
     with np.errstate(all="ignore"):
         if len(values) == 1:
-            result = -values[0]
+            result = _OF_ONE_FLOAT[calculation.op](values[0])
         elif calculation.op == "%":
             result = _float_rest(values[0], values[1], backend)
         else:
@@ -112,6 +77,11 @@ def _of_floats(calculation: Calculation, arguments: Sequence[Int64Array], backen
     return float_codes(result, xp)
 
 
+_OF_ONE_FLOAT: dict[str, Callable[[Any], Any]] = {
+    "-": lambda value: -value,
+    "abs": abs,
+    "double": lambda value: value,
+}
 _OF_FLOATS: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda left, right: left + right,
     "-": lambda left, right: left - right,
@@ -160,4 +130,11 @@ def _part(text: str, begin: int, length: int) -> str | None:
     return None if begin < 0 or length < 0 else text[begin : begin + length]
 
 
-_TEXT: dict[str, Callable[..., Any]] = {"cat": lambda *texts: "".join(texts), "substr": _part, "strlen": len}
+_TEXT: dict[str, Callable[..., Any]] = {
+    "cat": lambda *texts: "".join(texts),
+    "substr": _part,
+    "strlen": len,
+    "lower": str.lower,
+    "upper": str.upper,
+    "like": like,
+}

@@ -20,12 +20,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from gpu_wcoj.join.path import Calculation, Condition
-from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of
+from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of, comparable
 from gpu_wcoj.planner.nulls import Nulls, never_holds, nulls_of, undecided
 from gpu_wcoj.query.terms import MIRRORED, NULL, Atom, Constant, Expression, Rule, Term, Variable, plain
+from gpu_wcoj.schema import NO_DECIMAL, DataType
 from gpu_wcoj.trace.arrangement import ComparedColumns
 
 Encode = Callable[[str, int, object], int]
@@ -154,13 +156,19 @@ def normalise(
     value.update(dict.fromkeys(nulls.asked, NULL))
     homes: dict[str, tuple[str, int]] = {}
     atoms = [
-        through_aliases(_body_atom(number, atom, shapes, value, nulls, homes, encode), aliases, shapes, encode)
+        through_aliases(
+            _body_atom(number, atom, shapes, value, nulls, homes, encode, kinds), aliases, shapes, encode, kinds
+        )
         for number, atom in enumerate(rule.atoms)
     ]
     absent = [one for one in rule.negated if not never_holds(one, lambda term: _resolve(term, value), nullable, nulls)]
     negated = [
         through_aliases(
-            _body_atom(number - len(absent), atom, shapes, value, nulls, {}, encode), aliases, shapes, encode
+            _body_atom(number - len(absent), atom, shapes, value, nulls, {}, encode, kinds),
+            aliases,
+            shapes,
+            encode,
+            kinds,
         )
         for number, atom in enumerate(absent)
     ]
@@ -169,6 +177,7 @@ def normalise(
     types = kinds.of(rule)
     calculated = {one.variable.name for one in rule.computed}
     conditions: list[Condition] = []
+    rescaled: list[Calculation] = []
     for comparison in rule.comparisons:
         if comparison.is_null_test:
             continue
@@ -190,12 +199,13 @@ def normalise(
             family = shapes[home[0]].family(home[1])
         else:
             family = kind.family if kind is not None and kind.has_dictionary else ""
+        name = left.name
         if isinstance(right, Variable):
-            other: str | int = right.name
+            name, other = comparable(name, right.name, types, rescaled)
         else:
-            other = kinds.encode(kind, right.value) if home is None else encode(*home, right.value)
+            other = kinds.encode(kind, right.value, op) if home is None else _code(encode, *home, right, kinds, op)
         ordered = op not in ("=", "!=")
-        conditions.append(Condition(left.name, op, other, textual=bool(family) and ordered, family=family))
+        conditions.append(Condition(name, op, other, textual=bool(family) and ordered, family=family))
     calculations = []
     for computed in rule.computed:
         terms = [_resolve(argument, value) for argument in computed.call.arguments]
@@ -206,7 +216,7 @@ def normalise(
         tuple(atoms),
         tuple(conditions),
         negated=tuple(filter(_can_hold, negated)),
-        calculations=tuple(calculations),
+        calculations=(*calculations, *rescaled),
     )
 
 
@@ -297,6 +307,7 @@ def _body_atom(
     nulls: Nulls,
     homes: dict[str, tuple[str, int]],
     encode: Encode,
+    kinds: Kinds,
 ) -> BodyAtom:
     shape = shapes[atom.relation]
     columns: list[int] = []
@@ -307,7 +318,10 @@ def _body_atom(
         term = _resolve(given, value)
         flag = shape.flag(column)
         if isinstance(term, Constant):
-            constants.append((column, _code(encode, atom.relation, column, term)))
+            code = _code(encode, atom.relation, column, term, kinds, "=")
+            constants.append((column, code))
+            if code == NO_DECIMAL and _is_scaled(kinds.column(atom.relation, column), term):
+                constants.append((column, 0))  # two values, which no row has
             if flag is not None:
                 constants.append((flag, int(term == NULL)))
             continue
@@ -333,9 +347,21 @@ def _body_atom(
     return BodyAtom(atom.relation, tuple(columns), tuple(variables), tuple(constants), tuple(equal))
 
 
-def _code(encode: Encode, relation: str, column: int, constant: Constant) -> int:
-    """The code of a constant in a column; that of null is 0."""
-    return 0 if constant == NULL else encode(relation, column, constant.value)
+def _code(encode: Encode, relation: str, column: int, constant: Constant, kinds: Kinds = INTEGERS, op: str = "") -> int:
+    """The code of a constant in a column, with which it is compared by `op` if that is given; that of null is 0."""
+    if constant == NULL:
+        return 0
+    kind = kinds.column(relation, column)
+    return (
+        kinds.encode(kind, constant.value, op)
+        if _is_scaled(kind, constant)
+        else encode(relation, column, constant.value)
+    )
+
+
+def _is_scaled(kind: DataType | None, constant: Constant) -> bool:
+    """Whether a constant may have more digits than a type, with which it is compared all the same."""
+    return kind is not None and (kind.family == "decimal" or isinstance(constant.value, Decimal))
 
 
 def _can_hold(atom: BodyAtom) -> bool:
@@ -365,7 +391,11 @@ def _head(
 
 
 def through_aliases(
-    atom: BodyAtom, aliases: Mapping[str, Alias], shapes: Mapping[str, Shape], encode: Encode
+    atom: BodyAtom,
+    aliases: Mapping[str, Alias],
+    shapes: Mapping[str, Shape],
+    encode: Encode,
+    kinds: Kinds = INTEGERS,
 ) -> BodyAtom:
     """The atom over the relation that its own one renames or selects from, if it does."""
     while atom.relation in aliases:
@@ -383,7 +413,7 @@ def through_aliases(
         non_null: set[tuple[int, int]] = set()
         for column, op, other, constant in alias.compared:
             if constant != NULL:
-                code = None if constant is None else encode(alias.relation, column, constant.value)
+                code = None if constant is None else _code(encode, alias.relation, column, constant, kinds, op)
                 compared.append((column, op, other, code))
             flags = [below.flag(one) for one in (column, other) if one is not None]
             non_null |= {(flag, 0) for flag in flags if flag is not None}

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Protocol
 
 from gpu_wcoj.join.path import Calculation, Condition
+from gpu_wcoj.planner.results import decimal_kind
 from gpu_wcoj.query.terms import Computed, Rule, Term, Variable
 from gpu_wcoj.schema import INT64, DataType
+
+
+class EncodeValue(Protocol):
+    """A constant's code in a column of a type."""
+
+    def __call__(self, kind: DataType | None, value: object, op: str = "", /) -> int:
+        """The code; where the constant is compared by `op`, one of which the comparison says the same."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -19,17 +30,17 @@ class Kinds:
     of
         The type of each variable of a rule, by name, as far as types are known.
     encode
-        (type, value) to the code of the value.
+        (type, value) to the code of the value; see `EncodeValue`.
     column
         The type of a relation's column.
     """
 
     of: Callable[[Rule], Mapping[str, DataType | None]]
-    encode: Callable[[DataType | None, object], int]
+    encode: EncodeValue
     column: Callable[[str, int], DataType | None]
 
 
-def _whole_number(kind: DataType | None, value: object) -> int:  # noqa: ARG001  # as `Kinds.encode` is called
+def _whole_number(kind: DataType | None, value: object, op: str = "", /) -> int:  # noqa: ARG001  # as it is called
     assert isinstance(value, int)
     return int(value)
 
@@ -57,10 +68,10 @@ def calculation_of(
     conditions, calculated
         Of the rule: all comparisons, and the names of what is calculated.
     """
-    name = computed.variable.name
+    name, call = computed.variable.name, computed.call
     arguments: list[str | int] = []
-    families: list[str] = []
-    result = types.get(computed.variable.name) or INT64
+    of_arguments: list[DataType] = []
+    result = types.get(name) or INT64
     for term in terms:
         if isinstance(term, Variable):
             kind = types.get(term.name) or INT64
@@ -68,13 +79,64 @@ def calculation_of(
         else:
             kind = _kind_of_constant(term.value, result)
             arguments.append(kinds.encode(kind, term.value))
-        families.append(kind.family)
+        of_arguments.append(kind)
     is_equal = any(
         one.op == "=" and name in (one.variable, one.other) and not {one.variable, one.other}.issubset(calculated)
         for one in conditions
     )
-    drops = is_equal and result.family == "integer" and computed.call.op in ("+", "-", "*")
-    return Calculation(name, computed.call.op, tuple(arguments), tuple(families), result.family, drops)
+    drops = is_equal and result.family == "integer" and call.op in ("+", "-", "*")
+    families = tuple(kind.family for kind in of_arguments)
+    return Calculation(
+        name,
+        call.op,
+        tuple(arguments),
+        families,
+        result.family,
+        drops,
+        scales=tuple(map(_scale_of, of_arguments)) if "decimal" in (*families, result.family) else (),
+        scale=_scale_of(result),
+        most=result.code_range[1] if result.family == "decimal" else 0,
+        per_day=of_arguments[0].per_day if call.op in ("year", "month", "day") else 1,
+    )
+
+
+def comparable(
+    left: str, right: str, types: Mapping[str, DataType | None], calculations: list[Calculation]
+) -> tuple[str, str]:
+    """What is compared in the place of two variables: where decimals have another scale, the coarser is brought to it.
+
+    Examples
+    --------
+    >>> types = {"x": DataType("decimal128(5, 2)"), "y": INT64}
+    >>> more = []
+    >>> comparable("x", "y", types, more), *map(str, more)
+    (('x', 'y*10^2'), 'y*10^2 = scale(y)')
+    """
+    kinds = [types.get(left) or INT64, types.get(right) or INT64]
+    if "decimal" not in {kind.family for kind in kinds}:
+        return left, right
+    scales = list(map(_scale_of, kinds))
+    names = [left, right]
+    most = max(scales)
+    for i, (scale, kind) in enumerate(zip(scales, kinds, strict=True)):
+        if scale == most:
+            continue
+        finer = f"{names[i]}*10^{most - scale}"
+        if all(one.variable != finer for one in calculations):
+            calculations.append(
+                Calculation(
+                    finer, "scale", (names[i],), (kind.family,), "decimal", scales=(scale,), scale=most, most=_MOST
+                )
+            )
+        names[i] = finer
+    return names[0], names[1]
+
+
+_MOST = (1 << 63) - 1
+
+
+def _scale_of(kind: DataType) -> int:
+    return kind.digits[1] if kind.family == "decimal" else 0
 
 
 def _kind_of_constant(value: object, result: DataType) -> DataType:
@@ -83,4 +145,6 @@ def _kind_of_constant(value: object, result: DataType) -> DataType:
         return DataType("string")
     if result.family.startswith("float"):
         return result
-    return DataType("double") if isinstance(value, float) else INT64
+    if isinstance(value, (float, Decimal)):
+        return decimal_kind(value) if result.family == "decimal" else DataType("double")
+    return INT64

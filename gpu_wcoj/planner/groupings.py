@@ -8,6 +8,7 @@ from gpu_wcoj.circuit.groups import GroupingPlan
 from gpu_wcoj.planner.body import Alias, BodyAtom, Encode, Shape, through_aliases
 from gpu_wcoj.planner.calculations import Kinds
 from gpu_wcoj.query.terms import Grouping
+from gpu_wcoj.schema import DataType
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 
@@ -35,7 +36,7 @@ def grouping_plan(
     columns += [column for column in range(source.width) if column not in (*columns, no_value)]
     constants = () if no_value is None else ((no_value, 0),)
     names = tuple(f"#{column}" for column in columns)
-    atom = through_aliases(BodyAtom(grouping.source, tuple(columns), names, constants), aliases, shapes, encode)
+    atom = through_aliases(BodyAtom(grouping.source, tuple(columns), names, constants), aliases, shapes, encode, kinds)
     n_group = len(keys) + len(flags)
     of_head = [flag for column in keys if (flag := head.flag(column)) is not None]
     assert len(of_head) == len(flags), "keys of a source and of its grouping have nulls alike"
@@ -50,7 +51,18 @@ def grouping_plan(
         grouping.keys,
         (*families[: len(keys)], *("integer" for _ in flags)),
         "integer" if value is None else families[-1],
+        *_scales(None if value is None else types[-1], kinds.column(grouping.relation, grouping.keys)),
     )
+
+
+def _scales(value: DataType | None, result: DataType | None) -> tuple[int, int, int]:
+    """Of decimals the scale of values, by how much a result is finer, and the largest sum; see `GroupingPlan`."""
+    if value is None or value.family != "decimal":
+        return 0, 1, 0
+    if result is None or result.family != "decimal":
+        return value.digits[1], 1, 0
+    finer = value.factor_to(result)
+    return value.digits[1], finer, result.code_range[1] // finer
 
 
 def source_key(planned: GroupingPlan, wanted: Sequence[ArrangementKey]) -> ArrangementKey:

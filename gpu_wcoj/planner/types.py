@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from decimal import Decimal
+
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.planner.results import DOUBLE, aggregate_of, result_of
+from gpu_wcoj.planner.results import BOOL, DOUBLE, STRING, aggregate_of, decimal_kind, result_of
 from gpu_wcoj.query.terms import NULL, Computed, Constant, Rule, Rules, Variable, plain
-from gpu_wcoj.schema import INT64, DataType
+from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
 
 Place = tuple[str, int]
 """A relation and one of its columns."""
@@ -28,6 +30,7 @@ class Types:
     def __init__(self, rules: Rules) -> None:
         self._parent: dict[Place, Place] = {}
         self._seen: dict[Place, dict[Place, DataType]] = {}
+        self._worked_out: dict[Place, dict[Place, DataType]] = {}
         self._constants: dict[Place, list[tuple[str | None, object]]] = {}  # with the rule; facts have none
         self._homes: dict[Rule, dict[str, Place]] = {}
         self._calculated: list[tuple[Rule, Computed, Place]] = []
@@ -123,39 +126,57 @@ class Types:
         for place in self._constants:
             root = self._root(place)
             kind = self.assumed(*place)
-            if root not in reached and not (root in derived and kind in (INT64, DOUBLE)):
+            is_number = kind is not None and kind.family in ("integer", "decimal", "float64")
+            if root not in reached and not (root in derived and is_number):
                 self._bind(place[0], [None] * place[1] + [kind])
 
     def _derive(self) -> None:
-        """Work out types of what is calculated and aggregated, as far as they follow from known ones."""
-        changed = True
-        while changed:
-            changed = False
-            for rule, one, place in self._calculated:
-                homes = self._homes[rule]
-                kinds = [
-                    self.of(*homes[term.name]) if isinstance(term, Variable) and term.name in homes else None
-                    for term in one.call.arguments
-                ]
-                changed |= self._show(place, result_of(one.call, kinds, str(rule)))
-            for grouping in self._groupings:
-                value = None if grouping.op == "count" else self.of(grouping.source, grouping.keys)
-                place = (grouping.relation, grouping.keys)
-                changed |= self._show(place, aggregate_of(grouping.op, value, grouping.relation))
+        """Work out types of what is calculated and aggregated, as far as they follow from known ones.
+
+        They are worked out anew, as what has been known of less may have been another type. Where rules go round in
+        circles, a type is taken to be what its other arguments say.
+        """
+        self._worked_out = {}
+        for is_last in (False, True):
+            while self._derive_once(is_last):
+                pass
         for text, left, right in self._compared:
             kinds = [self.of(*left), self.of(*right)]
             known = [kind for kind in kinds if kind is not None]
-            if len(known) == 2 and known[0].family != known[1].family:
+            families = {kind.family for kind in known}
+            if len(families) == 2 and families != {"integer", "decimal"}:
                 raise TypeMismatchError(
                     f"the rule '{text}' compares something of type '{known[0].name}' with one of type "
                     f"'{known[1].name}'.\n  Cast a column, so that both are of one type."
                 )
 
+    def _derive_once(self, is_last: bool) -> bool:
+        changed = False
+        for rule, one, place in self._calculated:
+            homes = self._homes[rule]
+            kinds = [
+                self.of(*homes[term.name]) if isinstance(term, Variable) and term.name in homes else None
+                for term in one.call.arguments
+            ]
+            changed |= self._show(place, result_of(one.call, kinds, str(rule), is_last))
+        for grouping in self._groupings:
+            value = None if grouping.op == "count" else self.of(grouping.source, grouping.keys)
+            place = (grouping.relation, grouping.keys)
+            changed |= self._show(place, aggregate_of(grouping.op, value, grouping.relation))
+        return changed
+
     def _show(self, place: Place, kind: DataType | None) -> bool:
-        """Bind what has been worked out; whether that is new."""
-        if kind is None or self._seen.get(self._root(place), {}).get(place) is not None:
+        """Keep what has been worked out; whether that is new."""
+        root = self._root(place)
+        held = self._worked_out.setdefault(root, {})
+        if kind is None or kind == held.pop(place, None):
+            if kind is not None:
+                held[place] = kind
             return False
-        self._bind(place[0], [None] * place[1] + [kind])
+        label = _label(place)
+        self._check_others(root, place, kind, label, is_worked_out=True)
+        held[place] = kind
+        self._check_constants(root, label)
         return True
 
     def kinds(self, rule: Rule) -> Mapping[str, DataType | None]:
@@ -182,13 +203,17 @@ class Types:
         other._compared = self._compared
         other._groupings = self._groupings
         other._seen = {root: dict(seen) for root, seen in self._seen.items()}
+        other._worked_out = {root: dict(seen) for root, seen in self._worked_out.items()}
         return other
 
     def of(self, relation: str, column: int) -> DataType | None:
         """The type of a column: the common one of its class; None while nothing is known."""
         common: DataType | None = None
-        for kind in self._seen.get(self._root((relation, column)), {}).values():
+        root = self._root((relation, column))
+        for kind in self._seen.get(root, {}).values():
             common = kind if common is None else common.common(kind)
+        for kind in self._worked_out.get(root, {}).values():
+            common = kind if common is None else common.common(kind, is_worked_out=True)
         return common
 
     def assumed(self, relation: str, column: int) -> DataType | None:
@@ -199,7 +224,7 @@ class Types:
         values = [value for place in self._said.get(root, ()) for _, value in self._constants[place]]
         if not values:
             return None
-        return DOUBLE if any(isinstance(one, float) for one in values) else type_of_constant(values[0])
+        return type_of_constants(values)
 
     def snapshot(self) -> dict[Place, DataType | None]:
         """The type of every column."""
@@ -218,6 +243,7 @@ class Types:
             If a column joins one of another type, or a constant that is no value of its type; or if something that is
             calculated from it does.
         """
+        self._worked_out = {}
         self._bind(relation, kinds, names)
         self._derive()
 
@@ -232,16 +258,21 @@ class Types:
             if known == kind:
                 continue
             label = _label(place, names[column] if names else None)
-            for other, other_kind in seen.items():
+            self._check_others(root, place, kind, label, is_worked_out=False)
+            seen[place] = kind if known is None else known.common(kind)
+            self._check_constants(root, label)
+
+    def _check_others(self, root: Place, place: Place, kind: DataType, label: str, is_worked_out: bool) -> None:
+        """Raise if a type does not join those that are known of its class."""
+        for kinds in (self._seen, self._worked_out):
+            for other, other_kind in kinds.get(root, {}).items():
                 try:
-                    kind.common(other_kind)
+                    kind.common(other_kind, is_worked_out or kinds is self._worked_out)
                 except TypeMismatchError as error:
                     raise TypeMismatchError(
                         f"{label} is of type '{kind.name}', and {_join_words(place, other)} of type "
                         f"'{other_kind.name}'.\n  {_last_line(error)}"
                     ) from None
-            seen[place] = kind if known is None else known.common(kind)
-            self._check_constants(root, label)
 
     def _check_constants(self, root: Place, label: str) -> None:
         common = self.of(*root)
@@ -286,7 +317,7 @@ def _last_line(error: Exception) -> str:
 
 
 def type_of_constant(value: object) -> DataType:
-    """The type that a constant has where nothing else says it.
+    """The type that a constant has where nothing else says it; of a decimal of too many digits that of floats.
 
     Examples
     --------
@@ -294,10 +325,34 @@ def type_of_constant(value: object) -> DataType:
     ('bool', 'string')
     """
     if isinstance(value, bool):
-        return DataType("bool")
+        return BOOL
     if isinstance(value, str):
-        return DataType("string")
-    return DataType("double") if isinstance(value, float) else DataType("int64")
+        return STRING
+    if isinstance(value, Decimal):
+        try:
+            return decimal_kind(value)
+        except TypeMismatchError:
+            return DOUBLE
+    return DOUBLE if isinstance(value, float) else INT64
+
+
+def type_of_constants(values: Sequence[object]) -> DataType:
+    """The type of a column that holds these constants, where nothing else says it.
+
+    Examples
+    --------
+    >>> type_of_constants([1, 0.5]).name, type_of_constants([Decimal("0.25"), 12]).name
+    ('double', 'decimal128(4, 2)')
+    """
+    kinds = {type_of_constant(value) for value in values}
+    families = {kind.family for kind in kinds}
+    if len(kinds) == 1 or not families <= {"integer", "decimal", "float64"}:
+        return type_of_constant(values[0])
+    if "float64" in families:
+        return DOUBLE
+    scales = [kind.digits[1] for kind in kinds]
+    wholes = [len(str(abs(int(value)))) for value in values if isinstance(value, (int, Decimal))]
+    return decimal_of(max(wholes) + max(scales), max(scales)) if max(wholes) + max(scales) <= MOST_DIGITS else DOUBLE
 
 
 def fits(value: object, kind: DataType) -> bool:
@@ -311,7 +366,7 @@ def fits(value: object, kind: DataType) -> bool:
     family = kind.family
     if isinstance(value, bool):
         return family == "bool"
-    if isinstance(value, int):
+    if isinstance(value, (int, Decimal)):
         return family in ("integer", "float32", "float64", "decimal")
     if isinstance(value, float):
         return family in ("float32", "float64", "decimal")

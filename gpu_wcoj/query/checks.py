@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from decimal import Decimal
 
 from gpu_wcoj.errors import (
     ArityError,
@@ -35,7 +36,7 @@ from gpu_wcoj.query.terms import (
 
 _SHOWN = 200
 _At = Callable[[str, Span], str]
-_TYPE_WORDS = {int: "an integer", float: "a float", bool: "a boolean", str: "a text"}
+_TYPE_WORDS = {int: "an integer", float: "a float", Decimal: "a decimal", bool: "a boolean", str: "a text"}
 
 
 def check(rules: Rules, *, source: str = "<text>") -> None:
@@ -193,7 +194,7 @@ def _check_constants(rule: Rule | Aggregate, at: _At) -> None:
     comparisons = [one for one in rule.comparisons if not one.is_null_test]
     for comparison in comparisons:
         left, right = comparison.left, comparison.right
-        if isinstance(left, Constant) and isinstance(right, Constant) and type(left.value) is not type(right.value):
+        if isinstance(left, Constant) and isinstance(right, Constant) and not _compare(left, right):
             what = f"'{_short(comparison)}' compares {_kind(left)} with {_kind(right)}; they do not compare"
             raise TypeMismatchError(at(what, comparison.span))
 
@@ -222,7 +223,13 @@ def _check_head_constants(rules: Rules, at: _At) -> None:
 
 
 def _group(constant: Constant) -> str:
-    return "a number" if type(constant.value) in (int, float) else _kind(constant)
+    return "a number" if type(constant.value) in (int, float, Decimal) else _kind(constant)
+
+
+def _compare(left: Constant, right: Constant) -> bool:
+    """Whether two constants are of one type, where a decimal and an integer are."""
+    kinds = {type(left.value), type(right.value)}
+    return len(kinds) == 1 or kinds == {int, Decimal}
 
 
 def _kind(constant: Constant) -> str:

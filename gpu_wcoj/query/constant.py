@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from gpu_wcoj.errors import CalculationError, TypeMismatchError
-from gpu_wcoj.query.terms import ARITHMETIC, NULL, Call, Constant
+from gpu_wcoj.join.pattern import like
+from gpu_wcoj.query.terms import ARITHMETIC, MOST_DIGITS, NULL, Call, Constant
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -38,11 +40,13 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
     >>> print(calculated(Call("+", (Constant(1), Constant(0.5))), (Constant(1), Constant(0.5))))
     1.5
     """
-    values = [one.value for one in arguments]
+    values: list[Any] = [one.value for one in arguments]
     shown = str(Call(call.op, tuple(arguments)))
-    if call.op in ARITHMETIC:
-        if any(type(one) not in (int, float) for one in values):
+    if call.op in (*ARITHMETIC, "abs", "double"):
+        if any(type(one) not in (int, float, Decimal) for one in values):
             raise TypeMismatchError(f"'{shown}' calculates with something that is no number.\n  Leave it out.")
+        if call.op == "/" and any(isinstance(one, Decimal) for one in values):
+            raise TypeMismatchError(f"'{shown}' divides decimals, which has no exact result.\n  Write double(...).")
         try:
             value = _number(call.op, values)
         except ZeroDivisionError:
@@ -53,13 +57,24 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
             raise CalculationError(f"'{shown}'", f"is {value}, outside int64, -2^63 to 2^63-1")
         if isinstance(value, float) and not math.isfinite(value):
             raise CalculationError(f"'{shown}'", "is too large for a float")
+        if isinstance(value, Decimal) and abs(value.adjusted()) + len(value.as_tuple().digits) > MOST_DIGITS:
+            raise CalculationError(f"'{shown}'", f"has more than {MOST_DIGITS} digits")
         return Constant(value)
-    wanted = {"cat": (str,) * len(values), "strlen": (str,), "substr": (str, int, int)}[call.op]
+    if call.op in ("year", "month", "day"):
+        raise TypeMismatchError(f"'{shown}' is of a constant.\n  Write its value.")
+    wanted = (str, int, int) if call.op == "substr" else (str,) * len(values)
     if tuple(map(type, values)) != wanted:
         raise TypeMismatchError(f"'{shown}': '{call.op}' takes {' and '.join(_WORDS[one] for one in wanted)}.")
     if call.op == "cat":
         return Constant("".join(map(str, values)))
     text = str(values[0])
+    if call.op in ("lower", "upper"):
+        return Constant(text.lower() if call.op == "lower" else text.upper())
+    if call.op == "like":
+        is_like = like(*values)
+        if is_like is None:
+            raise CalculationError(f"'{shown}'", "has an escape that is not one character, or ends the pattern")
+        return Constant(is_like)
     if call.op == "strlen":
         return Constant(len(text))
     start, length = int(values[1]), int(values[2])
@@ -69,12 +84,25 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
 
 
 _WORDS = {str: "a text", int: "an integer"}
+_EXACT = Context(prec=200, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
-def _number(op: str, values: Sequence[Any]) -> int | float:
+def _number(op: str, values: Sequence[Any]) -> int | float | Decimal:
+    if any(isinstance(one, float) for one in values):
+        values = [float(one) if isinstance(one, Decimal) else one for one in values]
     if len(values) == 1:
-        return -values[0]  # type: ignore[no-any-return]  # a number, as the caller has seen
+        (only,) = values
+        if op == "double":
+            return float(only)
+        if isinstance(only, Decimal):
+            return only.copy_negate() if op == "-" else only.copy_abs()
+        return -only if op == "-" else abs(only)  # type: ignore[no-any-return]  # a number, as the caller has seen
     left, right = values
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        if op == "%" and right == 0:
+            raise ZeroDivisionError
+        name = {"+": "add", "-": "subtract", "*": "multiply", "%": "remainder"}[op]
+        return getattr(_EXACT, name)(Decimal(left), Decimal(right))  # type: ignore[no-any-return]  # a decimal
     if op in "+-*":
         return {"+": operator.add, "-": operator.sub, "*": operator.mul}[op](left, right)  # type: ignore[no-any-return]  # so too
     if right == 0:
@@ -101,7 +129,10 @@ def holds(op: str, left: Constant, right: Constant) -> bool:
     """
     if NULL in (left, right):
         return (left == right) == (op == "=")
-    numbers = all(type(one.value) in (int, float) for one in (left, right))
+    values = [left.value, right.value]
+    numbers = all(type(one) in (int, float, Decimal) for one in values)
+    if float in map(type, values):
+        values = [float(one) if isinstance(one, Decimal) else one for one in values]
     if not numbers and type(left.value) is not type(right.value):
         raise TypeMismatchError(f"'{left} {op} {right}' compares two types.\n  Compare values of one.")
-    return OPERATORS[op](left.value, right.value)
+    return OPERATORS[op](*values)

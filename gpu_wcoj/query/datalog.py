@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import DatalogSyntaxError, SchemaError, UnsupportedTypeError, UsageError, pointed
@@ -14,6 +15,7 @@ from gpu_wcoj.query.terms import (
     AGGREGATES,
     ESCAPES,
     FUNCTIONS,
+    TAKEN,
     NULL,
     Aggregate,
     Atom,
@@ -44,6 +46,9 @@ NESTING = 100
 """How deep calculations and aggregates may stand within each other."""
 
 _INTEGER_DIGITS = 30
+_FLOAT_DIGITS = 15
+_RESERVED = ("cat", "substr", "strlen")
+"""Functions whose names no relation can have; the others are relations where nothing is calculated."""
 _UNESCAPED = {spelled[1]: char for char, spelled in ESCAPES.items()}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
 
@@ -166,13 +171,14 @@ class _Reader:
             return self.literal(tokens[0])
         if node.data == "minus" and inner[0].data == "literal":
             (number,) = _tokens(inner[0])
-            if number.type in ("INTEGER", "FLOAT"):
+            if number.type in ("INTEGER", "FLOAT", "DECIMAL"):
                 return self.literal(number, is_negative=True)
         if node.data == "aggregate":
             return self.aggregate(node, depth)
         call = Call(str(tokens[0]), tuple(self.expression(one, depth + 1) for one in inner), _span(node))
         given = len(call.arguments)
-        if call.op in FUNCTIONS and given != {"substr": 3, "strlen": 1}.get(call.op, max(2, given)):
+        least, most = TAKEN.get(call.op, (1, 1))
+        if call.op in FUNCTIONS and not least <= given <= most:
             raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}, and here are {given} arguments", tokens[0])
         return call
 
@@ -259,13 +265,17 @@ class _Reader:
         if token.type == "INTEGER" and len(digits) > _INTEGER_DIGITS:
             raise self.error(f"integer {sign}{token[:_INTEGER_DIGITS]}... is outside int64, -2^63 to 2^63-1", token)
         try:
-            return Constant(float(sign + token) if token.type == "FLOAT" else int(sign + digits))
+            if token.type == "DECIMAL":
+                return Constant(Decimal(sign + token[:-1]))
+            if token.type == "FLOAT":
+                return _float(sign + token)
+            return Constant(int(sign + digits))
         except UnsupportedTypeError as error:
             raise self.error(str(error), token) from None
 
     def relation(self, token: Token) -> str:
         """The name of a relation."""
-        for names, what in ((AGGREGATES, "an aggregate"), (FUNCTIONS, "a function"), (("not",), "negation")):
+        for names, what in ((AGGREGATES, "an aggregate"), (_RESERVED, "a function"), (("not",), "negation")):
             if token in names:
                 raise self.error(f"'{token}' is {what}; no relation can have this name", token)
         return self.name(token)
@@ -315,6 +325,15 @@ class _Reader:
     def error(self, what: str, token: Token, start: int = 0, width: int | None = None) -> DatalogSyntaxError:
         line, column = token.line or 1, (token.column or 1) + start
         return DatalogSyntaxError(what, self.text, line, column, width or len(token) - start, self.source)
+
+
+def _float(text: str) -> Constant:
+    """A float; a decimal where the float's shortest text is short, and not what stands there."""
+    found = Constant(float(text))
+    shortest = Decimal(repr(found.value))
+    if len(shortest.normalize().as_tuple().digits) > _FLOAT_DIGITS or shortest == Decimal(text):
+        return found
+    return Constant(Decimal(text))
 
 
 def _trees(node: Node) -> Iterator[Node]:

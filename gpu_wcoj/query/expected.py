@@ -31,7 +31,7 @@ _WORDS = {
     "_DOT": "'.'",
 }
 _SLIPS = {"==": "=", "=<": "<=", "=>": ">=", "<>": "!="}
-_TERMS = {"NAME", "SAFE", "NULL", "INTEGER", "FLOAT", "STRING", "BOOL"}
+_TERMS = {"NAME", "SAFE", "NULL", "INTEGER", "FLOAT", "DECIMAL", "STRING", "BOOL"}
 _OPERANDS = _TERMS | {"MINUS", "_LPAR", "_RPAR", "_RBRACE", "_NOT"}
 _SHOWN = 40
 

@@ -1,0 +1,43 @@
+"""Years, months and days of dates, in the Gregorian calendar without a beginning or an end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpu_wcoj.kernels.protocol import Int64Array
+
+_DAYS_OF_ERA = 146_097
+"""In 400 years."""
+
+
+def calendar_of(op: str, codes: Int64Array, per_day: int, xp: Any) -> Int64Array:
+    """``year``, ``month`` or ``day`` of points in time.
+
+    Years begin in March here, so that a leap day is the last one; a year before 1 is 0, and the one before that -1.
+
+    Parameters
+    ----------
+    codes
+        Counted from the beginning of 1970.
+    per_day
+        How many make a day.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> days = np.array([9204, -719469])
+    >>> [calendar_of(op, days, 1, np).tolist() for op in ("year", "month", "day")]
+    [[1995, 0], [3, 2], [15, 29]]
+    """
+    days = (codes if per_day == 1 else codes // per_day) + 719_468
+    era = days // _DAYS_OF_ERA
+    of_era = days - era * _DAYS_OF_ERA
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    if op == "day":
+        day: Int64Array = of_year - (153 * month + 2) // 5 + 1
+        return day
+    shown = xp.where(month < 10, month + 3, month - 9)
+    found: Int64Array = shown if op == "month" else year + era * 400 + (shown <= 2)
+    return found

@@ -1,0 +1,88 @@
+"""Checked arithmetic of decimals, which are int64 codes that count units of 10^-scale.
+
+Sums, differences and rests are worked out in the result's scale, products in the sum of scales; what then leaves int64
+or the digits of the result's type has no value. Nothing is ever rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.integers import OF_INTEGERS, Calculated, product
+from gpu_wcoj.join.path import Calculation
+from gpu_wcoj.kernels.protocol import Int64Array
+
+_MOST = (1 << 63) - 1
+_EXACT = 1 << 53
+"""Up to it, doubles hold every integer."""
+
+
+def of_decimals(calculation: Calculation, arguments: Sequence[Int64Array], xp: Any) -> Calculated:
+    """The codes of results, and where there are none.
+
+    Examples
+    --------
+    >>> one = Calculation("z", "+", ("x", "y"), ("decimal", "integer"), "decimal", scales=(2, 0), scale=2, most=99999)
+    >>> of_decimals(one, [np.array([150, 150]), np.array([1, 1000])], np)
+    (array([   250, 100150]), array([False,  True]))
+    """
+    if calculation.op == "scale":
+        return saturated(arguments[0], 10 ** (calculation.scale - calculation.scales[0]), xp), None
+    failed: Any = False
+    columns = list(arguments)
+    natural = sum(calculation.scales)
+    if calculation.op != "*":
+        natural = calculation.scale
+        for i, (column, scale) in enumerate(zip(arguments, calculation.scales, strict=True)):
+            columns[i], lacks = _finer(column, calculation.scale - scale, xp)
+            failed = failed | lacks
+    codes, lacks = OF_INTEGERS[calculation.op](xp, *columns)
+    failed = failed | lacks
+    codes, lacks = _finer(codes, calculation.scale - natural, xp)
+    return codes, failed | lacks | (codes > calculation.most) | (codes < -calculation.most)
+
+
+def _finer(codes: Int64Array, digits: int, xp: Any) -> tuple[Int64Array, Any]:
+    if digits == 0:
+        return codes, False
+    return product(xp, codes, xp.full(len(codes), 10**digits, np.int64))
+
+
+def saturated(codes: Int64Array, factor: int, xp: Any) -> Int64Array:
+    """Codes in a finer scale; those beyond int64 become its ends, which compare with decimals as they would.
+
+    Examples
+    --------
+    >>> saturated(np.array([12, -(10**18)]), 100, np)
+    array([                1200, -9223372036854775807])
+    """
+    limit = _MOST // factor
+    within = xp.where((codes > limit) | (codes < -limit), 0, codes) * factor
+    found: Int64Array = xp.where(codes > limit, _MOST, xp.where(codes < -limit, -_MOST, within))
+    return found
+
+
+def doubles(codes: Int64Array, scale: int, backend: Backend) -> Any:
+    """The nearest double of each decimal.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.backend import cpu_backend
+    >>> doubles(np.array([5, -1234]), 2, cpu_backend()).tolist()
+    [0.05, -12.34]
+    """
+    found = codes.astype(np.float64)
+    if scale == 0:
+        return found
+    found = found * float(10**-scale) if scale < 0 else found / float(10**scale)
+    rounded = backend.to_host((codes > _EXACT) | (codes < -_EXACT))
+    if bool(rounded.any()):  # two roundings may differ from one: Python's quotients of integers have only one
+        host = backend.to_host(found).copy()
+        by, times = 10 ** max(scale, 0), 10 ** max(-scale, 0)
+        host[rounded] = [code * times / by for code in backend.to_host(codes)[rounded].tolist()]
+        found = backend.asarray(host)
+    return found

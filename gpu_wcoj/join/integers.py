@@ -1,0 +1,67 @@
+"""Checked arithmetic of int64, many rows at once: the results, and where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.zset.arrays import BoolArray
+
+Calculated = tuple[Int64Array, BoolArray | None]
+"""The codes, and where there is no value: there the code is one that follows from the arguments all the same."""
+
+
+def total(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:  # noqa: ARG001  # called as the others are
+    """``left + right``."""
+    found = left + right
+    return found, ((left ^ found) & (right ^ found)) < 0
+
+
+def difference(xp: Any, left: Int64Array, right: Int64Array | None = None) -> Calculated:
+    """``left - right``; of one argument, ``-left``."""
+    if right is None:
+        left, right = xp.zeros(len(left), np.int64), left
+    found = left - right
+    return found, ((left ^ right) & (left ^ found)) < 0
+
+
+def product(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
+    """``left * right``. Its sign tells whether it was wrapped, up to 2^64 in magnitude; a float tells it beyond."""
+    found = left * right
+    about = left.astype(np.float64) * right.astype(np.float64)
+    large = xp.abs(about)
+    return found, (large > 1.5 * 2.0**63) | ((large > 2.0**62) & ((found < 0) != (about < 0)))
+
+
+def quotient(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
+    """``left / right``, cut off towards 0."""
+    failed = (right == 0) | ((right == -1) & (left == -(1 << 63)))
+    by = xp.where(failed, 1, right)
+    found = left // by
+    return found + ((found * by != left) & ((left < 0) != (by < 0))), failed
+
+
+def rest(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
+    """``left % right``, with the sign of `left`."""
+    failed = right == 0
+    by = xp.where(failed | (right == -1), 1, right)
+    found = left - left // by * by
+    return xp.where((found != 0) & ((left < 0) != (by < 0)), found - by, found), failed
+
+
+def magnitude(xp: Any, values: Int64Array) -> Calculated:
+    """``abs(values)``."""
+    return xp.abs(values), values == -(1 << 63)
+
+
+OF_INTEGERS: dict[str, Callable[..., Calculated]] = {
+    "+": total,
+    "-": difference,
+    "*": product,
+    "/": quotient,
+    "%": rest,
+    "abs": magnitude,
+}
