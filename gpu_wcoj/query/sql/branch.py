@@ -1,0 +1,174 @@
+"""A conjunction that is on its way to a rule: atoms and conditions, and what the columns in scope are in it.
+
+A variable that stands once may be null. What has to hold of its value makes it one that is not null: a comparison, a
+second place in an atom, a calculation. Columns that are joined so that null equals null are noted as `safe`, and get
+a variable ``x?`` if they may be null in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from gpu_wcoj.query.constant import holds
+from gpu_wcoj.query.terms import (
+    MIRRORED,
+    NULL,
+    Atom,
+    Call,
+    Comparison,
+    Constant,
+    Expression,
+    Variable,
+    variables_of,
+)
+
+Values = tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What holds, and the values of columns under it.
+
+    Attributes
+    ----------
+    solid
+        Variables that must not be null here.
+    known
+        Variables that cannot be null, whatever holds here.
+    safe
+        Variables that are joined null with null.
+    fixed
+        Variables of the query around, which are never replaced.
+    values
+        Per column in scope, by its number, what it is.
+    """
+
+    atoms: tuple[Atom, ...] = ()
+    negated: tuple[Atom, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    solid: frozenset[Variable] = frozenset()
+    known: frozenset[Variable] = frozenset()
+    safe: frozenset[Variable] = frozenset()
+    fixed: frozenset[Variable] = frozenset()
+    values: Mapping[int, Expression] = field(default_factory=dict)
+
+    def may_be_null(self, value: Expression) -> bool:
+        """Whether a value can be null here. What is calculated never is."""
+        if isinstance(value, Variable):
+            return value not in self.solid and value not in self.known
+        return value == NULL
+
+    @property
+    def variables(self) -> frozenset[Variable]:
+        """All variables of the atoms and conditions."""
+        terms = [term for atom in (*self.atoms, *self.negated) for term in atom.terms]
+        for one in self.comparisons:
+            terms += [one.left, one.right]
+        return frozenset(variables_of(terms))
+
+    def joined(self, other: Branch) -> Branch:
+        """What holds in both."""
+        return Branch(
+            (*self.atoms, *other.atoms),
+            (*self.negated, *other.negated),
+            (*self.comparisons, *other.comparisons),
+            self.solid | other.solid,
+            self.known | other.known,
+            self.safe | other.safe,
+            self.fixed | other.fixed,
+            {**self.values, **other.values},
+        )
+
+    def with_values(self, values: Mapping[int, Expression]) -> Branch:
+        """The same with more columns."""
+        return replace(self, values={**self.values, **values})
+
+    def replaced(self, names: Mapping[Variable, Expression]) -> Branch:
+        """The same with terms in the place of variables."""
+        return Branch(
+            tuple(_in_atom(one, names) for one in self.atoms),
+            tuple(_in_atom(one, names) for one in self.negated),
+            tuple(
+                replace(one, left=substituted(one.left, names), right=substituted(one.right, names))
+                for one in self.comparisons
+            ),
+            _in_set(self.solid, names),
+            _in_set(self.known, names),
+            _in_set(self.safe, names),
+            self.fixed,
+            {key: substituted(one, names) for key, one in self.values.items()},
+        )
+
+    def not_null(self, value: Expression) -> Branch | None:
+        """Where a value is not null."""
+        if value == NULL:
+            return None
+        return self.required(variables_of([value]))
+
+    def required(self, variables: Iterable[Variable]) -> Branch:
+        """Where variables are not null."""
+        missing = frozenset(variables) - self.solid
+        return replace(self, solid=self.solid | missing) if missing else self
+
+    def null(self, value: Expression) -> Branch | None:
+        """Where a value is null."""
+        if not self.may_be_null(value):
+            return None
+        if isinstance(value, Variable):
+            if value not in self.fixed:
+                return self.replaced({value: NULL})
+            return replace(self, comparisons=(*self.comparisons, Comparison("=", value, NULL)))
+        return self
+
+    def compared(self, op: str, left: Expression, right: Expression) -> Branch | None:
+        """Where a comparison holds, as SQL has it: of nothing with null."""
+        if NULL in (left, right):
+            return None
+        if isinstance(left, Constant) and isinstance(right, Constant):
+            return self if holds(op, left, right) else None
+        if isinstance(left, Constant):
+            left, right, op = right, left, MIRRORED[op]
+        known = self.required(variables_of([left, right]))
+        if left == right and isinstance(left, Variable):
+            return known if op in ("=", "<=", ">=") else None
+        if op == "=" and isinstance(left, Variable) and isinstance(right, Variable):
+            if right not in self.fixed:
+                return known.replaced({right: left})
+            if left not in self.fixed:
+                return known.replaced({left: right})
+        one = Comparison(op, left, right)
+        return known if one in known.comparisons else replace(known, comparisons=(*known.comparisons, one))
+
+    def same(self, left: Expression, right: Expression) -> Iterable[Branch]:
+        """Where two values are equal or both are null."""
+        if not self.may_be_null(left) or not self.may_be_null(right):
+            one = self.compared("=", left, right)
+            return () if one is None else (one,)
+        pair = [one for one in (left, right) if isinstance(one, Variable)]
+        if len(pair) == 2 and pair[0] == pair[1]:
+            return (self,)
+        if len(pair) == 2 and not all(one in self.fixed for one in pair):
+            kept, gone = pair if pair[1] not in self.fixed else pair[::-1]
+            return (replace(self, safe=self.safe | {kept}).replaced({gone: kept}),)
+        found = [self.compared("=", left, right)]
+        both = self.null(left)
+        found.append(both and both.null(right if right != left else NULL))
+        return tuple(one for one in found if one is not None)
+
+
+def substituted(value: Expression, names: Mapping[Variable, Expression]) -> Expression:
+    """An expression with terms in the place of variables."""
+    if isinstance(value, Variable):
+        return names.get(value, value)
+    if isinstance(value, Call):
+        return replace(value, arguments=tuple(substituted(one, names) for one in value.arguments))
+    return value
+
+
+def _in_atom(atom: Atom, names: Mapping[Variable, Expression]) -> Atom:
+    return replace(atom, terms=tuple(substituted(one, names) for one in atom.terms))
+
+
+def _in_set(variables: frozenset[Variable], names: Mapping[Variable, Expression]) -> frozenset[Variable]:
+    return frozenset(variables_of(substituted(one, names) for one in variables))

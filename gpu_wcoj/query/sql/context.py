@@ -1,0 +1,209 @@
+"""What all parts of the compiler share: the text, the rules so far, fresh names, and the parts' entries."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.query.sql.branch import Branch, Values
+from gpu_wcoj.query.sql.place import Place
+from gpu_wcoj.query.sql.scope import Scope
+from gpu_wcoj.query.sql.writing import rule
+from gpu_wcoj.query.terms import NULL, Atom, Call, Constant, Expression, Rule, Variable, variables_of
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expression as Node
+
+MOST_BRANCHES = 128
+"""How many rules one query may become."""
+UNIT = "one#"
+"""A relation of one row."""
+
+Case = tuple[Branch, Expression]
+
+
+@dataclass(frozen=True, eq=False)
+class Derived:
+    """What a query gives: columns, and branches whose rows add up to it, each with the columns' values."""
+
+    columns: tuple[str, ...]
+    branches: tuple[tuple[Branch, Values], ...]
+    head: str = ""
+
+
+class Context(ABC):
+    """The compiler's state, and its parts as others call them."""
+
+    def __init__(self, place: Place, dialect: str) -> None:
+        self.place = place
+        self.dialect = dialect
+        self.rules: list[Rule] = []
+        self.kinds: dict[Variable, str | None] = {}
+        self.heads: dict[int, tuple[Derived, str]] = {}
+        self.n_fresh = 0
+        self.n_helpers = 0
+        self.n_columns = 0
+        self.has_unit = False
+
+    @abstractmethod
+    def query(self, node: Node, scope: Scope | None) -> Derived:
+        """What a query gives; `scope` is what is in reach around it."""
+
+    @abstractmethod
+    def truth(self, node: Node, wanted: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """Where a condition is true, false or unknown (``"T"``, ``"F"``, ``"U"``), disjoint."""
+
+    @abstractmethod
+    def cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
+        """The values of an expression and where it has them, disjoint."""
+
+    @abstractmethod
+    def select_within(self, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+        """The rows of a query within a condition, joined to a row of the query around."""
+
+    @abstractmethod
+    def relation(self, node: Node) -> Derived:
+        """A table, view or common table expression that a name means."""
+
+    @abstractmethod
+    def literal(self, node: Node) -> Expression | None:
+        """The value of a literal; None if the node is none."""
+
+    @abstractmethod
+    def alike(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
+        """Two values in types that compare."""
+
+    def each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+        """The values of several expressions and where they have them, disjoint."""
+        numbers = self.numbered(len(nodes))
+        found = [branch]
+        for number, node in zip(numbers, nodes, strict=True):
+            found = [
+                there.with_values({number: value}) for where in found for there, value in self.cases(node, scope, where)
+            ]
+            if nodes:
+                _ = self.limited(found, node)
+        return [(one, tuple(one.values[number] for number in numbers)) for one in found]
+
+    def equated(self, branch: Branch, pairs: Sequence[tuple[Expression, Expression]]) -> list[Branch]:
+        """Where the two values of each pair are equal: one branch, or none."""
+        numbers = self.numbered(2 * len(pairs))
+        found: Branch | None = branch.with_values(
+            dict(zip(numbers, (one for pair in pairs for one in pair), strict=True))
+        )
+        for left, right in zip(numbers[::2], numbers[1::2], strict=True):
+            found = found and found.compared("=", found.values[left], found.values[right])
+        return [] if found is None else [found]
+
+    def fresh(self, name: str, kind: str | None = None) -> Variable:
+        """A new variable, to be named so in the text of rules."""
+        self.n_fresh += 1
+        made = Variable(f"{name}#{self.n_fresh}")
+        self.kinds[made] = kind
+        return made
+
+    def helper(self, what: str) -> str:
+        """The name of a new relation, which no text can spell."""
+        self.n_helpers += 1
+        return f"{what}#{self.n_helpers}"
+
+    def numbered(self, n: int) -> range:
+        """Numbers of new columns."""
+        self.n_columns += n
+        return range(self.n_columns - n, self.n_columns)
+
+    def unit(self) -> Branch:
+        """A branch of one row and no columns."""
+        if not self.has_unit:
+            self.has_unit = True
+            self.rules.append(Rule(Atom(UNIT, (Constant(0),)), ()))
+        return Branch((Atom(UNIT, (self.fresh("_"),)),))
+
+    def write(self, head: str, branch: Branch, values: Sequence[Expression], columns: Sequence[str] = ()) -> None:
+        """Add the rule that derives `head` of a branch."""
+        if not branch.atoms:
+            branch = branch.joined(self.unit())
+        self.rules.append(rule(head, tuple(values), branch, columns))
+
+    def write_nothing(self, head: str, n_columns: int) -> None:
+        """Add a rule that derives `head` and never has a row."""
+        _ = self.unit()
+        self.rules.append(Rule(Atom(head, (NULL,) * n_columns), (Atom(UNIT, (Constant(1),)),)))
+
+    def named(self, derived: Derived, what: str = "part", head: str = "") -> str:
+        """The head that holds what a query gives; its rules are added when it is first asked for."""
+        if derived.head:
+            return derived.head
+        known = self.heads.get(id(derived))
+        if known is None:
+            known = self.heads[id(derived)] = derived, head or self.helper(what)
+            for branch, values in derived.branches:
+                self.write(known[1], branch, values, derived.columns)
+            if not derived.branches:
+                self.write_nothing(known[1], len(derived.columns))
+        return known[1]
+
+    def read(self, derived: Derived) -> tuple[Branch, Values]:
+        """A branch that is what a query gives, with new variables; joined in place where it is one branch."""
+        if len(derived.branches) == 1 and not derived.head:
+            branch, values = derived.branches[0]
+            names: dict[Variable, Expression] = {
+                one: self.fresh(one.name.split("#")[0], self.kinds.get(one))
+                for one in (*branch.variables, *variables_of(values))
+                if one not in branch.fixed
+            }
+            renamed = branch.with_values(dict(enumerate(values))).replaced(names)
+            inlined = tuple(renamed.values[i] for i in range(len(values)))
+            return Branch(
+                renamed.atoms, renamed.negated, renamed.comparisons, renamed.solid, renamed.known, renamed.safe
+            ), inlined
+        return self.reading(self.named(derived), derived)
+
+    def reading(self, head: str, derived: Derived) -> tuple[Branch, Values]:
+        """A branch of one atom that reads the head of what a query gives."""
+        terms = []
+        known = []
+        for at, name in enumerate(derived.columns):
+            kinds = {self.kind(values[at]) for _, values in derived.branches}
+            terms.append(self.fresh(name, kinds.pop() if len(kinds) == 1 else None))
+            if derived.branches and not any(branch.may_be_null(values[at]) for branch, values in derived.branches):
+                known.append(terms[-1])
+        return Branch((Atom(head, tuple(terms)),), known=frozenset(known)), tuple(terms)
+
+    def kind(self, value: Expression) -> str | None:
+        """The type of a value, as Arrow spells it; None if it is not known."""
+        if isinstance(value, Variable):
+            return self.kinds.get(value)
+        if isinstance(value, Constant):
+            return {int: "int64", float: "double", bool: "bool", str: "string"}.get(type(value.value))
+        if isinstance(value, Call):
+            return _kind_of_call(value, [self.kind(one) for one in value.arguments])
+        return None
+
+    def limited(self, branches: list[Branch], node: Node) -> list[Branch]:
+        """The branches, if they are not too many."""
+        if len(branches) > MOST_BRANCHES:
+            raise self.place.refused(
+                f"this splits into more than {MOST_BRANCHES} rules",
+                node,
+                "Write a part of it as a view of its own, or as UNION ALL.",
+            )
+        return branches
+
+
+def _kind_of_call(call: Call, kinds: list[str | None]) -> str | None:
+    if call.op in ("cat", "substr"):
+        return "string"
+    if call.op in ("strlen", "year", "month", "day"):
+        return "int64"
+    if call.op == "double":
+        return "double"
+    if call.op == "like":
+        return "bool"
+    if all(one is not None and "int" in one for one in kinds):
+        return "int64"
+    if all(one == "double" for one in kinds):
+        return "double"
+    return None

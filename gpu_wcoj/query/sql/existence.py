@@ -1,0 +1,72 @@
+"""Rows for which there is, or is not, a row of something else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gpu_wcoj.query.sql.branch import Branch
+from gpu_wcoj.query.sql.context import Context
+from gpu_wcoj.query.terms import Atom, Call, Constant, Rule, Variable, variables_of
+
+_ZERO = Constant(0)
+
+
+def without(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
+    """Where a row of `row` has none of `pairs`, which are the row as it was in `base`, joined with others."""
+    if not pairs:
+        return [row]
+    head, keys, _ = _keys(context, base, pairs)
+    negated = Atom(head, keys or (_ZERO,))
+    return [replace(row, negated=(*row.negated, negated), safe=row.safe | frozenset(variables_of(keys)))]
+
+
+def within(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
+    """Where a row of `row` has one of `pairs` or several; its multiplicity stays what it is."""
+    if not pairs:
+        return []
+    head, keys, solid = _keys(context, base, pairs)
+    once = distinct(context, head, len(keys) or 1)
+    atom = Atom(once, (*(keys or (context.fresh("_"),)), context.fresh("_")))
+    found = row.required(solid)
+    return [replace(found, atoms=(*found.atoms, atom), safe=found.safe | frozenset(keys))]
+
+
+def distinct(context: Context, head: str, n_columns: int) -> str:
+    """The name of a relation of a head's rows, each once, with their number behind."""
+    name = context.helper("once")
+    terms = tuple(Variable(f"c{i}") for i in range(n_columns))
+    context.rules.append(Rule(Atom(name, (*terms, Call("count", ()))), (Atom(head, terms),)))
+    return name
+
+
+def _keys(
+    context: Context, row: Branch, pairs: Sequence[Branch]
+) -> tuple[str, tuple[Variable, ...], frozenset[Variable]]:
+    """The relation of what `pairs` ask of a row: its name, the variables of the row, and those that are never null.
+
+    What a pair adds to the row is a rule of its own if it binds these variables, else the row's atoms stand in it too.
+    """
+    mine = row.variables
+    added = [_added(row, one) for one in pairs]
+    keys = tuple(sorted({one for pair in added for one in pair.variables if one in mine}, key=_number))
+    head = context.helper("keys")
+    for pair, whole in zip(added, pairs, strict=True):
+        bound = {term for atom in pair.atoms for term in atom.terms}
+        is_free = all(one in bound for one in keys) and all(one in bound for one in pair.variables if one in mine)
+        branch = pair if is_free else replace(whole, negated=pair.negated)
+        context.write(head, replace(branch, values={}), keys or (_ZERO,))
+    solid = frozenset(one for one in keys if all(one in pair.solid for pair in pairs))
+    return head, keys, solid
+
+
+def _added(row: Branch, pair: Branch) -> Branch:
+    """What a pair holds beyond the row."""
+    atoms = pair.atoms[len(row.atoms) :]
+    negated = pair.negated[len(row.negated) :]
+    comparisons = pair.comparisons[len(row.comparisons) :]
+    return replace(pair, atoms=atoms, negated=negated, comparisons=comparisons)
+
+
+def _number(variable: Variable) -> tuple[int, str]:
+    return int(variable.name.rsplit("#", 1)[-1]), variable.name

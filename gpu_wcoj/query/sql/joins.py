@@ -1,0 +1,250 @@
+"""FROM: relations and how they are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.query.sql.branch import Branch
+from gpu_wcoj.query.sql.context import Context, Derived
+from gpu_wcoj.query.sql.existence import without
+from gpu_wcoj.query.sql.known import check_parts
+from gpu_wcoj.query.sql.scope import Scope, Source, matching
+from gpu_wcoj.query.terms import NULL, Expression
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Join
+
+MOST_PLAIN = 8
+"""From how many branches on a join's left side becomes a relation of its own."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Relations joined so far: names, and the rows as branches."""
+
+    scope: Scope
+    branches: list[Branch]
+
+
+def from_clause(context: Context, select: Node, around: Scope | None) -> Joined:
+    """What FROM and its joins give; `around` is what is in reach of the query itself."""
+    first = select.args.get("from_")
+    if first is None:
+        return Joined(Scope(around=around), [context.unit()])
+    check_parts(first, context.place, "this")
+    groups: list[tuple[Node, list[Join]]] = [(first.this, [])]
+    for join in select.args.get("joins") or ():
+        if _is_comma(context, join):
+            groups.append((join.this, []))
+        else:
+            groups[-1][1].append(join)
+    found: Joined | None = None
+    for start, joins in groups:
+        one = _chain(context, start, joins, around)
+        found = one if found is None else _crossed(context, found, one, start)
+    assert found is not None
+    return found
+
+
+def _is_comma(context: Context, join: Join) -> bool:
+    if any(join.args.get(one) for one in ("method", "side", "kind", "on", "using")):
+        return False
+    word = context.place.word_before(join.this)
+    if word != ",":
+        raise context.place.wrong("this join has no condition; write ON or USING, or CROSS JOIN", join.this)
+    return True
+
+
+def _chain(context: Context, start: Node, joins: Sequence[Join], around: Scope | None) -> Joined:
+    found = relation(context, start, around)
+    for join in joins:
+        found = _joined(context, found, join, around)
+    return found
+
+
+def relation(context: Context, node: Node, around: Scope | None) -> Joined:
+    """One relation of FROM: a table, a view, a subquery, or joins in parentheses."""
+    from sqlglot import expressions as exp
+
+    place = context.place
+    if isinstance(node, (exp.Lateral, exp.Unnest)):
+        raise place.refused(
+            f"{'lateral joins' if isinstance(node, exp.Lateral) else 'UNNEST'} are not supported",
+            node,
+            "Join with a subquery that does not refer to the relations beside it.",
+        )
+    if isinstance(node, exp.Table):
+        check_parts(node, place, "this", "alias", "joins", "db", "catalog")
+        derived = context.relation(node)
+        found = _named(context, derived, node, node.name, around)
+        return _inner(context, found, node, around)
+    if (
+        isinstance(node, exp.Subquery)
+        and isinstance(node.this, (exp.Table, exp.Subquery))
+        and not node.args.get("alias")
+    ):
+        check_parts(node, place, "this", "joins")
+        return _inner(context, relation(context, node.this, around), node, around)
+    if isinstance(node, (exp.Subquery, exp.Values)):
+        if isinstance(node, exp.Subquery):
+            check_parts(node, place, "this", "alias", "joins")
+        lateral = Scope(around=around, outer_refused="a subquery in FROM cannot refer to the query around it")
+        derived = context.query(node.this if isinstance(node, exp.Subquery) else node, lateral)
+        found = _named(context, derived, node, node.alias or "subquery", around)
+        return _inner(context, found, node, around)
+    raise place.refused("this is not supported in FROM", node, "Name a relation, or write a subquery.")
+
+
+def _inner(context: Context, found: Joined, node: Node, around: Scope | None) -> Joined:
+    """With joins that stand within parentheses."""
+    for join in node.args.get("joins") or ():
+        if _is_comma(context, join):
+            found = _crossed(context, found, relation(context, join.this, around), join.this)
+        else:
+            found = _joined(context, found, join, around)
+    return found
+
+
+def _named(context: Context, derived: Derived, node: Node, name: str, around: Scope | None) -> Joined:
+    alias = node.args.get("alias")
+    columns = derived.columns
+    if alias is not None:
+        check_parts(alias, context.place, "this", "columns")
+        name = alias.name or name
+        given = [one.name for one in alias.args.get("columns") or ()]
+        if len(given) > len(columns):
+            raise context.place.wrong(f"there are {len(given)} names for {len(columns)} columns", alias)
+        columns = (*given, *columns[len(given) :])
+    branch, values = context.read(derived)
+    numbers = context.numbered(len(values))
+    own = tuple(zip(columns, numbers, strict=True))
+    inside = Scope((Source(name, own),), own, around)
+    return Joined(inside, [branch.with_values(dict(zip(numbers, values, strict=True)))])
+
+
+def _both(context: Context, left: Joined, right: Joined, node: Node) -> Scope:
+    for one in right.scope.sources:
+        if matching(one.name, False, (other.name for other in left.scope.sources)):
+            raise context.place.wrong(f"'{one.name}' stands twice in FROM; give one of them another name with AS", node)
+    return replace(
+        left.scope,
+        sources=(*left.scope.sources, *right.scope.sources),
+        visible=(*left.scope.visible, *right.scope.visible),
+    )
+
+
+def _crossed(context: Context, left: Joined, right: Joined, node: Node) -> Joined:
+    scope = _both(context, left, right, node)
+    return Joined(scope, context.limited([a.joined(b) for a in left.branches for b in right.branches], node))
+
+
+def _joined(context: Context, left: Joined, join: Join, around: Scope | None) -> Joined:
+    """One join: what matches, and the rows of either side that an outer join keeps."""
+    place = context.place
+    check_parts(join, place, "this", "method", "side", "kind", "on", "using")
+    method, side, kind = (join.args.get(one) or "" for one in ("method", "side", "kind"))
+    if (
+        method not in ("", "NATURAL")
+        or side not in ("", "LEFT", "RIGHT", "FULL")
+        or kind not in ("", "INNER", "OUTER", "CROSS")
+    ):
+        raise place.refused(
+            f"{' '.join(one for one in (method, side, kind) if one)} JOIN is not supported", join,
+            "INNER, CROSS, NATURAL, LEFT, RIGHT and FULL joins are.",
+        )  # fmt: skip
+    right = relation(context, join.this, around)
+    if side and (len(left.branches) > MOST_PLAIN or len(right.branches) > MOST_PLAIN):
+        left, right = _flat(context, left), _flat(context, right)
+    scope = _both(context, left, right, join.this)
+    names = list(_shared(context, left, right, join, method))
+    condition = join.args.get("on")
+    if not names and condition is None and method != "NATURAL" and kind != "CROSS":
+        raise place.wrong("this join has no condition; write ON or USING, or CROSS JOIN", join.this)
+
+    def matched(pair: Branch) -> list[Branch]:
+        found: Branch | None = pair
+        for _, a, b in names:
+            found = found and found.compared("=", *context.alike(found.values[a], found.values[b], join))
+        if found is None:
+            return []
+        return [found] if condition is None else context.truth(condition, "T", scope, found)
+
+    branches = [one for a in left.branches for b in right.branches for one in matched(a.joined(b))]
+    if side in ("LEFT", "FULL"):
+        branches += _alone(context, left, right, matched, join)
+    if side in ("RIGHT", "FULL"):
+        branches += _alone(context, right, left, matched, join)
+    scope, branches = _merged(context, scope, branches, names, side, len(left.scope.visible))
+    return Joined(scope, context.limited(branches, join))
+
+
+def _alone(context: Context, kept: Joined, other: Joined, matched: object, join: Join) -> Iterator[Branch]:
+    """The rows of one side that match nothing, with nulls for the other side."""
+    absent = {number: NULL for source in other.scope.sources for _, number in source.columns}
+    absent |= {number: NULL for _, number in other.scope.visible}
+    for a in kept.branches:
+        fixed = replace(a, fixed=a.fixed | a.variables)
+        pairs = [one for b in other.branches for one in matched(fixed.joined(b))]  # type: ignore[operator]
+        for one in without(context, a, a, pairs):
+            yield one.with_values(absent)
+
+
+def _shared(context: Context, left: Joined, right: Joined, join: Join, method: str) -> Iterator[tuple[str, int, int]]:
+    """The columns that USING or NATURAL compares: the name, and the numbers on both sides."""
+    place = context.place
+    if method == "NATURAL":
+        for name, number in left.scope.visible:
+            others = matching(name, False, (one for one, _ in right.scope.visible))
+            mine = matching(name, False, (one for one, _ in left.scope.visible))
+            if not others:
+                continue
+            if len(mine) > 1 or len(others) > 1:
+                raise place.wrong(f"'{name}' stands for several columns of this join; write ON", join)
+            yield name, number, dict(right.scope.visible)[others[0]]
+        return
+    from sqlglot import expressions as exp
+
+    for node in join.args.get("using") or ():
+        column = node if isinstance(node, exp.Column) else exp.Column(this=node)
+        pair = []
+        for side in (left, right):
+            found = side.scope.own(column, place)
+            if found is None:
+                raise replace(side.scope, around=None)._unknown(column, place)
+            pair.append(found)
+        yield node.name, pair[0], pair[1]
+
+
+def _merged(
+    context: Context, scope: Scope, branches: list[Branch], names: list[tuple[str, int, int]], side: str, n_left: int
+) -> tuple[Scope, list[Branch]]:
+    """Columns of USING and NATURAL stand once: the value of the side that has one."""
+    visible = list(scope.visible)
+    for name, a, b in names:
+        (number,) = context.numbered(1)
+        place = next(i for i, one in enumerate(visible) if one[1] == a)
+        visible[place] = (visible[place][0], number)
+        visible = [one for one in visible if one[1] != b]
+        found = []
+        for branch in branches:
+            left, right = branch.values[a], branch.values[b]
+            value = right if side == "RIGHT" or (left == NULL and side == "FULL") else left
+            found.append(branch.with_values({number: value}))
+        branches = found
+    return replace(scope, visible=tuple(visible)), branches
+
+
+def _flat(context: Context, joined: Joined) -> Joined:
+    """The same as one branch, which reads a relation of its own."""
+    if len(joined.branches) <= 1:
+        return joined
+    columns = {number: name for source in joined.scope.sources for name, number in source.columns}
+    columns |= {number: name for name, number in joined.scope.visible}
+    rows: list[tuple[Branch, tuple[Expression, ...]]] = [
+        (replace(one, values={}), tuple(one.values[number] for number in columns)) for one in joined.branches
+    ]
+    branch, values = context.read(Derived(tuple(columns.values()), tuple(rows)))
+    return Joined(joined.scope, [branch.with_values(dict(zip(columns, values, strict=True)))])

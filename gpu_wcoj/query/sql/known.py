@@ -1,0 +1,62 @@
+"""That nothing of a statement is passed over: what a part of it may have, and what the rest is called."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.query.sql.place import Place
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expression as Node
+
+_WORDS = {
+    "limit": ("LIMIT", "A view keeps all of its rows; take the first ones when you read it."),
+    "offset": ("OFFSET", "A view keeps all of its rows; take some of them when you read it."),
+    "order": ("ORDER BY", "A view has no order; sort what you read from it."),
+    "sort": ("SORT BY", "A view has no order; sort what you read from it."),
+    "cluster": ("CLUSTER BY", "Leave it out."),
+    "distribute": ("DISTRIBUTE BY", "Leave it out."),
+    "qualify": ("QUALIFY", "It filters by window functions, which are not supported."),
+    "windows": ("WINDOW", "Window functions are not supported; aggregate with GROUP BY and join the result."),
+    "sample": ("TABLESAMPLE", "A view of a random part cannot be kept; filter by a column instead."),
+    "laterals": ("LATERAL", "Join with a subquery that does not refer to the relations beside it."),
+    "rollup": ("ROLLUP", "Write one GROUP BY for each set of columns, and UNION ALL."),
+    "cube": ("CUBE", "Write one GROUP BY for each set of columns, and UNION ALL."),
+    "grouping_sets": ("GROUPING SETS", "Write one GROUP BY for each set of columns, and UNION ALL."),
+    "hint": ("a hint", "Leave it out."),
+    "hints": ("a hint", "Leave it out."),
+    "pivots": ("PIVOT", "Write a CASE for each column."),
+    "into": ("INTO", "Write CREATE VIEW name AS SELECT ..."),
+    "locks": ("FOR UPDATE", "Leave it out."),
+    "when": ("a point in time", "Relations are as the last tick has left them."),
+    "version": ("a version of a table", "Relations are as the last tick has left them."),
+}
+
+
+def check_parts(node: Node, place: Place, *allowed: str) -> None:
+    """Raise for a part of `node` that is there and not among `allowed`.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    for name, value in node.args.items():
+        if name in allowed or value is None or value is False or value == []:
+            continue
+        word, instead = _WORDS.get(name, (f"'{name}' of {called(node)}", ""))
+        pieces = value if isinstance(value, list) else [value]
+        where = next((one for one in pieces if hasattr(one, "walk")), node)
+        raise place.refused(f"{word} is not supported", where, instead)
+
+
+def called(node: Node) -> str:
+    """What a node is called in messages.
+
+    Examples
+    --------
+    >>> from sqlglot import parse_one
+    >>> called(parse_one("JSON_EXTRACT(a, b)"))
+    'JSON EXTRACT'
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()

@@ -1,0 +1,135 @@
+"""Literals: numbers, texts, dates, and what is worked out of dates and intervals alone."""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.errors import UnsupportedTypeError
+from gpu_wcoj.query.sql.known import called, check_parts
+from gpu_wcoj.query.sql.place import Place
+from gpu_wcoj.query.terms import NULL, Call, Constant, Expression
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expression as Node
+
+DATE = "#date"
+"""What a date or time that the text spells is called until it is compared."""
+
+
+def literal(node: Node, place: Place) -> Expression | None:
+    """The value of a literal; None if the node is none."""
+    from sqlglot import expressions as exp
+
+    if isinstance(node, exp.Null):
+        return NULL
+    if isinstance(node, exp.Boolean):
+        return Constant(bool(node.this))
+    if isinstance(node, exp.Literal):
+        return Constant(node.this) if node.is_string else number(node, place)
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+        return number(node.this, place, "-")
+    moment = _moment(node, place)
+    if moment is None:
+        return None
+    return Call(
+        DATE, (Constant(moment.isoformat(sep=" ") if isinstance(moment, datetime.datetime) else moment.isoformat()),)
+    )
+
+
+def number(node: Node, place: Place, sign: str = "") -> Constant:
+    """The number that a literal spells: an integer, a decimal, or a double if it has an exponent."""
+    text = sign + str(node.this)
+    try:
+        if "e" in text.lower():
+            return Constant(float(text))
+        return Constant(Decimal(text) if "." in text else int(text))
+    except (UnsupportedTypeError, ValueError, ArithmeticError) as error:
+        raise place.wrong(str(error).split("\n")[0], node) from None
+
+
+def is_date(value: Expression) -> bool:
+    """Whether a value is a date or time that the text spells."""
+    return isinstance(value, Call) and value.op == DATE
+
+
+def spelled(value: Expression) -> Expression:
+    """A date of the text as the text constant that it is compared as; anything else as it is."""
+    return value.arguments[0] if isinstance(value, Call) and value.op == DATE else value
+
+
+def _moment(node: Node, place: Place) -> datetime.date | None:
+    from sqlglot import expressions as exp
+
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
+        kind = node.to.this.name if hasattr(node.to.this, "name") else str(node.to.this)
+        if kind in ("DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPNTZ"):
+            check_parts(node, place, "this", "to")
+            return _read(node.this.this, kind, node, place)
+        return None
+    if isinstance(node, (exp.Date, exp.TsOrDsToDate)) and isinstance(node.this, exp.Literal) and node.this.is_string:
+        check_parts(node, place, "this")
+        return _read(node.this.this, "DATE", node, place)
+    if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression, exp.Interval):
+        start = _moment(node.this, place)
+        if start is None:
+            return None
+        sign = 1 if isinstance(node, exp.Add) else -1
+        return _moved(start, sign * _amount(node.expression, place), _unit(node.expression, place), node, place)
+    return None
+
+
+def _read(text: str, kind: str, node: Node, place: Place) -> datetime.date:
+    try:
+        if kind == "DATE":
+            return datetime.date.fromisoformat(text.strip())
+        found = datetime.datetime.fromisoformat(text.strip())
+    except ValueError:
+        what = "date" if kind == "DATE" else "time"
+        raise place.wrong(
+            f"'{text}' is no {what}; write it as 2026-01-31{'' if kind == 'DATE' else ' 23:59:59'}", node
+        ) from None
+    if found.tzinfo is not None:
+        raise place.refused("times with a zone are not supported as literals", node)
+    return found
+
+
+def _amount(interval: Node, place: Place) -> int:
+    from sqlglot import expressions as exp
+
+    value = interval.this
+    sign = 1
+    while isinstance(value, (exp.Neg, exp.Paren)):
+        sign = -sign if isinstance(value, exp.Neg) else sign
+        value = value.this
+    if not isinstance(value, exp.Literal) or not str(value.this).strip().lstrip("-").isdecimal():
+        raise place.refused("only intervals of a whole number are supported", interval, "Write INTERVAL '3' MONTH.")
+    return sign * int(value.this)
+
+
+def _unit(interval: Node, place: Place) -> str:
+    unit = interval.args.get("unit")
+    name = unit.name.upper().removesuffix("S") if unit is not None else ""
+    if name not in ("DAY", "WEEK", "MONTH", "YEAR", "HOUR", "MINUTE", "SECOND"):
+        what = f"the unit '{name.lower()}'" if name else f"this {called(interval).lower()}"
+        raise place.refused(
+            f"{what} is not supported",
+            interval,
+            "Write INTERVAL '3' MONTH; YEAR, WEEK, DAY, HOUR, MINUTE and SECOND are, too.",
+        )
+    return name
+
+
+def _moved(start: datetime.date, amount: int, unit: str, node: Node, place: Place) -> datetime.date:
+    try:
+        if unit in ("MONTH", "YEAR"):
+            months = start.year * 12 + start.month - 1 + amount * (12 if unit == "YEAR" else 1)
+            year, month = months // 12, months % 12 + 1
+            return start.replace(year=year, month=month, day=min(start.day, calendar.monthrange(year, month)[1]))
+        if unit in ("HOUR", "MINUTE", "SECOND") and not isinstance(start, datetime.datetime):
+            start = datetime.datetime.combine(start, datetime.time())
+        return start + datetime.timedelta(**{f"{unit.lower()}s": amount})
+    except (ValueError, OverflowError):
+        raise place.wrong("this is no date that there is", node) from None

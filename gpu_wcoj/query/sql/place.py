@@ -1,0 +1,92 @@
+"""Where the pieces of a text in SQL stand, and errors that point there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from gpu_wcoj.errors import (
+    GpuWcojError,
+    SqlSyntaxError,
+    TypeMismatchError,
+    UnknownRelationError,
+    UnsupportedError,
+    pointed,
+)
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expression as Node
+
+_Error = TypeVar("_Error", bound=GpuWcojError)
+
+
+class Place:
+    """A text in SQL, and what messages call it.
+
+    Examples
+    --------
+    >>> from sqlglot import parse_one
+    >>> text = "SELECT a,\\n  b + c FROM r"
+    >>> place = Place(text, "<text>")
+    >>> place.of(parse_one(text).expressions[1])
+    (2, 3, 5)
+    """
+
+    def __init__(self, text: str, source: str) -> None:
+        self.text = text
+        self.source = source
+
+    def of(self, node: Node | None) -> tuple[int, int, int]:
+        """Line, column and width of what a node was made of; of what stands around it if it has no token itself."""
+        while node is not None:
+            spans = [
+                (one.meta["start"], one.meta["end"]) for one in node.walk() if "start" in one.meta and "end" in one.meta
+            ]
+            if spans:
+                start, end = min(one for one, _ in spans), max(one for _, one in spans)
+                return self.at(start, end + 1 - start)
+            node = node.parent
+        return 0, 0, 1
+
+    def at(self, start: int, width: int) -> tuple[int, int, int]:
+        """Line, column and width of a piece of the text; a piece ends with its line."""
+        line = self.text.count("\n", 0, start) + 1
+        column = start - self.text.rfind("\n", 0, start)
+        end = self.text.find("\n", start)
+        return line, column, max(1, min(width, (len(self.text) if end < 0 else end) - start))
+
+    def pointed(self, what: str, node: Node | None) -> str:
+        """The message with line, column and the marked text."""
+        return pointed(what, self.text, *self.of(node), self.source)
+
+    def word_before(self, node: Node) -> str:
+        """``,`` or ``JOIN``, whichever is the last before a relation of FROM."""
+        line, column, _ = self.of(node)
+        start = sum(len(one) + 1 for one in self.text.split("\n")[: line - 1]) + column - 1
+        found = re.findall(r",|\bjoin\b|\bfrom\b", self.text[:start], re.IGNORECASE)
+        return found[-1].upper() if found else ""
+
+    def refused(self, what: str, node: Node | None, instead: str = "") -> UnsupportedError:
+        """The error for something that is not supported, and what to write instead."""
+        message = self.pointed(what, node)
+        return UnsupportedError(f"{message}\n  {instead}" if instead else message)
+
+    def mistyped(self, what: str, node: Node | None) -> TypeMismatchError:
+        """The error for types that do not fit."""
+        return TypeMismatchError(self.pointed(what, node))
+
+    def wrong(self, what: str, node: Node | None) -> SqlSyntaxError:
+        """The error for something that is no SQL."""
+        return SqlSyntaxError(what, self.text, *self.of(node), self.source)
+
+    def unknown(self, node: Node, known: Iterable[str], what: str) -> UnknownRelationError:
+        """The error for a relation that is not there."""
+        names = list(known)
+        return self.marked(UnknownRelationError(node.name, names, what), node)
+
+    def marked(self, error: _Error, node: Node | None) -> _Error:
+        """The error with the place in its first line."""
+        first, *rest = str(error).split("\n")
+        error.args = ("\n".join([self.pointed(first, node), *rest]),)
+        return error

@@ -1,0 +1,69 @@
+"""WITH RECURSIVE: a relation that reads itself, each row once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.query.sql.context import Context, Derived
+from gpu_wcoj.query.sql.known import check_parts
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expression as Node
+
+    from gpu_wcoj.query.sql.compiler import Compiler
+
+
+def reads(node: Node, name: str) -> bool:
+    """Whether a query reads a relation of this name."""
+    from sqlglot import expressions as exp
+
+    return any(one.name.casefold() == name.casefold() for one in node.find_all(exp.Table))
+
+
+def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
+    """What a recursive common table expression gives: its first queries, and what the others make of its rows."""
+    from sqlglot import expressions as exp
+
+    place = context.place
+    union, name = node.this, node.alias
+    if not isinstance(union, exp.Union) or not union.args.get("distinct"):
+        raise place.refused(
+            f"the recursion of '{name}' is not a UNION" + (" but UNION ALL" if isinstance(union, exp.Union) else ""),
+            node.args["alias"],
+            "Recursion gives each row once: write WITH RECURSIVE name AS (first UNION next).",
+        )
+    parts: list[Node] = [union]
+    while isinstance(parts[0], exp.Union) and parts[0].args.get("distinct"):
+        check_parts(parts[0], place, "this", "expression", "distinct")
+        parts[:1] = [parts[0].this, parts[0].expression]
+    first = [one for one in parts if not reads(one, name)]
+    if not first:
+        raise place.wrong(f"no part of '{name}' begins the recursion: each reads '{name}'", node.args["alias"])
+    starts = [context.query(one, None) for one in first]
+    columns = context.with_names(starts[0], names, node).columns
+    head = context.helper(name)
+    known = Derived(columns, starts[0].branches, head)
+    context.named_here[-1][name] = known
+    for one, derived in zip(first, starts, strict=True):
+        _write(context, head, known, derived, one)
+    for one in parts:
+        if one not in first:
+            _check_linear(context, one, name)
+            _write(context, head, known, context.query(one, None), one)
+    return Derived(columns, (), head)
+
+
+def _check_linear(context: Context, node: Node, name: str) -> None:
+    """Refuse what sees a relation that is not complete: negation, aggregates and outer joins."""
+
+
+def _write(context: Context, head: str, known: Derived, derived: Derived, node: Node) -> None:
+    if len(derived.columns) != len(known.columns):
+        raise context.place.wrong(
+            f"this part has {len(derived.columns)} columns, and the first one {len(known.columns)}", node
+        )
+    from gpu_wcoj.query.sql.sets import rows_of
+
+    for branch, values in rows_of(context, derived):
+        context.write(head, branch, values)

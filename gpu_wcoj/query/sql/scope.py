@@ -1,0 +1,127 @@
+"""Names in reach of an expression: relations of FROM with their columns, and those of the query around."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.errors import ColumnError, UnknownRelationError
+from gpu_wcoj.query.sql.place import Place
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Column as ColumnNode
+    from sqlglot.expressions import Expression as Node
+
+
+def matching(name: str, is_quoted: bool, known: Iterable[str]) -> list[str]:
+    """The known names that a name means: a quoted one exactly, another one whatever the case.
+
+    Examples
+    --------
+    >>> matching("SRC", False, ["src", "dst"]), matching("SRC", True, ["src", "dst"])
+    (['src'], [])
+    """
+    found = list(known)
+    exact = [one for one in found if one == name]
+    if exact or is_quoted:
+        return exact
+    return [one for one in found if one.casefold() == name.casefold()]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A relation of FROM by the name that it goes by; its columns with their numbers."""
+
+    name: str
+    columns: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What names mean.
+
+    Attributes
+    ----------
+    sources
+        The relations of FROM.
+    visible
+        What ``*`` stands for, and where a column without a relation is looked up: columns that USING and NATURAL merge
+        stand once.
+    around
+        The query around, of one that refers to it.
+    outer_refused
+        Why the names of the query around are not in reach, if they are not.
+    """
+
+    sources: tuple[Source, ...] = ()
+    visible: tuple[tuple[str, int], ...] = ()
+    around: Scope | None = None
+    outer_refused: str = ""
+
+    def column(self, node: ColumnNode, place: Place) -> int:
+        """The number of a column.
+
+        Raises
+        ------
+        ColumnError, UnknownRelationError
+            If there is none, or several.
+        UnsupportedError
+            If it is one of the query around, which is out of reach.
+        """
+        for part in ("db", "catalog", "join_mark"):
+            if node.args.get(part):
+                raise place.refused("names of more than relation and column are not supported", node)
+        scope: Scope | None = self
+        refused = ""
+        while scope is not None:
+            found = scope.own(node, place)
+            if found is not None:
+                if refused:
+                    raise place.refused(refused, node)
+                return found
+            refused = refused or scope.outer_refused
+            scope = scope.around
+        raise self._unknown(node, place)
+
+    def own(self, node: ColumnNode, place: Place) -> int | None:
+        """The number of a column of FROM; None if there is none."""
+        name, is_quoted = node.this.this, bool(node.this.args.get("quoted"))
+        columns: Sequence[tuple[str, int]] = self.visible
+        if node.args.get("table"):
+            source = self.source(node.args["table"])
+            if source is None:
+                return None
+            columns = source.columns
+        names = matching(name, is_quoted, (one for one, _ in columns))
+        numbers = list(dict.fromkeys(number for one, number in columns if one in names))
+        if len(numbers) > 1:
+            owners = [one.name for one in self.sources if any(number in numbers for _, number in one.columns)]
+            how = f"{owners[0]}.{name}" if owners else "another name with AS"
+            raise place.wrong(f"the column '{name}' stands for several; write which, as {how}", node)
+        if node.args.get("table") and not numbers:
+            assert source is not None
+            raise place.marked(ColumnError(source.name, name, [one for one, _ in source.columns]), node.this)
+        return numbers[0] if numbers else None
+
+    def source(self, node: Node) -> Source | None:
+        """The relation of FROM that a name means."""
+        names = matching(node.this, bool(node.args.get("quoted")), (one.name for one in self.sources))
+        return next((one for one in self.sources if one.name in names), None)
+
+    def _unknown(self, node: ColumnNode, place: Place) -> ColumnError | UnknownRelationError:
+        sources: list[Source] = []
+        columns: list[str] = []
+        scope: Scope | None = self
+        while scope is not None:
+            sources += scope.sources
+            columns += [one for one, _ in scope.visible]
+            scope = scope.around
+        name = node.this.this
+        if node.args.get("table"):
+            table = node.args["table"]
+            error = UnknownRelationError(table.this, [one.name for one in sources], "relations in reach")
+            return place.marked(error, table)
+        if len(sources) == 1:
+            return place.marked(ColumnError(sources[0].name, name, columns), node)
+        return place.marked(ColumnError(", ".join(one.name for one in sources), name, dict.fromkeys(columns)), node)

@@ -1,0 +1,172 @@
+"""One SELECT: FROM, WHERE, then what is selected, grouped if it aggregates, each once if it is DISTINCT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.query.sql.branch import Branch, Values
+from gpu_wcoj.query.sql.context import Context, Derived
+from gpu_wcoj.query.sql.existence import distinct
+from gpu_wcoj.query.sql.groups import grouped, is_grouped
+from gpu_wcoj.query.sql.joins import Joined, from_clause
+from gpu_wcoj.query.sql.known import check_parts
+from gpu_wcoj.query.sql.scope import Scope
+from gpu_wcoj.query.sql.truth import TRUE
+from gpu_wcoj.query.terms import Atom
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expression as Node
+
+PARTS = (
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "group",
+    "having",
+    "distinct",
+    "with_",
+    "kind",
+    "operation_modifiers",
+)
+
+
+def select(context: Context, node: Node, around: Scope | None) -> Derived:
+    """What a SELECT gives."""
+    check_parts(node, context.place, *PARTS)
+    if node.args.get("kind"):
+        raise context.place.refused(f"SELECT AS {node.args['kind']} is not supported", node)
+    found = filtered(context, node, from_clause(context, node, around))
+    if is_grouped(node):
+        derived = grouped(context, node, found)
+    else:
+        items = expanded(context, node, found.scope)
+        rows = [
+            (bare(where), values)
+            for branch in found.branches
+            for where, values in context.each([one for one, _ in items], found.scope, branch)
+        ]
+        derived = Derived(unique([name for _, name in items]), tuple(rows))
+    _ = context.limited([one for one, _ in derived.branches], node)
+    if node.args.get("distinct"):
+        check_parts(node.args["distinct"], context.place)
+        return once(context, derived)
+    return derived
+
+
+def filtered(context: Context, node: Node, found: Joined) -> Joined:
+    """With WHERE."""
+    where = node.args.get("where")
+    if where is None:
+        return found
+    check_parts(where, context.place, "this")
+    kept = [one for branch in found.branches for one in context.truth(where.this, TRUE, found.scope, branch)]
+    return Joined(found.scope, context.limited(kept, where))
+
+
+def bare(branch: Branch) -> Branch:
+    """The branch without names."""
+    return replace(branch, values={})
+
+
+def once(context: Context, derived: Derived) -> Derived:
+    """The rows, each once."""
+    if not derived.branches:
+        return derived
+    head = context.named(derived, "row")
+    counted = distinct(context, head, len(derived.columns))
+    branch, values = context.reading(head, derived)
+    (atom,) = branch.atoms
+    atom = Atom(counted, (*atom.terms, context.fresh("_")))
+    return Derived(derived.columns, ((replace(branch, atoms=(atom,)), values),))
+
+
+def expanded(context: Context, node: Node, scope: Scope) -> list[tuple[Node, str]]:
+    """What is selected, with names; ``*`` is written out."""
+    from sqlglot import expressions as exp
+
+    place = context.place
+    found: list[tuple[Node, str]] = []
+    for at, item in enumerate(node.expressions, start=1):
+        star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
+        if not isinstance(star, exp.Star):
+            found.append((item, item.alias or named(item, at)))
+            continue
+        check_parts(star, place)
+        columns: Sequence[tuple[str, int]] = scope.visible
+        if star is not item:
+            source = scope.source(item.args["table"])
+            if source is None:
+                raise place.unknown(item.args["table"], [one.name for one in scope.sources], "relations in reach")
+            columns = source.columns
+        elif not columns:
+            raise place.wrong("'*' needs a FROM", item)
+        for name, number in columns:
+            column = exp.Column(this=exp.Identifier(this=name, quoted=True))
+            column.set("number", number)
+            column.parent = item.parent
+            found.append((column, name))
+    return found
+
+
+def named(item: Node, at: int) -> str:
+    """The name of a column that is given none: that of the column, or of the function."""
+    from sqlglot import expressions as exp
+
+    if isinstance(item, exp.Paren):
+        return named(item.this, at)
+    if isinstance(item, exp.Column):
+        return str(item.name)
+    if isinstance(item, exp.Func) and not isinstance(item, (exp.And, exp.Or)):
+        return str(item.sql_name().lower())
+    return f"column{at}"
+
+
+def unique(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns, those that are there already with a number behind.
+
+    Examples
+    --------
+    >>> unique(["x", "y", "x", "X"])
+    ('x', 'y', 'x_1', 'X_2')
+    """
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        number, own = 0, name
+        while own.casefold() in taken:
+            number += 1
+            own = f"{name}_{number}"
+        taken.add(own.casefold())
+        found.append(own)
+    return tuple(found)
+
+
+def within_row(context: Context, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+    """The rows of a query in a condition, each joined with a row of the query around."""
+    from sqlglot import expressions as exp
+
+    while isinstance(node, (exp.Subquery, exp.Paren)):
+        check_parts(node, context.place, "this")
+        node = node.this
+    row = replace(branch, fixed=branch.fixed | branch.variables)
+    if not isinstance(node, exp.Select) or is_grouped(node) or node.args.get("with_"):
+        derived = context.query(
+            node,
+            Scope(
+                around=scope,
+                outer_refused="a query with aggregates or UNION in a condition cannot refer to the query around it",
+            ),
+        )
+        read, values = context.read(derived) if derived.branches else (None, ())
+        return [] if read is None else [(row.joined(read), values)]
+    check_parts(node, context.place, *PARTS)
+    found = from_clause(context, node, scope)
+    joined = Joined(found.scope, [row.joined(one) for one in found.branches])
+    kept = filtered(context, node, joined)
+    if isinstance(node.parent, exp.Exists):
+        return [(one, ()) for one in kept.branches]
+    items = expanded(context, node, kept.scope)
+    return [pair for one in kept.branches for pair in context.each([item for item, _ in items], kept.scope, one)]

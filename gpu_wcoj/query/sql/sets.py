@@ -1,0 +1,104 @@
+"""UNION, EXCEPT, INTERSECT and VALUES."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.query.sql.branch import Branch, Values
+from gpu_wcoj.query.sql.context import Context, Derived
+from gpu_wcoj.query.sql.existence import without
+from gpu_wcoj.query.sql.known import called, check_parts
+from gpu_wcoj.query.sql.scope import Scope
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expression as Node
+
+
+def combined(context: Context, node: Node, scope: Scope | None) -> Derived:
+    """What UNION, UNION ALL, EXCEPT or INTERSECT of queries gives."""
+    from sqlglot import expressions as exp
+
+    check_parts(node, context.place, "this", "expression", "distinct", "with_")
+    if not isinstance(node, exp.Union) and not node.args.get("distinct"):
+        raise context.place.refused(f"{called(node)} ALL is not supported", node, f"Write {called(node)}.")
+    parts = [node]
+    while type(parts[0]) is type(node) and _goes_on(parts[0], node):
+        check_parts(parts[0], context.place, "this", "expression", "distinct", "with_")
+        parts[:1] = [parts[0].this, parts[0].expression]
+    found = context.query(parts[0], scope)
+    for one in parts[1:]:
+        found = _with(context, node, found, context.query(one, scope), one)
+    if isinstance(node, exp.Union) and node.args.get("distinct"):
+        from gpu_wcoj.query.sql.select import once
+
+        return once(context, found)
+    return found
+
+
+def _goes_on(node: Node, outer: Node) -> bool:
+    """Whether a chain of one operation goes on within: ``a UNION b UNION c``."""
+    is_plain = node is outer or not node.args.get("with_")
+    return is_plain and node.args.get("distinct") == outer.args.get("distinct")
+
+
+def _with(context: Context, node: Node, left: Derived, right: Derived, part: Node) -> Derived:
+    from sqlglot import expressions as exp
+
+    from gpu_wcoj.query.sql.select import once
+
+    if len(left.columns) != len(right.columns):
+        raise context.place.wrong(
+            f"{called(node)} of {len(left.columns)} and {len(right.columns)} columns; write the same number", part
+        )
+    if isinstance(node, exp.Union):
+        rows = [(branch, values, part) for one in (left, right) for branch, values in rows_of(context, one)]
+        columns: list[list[tuple[Branch, object]]] = []
+        for at in range(len(left.columns)):
+            columns.append(context.unified([(branch, values[at]) for branch, values, _ in rows], part))  # type: ignore[arg-type]
+        _ = context.limited([branch for branch, _, _ in rows], part)
+        return Derived(
+            left.columns,
+            tuple((branch, tuple(column[i][1] for column in columns)) for i, (branch, _, _) in enumerate(rows)),  # type: ignore[misc]
+        )
+    first, second = once(context, left), once(context, right)
+    if not first.branches:
+        return first
+    row, values = context.read(first)
+    numbers = context.numbered(2 * len(values))
+    fixed = replace(row, fixed=row.variables)
+    pairs = []
+    for branch, others in second.branches:
+        pair = fixed.joined(branch).with_values(dict(zip(numbers, (*values, *others), strict=True)))
+        found = [pair]
+        for a, b in zip(numbers[: len(values)], numbers[len(values) :], strict=True):
+            found = [one for where in found for one in where.same(where.values[a], where.values[b])]
+        pairs += found
+    if isinstance(node, exp.Except):
+        kept = without(context, row, row, pairs)
+    else:
+        from gpu_wcoj.query.sql.existence import within
+
+        kept = within(context, row, row, pairs)
+    return Derived(left.columns, tuple((replace(one, values={}), values) for one in kept))
+
+
+def rows_of(context: Context, derived: Derived) -> list[tuple[Branch, Values]]:
+    """The branches of what a query gives."""
+    if derived.head:
+        return [context.read(derived)]
+    return list(derived.branches)
+
+
+def listed(context: Context, node: Node, scope: Scope | None) -> Derived:
+    """What VALUES gives."""
+    check_parts(node, context.place, "expressions", "alias")
+    rows = []
+    for row in node.expressions:
+        items = row.expressions
+        if len(items) != len(node.expressions[0].expressions):
+            raise context.place.wrong("the rows of VALUES have other numbers of columns", row)
+        for branch, values in context.each(items, scope or Scope(), context.unit()):
+            rows.append((replace(branch, values={}), values))
+    names = tuple(f"col{i}" for i in range(len(node.expressions[0].expressions)))
+    return Derived(names, tuple(rows))
