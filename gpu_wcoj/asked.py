@@ -8,7 +8,7 @@ from typing import Any
 
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.files.lines import open_bytes
-from gpu_wcoj.files.reader import column_names
+from gpu_wcoj.files.reader import columns_of
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.languages import BAGS, Language, language_of_file, read
@@ -69,10 +69,10 @@ class Asked:
             except UnicodeDecodeError:
                 raise UsageError(f"the program '{self.path}' is not UTF-8 text.\n  Convert it to UTF-8.") from None
 
-    def _tables(self) -> dict[str, tuple[str, ...]]:
-        tables: dict[str, tuple[str, ...]] = {}
+    def _tables(self) -> dict[str, dict[str, str]]:
+        tables: dict[str, dict[str, str]] = {}
         for changes, specs in ((False, self.loaded), (True, self.fed)):
             for spec in specs:
                 if spec.relation not in tables:
-                    tables[spec.relation] = column_names(spec, changes, self.budget)
+                    tables[spec.relation] = columns_of(spec, changes, self.budget)
         return tables

@@ -148,24 +148,27 @@ def _declared(rules: Rules, options: Mapping[str, Any]) -> set[str]:
 
 def _tables(
     relations: Mapping[str, Any], schema: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-    """The relations as what can be read more than once, and the names of their columns; a schema's names come first."""
-    from gpu_wcoj.arrow.table import columns_by_name
+) -> tuple[dict[str, Any], dict[str, dict[str, str | None]]]:
+    """The relations as what can be read more than once, and their columns' names and types; a schema goes first."""
+    from gpu_wcoj.arrow.table import columns_by_name, type_names
 
-    columns: dict[str, tuple[str, ...]] = {}
+    tables: dict[str, dict[str, str | None]] = {}
     found: dict[str, Any] = {}
     for name, data in relations.items():
         if isinstance(data, ZSet):
-            found[name], columns[name] = data, data.names
+            found[name] = data
+            tables[name] = {one: column.type.name for one, column in zip(data.names, data.columns, strict=True)}
         else:
             found[name] = columns_by_name(data, f"relation '{name}'")
-            columns[name] = tuple(found[name])
+            tables[name] = type_names(found[name], f"relation '{name}'")
     for name, given in schema.items():
         if isinstance(given, Mapping):
-            columns[name] = tuple(given)
-        elif name not in columns:
+            tables[name] = {one: str(kind) for one, kind in given.items()}
+        elif len(tables.get(name, ())) == len(given):
+            tables[name] = dict(zip(tables[name], map(str, given), strict=True))
+        else:
             raise SchemaError(
-                f"the schema gives relation '{name}' types only, and SQL goes by names.\n"
+                f"the schema gives relation '{name}' types without names, and the query goes by names.\n"
                 f"  Give both: schema={{'{name}': {{'src': 'int64', ...}}}}."
             )
-    return found, columns
+    return found, tables

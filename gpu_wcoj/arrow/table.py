@@ -91,6 +91,31 @@ def columns_by_name(data: Any, what: str = "the data") -> dict[str, Any]:
     return dict(zip(names, arrays, strict=True))
 
 
+def type_names(columns: Mapping[str, Any], what: str = "the data") -> dict[str, str | None]:
+    """The types of columns as `columns_by_name` gives them, as Arrow spells them; None where no value tells.
+
+    Examples
+    --------
+    >>> type_names({"a": np.zeros(2), "b": ["x", None], "c": []})
+    {'a': 'double', 'b': 'string', 'c': None}
+    """
+    found: dict[str, str | None] = {}
+    for name, values in columns.items():
+        label = f"{what}, column '{name}'"
+        if _is_untyped(values):
+            found[name] = None
+        elif isinstance(values, (pa.Array, pa.ChunkedArray)):
+            found[name] = encode(pa.array([], values.type), what=label).type.name
+        elif isinstance(values, np.ndarray):
+            typed = values[:0] if values.dtype.kind not in "OTSU" else values
+            found[name] = (
+                None if typed.dtype.kind == "O" and not len(typed) else encode_numpy(typed, what=label).type.name
+            )
+        else:
+            found[name] = encode_values(values, what=label).type.name
+    return found
+
+
 def _named_columns(data: Any, width: int, what: str) -> _Named:
     if isinstance(data, (pa.RecordBatch, pa.Table)):
         return _arrow_columns(data, what)

@@ -94,9 +94,11 @@ class BinaryReader:
         return self._seen / self._n_rows if self._n_rows else None
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """What the file calls the relation's columns; c0, c1, ... if it gives no names."""
-        return self._selection.own_names or numbered(len(self._selection.rows))
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Names and types of the relation's columns; they are called c0, c1, ... if the file gives no names."""
+        names = self._selection.own_names or numbered(len(self._selection.rows))
+        types = [str(self._stream.schema.field(f"f{position}").type) for position in self._selection.rows]
+        return tuple(zip(names, types, strict=True))
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the rows in order."""

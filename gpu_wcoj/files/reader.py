@@ -37,8 +37,8 @@ class Reader(Protocol):
         """How much of the file has been read, 0 to 1; None where that is not known."""
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """What the file calls the relation's columns; c0, c1, ... if it gives no names."""
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Names and types of the relation's columns; they are called c0, c1, ... if the file gives no names."""
         ...
 
     def blocks(self) -> Iterator[RowBlock]:
@@ -93,8 +93,8 @@ def read_table(spec: InputSpec, arity: int, budget: int) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
-def column_names(spec: InputSpec, changes: bool, budget: int) -> tuple[str, ...]:
-    """The names of the columns that the file of `spec` has for its relation.
+def columns_of(spec: InputSpec, changes: bool, budget: int) -> dict[str, str]:
+    """The names of the columns that the file of `spec` has for its relation, and their types as Arrow spells them.
 
     Parameters
     ----------
@@ -110,12 +110,12 @@ def column_names(spec: InputSpec, changes: bool, budget: int) -> tuple[str, ...]
         raise UsageError(f"'{spec.path}' can be read once only, and its columns are needed before.\n  Name a file.")
     reader = open_input(spec, None, changes, budget)
     reader.close()
-    names = reader.columns
+    names = [name for name, _ in reader.columns]
     if doubled := [name for name in names if names.count(name) > 1]:
         raise UsageError(
             f"'{spec.path}' has two columns '{doubled[0]}'.\n  Choose among them, as in '{spec}?columns=0,1'."
         )
-    return names
+    return dict(reader.columns)
 
 
 def _form(spec: InputSpec) -> tuple[str, bool]:

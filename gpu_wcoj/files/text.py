@@ -69,9 +69,11 @@ class TextReader:
         return self._file.fraction
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """What the file calls the relation's columns; c0, c1, ... if it gives no names."""
-        return self._selection.own_names or numbered(len(self._selection.rows))
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Names and types of the relation's columns; they are called c0, c1, ... if the file gives no names."""
+        names = self._selection.own_names or numbered(len(self._selection.rows))
+        types = [str(_ARROW_TYPES[self._types[position]]) for position in self._selection.rows]
+        return tuple(zip(names, types, strict=True))
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the rows in order."""

@@ -98,7 +98,7 @@ def read(
     text: str,
     language: Language,
     *,
-    tables: Mapping[str, Sequence[str]] | None = None,
+    tables: Mapping[str, Mapping[str, str | None]] | None = None,
     dialect: str = "duckdb",
     source: str = "<text>",
 ) -> Rules:
@@ -107,7 +107,7 @@ def read(
     Parameters
     ----------
     tables
-        For SQL, the tables' columns.
+        For SQL, the tables' columns with their types, None where not known.
     dialect
         Of SQL.
     source
