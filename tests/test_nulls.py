@@ -130,7 +130,7 @@ def check(text: str, seed: int, *, bag: bool, values: tuple[object, ...] = INTEG
     assert parse(str(rules)) == rules
     program = gw.Program(text, bag=bag, **options)
     state: dict[str, ZSet] = {name: {} for name in program.inputs}
-    before = dict.fromkeys(program.heads, {})
+    before: dict[str, ZSet] = {name: {} for name in program.heads}
     for tick in range(ticks):
         own = [*values, None, None] if tick > 1 else list(values)
         changes = {name: change(chance, rows, INPUTS[name], own, bag) for name, rows in state.items()}
@@ -140,7 +140,9 @@ def check(text: str, seed: int, *, bag: bool, values: tuple[object, ...] = INTEG
         after = evaluate(rules, state, bag)
         for name, zset in found.items():
             expected = minus(after[name], before[name])
-            assert zset.to_dict() == expected, f"{text}\ntick {tick}: {name} changes by {zset.to_dict()}, not {expected}"
+            assert zset.to_dict() == expected, (
+                f"{text}\ntick {tick}: {name} changes by {zset.to_dict()}, not {expected}"
+            )
         for name in program.heads:
             whole = program.relation(name).to_dict()
             assert whole == after[name], f"{text}\ntick {tick}: {name} is {whole}, not {after[name]}"
@@ -153,3 +155,174 @@ def test_programs_by_chance(block, bag):
     for seed in range(block, N_PROGRAMS, N_BLOCKS):
         values = (INTEGERS, TEXTS)[seed // N_BLOCKS % 2]
         check(Writer(random.Random(f"{seed} {bag}"), values).program(bag), seed, bag=bag, values=values, backend="cpu")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_options_change_no_answer(seed):
+    bag = seed % 2 == 1
+    text = Writer(random.Random(f"options {seed}"), INTEGERS).program(bag)
+    given = ({"chunk_rows": 1, "threads": 2}, {"strategy": "binary"}, {"strategy": "wcoj"})[seed // 2]
+    check(text, seed, bag=bag, backend="cpu", keep=["h"], **given)
+
+
+@pytest.mark.parametrize("name", ["numpy", "shim"])
+@BAGS
+def test_other_kernels(name, bag):
+    why = lacking(name)
+    if why:
+        pytest.skip(why)
+    for seed in range(2):
+        text = Writer(random.Random(f"kernels {seed} {bag}"), TEXTS).program(bag)
+        check(text, seed, bag=bag, values=TEXTS, backend=Kind(name).backend(seed), ticks=4)
+
+
+@BAGS
+def test_a_twin(bag):
+    why = lacking("shim")
+    if why:
+        pytest.skip(why)
+    text = Writer(random.Random(f"twin {bag}"), INTEGERS).program(bag)
+    check(text, 3, bag=bag, backend=Kind("shim").backend(), route=3, ticks=5)
+
+
+SPLIT = """
+h(x, y?) :- r(x, y?), !s(x, y?).
+h(x, null) :- q(x), !r(x, null).
+n(y?, count()) :- h(_, y?).
+"""
+
+
+@BAGS
+def test_a_negated_atom_whose_column_has_no_null(bag):
+    program = gw.Program(SPLIT, bag=bag, backend="cpu")
+    program.step({"r": [(0, 0), (1, 1)], "s": [(0, 0)], "q": [(5,)]})
+    program.step({"r": [(0, None)]})
+    assert program.relation("h").to_dict() == {(1, 1): 1, (0, None): 1, (5, None): 1}
+    program.step({"s": [(0, None)]})
+    assert program.relation("h").to_dict() == {(1, 1): 1, (5, None): 1}
+    program.step({"s": [((0, None), -1), ((0, 0), -1)], "r": [(5, None)]})
+    assert program.relation("h").to_dict() == {(0, 0): 1, (1, 1): 1, (0, None): 1, (5, None): 1}
+    assert program.relation("n").to_dict() == {(0, 1): 1, (1, 1): 1, (None, 2): 1}
+
+
+def test_null_is_not_the_value_that_has_its_code():
+    program = gw.Program("h(x?) :- r(x?), s(x?). only(x?) :- r(x?), !s(x?).", backend="cpu")
+    program.step({"r": [("",), ("a",)], "s": pa.table({"x": pa.array([None, "b"], pa.string())})})
+    assert program.relation("h").to_dict() == {}
+    assert program.relation("only").to_dict() == {("",): 1, ("a",): 1}
+    program.step({"r": pa.table({"x": pa.array([None], pa.string())}), "s": [("",)]})
+    assert program.relation("h").to_dict() == {("",): 1, (None,): 1}
+    assert program.relation("only").to_dict() == {("a",): 1}
+
+
+def test_facts_with_null():
+    text = 'f(1, null). f(2, ""). f(null, "b"). h(x, y?) :- f(x, y?), !s(y?). j(y?) :- f(_, y?), s(y?).'
+    program = gw.Program(text, backend="cpu")
+    program.step({})
+    assert program.relation("f").to_dict() == {(1, None): 1, (2, ""): 1, (None, "b"): 1}
+    assert program.relation("h").to_dict() == {(1, None): 1, (2, ""): 1, (None, "b"): 1}
+    program.step({"s": pa.table({"y": pa.array([None, "a"], pa.string())})})
+    assert program.relation("h").to_dict() == {(2, ""): 1, (None, "b"): 1}
+    assert program.relation("j").to_dict() == {(None,): 1}
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.float64(), pa.date32(), pa.bool_(), pa.int16()])
+def test_a_column_of_null_takes_any_type(kind):
+    value = {pa.string(): "a", pa.float64(): 0.0, pa.bool_(): False}.get(kind, 0)
+    program = gw.Program("f(1, null). h(x, y?) :- f(x, y?). h(x, y?) :- r(x, y?). k(x) :- h(x, y?), r(_, y?).")
+    program.step({})
+    assert program.relation("h").to_dict() == {(1, None): 1}
+    values = pa.array([value], pa.int32() if pa.types.is_date(kind) else kind).cast(kind)
+    program.step({"r": pa.table({"x": [2], "y": values})})
+    assert program.relation("h").to_arrow().schema.field(1).type == kind
+    assert program.relation("k").to_dict() == {(2,): 1}
+    program.step({"r": pa.table({"x": [3], "y": pa.array([None], kind)})})
+    assert program.relation("k").to_dict() == {(1,): 1, (2,): 1, (3,): 1}
+
+
+def test_rules_that_ask_for_null_cost_nothing_before_there_is_one():
+    both = gw.Program("h(x, y) :- r(x, y). h(x, null) :- r(x, null). k(x) :- h(x, null), q(x).", backend="cpu")
+    both.load({"r": [(1, 2)], "q": [(1,)]})
+    assert set(both.state_rows) == {"r[0, 1]", "q[0]"}
+    assert both.last_tick.plan.queries["k"] == ()
+    both.step({"r": [(1, None)]})
+    assert both.relation("k").to_dict() == {(1,): 1}
+
+
+@BAGS
+def test_a_recursion_that_begins_with_the_first_null(bag):
+    text = """
+    p(x, y) :- r(x, y).
+    p(x, z) :- p(x, y), p(y, z), q(null).
+    d(x, min(v)) :- s(x, v).
+    d(y, min(v + 1)) :- d(x, v), r(x, y), q(null).
+    """
+    program = gw.Program(text, bag=bag, backend="cpu")
+    program.step({"r": [(1, 2), (2, 3), (3, 1)], "q": [(7,)], "s": [(1, 0), (1, 5)]})
+    assert len(program.relation("p")) == 3
+    assert program.relation("d").to_dict() == {(1, 0): 1}
+    found = program.step({"q": [(None,)]})
+    assert len(found["p"]) == 6
+    assert program.relation("d").to_dict() == {(1, 0): 1, (2, 1): 1, (3, 2): 1}
+    program.step({"r": [((3, 1), -1)]})
+    assert program.relation("p").to_dict() == {(1, 2): 1, (2, 3): 1, (1, 3): 1}
+    program.step({"q": [((None,), -1)]})
+    assert program.relation("p").to_dict() == {(1, 2): 1, (2, 3): 1}
+    assert program.relation("d").to_dict() == {(1, 0): 1}
+
+
+@BAGS
+def test_a_checkpoint(tmp_path, bag):
+    chance = random.Random(f"checkpoint {bag}")
+    text = Writer(chance, INTEGERS).program(bag) + "\nf(1, null).\nm(x?) :- f(_, x?), q(x?)."
+    program = gw.Program(text, bag=bag, backend="cpu")
+    state: dict[str, ZSet] = {name: {} for name in program.inputs}
+    for tick in range(5):
+        own = [*INTEGERS, None, None] if tick > 1 else list(INTEGERS)
+        changes = {name: change(chance, rows, INPUTS[name], own, bag) for name, rows in state.items()}
+        state = {name: plus(rows, changes[name]) for name, rows in state.items()}
+        program.step({name: table(rows, INPUTS[name], pa.int64()) for name, rows in changes.items()})
+        program.checkpoint(tmp_path / "state")
+        program = gw.Program.restore(tmp_path / "state", backend="cpu")
+        after = evaluate(parse(text), state, bag)
+        for name in program.heads:
+            assert program.relation(name).to_dict() == after[name], f"tick {tick}: {name}"
+
+
+def test_duckdb_agrees_on_what_is_not_distinct():
+    duckdb = pytest.importorskip("duckdb")
+    chance = random.Random(11)
+    text = """
+    joined(x?, y?, z?) :- r(x?, y?), s(y?, z?).
+    plain(x, y, z) :- r(x, y), s(y, z).
+    anti(x?, y?) :- r(x?, y?), !s(y?, x?).
+    group(y?, count()) :- r(_, y?).
+    left(x, y, z) :- plain(x, y, z).
+    left(x, y, null) :- r(x, y), !t(y).
+    left(x, null, null) :- r(x, null).
+    t(y) :- s(y, _), y != null.
+    """
+    queries = {
+        "joined": "SELECT r.x, r.y, s.z FROM r JOIN s ON r.y IS NOT DISTINCT FROM s.y",
+        "anti": "SELECT * FROM r WHERE NOT EXISTS (SELECT 1 FROM s WHERE s.y IS NOT DISTINCT FROM r.y"
+        " AND s.z IS NOT DISTINCT FROM r.x)",
+        "group": "SELECT y, count(*) FROM r GROUP BY y",
+        "left": "SELECT r.x, r.y, s.z FROM r LEFT JOIN s ON r.y = s.y",
+    }
+    program = gw.Program(text, bag=True, backend="cpu")
+    state: dict[str, ZSet] = {"r": {}, "s": {}}
+    database = duckdb.connect()
+    for tick in range(12):
+        own = [0, 1, 2, None] if tick > 2 else [0, 1, 2]
+        changes = {name: change(chance, rows, 2, own, True) for name, rows in state.items()}
+        state = {name: plus(rows, changes[name]) for name, rows in state.items()}
+        program.step({name: table(rows, 2, pa.int64()) for name, rows in changes.items()})
+        for name, columns in (("r", "xy"), ("s", "yz")):
+            rows: list[Row] = [row for row, weight in state[name].items() for _ in range(weight)]
+            given = {c: pa.array([row[i] for row in rows], pa.int64()) for i, c in enumerate(columns)}
+            database.register(name, pa.table(given))
+        for name, query in queries.items():
+            expected: ZSet = {}
+            for row in database.execute(query).fetchall():
+                expected = plus(expected, {row: 1})
+            assert program.relation(name).to_dict() == expected, f"tick {tick}: {name}"

@@ -23,7 +23,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.planner.types import Types, names_of
-from gpu_wcoj.query.terms import Constant, Rule, Rules, Variable
+from gpu_wcoj.query.terms import NULL, Constant, Rule, Rules, Variable
 from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.streams.later import split
 from gpu_wcoj.streams.layout import is_null
@@ -60,6 +60,10 @@ def checked_rule(rule: str | Rule, relations: Sequence[str]) -> Rules:
         raise UnsupportedError(
             f"'{only}' has more than positive atoms and comparisons.\n"
             "  Add antijoin, map or aggregate nodes for negation, calculation and aggregates."
+        )
+    if any(term == NULL or (isinstance(term, Variable) and term.is_null_safe) for term in terms):
+        raise UnsupportedError(
+            f"'{only}' asks for null or joins by it.\n  Add filter and map nodes for that, or write a program."
         )
     read = {atom.relation for atom in only.atoms}
     if only.head.relation in read:

@@ -28,6 +28,9 @@ from gpu_wcoj.spark.layouts import spread_of
         ("d(y, min(w)) :- e(y, w).", "aggregates|calculates"),
         ("p(a) :- e(a, b), b + 1 < 7.", "a rule calculates"),
         ("e(1, 2). p(a) :- e(a, b), f(b).", "fact"),
+        ("p(a) :- e(a, null).", "asks for null"),
+        ("p(a) :- e(a, b), b != null.", "asks for null"),
+        ("p(a) :- e(a, b?), f(b?).", "joins by it"),
         (".input e\ne(a, b) :- f(a, b).\np(a) :- e(a, b).", "'e' is an input and the head of a rule"),
     ],
 )

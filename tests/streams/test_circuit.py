@@ -406,6 +406,7 @@ def test_an_operator_has_one_node(circuit):
         (lambda s: s.scope.multiway("h(x) :- s(x, _). h(x) :- s(_, x).", {"s": s}), UnsupportedError, "there are 2"),
         (lambda s: s.scope.multiway("h(x) :- s(x, _), !t(x).", {"s": s, "t": s}), UnsupportedError, "positive atoms"),
         (lambda s: s.scope.multiway("h(x + 1) :- s(x, _).", {"s": s}), UnsupportedError, "positive atoms"),
+        (lambda s: s.scope.multiway("h(x) :- s(x, null).", {"s": s}), UnsupportedError, "asks for null"),
         (lambda s: s.scope.multiway("h(x) :- h(z), s(z, x).", {"h": s, "s": s}), UnsupportedError, "its own head"),
         (lambda s: s.scope.multiway("h(x) :- t(x, _).", {"s": s}), UnknownRelationError, "no relation 't'"),
         (lambda s: s.scope.multiway("h(x) :- s(x, _).", {"s": s, "t": s}), UsageError, "does not read it"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpu_wcoj.errors import UnsupportedError
-from gpu_wcoj.query.terms import Call, Constant, Rule, Rules, Variable
+from gpu_wcoj.query.terms import NULL, Call, Constant, Rule, Rules, Variable
 
 
 def reason_against(rules: Rules) -> str:
@@ -51,6 +51,8 @@ def _against(rule: Rule) -> str:
         return "a rule calculates, which is done by one engine only"
     if any(not isinstance(term, (Variable, Constant)) for term in terms):
         return "a rule has a term that is neither a variable nor a constant"
+    if any(term == NULL or (isinstance(term, Variable) and term.is_null_safe) for term in terms):
+        return "a rule asks for null or joins by it, and rows are sent to cells by their values"
     if not rule.atoms:
         return "a rule is a fact, which belongs to no cell"
     return ""
