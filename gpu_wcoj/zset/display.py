@@ -13,12 +13,12 @@ from gpu_wcoj.column import Column, on_host
 if TYPE_CHECKING:
     from gpu_wcoj.zset.zset import ZSet
 
-_MAX_ROWS, _MAX_COLUMNS, _MAX_WIDTH = 10, 10, 32
-_CUT = "…"
+MAX_ROWS, _MAX_COLUMNS, _MAX_WIDTH = 10, 10, 32
+CUT = "…"
 _NUMBERS = ("integer", "float32", "float64", "decimal")
 
 
-class _Shown(NamedTuple):
+class Shown(NamedTuple):
     """One column as text: its name, its type, its cells, and whether they stand to the right."""
 
     name: str
@@ -29,9 +29,18 @@ class _Shown(NamedTuple):
 
 def box(zset: ZSet) -> str:
     """The Z-set drawn with lines, for a terminal."""
-    columns = _shown_columns(zset)
+    return drawn(_title(zset), _shown_columns(zset))
+
+
+def html(zset: ZSet) -> str:
+    """The Z-set as an HTML table, for a notebook; everything that comes from data is escaped."""
+    return drawn_html(_title(zset), _shown_columns(zset))
+
+
+def drawn(title: str, columns: list[Shown]) -> str:
+    """Columns drawn with lines, below a title."""
     if not columns:
-        return _title(zset)
+        return title
     widths = [max(map(_width, (column.name, column.kind, *column.cells))) for column in columns]
     names = _line(columns, widths, [column.name for column in columns])
     kinds = _line(columns, widths, [column.kind for column in columns])
@@ -40,12 +49,11 @@ def box(zset: ZSet) -> str:
         left + line.join(sign * (width + 2) for width in widths) + right
         for left, line, sign, right in (("┌", "┬", "─", "┐"), ("╞", "╪", "═", "╡"), ("└", "┴", "─", "┘"))
     )
-    return "\n".join([_title(zset), top, names, kinds, middle, *rows, bottom])
+    return "\n".join([title, top, names, kinds, middle, *rows, bottom])
 
 
-def html(zset: ZSet) -> str:
-    """The Z-set as an HTML table, for a notebook; everything that comes from data is escaped."""
-    columns = _shown_columns(zset)
+def drawn_html(title: str, columns: list[Shown]) -> str:
+    """Columns as an HTML table, below a title; all texts are escaped."""
     head = "".join(
         f"<th>{_html.escape(column.name)}<br><small>{_html.escape(column.kind)}</small></th>" for column in columns
     )
@@ -53,7 +61,26 @@ def html(zset: ZSet) -> str:
         "<tr>" + "".join(f"<td>{_html.escape(cell)}</td>" for cell in cells) + "</tr>"
         for cells in zip(*(column.cells for column in columns), strict=True)
     )
-    return f"<p>{_title(zset)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<p>{_html.escape(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def laid_out(columns: list[Shown], weights: Shown | None, is_cut: bool) -> list[Shown]:
+    """The columns, of many only the first ones and the last ones, then the weights.
+
+    Parameters
+    ----------
+    is_cut
+        Whether rows were left out between the first half of those that are given and the second one.
+    """
+    if len(columns) > _MAX_COLUMNS:
+        gap = Shown(CUT, "", [CUT] * len(columns[0].cells), False)
+        columns = [*columns[: _MAX_COLUMNS // 2], gap, *columns[-_MAX_COLUMNS // 2 :]]
+    if weights is not None:
+        columns = [*columns, weights]
+    if is_cut:
+        for column in columns:
+            column.cells.insert(MAX_ROWS // 2, CUT)
+    return columns
 
 
 def _title(zset: ZSet) -> str:
@@ -61,24 +88,18 @@ def _title(zset: ZSet) -> str:
     return f"ZSet: {rows:,} row{'s' * (rows != 1)}, {columns} column{'s' * (columns != 1)}"
 
 
-def _shown_columns(zset: ZSet) -> list[_Shown]:
-    half = _MAX_ROWS // 2
-    cut = len(zset) > _MAX_ROWS
+def _shown_columns(zset: ZSet) -> list[Shown]:
+    half = MAX_ROWS // 2
+    cut = len(zset) > MAX_ROWS
     if cut:
         zset = _ends(zset, half)
     shown = [
-        _Shown(_clean(name), column.type.name, _cells(column), column.type.family in _NUMBERS)
+        Shown(clean(name), column.type.name, _cells(column), column.type.family in _NUMBERS)
         for name, column in zip(zset.names, zset.columns, strict=True)
     ]
-    if len(shown) > _MAX_COLUMNS:
-        gap = _Shown(_CUT, "", [_CUT] * len(zset), False)
-        shown = [*shown[: _MAX_COLUMNS // 2], gap, *shown[-_MAX_COLUMNS // 2 :]]
-    if (weight_name := zset.shown_weight_name) is not None:
-        shown.append(_Shown(_clean(weight_name), "int64", list(map(str, zset.weights.tolist())), True))
-    if cut:
-        for column in shown:
-            column.cells.insert(half, _CUT)
-    return shown
+    name = zset.shown_weight_name
+    weights = None if name is None else Shown(clean(name), "int64", list(map(str, zset.weights.tolist())), True)
+    return laid_out(shown, weights, cut)
 
 
 def _ends(zset: ZSet, half: int) -> ZSet:
@@ -94,17 +115,17 @@ def _cells(column: Column) -> list[str]:
         return list(map(str, column.codes.tolist()))
     from gpu_wcoj.arrow import to_text
 
-    return list(map(_clean, to_text(column)))
+    return list(map(clean, to_text(column)))
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """`text` without what would move the cursor or end the line, cut to a width that fits a table."""
     shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text[: _MAX_WIDTH + 1])
     if _width(shown) <= _MAX_WIDTH and len(text) <= _MAX_WIDTH:
         return shown
     while _width(shown) >= _MAX_WIDTH:
         shown = shown[:-1]
-    return shown + _CUT
+    return shown + CUT
 
 
 def _width(text: str) -> int:
@@ -114,7 +135,7 @@ def _width(text: str) -> int:
     )
 
 
-def _line(columns: list[_Shown], widths: list[int], cells: list[str]) -> str:
+def _line(columns: list[Shown], widths: list[int], cells: list[str]) -> str:
     padded = []
     for column, width, cell in zip(columns, widths, cells, strict=True):
         space = " " * (width - _width(cell))
