@@ -15,8 +15,8 @@ from gpu_wcoj.query.terms import (
     AGGREGATES,
     ESCAPES,
     FUNCTIONS,
-    TAKEN,
     NULL,
+    TAKEN,
     Aggregate,
     Atom,
     Call,
@@ -47,7 +47,7 @@ NESTING = 100
 
 _INTEGER_DIGITS = 30
 _FLOAT_DIGITS = 15
-_RESERVED = ("cat", "substr", "strlen")
+RESERVED = ("cat", "substr", "strlen")
 """Functions whose names no relation can have; the others are relations where nothing is calculated."""
 _UNESCAPED = {spelled[1]: char for char, spelled in ESCAPES.items()}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
@@ -275,7 +275,7 @@ class _Reader:
 
     def relation(self, token: Token) -> str:
         """The name of a relation."""
-        for names, what in ((AGGREGATES, "an aggregate"), (_RESERVED, "a function"), (("not",), "negation")):
+        for names, what in ((AGGREGATES, "an aggregate"), (RESERVED, "a function"), (("not",), "negation")):
             if token in names:
                 raise self.error(f"'{token}' is {what}; no relation can have this name", token)
         return self.name(token)

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gpu_wcoj.query.binding import expressions
-from gpu_wcoj.query.datalog import NAME_LENGTH
+from gpu_wcoj.query.datalog import NAME_LENGTH, RESERVED
 from gpu_wcoj.query.terms import (
     AGGREGATES,
-    FUNCTIONS,
     Aggregate,
     Atom,
     Call,
@@ -27,7 +26,7 @@ from gpu_wcoj.query.terms import (
 _NAME = re.compile(r"[^\W\d]\w*")
 _CONSTANTS = frozenset({"true", "false", "null", "_"})
 _NO_VARIABLES = _CONSTANTS | {"not"}
-_NO_RELATIONS = _NO_VARIABLES | {*AGGREGATES, *FUNCTIONS}
+_NO_RELATIONS = _NO_VARIABLES | {*AGGREGATES, *RESERVED}
 
 
 def as_datalog(rules: Rules, *, bag: bool = False) -> str:
