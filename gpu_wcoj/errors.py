@@ -187,6 +187,26 @@ class AggregateOverflowError(GpuWcojError, OverflowError):
         self.relation, self.group, self.value = relation, group, value
 
 
+class TransactionError(GpuWcojError, ValueError):
+    """What is given is no transaction, or one that a database cannot take; nothing of it has happened."""
+
+
+class TransactionConflictError(TransactionError):
+    """Parts of a transaction contradict each other, or what the database says is unique."""
+
+
+class UnknownAttributeError(SchemaError, KeyError):
+    """An attribute that a strict schema does not name."""
+
+    def __init__(self, attribute: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        super().__init__(
+            f"attribute '{attribute}' is not in the schema, which is strict.{nearest(attribute, names)}\n"
+            f"  The schema has {listed(names)}; Database.define adds to it."
+        )
+        self.attribute = attribute
+
+
 class CircuitError(UsageError):
     """The nodes of a circuit do not fit together."""
 

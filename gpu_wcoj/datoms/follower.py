@@ -1,0 +1,99 @@
+"""The program that keeps the answer of a question, for all subscriptions that ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_wcoj.datoms.question import Compiled, Question, Source
+from gpu_wcoj.datoms.report import datoms_as_zset
+from gpu_wcoj.datoms.schema import Attribute
+from gpu_wcoj.datoms.store import Delta
+from gpu_wcoj.program import Program
+from gpu_wcoj.tick import Mark
+from gpu_wcoj.zset.zset import ZSet
+
+
+@dataclass(frozen=True)
+class State:
+    """What a transaction can move: the program, and what it was compiled from."""
+
+    compiled: Compiled
+    program: Program
+    mark: Mark
+
+
+class Follower:
+    """Keeps the answer of a question.
+
+    Attributes
+    ----------
+    first
+        The answer at the start.
+    """
+
+    def __init__(self, question: Question, options: Mapping[str, Any]) -> None:
+        self.question = question
+        self.options = options
+        self.compiled = question.compiled()
+        self.program = self._program(self.compiled)
+        self.first = self._begun(self.program, self.compiled)
+
+    def _program(self, compiled: Compiled) -> Program:
+        query = compiled.query
+        return Program(query.rules, outputs=[query.output], schema=compiled.schema, **self.options)
+
+    def _begun(self, program: Program, compiled: Compiled) -> ZSet:
+        """Let a new program have what is there; the answer."""
+        return program.step(self._present(compiled))[compiled.query.output]
+
+    def _present(self, compiled: Compiled) -> dict[str, Any]:
+        return {**compiled.query.given, **{name: feed.present() for name, feed in compiled.feeds.items()}}
+
+    @property
+    def answer(self) -> ZSet:
+        """The present answer."""
+        return self.program.relation(self.compiled.query.output)
+
+    def shaped(self, answer: ZSet) -> Any:
+        """An answer in the shape that the query asks for."""
+        return self.compiled.query.shaped([row for row, _ in answer.rows()])
+
+    @property
+    def no_change(self) -> ZSet:
+        """An answer without rows."""
+        return self.program.empty(self.compiled.query.output)
+
+    def state(self) -> State:
+        """What stands now, for `return_to`."""
+        return State(self.compiled, self.program, self.program.mark())
+
+    def return_to(self, state: State) -> None:
+        """Undo what has happened since."""
+        self.compiled, self.program = state.compiled, state.program
+        self.program.return_to(state.mark)
+
+    def is_concerned(self, source: Source, delta: Delta) -> bool:
+        """Whether a transaction of a database can change the answer."""
+        feeds = self.compiled.feeds.values()
+        return self.compiled.is_outdated(delta.attributes) or any(
+            feed.source is source and feed.touched(delta) for feed in feeds
+        )
+
+    def take(self, source: Source, delta: Delta) -> ZSet:
+        """Take a transaction of a database, whose store does not have it yet; the answer's change."""
+        self.renew(source, delta.attributes)
+        changes = {}
+        for name, feed in self.compiled.feeds.items():
+            if feed.source is source and (parts := feed.touched(delta)):
+                changes[name] = datoms_as_zset(parts, feed.kind, source.store.texts)
+        return self.program.step(changes)[self.compiled.query.output]
+
+    def renew(self, source: Source, attributes: Mapping[str, Attribute]) -> None:
+        """Compile anew if the question asks of attributes that are known only now; no answer changes by it."""
+        if self.compiled.is_outdated(attributes):
+            compiled = self.question.compiled(source, attributes)
+            program = self._program(compiled)
+            program.load(self._present(compiled))
+            self.compiled, self.program = compiled, program

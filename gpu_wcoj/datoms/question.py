@@ -1,0 +1,155 @@
+"""A query and its inputs, compiled for what is known of the attributes now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from gpu_wcoj.column import Int64Array
+from gpu_wcoj.datoms.report import datoms_as_zset
+from gpu_wcoj.datoms.schema import Attribute
+from gpu_wcoj.datoms.store import Delta, Store
+from gpu_wcoj.datoms.values import TYPES
+from gpu_wcoj.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpu_wcoj.datoms.follower import Follower
+    from gpu_wcoj.datoms.subscription import Subscription
+    from gpu_wcoj.query.edn import Query
+    from gpu_wcoj.zset.zset import ZSet
+
+KINDS = {kind: "long" if kind == "ref" else kind for kind in TYPES}
+"""The relation that has the datoms of each type: references are integers as others are."""
+
+
+class Source(Protocol):
+    """A database as a question knows it.
+
+    Attributes
+    ----------
+    store
+        Its datoms.
+    following
+        What keeps answers from them, and for whom.
+    """
+
+    store: Store
+    following: dict[Follower, list[Subscription]]
+
+
+@dataclass(frozen=True, eq=False)
+class Feed:
+    """Which datoms an input of a program gets.
+
+    Attributes
+    ----------
+    source
+        The database.
+    kind
+        The type of their values.
+    attributes
+        Their attributes; None for all of the type.
+    """
+
+    source: Source
+    kind: str
+    attributes: frozenset[str] | None
+
+    def _takes(self, one: Attribute | None) -> bool:
+        if one is None or one.type is None or KINDS[one.type] != self.kind:
+            return False
+        return self.attributes is None or one.name in self.attributes
+
+    def present(self) -> ZSet:
+        """The datoms that are there."""
+        store = self.source.store
+        parts = {}
+        for one in store.typed():
+            if self._takes(one):
+                entity, code = store.pairs(one.name).columns()
+                parts[one.name] = entity, code, np.ones(len(entity), np.int64)
+        return datoms_as_zset(parts, self.kind, store.texts)
+
+    def touched(self, delta: Delta) -> dict[str, tuple[Int64Array, Int64Array, Int64Array]]:
+        """The parts of a transaction of this database that it gets."""
+        known = self.source.store.attributes
+        return {
+            name: part
+            for name, part in delta.parts.items()
+            if self._takes(delta.attributes.get(name) or known.get(name))
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A question as a program runs it.
+
+    Attributes
+    ----------
+    query
+        What the text was compiled into.
+    feeds
+        Per input of datoms, what it gets.
+    missing
+        Attributes that nothing is known of yet.
+    is_open
+        Whether there is a variable for an attribute.
+    """
+
+    query: Query
+    feeds: Mapping[str, Feed]
+    missing: frozenset[str]
+    is_open: bool
+
+    def is_outdated(self, attributes: Mapping[str, Attribute]) -> bool:
+        """Whether it must be compiled anew, as these attributes have a type now."""
+        typed = [name for name, one in attributes.items() if one.type is not None]
+        return bool(typed) and (self.is_open or not self.missing.isdisjoint(typed))
+
+    @property
+    def schema(self) -> dict[str, list[str]]:
+        """Types of the columns of datoms."""
+        return {name: ["int64", "string", TYPES[feed.kind].name] for name, feed in self.feeds.items()}
+
+
+class Question:
+    """A query, its inputs, and the databases among them.
+
+    Attributes
+    ----------
+    databases
+        The one that was asked, then those among the inputs.
+    """
+
+    def __init__(self, source: Source, text: str, inputs: Sequence[Any]) -> None:
+        if not isinstance(text, str):
+            raise UsageError(f"a query is a text in EDN, and this is of type '{type(text).__name__}': {text!r:.80}.")
+        self.text = text
+        self.source = source
+        self.inputs = tuple(inputs)
+        found = {id(one): one for one in (source, *inputs) if isinstance(one, type(source))}
+        self.databases: tuple[Source, ...] = tuple(found.values())
+
+    def compiled(self, source: Source | None = None, attributes: Mapping[str, Attribute] | None = None) -> Compiled:
+        """The program, knowing of these attributes of a database as well."""
+        from gpu_wcoj.query import edn
+
+        datoms, feeds_of = {}, {}
+        for number, database in enumerate(self.databases):
+            known = {**database.store.attributes, **((attributes or {}) if database is source else {})}
+            prefix = f"datoms{number or ''}"
+            relations = {kind: f"{prefix}_{held}" for kind, held in KINDS.items()}
+            feeds_of.update({f"{prefix}_{held}": (database, held) for held in KINDS.values()})
+            types = {
+                name: edn.Attribute(one.type, one.unique is not None)
+                for name, one in known.items()
+                if one.type is not None
+            }
+            datoms[id(database)] = edn.Datoms(types, relations)
+        arguments = [datoms[id(one)] if isinstance(one, type(self.source)) else one for one in self.inputs]
+        query = edn.parse(self.text, {"$": datoms[id(self.source)]}, arguments=arguments)
+        feeds = {name: Feed(*feeds_of[name], read.attributes) for name, read in query.reads.items() if name in feeds_of}
+        return Compiled(query, feeds, frozenset(name for _, name in query.unknown), bool(query.open))

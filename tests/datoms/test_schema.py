@@ -1,0 +1,84 @@
+"""Schemas: what is read, and what is refused."""
+
+import pytest
+
+from gpu_wcoj.datoms import Database
+from gpu_wcoj.datoms.schema import Attribute, read_schema
+from gpu_wcoj.errors import EdnSyntaxError, SchemaError, UnknownAttributeError
+
+FORMS = {
+    "maps": {":g/to": {":db/valueType": ":db.type/ref", ":db/cardinality": ":db.cardinality/many"}, ":name": {}},
+    "without colons": {"g/to": {"db/valueType": "ref", "db/cardinality": "many"}, "name": {}},
+    "short": {"g/to": {"valueType": "ref", "cardinality": "many"}, ":name": {}},
+    "list": [
+        {":db/ident": ":g/to", ":db/valueType": ":db.type/ref", ":db/cardinality": ":db.cardinality/many"},
+        {":db/ident": ":name", ":db/doc": "what it is called"},
+    ],
+}
+TEXTS = {
+    "maps": "{:g/to {:db/valueType :db.type/ref, :db/cardinality :db.cardinality/many}, :name {}}",
+    "list": """[{:db/ident :g/to :db/valueType :db.type/ref :db/cardinality :db.cardinality/many}
+                {:db/ident :name :db/index true}]""",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_way_to_write_a_schema_is_one_schema(form):
+    assert read_schema(FORMS[form]) == {":g/to": Attribute(":g/to", "ref", True), ":name": Attribute(":name")}
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_a_schema_in_edn(form):
+    assert Database(TEXTS[form]).attributes == {":g/to": "ref", ":name": None}
+
+
+REFUSED = {
+    "no schema": (7, "a schema is .* and this is 7 of type 'int'"),
+    "no ident": ([{":db/valueType": ":db.type/ref"}], "has no ':db/ident'"),
+    "no name": ({3: {}}, "3 is no name of an attribute"),
+    "a name of ours": ({":db/name": {}}, "':db/name' is no name of an attribute"),
+    "twice": ([{":db/ident": ":a"}, {":db/ident": "a"}], "':a' stands in the schema twice"),
+    "no map": ({":a": ":db.type/long"}, "':a' has ':db.type/long' for its properties"),
+    "unknown property": (
+        {":a": {":db/valuetype": "long"}},
+        "no property ':db/valuetype'. Did you mean ':db/valueType'?",
+    ),
+    "unknown type": ({":a": {":db/valueType": ":db.type/lnog"}}, "Did you mean ':db.type/long'?"),
+    "unknown cardinality": ({":a": {":db/cardinality": "few"}}, "':db/cardinality'|:db/cardinality is 'few'"),
+    "component of no entity": ({":a": {":db/isComponent": True}}, "component and of type 'None'"),
+    "component by a number": ({":a": {":db/isComponent": 1}}, "is True or False, not 1"),
+    "unique and many": ({":a": {"unique": "identity", "cardinality": "many"}}, "unique and has many values"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_schema_is_refused(case):
+    given, message = REFUSED[case]
+    with pytest.raises(SchemaError, match=message.replace("?", r"\?")):
+        Database(given)
+
+
+def test_a_text_that_is_no_edn_is_refused_with_its_place():
+    with pytest.raises(EdnSyntaxError, match="line 2, column 1"):
+        Database("{:a {}\n7 {}}")
+
+
+def test_a_strict_schema_refuses_other_attributes():
+    db = Database({":name": {}}, strict=True)
+    with pytest.raises(
+        UnknownAttributeError, match="':nam' is not in the schema, which is strict. Did you mean ':name'"
+    ):
+        db.transact([[":db/add", 1, ":nam", "Ann"]])
+    with pytest.raises(UnknownAttributeError, match="':nam'"):
+        db.load(entity=[1], attribute=":nam", value=["Ann"])
+    with pytest.raises(UnknownAttributeError, match="':nam'"):
+        db.transact([[":db/retract", 1, ":nam"]])
+    db.define({":nam": {}})
+    assert len(db.transact([[":db/add", 1, ":nam", "Ann"]])) == 1
+
+
+def test_an_attribute_cannot_be_defined_as_something_else():
+    db = Database({":name": {"valueType": "string"}})
+    db.define({":name": {"valueType": "string"}})
+    with pytest.raises(SchemaError, match="':name' is .*type='string'.* cannot become .*type='long'"):
+        db.define({":name": {"valueType": "long"}})
