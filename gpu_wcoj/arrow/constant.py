@@ -62,14 +62,13 @@ def _of_number(value: object, kind: DataType, op: str) -> int:
     digits, exponent = _digits(Decimal(str(value)))
     if isinstance(value, float) and len(str(abs(digits))) > _FLOAT_DIGITS:
         raise TypeMismatchError(
-            f"the constant {value!r} stands beside decimals, and a float has no more than {_FLOAT_DIGITS} digits for sure."
-            f"\n  Write it as a decimal: {value!r}m."
+            f"the constant {value!r} stands beside decimals; floats have {_FLOAT_DIGITS} digits for sure.\n"
+            f"  Write it as a decimal: {value!r}m."
         )
     exponent += kind.digits[1]
-    if exponent >= 0:
-        found, is_exact = digits * 10**exponent, True
-    else:
-        found, over = divmod(digits, 10**-exponent)
+    found, is_exact = digits * int(10 ** max(0, exponent)), True
+    if exponent < 0:
+        found, over = divmod(digits, int(10**-exponent))
         is_exact = over == 0
         if not is_exact and op in ("<", ">="):
             found += 1

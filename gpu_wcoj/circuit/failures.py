@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
 from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, DeltaQuery, names_of
 from gpu_wcoj.join.weights import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.schema import MOST_DIGITS
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 
 
@@ -180,6 +182,8 @@ def _shown(calculation: Calculation, arguments: Sequence[int], execution: Execut
         if family == "string":
             assert execution.dictionary is not None
             shown[i] = repr(execution.dictionary.value_of(arguments[i]))
+        elif family == "decimal":
+            shown[i] = str(Decimal(arguments[i]).scaleb(-calculation.scales[i]))
     return str(replace(calculation, arguments=tuple(shown)))
 
 
@@ -188,4 +192,8 @@ def _why(calculation: Calculation, arguments: Sequence[int]) -> str:
         return "has no value: a begin or a length is negative"
     if calculation.op in ("/", "%") and arguments[1] == 0:
         return "has no value: it divides by zero"
+    if calculation.op == "like":
+        return "has no value: the escape is not one character, or ends the pattern"
+    if calculation.family == "decimal":
+        return f"has more than {MOST_DIGITS} digits"
     return "is outside int64, -2^63 to 2^63-1"

@@ -3,8 +3,8 @@
 Integers are int64 and checked: a result outside int64, and a quotient or rest by 0, are failures. ``/`` cuts off
 towards 0 and ``%`` has the sign of the dividend, as in C and in Soufflé. Floats follow IEEE 754; they have no failures.
 Of texts, characters are counted, from 0: ``substr(text, begin, length)`` ends where the text does, and fails for a
-negative begin or length; ``like`` fails for an escape that is not one character or ends the pattern. Decimals are exact;
-what leaves int64 or the digits of the result's type is a failure.
+negative begin or length; ``like`` fails for an escape that is not one character or ends the pattern. Decimals are
+exact; what leaves int64 or the digits of the result's type is a failure.
 """
 
 from __future__ import annotations

@@ -200,6 +200,7 @@ def normalise(
         else:
             family = kind.family if kind is not None and kind.has_dictionary else ""
         name = left.name
+        other: str | int
         if isinstance(right, Variable):
             name, other = comparable(name, right.name, types, rescaled)
         else:

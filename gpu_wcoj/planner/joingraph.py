@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from math import prod, sqrt
 
@@ -105,7 +106,7 @@ class Filter:
 
     column: Column
     op: str
-    other: Column | int | float | str
+    other: Column | int | float | str | Decimal | None
     kept: float | None = None
 
     def __str__(self) -> str:

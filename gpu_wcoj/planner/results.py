@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.query.terms import ARITHMETIC, Call, Constant
+from gpu_wcoj.query.terms import Call, Constant
 from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
 
 BOOL = DataType("bool")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-
 from decimal import Decimal
 
 from gpu_wcoj.errors import TypeMismatchError

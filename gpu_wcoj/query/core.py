@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from gpu_wcoj.errors import UnsupportedError
 from gpu_wcoj.query.binding import (
@@ -46,7 +47,7 @@ from gpu_wcoj.query.variant import UNIT, ZERO, Variant, is_wildcard
 MOST_ZEROS = 6
 """How many aggregates of one rule may be 0 of nothing: the rule is written down for each choice of those that are."""
 
-Row = tuple[int | float | bool | str | None, ...]
+Row = tuple[int | float | bool | str | Decimal | None, ...]
 
 
 def core(rules: Rules) -> Rules:

@@ -147,8 +147,8 @@ class Call:
     """``op(arguments)``: arithmetic (``+ - * / %``, ``-`` of one argument) or one of `FUNCTIONS`.
 
     Integers are int64, and a result outside it is an error; ``/`` cuts off towards zero and ``%`` has the sign of what
-    is divided, as in C; to divide by zero is an error. Decimals are exact, of at most 18 digits; they mix with integers,
-    and have no ``/``. A float and an integer or decimal mix only where that is a constant, or ``double(x)``.
+    is divided, as in C; to divide by zero is an error. Decimals are exact, of at most 18 digits, mix with integers and
+    have no ``/``. A float and an integer or decimal mix only where that is a constant, or ``double(x)``.
     ``substr`` counts characters from 0, and takes what there is of them. ``like(text, pattern)`` is SQL's: ``%`` stands
     for any characters and ``_`` for one. As a direct argument of a head, one of `AGGREGATES` may be called as well:
     ``total(x, sum(v))``.
