@@ -20,6 +20,9 @@ from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj import streams as streams
+    from gpu_wcoj.finding import Matcher as Matcher
+    from gpu_wcoj.finding import Matches as Matches
+    from gpu_wcoj.finding import find as find
     from gpu_wcoj.streams.circuit import Circuit as Circuit
     from gpu_wcoj.views import View as View
     from gpu_wcoj.views import view as view
@@ -27,12 +30,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ChangeCount", "Circuit", "IndexedZSet", "Program", "TickReport", "View", "ZSet", "query", "streams", "view",
+    "ChangeCount", "Circuit", "IndexedZSet", "Matcher", "Matches", "Program", "TickReport", "View", "ZSet", "find",
+    "query", "streams", "view",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    """Load circuits and views when they are first asked for."""
+    """Load circuits, views and motifs when they are first asked for."""
+    if name in ("Matcher", "Matches", "find"):
+        from gpu_wcoj import finding
+
+        return getattr(finding, name)
     if name in ("View", "view"):
         from gpu_wcoj import views
 

@@ -1,0 +1,349 @@
+"""Tables that change: rows with numbers of their own, which are found by what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gpu_wcoj.arrow.table import as_table, columns_by_name
+from gpu_wcoj.column import BoolArray, Int64Array
+from gpu_wcoj.dictionary import Dictionary
+from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.weights import as_weights
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def read_rows(data: Any, what: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Anything that is shaped as a table as one of Arrow: of these columns, or all of them.
+
+    A DataFrame of Spark is collected, after the columns were chosen.
+
+    Raises
+    ------
+    ColumnError
+        If a column is missing.
+
+    Examples
+    --------
+    >>> read_rows({"id": [1, 2], "name": ["x", "y"]}, "the vertices", ["name"]).to_pydict()
+    {'name': ['x', 'y']}
+    """
+    if is_of_spark(data):
+        chosen = data.columns if columns is None else columns
+        _check_columns(chosen, data.columns, what)
+        data = data.select(*(f"`{name.replace('`', '``')}`" for name in chosen)).toArrow()
+    arrays = columns_by_name(data, what)
+    chosen = tuple(arrays) if columns is None else columns
+    _check_columns(chosen, arrays, what)
+    return pa.table({name: _array(arrays[name], f"{what}, column '{name}'") for name in chosen})
+
+
+def is_of_spark(data: Any) -> bool:
+    """Whether `data` is a DataFrame of Spark, whichever kind."""
+    return type(data).__module__.startswith("pyspark.sql") and hasattr(data, "toArrow")
+
+
+def names_of(data: Any, what: str) -> tuple[str, ...]:
+    """The names of a table's columns, which is not read where it need not be."""
+    if is_of_spark(data):
+        return tuple(data.columns)
+    return tuple(columns_by_name(data, what))
+
+
+def _check_columns(wanted: Iterable[str], known: Iterable[str], what: str) -> None:
+    for name in wanted:
+        if name not in known:
+            raise ColumnError(what, name, known)
+
+
+def _array(values: Any, what: str) -> pa.ChunkedArray:
+    if isinstance(values, pa.ChunkedArray):
+        return values
+    if isinstance(values, pa.Array):
+        return pa.chunked_array([values])
+    try:
+        if isinstance(values, np.ma.MaskedArray):
+            array = pa.array(np.asarray(values), mask=np.ma.getmaskarray(values))
+        elif isinstance(values, np.ndarray) and values.dtype.kind in "OTSU":
+            array = pa.array(values.tolist())
+        else:
+            array = pa.array(values)
+    except (pa.ArrowException, UnicodeError, OverflowError) as error:
+        raise UnsupportedTypeError(f"{what}: {error}.") from None
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def split_change(data: Any, what: str, names: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, Int64Array]:
+    """The rows of a change and their weights, each row once; those of no weight are left out.
+
+    Parameters
+    ----------
+    data
+        A table with the columns `names` and, where it has one more, weights: ``weight``, or ``_weight`` where the
+        table has a column of that name.
+    columns
+        Which of them are needed.
+    """
+    given = names_of(data, what)
+    weight = "weight"
+    while weight in names:
+        weight = f"_{weight}"
+    for name in given:
+        if name not in (*names, weight):
+            raise ColumnError(what, name, (*names, weight))
+    rows = read_rows(data, what, columns)
+    if weight not in given:
+        return rows, np.ones(len(rows), np.int64)
+    column = encode_all(read_rows(data, what, [weight]), what, *dictionaries())[0]
+    weights = as_weights(column, f"{what}: the weights")
+    if bool((weights == 1).all()):
+        return rows, weights
+    keys = key_matrix(rows, what, *dictionaries())
+    _, first, place = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    exact = np.zeros(len(first), object)
+    np.add.at(exact, place.ravel(), weights.astype(object))
+    kept = np.flatnonzero(exact != 0)
+    return rows.take(first[kept]), as_weights(exact[kept].tolist(), f"{what}: the weights")
+
+
+def dictionaries() -> tuple[Dictionary, Dictionary]:
+    """Fresh ones, of texts and of bytes."""
+    return Dictionary("string"), Dictionary("binary")
+
+
+def encode_all(rows: pa.Table, what: str, string: Dictionary, binary: Dictionary) -> list[Any]:
+    """The table's columns as codes."""
+    return as_table(rows, what, string=string, binary=binary)[1]
+
+
+def key_matrix(rows: pa.Table, what: str, string: Dictionary, binary: Dictionary) -> Int64Array:
+    """What rows hold, as integers: a column per row, equal where rows are. Nulls are equal to nulls."""
+    lines: list[Any] = []
+    for name in rows.column_names:
+        column = rows.column(name)
+        if pa.types.is_null(column.type):
+            lines += [np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)]
+            continue
+        (code,) = encode_all(rows.select([name]), what, string, binary)
+        lines += [code.codes, np.ones(len(rows), np.int64) if code.valid is None else code.valid.astype(np.int64)]
+    return np.stack(lines) if lines else np.zeros((0, len(rows)), np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Rows of a table with numbers, which they keep as long as they are there. Immutable.
+
+    Attributes
+    ----------
+    what
+        What to call the table in messages.
+    rows
+        The rows, also some that are gone.
+    numbers
+        int64, theirs, ascending.
+    is_there
+        Which of the rows are there.
+    next
+        The number of the next new row.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> held, numbers = Held("the edges", pa.table({"src": [1, 1]})).plus(pa.table({"src": [7]}))
+    >>> numbers, held.take(numbers).to_pydict()
+    (array([2]), {'src': [7]})
+    """
+
+    what: str
+    rows: pa.Table
+    numbers: Int64Array = field(default=None)  # type: ignore[assignment]  # set below
+    is_there: BoolArray = field(default=None)  # type: ignore[assignment]  # set below
+    next: int = -1
+
+    def __post_init__(self) -> None:
+        if self.next < 0:
+            vars(self).update(
+                numbers=np.arange(len(self.rows)), is_there=np.ones(len(self.rows), bool), next=len(self.rows)
+            )
+
+    def __len__(self) -> int:
+        return int(self.is_there.sum())
+
+    def plus(self, rows: pa.Table) -> tuple[Held, Int64Array]:
+        """With more rows, and their numbers.
+
+        Raises
+        ------
+        TypeMismatchError
+            If values are none of a column's type.
+        """
+        first, second = self._alike(rows)
+        numbers = np.arange(self.next, self.next + len(rows))
+        joined = pa.concat_tables([first, second])
+        if joined.num_columns and joined.column(0).num_chunks > 64:
+            joined = joined.combine_chunks()
+        held = Held(
+            self.what,
+            joined,
+            np.concatenate([self.numbers, numbers]),
+            np.concatenate([self.is_there, np.ones(len(rows), bool)]),
+            self.next + len(rows),
+        )
+        return held, numbers
+
+    def _alike(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Both tables in the types that hold all values."""
+        own, other = self.rows, rows.select(self.rows.column_names)
+        for at, (known, given) in enumerate(zip(own.schema.types, other.schema.types, strict=True)):
+            name = own.column_names[at]
+            if known == given:
+                continue
+            if pa.types.is_null(known) or len(own) == 0:
+                own = own.set_column(at, name, own.column(at).cast(given))
+                continue
+            try:
+                other = other.set_column(at, name, other.column(at).cast(known))
+            except pa.ArrowException as error:
+                raise TypeMismatchError(f"{self.what}, column '{name}': {error}.") from None
+        return own, other
+
+    def minus(self, numbers: Int64Array) -> Held:
+        """Without these rows; where many are gone, their memory is."""
+        is_there = self.is_there.copy()
+        is_there[np.searchsorted(self.numbers, numbers)] = False
+        if 2 * int(is_there.sum()) >= len(is_there) or len(is_there) < 1024:
+            return replace(self, is_there=is_there)
+        (kept,) = np.nonzero(is_there)
+        return Held(self.what, self.rows.take(kept), self.numbers[kept], np.ones(len(kept), bool), self.next)
+
+    def take(self, numbers: Int64Array, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of these numbers."""
+        places = np.searchsorted(self.numbers, numbers)
+        chosen = self.rows if columns is None else self.rows.select(columns)
+        return chosen.take(places)
+
+    def present(self) -> tuple[pa.Table, Int64Array]:
+        """All rows that are there, and their numbers."""
+        if bool(self.is_there.all()):
+            return self.rows, self.numbers
+        (kept,) = np.nonzero(self.is_there)
+        return self.rows.take(kept), self.numbers[kept]
+
+
+class RowIndex:
+    """Finds rows by what some of their columns hold.
+
+    Hashes are sorted once; those of later rows stand beside until they are many. What is found is compared, and has to
+    be there: rows that are gone, or of a change that was undone, do no harm.
+    """
+
+    def __init__(self, columns: Sequence[str], what: str) -> None:
+        self.columns = tuple(columns)
+        self.what = what
+        self.dictionaries = dictionaries()
+        self._hashes = np.empty(0, np.uint64)
+        self._numbers = np.empty(0, np.int64)
+        self._recent: dict[int, list[int]] = {}
+        self._n_recent = 0
+        self._next = 0
+
+    def catch_up(self, held: Held) -> None:
+        """Take in the rows that have come since."""
+        first = int(np.searchsorted(held.numbers, self._next))
+        if first < len(held.numbers):
+            self._add(held.rows.slice(first), held.numbers[first:])
+            self._next = held.next
+
+    def _add(self, rows: pa.Table, numbers: Int64Array) -> None:
+        """Take in rows."""
+        hashes = self._hashed(self._keys(rows))
+        if self._n_recent + len(rows) > max(1024, len(self._hashes) // 4):
+            recent = [(one, number) for one, found in self._recent.items() for number in found]
+            more = np.array([one for one, _ in recent], np.uint64)
+            own = np.array([number for _, number in recent], np.int64)
+            every = np.concatenate([self._hashes, more, hashes])
+            order = np.argsort(every, kind="stable")
+            self._hashes, self._numbers = every[order], np.concatenate([self._numbers, own, numbers])[order]
+            self._recent, self._n_recent = {}, 0
+            return
+        for one, number in zip(hashes.tolist(), numbers.tolist(), strict=True):
+            self._recent.setdefault(one, []).append(number)
+        self._n_recent += len(rows)
+
+    def find(self, held: Held, rows: pa.Table, wanted: Sequence[int]) -> list[list[int]]:
+        """Per row, the numbers of up to `wanted` rows of `held` that hold the same in the index' columns."""
+        keys = self._keys(rows)
+        hashes = self._hashed(keys)
+        begins = np.searchsorted(self._hashes, hashes, "left")
+        ends = np.searchsorted(self._hashes, hashes, "right")
+        candidates: list[tuple[int, int]] = []
+        for at, one in enumerate(hashes.tolist()):
+            own = [*self._numbers[begins[at] : ends[at]].tolist(), *self._recent.get(one, ())]
+            candidates += [(at, number) for number in own]
+        numbers = np.array([number for _, number in candidates], np.int64)
+        places = np.searchsorted(held.numbers, numbers)
+        is_known = places < len(held.numbers)
+        is_known[is_known] &= held.numbers[places[is_known]] == numbers[is_known]
+        is_known[is_known] &= held.is_there[places[is_known]]
+        found: list[list[int]] = [[] for _ in range(len(rows))]
+        (alive,) = np.nonzero(is_known)
+        own_keys = self._keys(held.rows.take(places[alive]))
+        for column, place in enumerate(alive.tolist()):
+            at, number = candidates[place]
+            if len(found[at]) < wanted[at] and bool((own_keys[:, column] == keys[:, at]).all()):
+                found[at].append(number)
+        return found
+
+    def _keys(self, rows: pa.Table) -> Int64Array:
+        return key_matrix(rows.select(self.columns), self.what, *self.dictionaries)
+
+    def _hashed(self, keys: Int64Array) -> Any:
+        hashes = np.zeros(keys.shape[1], np.uint64)
+        for line in keys:
+            hashes = (hashes ^ line.view(np.uint64)) * _MIX
+            hashes ^= hashes >> np.uint64(29)
+        return hashes
+
+
+def numbered(held: Held, numbers: Int64Array, columns: Sequence[str], row: str) -> pa.Table:
+    """Rows of these numbers, of these columns; the column `row` has the numbers."""
+    rows = held.take(numbers, [name for name in columns if name != row])
+    if row in columns:
+        rows = rows.append_column(row, pa.array(numbers)).select(list(columns))
+    return rows
+
+
+def refuse_nulls(rows: pa.Table, columns: Iterable[str], what: str) -> None:
+    """Raise if one of these columns has a null."""
+    for name in columns:
+        if rows.column(name).null_count:
+            row = rows.column(name).is_null().to_pylist().index(True)
+            raise SchemaError(
+                f"{what}, column '{name}': row {row} is null.\n  Leave such rows out before they come in."
+            )
+
+
+def distinct_values(values: Any, what: str) -> pa.Table:
+    """A table of one column: values, each once, without nulls.
+
+    Parameters
+    ----------
+    values
+        An array or list of them, or a table with one column.
+    """
+    if isinstance(values, (list, tuple, set, frozenset, range)):
+        array = _array(list(values), what)
+    elif isinstance(values, np.ndarray) and values.ndim == 1:
+        array = _array(values, what)
+    else:
+        table = read_rows(values, what)
+        if table.num_columns != 1:
+            raise SchemaError(f"{what} are a table of {table.num_columns} columns; one is allowed.")
+        array = table.column(0)
+    return pa.table({"id": pc.unique(array.drop_null())})
