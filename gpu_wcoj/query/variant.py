@@ -9,6 +9,7 @@ from typing import Protocol
 from gpu_wcoj.query.binding import definitions, keys_of, needed, standing
 from gpu_wcoj.query.constant import calculated, holds
 from gpu_wcoj.query.terms import (
+    NULL,
     Aggregate,
     Atom,
     Call,
@@ -49,6 +50,8 @@ class Variant:
         The choices that were made.
     value
         What equality makes of variables that no relation binds.
+    compared
+        The variables that equality puts into the place of others, and so have a value.
     """
 
     def __init__(self, program: Helpers, choices: Sequence[bool], rule: Rule) -> None:
@@ -61,6 +64,7 @@ class Variant:
         self.computed: list[Computed] = []
         self.comparisons: list[Comparison] = []
         self.value: dict[Variable, Term] = {}
+        self.compared: dict[Variable, None] = {}
         self.known: dict[Expression, Term] = {}
         self.outside = set(standing(rule))
         self.bound: set[Variable] = set()
@@ -84,6 +88,10 @@ class Variant:
             return None
         if self.negated and not self.atoms:
             self.atoms.append(Atom(UNIT, (Variable("_#1"),)))
+        places = [term for atom in (*self.atoms, *self.negated) for term in atom.terms]
+        for variable in self.compared:
+            if places.count(variable) == 1:  # else it has a value anyway
+                self.comparisons.append(Comparison("!=", variable, NULL))
         return self.so_far(head)
 
     def so_far(self, head: Atom) -> Rule:
@@ -125,6 +133,8 @@ class Variant:
         term = self._term(expression, variable)
         if term != variable:
             self.value[variable] = term
+        if isinstance(expression, Variable) and isinstance(term, Variable):
+            self.compared[term] = None
 
     def _term(self, expression: Expression, name: Variable | None = None) -> Term:
         """What stands for an expression: a variable or constant, or what is calculated, by that name or a new one."""
