@@ -106,6 +106,7 @@ def test_threads_wait_for_their_pieces_to_be_taken():
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("TEST_LONG" not in os.environ, reason="half a minute; make test-long runs it")
 def test_898_792_862_cliques_are_counted_in_pieces():
     found = measured(CLIQUES)
     assert found["count"] == 898_792_862

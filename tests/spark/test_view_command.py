@@ -22,6 +22,7 @@ from tests.spark.streams import TRIANGLE, alone, assert_same, payments, write_st
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.skipif("TEST_SPARK" not in os.environ, reason="starts another Java; make test-spark runs it")
 def test_run_again_goes_on(spark, tmp_path, capsys):
     """First in a process of its own, then in this one, which finds the files that came in between."""
     tables = payments(3, 600, 100)
