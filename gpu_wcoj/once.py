@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ def query(
     *,
     language: Language | None = None,
     dialect: str = "duckdb",
+    arguments: Sequence[Any] = (),
     bag: bool | None = None,
     backend: BackendName = "auto",
     threads: int | None = None,
@@ -44,6 +45,8 @@ def query(
         `gpu_wcoj.query.languages.language_of`.
     dialect
         Of SQL, by the name that sqlglot has for it.
+    arguments
+        Of a query in EDN: what ``:in`` names beside relations, in order.
     bag
         Exact weights instead of sets; by default for SQL only.
     backend, threads
@@ -55,7 +58,7 @@ def query(
     {'a': [1], 'c': [3]}
     """
     program, changes = asked(
-        text, given_relations(relations, more), language, dialect, bag, backend=backend, threads=threads
+        text, given_relations(relations, more), language, dialect, bag, arguments, backend=backend, threads=threads
     )
     answers = {name: without_ones(answer) for name, answer in program.step(changes).items()}
     return next(iter(answers.values())) if len(answers) == 1 else answers
@@ -88,6 +91,7 @@ def asked(
     language: Language | None,
     dialect: str,
     bag: bool | None,
+    arguments: Sequence[Any] = (),
     *,
     may_be_empty: bool = False,
     **options: Any,

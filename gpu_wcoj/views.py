@@ -7,26 +7,30 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.once import asked, given_relations, without_ones
 from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.program import Program, TickReport
-from gpu_wcoj.query.languages import Language
+from gpu_wcoj.query.languages import Language, known_language, language_of
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.explain.rendering import Format
+    from gpu_wcoj.finding import Matcher, Matches
 
 T = TypeVar("T")
+_ONLY_RULES = ("bag", "outputs", "keep", "schema")
 
 
 def view(
     text: str | Rules,
-    relations: Mapping[str, Any] | None = None,
+    relations: Any = None,
     /,
     *,
     language: Language | None = None,
     dialect: str = "duckdb",
+    arguments: Sequence[Any] = (),
     bag: bool | None = None,
     schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
     outputs: Sequence[str] | None = None,
@@ -50,13 +54,16 @@ def view(
     text
         A query in Datalog, SQL, EDN or as a motif, or rules.
     relations
-        The rows that relations begin with. They may stand as keywords as well, where no option has the relation's
-        name. Every column of a table is data, also one called ``weight``; a `ZSet` keeps its weights.
+        The rows that relations begin with, by name. They may stand as keywords as well, where no option has the
+        relation's name. Every column of a table is data, also one called ``weight``; a `ZSet` keeps its weights. The
+        relations of a motif are ``vertices`` and ``edges``, or a graph that has both.
     language
         ``"datalog"``, ``"sql"``, ``"motif"`` or ``"edn"``; by default what the text begins with tells, see
         `gpu_wcoj.query.languages.language_of`.
     dialect
         Of SQL, by the name that sqlglot has for it.
+    arguments
+        Of a query in EDN: what ``:in`` names beside relations, in order.
     bag
         Exact weights instead of sets; by default for SQL only.
     schema
@@ -64,6 +71,9 @@ def view(
         without rows. So may relations that a program in Datalog declares.
     outputs, keep, backend, gpu_memory, route, threads, chunk_rows, iterations, replan, analyze, strategy, order
         As for `Program`.
+    more
+        Relations; and of a motif the options ``where``, ``semantics``, ``columns``, ``ids``, ``id``, ``src`` and
+        ``dst`` of `gpu_wcoj.finding.find`.
 
     Raises
     ------
@@ -84,13 +94,26 @@ def view(
     >>> len(triangles.snapshot())
     0
     """
+    found = known_language(language) if language is not None else language_of(text) if isinstance(text, str) else None
+    options: dict[str, Any] = {
+        "backend": backend, "gpu_memory": gpu_memory, "route": route, "threads": threads, "chunk_rows": chunk_rows,
+        "iterations": iterations, "replan": replan, "analyze": analyze, "strategy": strategy, "order": order,
+    }  # fmt: skip
+    if isinstance(text, str) and found == "motif":
+        from gpu_wcoj.finding import kept
+
+        for option, value in zip(_ONLY_RULES, (bag, outputs, keep, schema), strict=True):
+            if value is not None and value != ():
+                raise UsageError(f"the option '{option}' is not for motifs.\n  Leave it out.")
+        if isinstance(relations, Mapping):
+            relations, more = None, given_relations(relations, more)
+        return MotifView(kept(text, relations, **more, **options))
     program, rows = asked(
-        text, given_relations(relations, more), language, dialect, bag, may_be_empty=True, schema=schema,
-        outputs=outputs, keep=keep, backend=backend, gpu_memory=gpu_memory, route=route, threads=threads,
-        chunk_rows=chunk_rows, iterations=iterations, replan=replan, analyze=analyze, strategy=strategy, order=order,
+        text, given_relations(relations, more), found, dialect, bag, arguments, may_be_empty=True, schema=schema,
+        outputs=outputs, keep=keep, **options,
     )  # fmt: skip
     program.load(rows)
-    return View(program)
+    return View(program, ignores_case=found == "sql")
 
 
 class View:
@@ -102,8 +125,9 @@ class View:
         What runs it.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, ignores_case: bool = False) -> None:
         self.program = program
+        self._spelled = {one.casefold(): one for one in (*program.inputs, *program.heads)} if ignores_case else {}
 
     def __repr__(self) -> str:
         return f"View of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
@@ -113,7 +137,7 @@ class View:
         """What the last tick did."""
         return self.program.last_tick
 
-    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | dict[str, ZSet]:
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | Matches | dict[str, ZSet]:
         """Take one tick's changes of relations; return the answer's change, or a dict of them if there are several.
 
         Parameters
@@ -133,10 +157,11 @@ class View:
         >>> pairs.apply(edge=[(2, 3)]).rows()
         [((1, 3), 1)]
         """
-        found = self.program.step(given_relations(changes, more))
+        given = given_relations(changes, more)
+        found = self.program.step({self._known(name): rows for name, rows in given.items()})
         return next(iter(found.values())) if len(found) == 1 else found
 
-    def snapshot(self, name: str | None = None) -> ZSet | dict[str, ZSet]:
+    def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:
         """All rows of the answer, or a dict of them if there are several; of the relation `name` if that is given.
 
         Weights are left out of exports where all are 1.
@@ -165,6 +190,46 @@ class View:
 
     def _of(self, name: str | None, read: Callable[[str], T]) -> T | dict[str, T]:
         if name is not None:
-            return read(name)
+            return read(self._known(name))
         outputs = self.program.outputs
         return read(outputs[0]) if len(outputs) == 1 else {one: read(one) for one in outputs}
+
+    def _known(self, name: str) -> str:
+        """A relation's name as the program spells it: SQL does not tell upper from lower case."""
+        if name in self.program.inputs or name in self.program.heads:
+            return name
+        return self._spelled.get(name.casefold(), name)
+
+
+class MotifView(View):
+    """The matches of a motif that are kept up to date.
+
+    Attributes
+    ----------
+    matcher
+        What finds them.
+
+    Examples
+    --------
+    >>> pairs = view("(a)-[e]->(b)", edges={"src": [1], "dst": [2], "n": [5]}, where="e.n > 4", columns=["e.n"])
+    >>> pairs.apply(edges={"src": [1, 1], "dst": [3, 2], "n": [7, 5], "weight": [1, -1]}).rows()
+    [((5,), -1), ((7,), 1)]
+    >>> pairs.count()
+    1
+    """
+
+    def __init__(self, matcher: Matcher) -> None:
+        super().__init__(matcher.program)
+        self.matcher = matcher
+
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> Matches:
+        """Take one tick's changes of ``vertices`` and ``edges``; see `gpu_wcoj.finding.Matcher.apply`."""
+        return self.matcher.step(given_relations(changes, more))
+
+    def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:
+        """All matches; or all rows of a relation of the program."""
+        return self.matcher.matches() if name is None else super().snapshot(name)
+
+    def count(self, name: str | None = None) -> int | dict[str, int]:
+        """How many there are; they are not listed."""
+        return self.matcher.count() if name is None else super().count(name)
