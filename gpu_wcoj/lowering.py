@@ -13,7 +13,7 @@ from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.column import Column
 from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.incoming import Incoming
-from gpu_wcoj.join.delta import Execution
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.moving import Rows, move_state
 from gpu_wcoj.planner.body import Shape, resolver

@@ -11,7 +11,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.column import Column
 from gpu_wcoj.errors import WeightOverflowError
-from gpu_wcoj.join.delta import Piece
+from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.lowering import Lowered
 from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.schema import INT64, DataType

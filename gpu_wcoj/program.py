@@ -17,8 +17,9 @@ from gpu_wcoj.errors import (
     WeightOverflowError,
 )
 from gpu_wcoj.incoming import Incoming, read_change
-from gpu_wcoj.join.delta import ITERATIONS, Execution, Piece
+from gpu_wcoj.join.execution import ITERATIONS, Execution
 from gpu_wcoj.join.memory import CHUNK_ROWS
+from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.join.share import Share
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering, stored_columns

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.zset.index import IndexedZSet
 

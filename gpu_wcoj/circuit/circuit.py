@@ -19,8 +19,10 @@ from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, afresh
 from gpu_wcoj.circuit.positive import PositiveHead
 from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.circuit.source import bag_change, set_change
-from gpu_wcoj.join.delta import Execution, Piece, fetch_work
+from gpu_wcoj.join.delta import fetch_work
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine

@@ -25,7 +25,8 @@ from gpu_wcoj.circuit.afresh import joins_afresh
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.join.calculate import calculated
 from gpu_wcoj.join.conditions import passes
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, DeltaQuery, names_of
 from gpu_wcoj.join.weights import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array

@@ -22,7 +22,8 @@ from gpu_wcoj.circuit.groups import GroupChange, GroupingPlan, group_change
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink
 from gpu_wcoj.circuit.totals import Totals, counts_after
 from gpu_wcoj.errors import NegativeWeightError
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.weights import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array

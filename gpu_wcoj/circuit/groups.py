@@ -11,7 +11,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.sums import Words, integers_of
 from gpu_wcoj.column import floats_of
 from gpu_wcoj.errors import AggregateOverflowError
-from gpu_wcoj.join.delta import Execution
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.arrays import numbers, positions

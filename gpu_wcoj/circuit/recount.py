@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.join.summing import AllowanceError, carrying, may_sum
 from gpu_wcoj.join.whole import Moment, WholeJoin, sampled

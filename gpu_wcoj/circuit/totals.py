@@ -11,7 +11,7 @@ from gpu_wcoj.circuit.extremes import rows_below
 from gpu_wcoj.circuit.float_sums import FULL, codes_of_floats, words_of_floats, written
 from gpu_wcoj.circuit.groups import GroupChange, GroupingPlan, refuse_beyond
 from gpu_wcoj.circuit.sums import added, means_of_integers, sums_of_integers
-from gpu_wcoj.join.delta import Execution
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet

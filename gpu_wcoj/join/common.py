@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.piece import Piece
 
 
 @dataclass(eq=False)

@@ -23,19 +23,20 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.blocks import in_order
-from gpu_wcoj.join.generic import GenericJoin, Ranks, Shapes, as_python, largest, times
-from gpu_wcoj.join.memory import rows_of_a_piece, with_memory
+from gpu_wcoj.join.execution import Execution
+from gpu_wcoj.join.generic import GenericJoin, Shapes, times
+from gpu_wcoj.join.magnitudes import added_magnitudes, exact_dot
+from gpu_wcoj.join.memory import with_memory
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.seeds import Seeds, bind, first_variables, reversed_change, seed_rows, shared_out
-from gpu_wcoj.join.share import Share
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array, Level
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
-from gpu_wcoj.zset.arrays import exact_sum, is_host, numbers
+from gpu_wcoj.zset.arrays import is_host, numbers
 from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.dictionary import Dictionary
     from gpu_wcoj.join.meter import JoinCounts, Meter
 
 _T = TypeVar("_T")
@@ -55,88 +56,6 @@ MOST_SEEDS = 1 << 16
 
 DEVICE_SUMS_FROM = 1 << 14
 """On a device variables are summed away from so many prefixes on."""
-
-ITERATIONS = 100_000
-"""A loop takes so many iterations in a tick at most, unless the user says otherwise."""
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Some rows of an answer's change: a column per column of the head, and weights or one sign for all rows.
-
-    All where the backend computes; weights that are Python integers are on the host.
-    """
-
-    columns: Sequence[Int64Array]
-    weights: Int64Array | int
-    bound: int | None = None
-    """No weight's magnitude is larger, if that is known."""
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
-
-@dataclass(eq=False)
-class Execution:
-    """How joins run.
-
-    Attributes
-    ----------
-    weighted
-        Bag semantics: weights are carried. Otherwise relations are sets and change in two phases.
-    chunk_rows
-        Rows of one piece; None to choose it every tick.
-    threads
-        Threads that share a path's seeds; on a device there is one.
-    host_ranks
-        Per family of text, the rank of every code in text order.
-    share
-        Which share of every path's seeds is worked on; None for all.
-    iterations
-        How many a loop may take in a tick.
-    dictionary
-        Of the texts that rules calculate with.
-    recounts
-        Whether a head's change may be counted as the difference of two whole counts.
-    measures
-        Whether joins measure what the kernels do not count; see `gpu_wcoj.join.meter`.
-    piece_rows
-        Rows of one piece in this tick.
-    """
-
-    backend: Backend
-    weighted: bool
-    chunk_rows: int | None = None
-    threads: int = 1
-    host_ranks: Ranks | None = None
-    share: Share | None = None
-    iterations: int = ITERATIONS
-    dictionary: Dictionary | None = None
-    recounts: bool = True
-    measures: bool = False
-    piece_rows: int = field(init=False)
-    _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        self.begin()
-
-    @property
-    def phases(self) -> tuple[int, ...]:
-        """The sign of each phase of a tick; 0 where rows carry weights."""
-        return (0,) if self.weighted else (-1, 1)
-
-    def begin(self) -> None:
-        """A tick begins, or whatever else joins: look how much memory is free."""
-        self.piece_rows = self.chunk_rows or rows_of_a_piece(self.backend)
-
-    def ranks(self, family: str) -> Int64Array:
-        """The rank of every code of a family, where the backend computes; moved again when it has changed only."""
-        assert self.host_ranks is not None
-        host = self.host_ranks(family)
-        moved = self._moved.get(family)
-        if moved is None or moved[0] is not host:
-            moved = self._moved[family] = host, self.backend.asarray(host)
-        return moved[1]
 
 
 @dataclass(eq=False)
@@ -603,20 +522,6 @@ def _metered(
     return counted
 
 
-def added_magnitudes(values: Int64Array, bound: int | None, backend: Backend) -> int:
-    """What the magnitudes of some values add up to, at most, where none is known to be larger than `bound`.
-
-    Looked at, which waits for a device, only if that does not keep the sum far from leaving int64.
-    """
-    if values.dtype == object:
-        return int(np.abs(values).sum())
-    if bound is not None and bound * len(values) < 1 << 62:
-        return bound * len(values)
-    if backend.device is not None:
-        return largest(backend, values)[0] * len(values)
-    return int(np.abs(values.astype(np.float64)).sum() * (1 + 2.0**-20)) + 1
-
-
 def fetch_work(backend: Backend, joins: Iterable[IncrementalGenericJoin]) -> None:
     """Bring what the kernels counted to the host, for all joins together: waits once for a device."""
     if backend.device is None:
@@ -631,19 +536,3 @@ def fetch_work(backend: Backend, joins: Iterable[IncrementalGenericJoin]) -> Non
             (number, {name: work if is_host(work) else next(moved) for name, work in own.items()})
             for number, own in join.finished
         ]
-
-
-def exact_dot(counts: Int64Array, weights: Int64Array | None, backend: Backend) -> int:
-    """Sum of counts times weights as an exact integer, from values that are themselves exact."""
-    if backend.device is None and len(counts) < 2:
-        return sum(counts.tolist()) if weights is None else sum(counts.tolist()) * sum(weights.tolist())
-    if counts.dtype != object:
-        if weights is None:
-            return exact_sum(backend, counts)
-        one, other = largest(backend, counts, weights)
-        if one * other * len(counts) < 1 << 63:
-            return numbers(backend, (counts * weights).sum())[0]
-    product = (
-        as_python(backend, counts) if weights is None else as_python(backend, counts) * as_python(backend, weights)
-    )
-    return int(product.sum())

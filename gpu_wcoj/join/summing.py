@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.join.delta import exact_dot
 from gpu_wcoj.join.generic import GenericJoin, independent, largest
 from gpu_wcoj.join.last import is_counted
+from gpu_wcoj.join.magnitudes import exact_dot
 from gpu_wcoj.join.path import DeltaPath, Step
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS, SURVIVORS, Int64Array

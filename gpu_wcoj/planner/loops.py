@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpu_wcoj.circuit.recursion.loop import Loop, LoopHead, loop_heads
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
 from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan, LoopRule, ranked_query
-from gpu_wcoj.join.delta import Execution
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.planner.body import Body, BodyAtom

@@ -12,7 +12,8 @@ from gpu_wcoj.circuit.grouping import GroupingHead
 from gpu_wcoj.circuit.groups import GroupingPlan
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.positive import PositiveHead
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery
 from gpu_wcoj.planner.body import Alias, Body, Encode, Shape

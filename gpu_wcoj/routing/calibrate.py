@@ -15,7 +15,7 @@ from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.column import Column
 from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.incoming import Incoming
-from gpu_wcoj.join.delta import Execution
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.options import processors

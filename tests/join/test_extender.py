@@ -9,7 +9,7 @@ import pytest
 
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit.source import bag_change, set_change
-from gpu_wcoj.join.delta import Execution
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.extender import INFINITE, ConditionExtender, Extender
 from gpu_wcoj.join.index import AtomIndex, IncrementalIndex
 from gpu_wcoj.join.path import AtomUse, Condition

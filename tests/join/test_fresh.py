@@ -11,7 +11,8 @@ import pytest
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join import fresh
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.fresh import Known, fresh_of, fresh_rows
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.single import delta_query

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit.recursion.rules import ranked_query
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.exchanges import Exchanges, graph_of
 from gpu_wcoj.planner.single import delta_query

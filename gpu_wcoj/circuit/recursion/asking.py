@@ -8,7 +8,8 @@ import numpy as np
 
 from gpu_wcoj.circuit.recursion.derived import derived
 from gpu_wcoj.circuit.recursion.rules import LoopRule
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 

@@ -22,7 +22,7 @@ from gpu_wcoj.circuit.recursion.asking import Asking
 from gpu_wcoj.circuit.recursion.history import SetHistory, Signed, dealt
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
 from gpu_wcoj.circuit.recursion.rules import Best
-from gpu_wcoj.join.delta import Execution
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import BoolArray, positions

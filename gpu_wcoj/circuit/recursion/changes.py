@@ -10,7 +10,8 @@ from gpu_wcoj.circuit.recursion.derived import derived
 from gpu_wcoj.circuit.recursion.history import SetHistory
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
 from gpu_wcoj.circuit.recursion.rules import LoopPlan
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet

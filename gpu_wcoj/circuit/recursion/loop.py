@@ -14,7 +14,8 @@ from gpu_wcoj.circuit.recursion.ranked import LoopChange, RankedIndex, rows_held
 from gpu_wcoj.circuit.recursion.rules import LoopPlan
 from gpu_wcoj.circuit.recursion.scratch import Scratch
 from gpu_wcoj.errors import IterationLimitError
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet

@@ -13,7 +13,8 @@ import numpy as np
 from gpu_wcoj.circuit.recursion.best import Better
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
 from gpu_wcoj.circuit.recursion.rules import LoopPlan, LoopRule, without_rank
-from gpu_wcoj.join.delta import Execution, IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.fresh import fresh_of
 from gpu_wcoj.join.index import THREADED_ROWS
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery

@@ -1,0 +1,81 @@
+"""How joins run: where, on how many threads, in pieces of how many rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.generic import Ranks
+from gpu_wcoj.join.memory import rows_of_a_piece
+from gpu_wcoj.join.share import Share
+from gpu_wcoj.kernels.protocol import Int64Array
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
+
+ITERATIONS = 100_000
+"""A loop takes so many iterations in a tick at most, unless the user says otherwise."""
+
+
+@dataclass(eq=False)
+class Execution:
+    """How joins run.
+
+    Attributes
+    ----------
+    weighted
+        Bag semantics: weights are carried. Otherwise relations are sets and change in two phases.
+    chunk_rows
+        Rows of one piece; None to choose it every tick.
+    threads
+        Threads that share a path's seeds; on a device there is one.
+    host_ranks
+        Per family of text, the rank of every code in text order.
+    share
+        Which share of every path's seeds is worked on; None for all.
+    iterations
+        How many a loop may take in a tick.
+    dictionary
+        Of the texts that rules calculate with.
+    recounts
+        Whether a head's change may be counted as the difference of two whole counts.
+    measures
+        Whether joins measure what the kernels do not count; see `gpu_wcoj.join.meter`.
+    piece_rows
+        Rows of one piece in this tick.
+    """
+
+    backend: Backend
+    weighted: bool
+    chunk_rows: int | None = None
+    threads: int = 1
+    host_ranks: Ranks | None = None
+    share: Share | None = None
+    iterations: int = ITERATIONS
+    dictionary: Dictionary | None = None
+    recounts: bool = True
+    measures: bool = False
+    piece_rows: int = field(init=False)
+    _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.begin()
+
+    @property
+    def phases(self) -> tuple[int, ...]:
+        """The sign of each phase of a tick; 0 where rows carry weights."""
+        return (0,) if self.weighted else (-1, 1)
+
+    def begin(self) -> None:
+        """A tick begins, or whatever else joins: look how much memory is free."""
+        self.piece_rows = self.chunk_rows or rows_of_a_piece(self.backend)
+
+    def ranks(self, family: str) -> Int64Array:
+        """The rank of every code of a family, where the backend computes; moved again when it has changed only."""
+        assert self.host_ranks is not None
+        host = self.host_ranks(family)
+        moved = self._moved.get(family)
+        if moved is None or moved[0] is not host:
+            moved = self._moved[family] = host, self.backend.asarray(host)
+        return moved[1]

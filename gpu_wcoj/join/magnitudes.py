@@ -1,0 +1,40 @@
+"""Sums of weights that may leave int64: bounds on them, and exact ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.generic import as_python, largest
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.zset.arrays import exact_sum, numbers
+
+
+def added_magnitudes(values: Int64Array, bound: int | None, backend: Backend) -> int:
+    """What the magnitudes of some values add up to, at most, where none is known to be larger than `bound`.
+
+    Looked at, which waits for a device, only if that does not keep the sum far from leaving int64.
+    """
+    if values.dtype == object:
+        return int(np.abs(values).sum())
+    if bound is not None and bound * len(values) < 1 << 62:
+        return bound * len(values)
+    if backend.device is not None:
+        return largest(backend, values)[0] * len(values)
+    return int(np.abs(values.astype(np.float64)).sum() * (1 + 2.0**-20)) + 1
+
+
+def exact_dot(counts: Int64Array, weights: Int64Array | None, backend: Backend) -> int:
+    """Sum of counts times weights as an exact integer, from values that are themselves exact."""
+    if backend.device is None and len(counts) < 2:
+        return sum(counts.tolist()) if weights is None else sum(counts.tolist()) * sum(weights.tolist())
+    if counts.dtype != object:
+        if weights is None:
+            return exact_sum(backend, counts)
+        one, other = largest(backend, counts, weights)
+        if one * other * len(counts) < 1 << 63:
+            return numbers(backend, (counts * weights).sum())[0]
+    product = (
+        as_python(backend, counts) if weights is None else as_python(backend, counts) * as_python(backend, weights)
+    )
+    return int(product.sum())
