@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import UnsupportedError, UsageError
 from gpu_wcoj.files.lines import open_bytes
 from gpu_wcoj.files.reader import columns_of
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.languages import BAGS, Language, language_of_file, read
+from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, Reading, language_of_file, read
+from gpu_wcoj.query.terms import Atom, Constant, Rule, Rules
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,9 @@ class Asked:
         if language is None:
             language = "datalog" if self.path is None else language_of_file(self.path)
         source = "<text>" if self.path is None else str(self.path)
-        tables = self._tables() if language == "sql" else None
-        rules = read(text, language, tables=tables, dialect=self.dialect, source=source)
-        return Program(rules, bag=bag or language in BAGS, **options)
+        tables = self._tables() if language in BY_NAME else None
+        reading = read(text, language, tables=tables, dialect=self.dialect, source=source)
+        return Program(_with_facts(reading), bag=bag or language in BAGS, **options)
 
     def _text(self) -> str:
         if self.path is None and self.text is not None:
@@ -76,3 +78,15 @@ class Asked:
                 if spec.relation not in tables:
                     tables[spec.relation] = columns_of(spec, changes, self.budget)
         return tables
+
+
+def _with_facts(reading: Reading) -> Rules:
+    """The rules, and what the text gives as facts of them."""
+    facts = []
+    for name, rows in reading.given.items():
+        for row in rows:
+            values = [one for one in row if one is None or isinstance(one, (bool, int, float, str, Decimal))]
+            if len(values) < len(row):
+                raise UnsupportedError(f"the text gives the row {row}, which no file can say.\n  Ask from Python.")
+            facts.append(Rule(Atom(name, tuple(map(Constant, values))), ()))
+    return replace(reading.rules, rules=(*facts, *reading.rules.rules)) if facts else reading.rules

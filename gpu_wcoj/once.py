@@ -11,7 +11,7 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.languages import BAGS, Language, known_language, language_of, read
+from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, known_language, language_of, read
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.zset.zset import ZSet
 
@@ -113,21 +113,24 @@ def asked(
         And whatever the parser of the language and `Program` raise.
     """
     found: Language | None = None
+    own: Mapping[str, Any] = {}
     if isinstance(text, Rules):
         rules = text
     elif isinstance(text, str):
         found = language_of(text) if language is None else known_language(language)
-        schema = options.get("schema") or {}
-        relations, tables = _tables(relations, schema) if found == "sql" else (relations, {})
-        rules = read(text, found, tables=tables, dialect=dialect)
+        tables: Mapping[str, Mapping[str, str | None]] = {}
+        if found in BY_NAME:
+            relations, tables = _tables(relations, options.get("schema") or {})
+        reading = read(text, found, tables=tables, dialect=dialect, arguments=arguments)
+        rules, own = reading.rules, reading.given
     else:
         raise UsageError(f"a query is text or Rules, and this is of type '{type(text).__name__}': {text!r:.80}.")
     program = Program(rules, bag=found in BAGS if bag is None else bag, **options)
     allowed = _declared(rules, options) if may_be_empty else set()
     for name in program.inputs:
-        if name not in relations and name not in allowed:
+        if name not in relations and name not in own and name not in allowed:
             raise UnknownRelationError(name, relations, "relations given")
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = dict(own)
     for name, data in relations.items():
         if isinstance(data, ZSet) or name not in program.inputs:
             changes[name] = data

@@ -190,7 +190,7 @@ class TestSql:
             gw.view("SELECT src FROM edges", edges=RING, more=RING)
 
     def test_another_dialect(self):
-        view = gw.view("SELECT `src` FROM edges", dialect="mysql", edges=RING)
+        view = gw.view("SELECT `src` FROM edges", dialect="spark", edges=RING)
         assert view.count() == 3
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from importlib import import_module
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
-from gpu_wcoj.errors import UsageError, listed, nearest, pointed
+from gpu_wcoj.errors import UnsupportedError, UsageError, listed, nearest, pointed
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Rules
 
@@ -16,6 +16,8 @@ Language = Literal["datalog", "sql", "motif", "edn"]
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 SUFFIXES: Final[Mapping[str, Language]] = {".dl": "datalog", ".sql": "sql", ".motif": "motif", ".edn": "edn"}
 """Endings of files, and the language of their text."""
+BY_NAME: Final[frozenset[Language]] = frozenset({"sql", "edn"})
+"""The languages that need to know of relations before they are read."""
 BAGS: Final[frozenset[Language]] = frozenset({"sql"})
 """The languages whose relations are bags, if nothing else is said."""
 
@@ -94,22 +96,41 @@ def language_of(text: str) -> Language:
     return "datalog"
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a text says.
+
+    Attributes
+    ----------
+    rules
+        The program.
+    given
+        Rows of relations that the text or its arguments give; they come with the first tick.
+    """
+
+    rules: Rules
+    given: Mapping[str, Sequence[tuple[object, ...]]] = field(default_factory=dict)
+
+
 def read(
     text: str,
     language: Language,
     *,
     tables: Mapping[str, Mapping[str, str | None]] | None = None,
     dialect: str = "duckdb",
+    arguments: Sequence[Any] = (),
     source: str = "<text>",
-) -> Rules:
-    """The rules that a text of that language spells.
+) -> Reading:
+    """What a text of that language says.
 
     Parameters
     ----------
     tables
-        For SQL, the tables' columns with their types, None where not known.
+        For SQL and EDN, the relations' columns with their types, None where not known.
     dialect
         Of SQL.
+    arguments
+        Of a query in EDN.
     source
         What messages call the text.
 
@@ -118,12 +139,25 @@ def read(
     QuerySyntaxError, UnsupportedError, SchemaError
         If it cannot be read, or asks for what is not there; and as the parser of the language.
     """
+    if arguments and language != "edn":
+        raise UsageError("arguments are for queries in EDN.\n  Leave them out.")
     if language == "datalog":
-        return parse(text, source=source)
+        return Reading(parse(text, source=source))
     if language == "sql":
-        parser = import_module("gpu_wcoj.query.sql")
-        found: Rules = parser.parse(text, tables or {}, dialect=dialect, source=source)
-        return found
+        from gpu_wcoj.query import sql
+
+        return Reading(sql.parse(text, tables or {}, dialect=dialect, source=source))
+    if language == "edn":
+        from gpu_wcoj.query import edn
+
+        relations = {name: edn.Relation(name, tuple(own), tuple(own.values())) for name, own in (tables or {}).items()}
+        query = edn.parse(text, relations, arguments=arguments, source=source)
+        if query.shape in ("tuple", "scalar"):
+            raise UnsupportedError(
+                f"':find' asks for a {query.shape}, which is one row of all that there are.\n"
+                "  Ask for all of them: leave out the '.', or the brackets; or ask a gpu_wcoj.datoms.Database."
+            )
+        return Reading(replace(query.rules, outputs=(query.output,)), query.given)
     raise UsageError(f"a text with language={language!r} is no program.\n  Ask it by gpu_wcoj.find or gpu_wcoj.view.")
 
 
