@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike, fspath
 from typing import Any
 
 from gpu_wcoj.datoms.bulk import Bulk
@@ -168,13 +169,13 @@ class Database:
             self.store.texts.truncate(sizes)
             raise
 
-    def subscribe(self, query: str, *inputs: Any, **options: Any) -> Subscription:
+    def subscribe(self, query: Any, *inputs: Any, **options: Any) -> Subscription:
         """Follow the answer of a query: its first change is the present answer, then there is one per transaction.
 
         Parameters
         ----------
         query
-            In EDN.
+            A text in EDN, or the same as Python's data.
         inputs
             What ``:in`` binds after ``$``: values, collections, tuples, relations, rules for ``%`` as text, and other
             databases for ``$other``, whose transactions the subscription follows, too.
@@ -209,7 +210,7 @@ class Database:
             database.following.setdefault(follower, []).append(subscription)
         return subscription
 
-    def query(self, query: str, *inputs: Any, **options: Any) -> Any:
+    def query(self, query: Any, *inputs: Any, **options: Any) -> Any:
         """The answer of a query, once; see `subscribe`.
 
         Returns
@@ -226,6 +227,46 @@ class Database:
         follower = Follower(Question(self, query, inputs), options)
         return follower.shaped(follower.first)
 
+    def checkpoint(self, path: str | PathLike[str]) -> None:
+        """Write all datoms to a folder, all or nothing, in the place of what it had of a database.
+
+        Raises
+        ------
+        CheckpointError
+            If the folder has something else, or another process writes to it.
+        CheckpointWriteError
+            If it cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> db = Database()
+        >>> report = db.transact([{":db/id": 1, ":name": "Ann"}])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     db.checkpoint(folder)
+        ...     again = Database.restore(folder)
+        >>> again.transact([[":db/retract", 1, ":name"]]).rows()
+        [((1, ':name', 'Ann'), -1)]
+        """
+        from gpu_wcoj.datoms.keeping import keep
+
+        keep(self.store, self._transaction, fspath(path))
+
+    @classmethod
+    def restore(cls, path: str | PathLike[str]) -> Database:
+        """The database that a folder has; subscriptions are made anew.
+
+        Raises
+        ------
+        CheckpointError
+            If there is none, or a file is damaged.
+        """
+        from gpu_wcoj.datoms.keeping import kept
+
+        database = cls()
+        database.store, database._transaction = kept(fspath(path))
+        return database
+
     # One transaction.
 
     def _take(self, delta: Delta, tempids: Mapping[int | str, int], *, counts: bool = True) -> Report:
@@ -234,7 +275,7 @@ class Database:
         known = {**store.attributes, **delta.attributes} if delta.attributes else store.attributes
         types = {name: known[name].type or "" for name in delta.parts}
         report = Report(self._transaction + 1, dict(tempids), delta.parts, types, store.texts)
-        concerned = [one for one in self.following if one.is_concerned(self, delta)]
+        concerned = [one for one in self.following if one.compiled.is_concerned(delta)]
         before = [(one, one.state()) for one in concerned]
         try:
             changes = {one: one.take(self, delta) for one in concerned}
@@ -262,10 +303,10 @@ class Database:
             self._by_question = {key: one for key, one in self._by_question.items() if one is not follower}
 
 
-def _key(query: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+def _key(query: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     """What tells a question from others; None where it cannot be told."""
     plain = (str, int, float, bool, type(None))
     values = (*inputs, *options.values())
-    if not all(type(one) in plain for one in values):
+    if not isinstance(query, str) or not all(type(one) in plain for one in values):
         return None
     return query, tuple(options), tuple((type(one), one) for one in values)

@@ -38,6 +38,7 @@ class Follower:
         self.options = options
         self.compiled = question.compiled()
         self.program = self._program(self.compiled)
+        self._no_change: ZSet | None = None
         self.first = self._begun(self.program, self.compiled)
 
     def _program(self, compiled: Compiled) -> Program:
@@ -63,7 +64,9 @@ class Follower:
     @property
     def no_change(self) -> ZSet:
         """An answer without rows."""
-        return self.program.empty(self.compiled.query.output)
+        if self._no_change is None:
+            self._no_change = self.program.empty(self.compiled.query.output)
+        return self._no_change
 
     def state(self) -> State:
         """What stands now, for `return_to`."""
@@ -71,19 +74,13 @@ class Follower:
 
     def return_to(self, state: State) -> None:
         """Undo what has happened since."""
-        self.compiled, self.program = state.compiled, state.program
+        self.compiled, self.program, self._no_change = state.compiled, state.program, None
         self.program.return_to(state.mark)
-
-    def is_concerned(self, source: Source, delta: Delta) -> bool:
-        """Whether a transaction of a database can change the answer."""
-        feeds = self.compiled.feeds.values()
-        return self.compiled.is_outdated(delta.attributes) or any(
-            feed.source is source and feed.touched(delta) for feed in feeds
-        )
 
     def take(self, source: Source, delta: Delta) -> ZSet:
         """Take a transaction of a database, whose store does not have it yet; the answer's change."""
         self.renew(source, delta.attributes)
+        self._no_change = None  # what is known of types may change with the rows
         changes = {}
         for name, feed in self.compiled.feeds.items():
             if feed.source is source and (parts := feed.touched(delta)):
@@ -96,4 +93,4 @@ class Follower:
             compiled = self.question.compiled(source, attributes)
             program = self._program(compiled)
             program.load(self._present(compiled))
-            self.compiled, self.program = compiled, program
+            self.compiled, self.program, self._no_change = compiled, program, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,7 +14,6 @@ from gpu_wcoj.datoms.report import datoms_as_zset
 from gpu_wcoj.datoms.schema import Attribute
 from gpu_wcoj.datoms.store import Delta, Store
 from gpu_wcoj.datoms.values import TYPES
-from gpu_wcoj.errors import UsageError
 
 if TYPE_CHECKING:
     from gpu_wcoj.datoms.follower import Follower
@@ -109,6 +109,18 @@ class Compiled:
         typed = [name for name, one in attributes.items() if one.type is not None]
         return bool(typed) and (self.is_open or not self.missing.isdisjoint(typed))
 
+    def is_concerned(self, delta: Delta) -> bool:
+        """Whether a transaction can change the answer."""
+        if delta.attributes and self.is_outdated(delta.attributes):
+            return True
+        return not delta.parts.keys().isdisjoint(self.attributes) if self.attributes is not None else bool(delta.parts)
+
+    @cached_property
+    def attributes(self) -> frozenset[str] | None:
+        """All attributes that are read; None for any."""
+        read = [feed.attributes for feed in self.feeds.values()]
+        return None if None in read else frozenset().union(*(one for one in read if one is not None))
+
     @property
     def schema(self) -> dict[str, list[str]]:
         """Types of the columns of datoms."""
@@ -124,9 +136,7 @@ class Question:
         The one that was asked, then those among the inputs.
     """
 
-    def __init__(self, source: Source, text: str, inputs: Sequence[Any]) -> None:
-        if not isinstance(text, str):
-            raise UsageError(f"a query is a text in EDN, and this is of type '{type(text).__name__}': {text!r:.80}.")
+    def __init__(self, source: Source, text: Any, inputs: Sequence[Any]) -> None:
         self.text = text
         self.source = source
         self.inputs = tuple(inputs)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from gpu_wcoj.column import Int64Array
 from gpu_wcoj.datoms.pairs import Pairs
@@ -112,8 +114,6 @@ class Store:
     def _by_value(self, attribute: str, forward: Pairs) -> Pairs:
         reverse = self._reverse.get(attribute)
         if reverse is None:
-            import numpy as np
-
             entity, code = forward.columns()
             reverse = Pairs()
             reverse.replace(reverse.merged(code, entity, np.ones(len(code), np.int64)))
@@ -122,14 +122,15 @@ class Store:
 
     def take(self, delta: Delta) -> None:
         """Hold what the transaction leaves, or if anything fails, what was held before."""
-        before = dict(self.attributes), self.next_id, dict(self._forward), dict(self._reverse)
+        before = self.attributes, self.next_id, dict(self._forward), dict(self._reverse)
         done: list[tuple[Pairs, Int64Array, Int64Array, Int64Array]] = []
         try:
             for name, (entity, code, weight) in delta.parts.items():
                 self._forward[name] = _taken(self._forward.get(name), entity, code, weight, done)
                 if name in self._reverse:
                     self._reverse[name] = _taken(self._reverse[name], code, entity, weight, done)
-            self.attributes.update(delta.attributes)
+            if delta.attributes:
+                self.attributes = {**self.attributes, **delta.attributes}
             self.next_id = delta.next_id
         except BaseException:
             self.attributes, self.next_id, self._forward, self._reverse = before
@@ -137,13 +138,9 @@ class Store:
                 _put(pairs, left, right, -weight)
             raise
 
-    def define(self, attributes: Mapping[str, Attribute]) -> None:
-        """Know these attributes, too."""
-        self.attributes = {**self.attributes, **attributes}
-
-    def told(self, name: str, kind: str) -> Attribute:
-        """An attribute once its first value has shown the type."""
-        return replace(self.attributes.get(name, Attribute(name)), type=kind)
+    def hold(self, attribute: str, pairs: Pairs) -> None:
+        """Hold these pairs of an attribute that has none yet."""
+        self._forward[attribute] = pairs
 
 
 def _taken(
