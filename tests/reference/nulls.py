@@ -43,9 +43,9 @@ def evaluate(rules: Rules, relations: Relations, bag: bool) -> dict[str, ZSet]:
 
 def _head(rules: list[Rule], known: Relations, bag: bool) -> ZSet:
     total: Counter[Row] = Counter()
+    if any(isinstance(term, Call) for term in rules[0].head.terms):
+        return _grouped(rules, known, bag)
     for rule in rules:
-        if any(isinstance(term, Call) for term in rule.head.terms):
-            return _grouped(rule, known, bag)
         for binding, weight in _solutions(rule, known, bag):
             total[tuple(_value(term, binding) for term in rule.head.terms)] += weight
     if bag:
@@ -53,17 +53,18 @@ def _head(rules: list[Rule], known: Relations, bag: bool) -> ZSet:
     return {row: 1 for row, weight in total.items() if weight > 0}
 
 
-def _grouped(rule: Rule, known: Relations, bag: bool) -> ZSet:
+def _grouped(rules: list[Rule], known: Relations, bag: bool) -> ZSet:
     """A head with one aggregate: a count of ways, or the least of the values that there are."""
     groups: dict[Row, list[tuple[Any, int]]] = {}
-    (at,) = (i for i, term in enumerate(rule.head.terms) if isinstance(term, Call))
-    call = rule.head.terms[at]
-    assert isinstance(call, Call)
-    for binding, weight in _solutions(rule, known, bag):
-        keys = [_value(term, binding) for i, term in enumerate(rule.head.terms) if i != at]
-        value = None if call.op == "count" else _value(call.arguments[0], binding)
-        if call.op == "count" or value is not None:
-            groups.setdefault(tuple(keys), []).append((value, weight))
+    (at,) = (i for i, term in enumerate(rules[0].head.terms) if isinstance(term, Call))
+    for rule in rules:
+        call = rule.head.terms[at]
+        assert isinstance(call, Call)
+        for binding, weight in _solutions(rule, known, bag):
+            keys = [_value(term, binding) for i, term in enumerate(rule.head.terms) if i != at]
+            value = None if call.op == "count" else _value(call.arguments[0], binding)
+            if call.op == "count" or value is not None:
+                groups.setdefault(tuple(keys), []).append((value, weight))
     found: ZSet = {}
     for key, members in groups.items():
         result = sum(weight for _, weight in members) if call.op == "count" else min(value for value, _ in members)
@@ -98,10 +99,16 @@ def _holds(comparison: Comparison, binding: Binding, known: Relations, bag: bool
     left, right = comparison.left, comparison.right
     if isinstance(right, Aggregate):
         assert isinstance(left, Variable)
-        assert right.op == "count"
         assert comparison.op == "="
-        binding[left.name] = sum(weight for _, weight in _ways(right, known, bag, dict(binding), valued))
-        return True
+        ways = list(_ways(right, known, bag, dict(binding), valued))
+        if right.op == "count":
+            binding[left.name] = sum(weight for _, weight in ways)
+            return True
+        assert right.op == "min"
+        assert right.value is not None
+        values = [value for way, _ in ways if (value := _value(right.value, way)) is not None]
+        binding[left.name] = min(values, default=None)
+        return bool(values)
     sides = [_value(left, binding), _value(right, binding)]
     if NULL in (left, right):
         return (sides[0] is None and sides[1] is None) == (comparison.op == "=")
@@ -144,6 +151,7 @@ def _standing(body: Rule | Aggregate) -> Iterator[Expression]:
         for side in (comparison.left, comparison.right):
             if isinstance(side, Aggregate):
                 yield from _standing(side)
+                yield from () if side.value is None else (side.value,)
             elif not comparison.is_null_test:
                 yield side
 
