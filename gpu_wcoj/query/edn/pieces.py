@@ -1,0 +1,155 @@
+"""What one clause becomes in the body of a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gpu_wcoj.query.edn.clauses import Const, Function, Predicate, Text, Var
+from gpu_wcoj.query.edn.functions import ARITHMETIC, COMPARISONS, PARITY, TESTS
+from gpu_wcoj.query.edn.kinds import DOUBLE, LONG, Env
+from gpu_wcoj.query.edn.names import Names
+from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Expression, Variable, variables_of
+
+ZERO = Constant(0)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of a rule's body.
+
+    Attributes
+    ----------
+    needs
+        The variables that other parts must bind.
+    """
+
+    atoms: tuple[Atom, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    negated: tuple[Atom, ...] = ()
+    binds: frozenset[Variable] = frozenset()
+    needs: frozenset[Variable] = frozenset()
+
+
+@dataclass
+class Body:
+    """The body of a rule, as far as it has come.
+
+    Attributes
+    ----------
+    outer
+        Parts of the rules around that may be taken over, where they bind something that this body needs.
+    """
+
+    outer: tuple[Piece, ...]
+    pieces: list[Piece] = field(default_factory=list)
+
+    @property
+    def available(self) -> tuple[Piece, ...]:
+        """What a body within this one may take over."""
+        return (*self.outer, *self.pieces)
+
+    def taken(self, wanted: Iterable[Variable] = ()) -> list[Piece]:
+        """The parts of the rule: those of this body, and what they and `wanted` need of those around."""
+        bound = {one for piece in self.pieces for one in piece.binds}
+        missing = {*wanted, *(one for piece in self.pieces for one in piece.needs)} - bound
+        return [*needed(self.outer, missing), *self.pieces]
+
+
+def needed(pieces: Sequence[Piece], wanted: Iterable[Variable]) -> list[Piece]:
+    """The parts that bind what is wanted, with what they need themselves."""
+    waiting = list(dict.fromkeys(wanted))
+    bound: set[Variable] = set()
+    chosen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one in bound:
+            continue
+        at = next(at for at, piece in enumerate(pieces) if one in piece.binds)
+        chosen.add(at)
+        bound |= pieces[at].binds
+        waiting += pieces[at].needs - bound
+    return [pieces[at] for at in sorted(chosen)]
+
+
+def compared(names: Names, clause: Predicate, env: Env) -> list[Comparison]:
+    """The comparisons that a predicate stands for, all of which must hold."""
+    terms = [names.term(one) for one in clause.terms]
+    if clause.op in TESTS:
+        return [Comparison(TESTS[clause.op], terms[0], ZERO)]
+    if clause.op in PARITY:
+        return [Comparison(PARITY[clause.op], Call("%", (terms[0], Constant(2))), ZERO)]
+    op = COMPARISONS[clause.op]
+    found = []
+    for left, right in zip(clause.terms, clause.terms[1:], strict=False):
+        one, other = alike(names, (left, right), env)
+        found.append(Comparison("=" if op == "==" else op, one, other))
+    return found
+
+
+def alike(names: Names, terms: Sequence[Var | Const], env: Env) -> list[Expression]:
+    """Terms with numbers of one type: longs beside doubles are made doubles, as Clojure does."""
+    types = [frozenset({one.type}) if isinstance(one, Const) else env.get(one) for one in terms]
+    mixed = DOUBLE in types and LONG in types
+    found: list[Expression] = []
+    for one, kind in zip(terms, types, strict=True):
+        term = names.term(one)
+        if mixed and kind == LONG:
+            found.append(
+                Constant(float(term.value)) if isinstance(term, Constant) else Call("double", (term,))  # type: ignore[arg-type]  # an int
+            )
+        else:
+            found.append(term)
+    return found
+
+
+def calculated(names: Names, text: Text, clause: Function, env: Env) -> Expression:
+    """The value of a function."""
+    op, terms = clause.op, clause.terms
+    if op == "identity":
+        return names.term(terms[0])
+    if op == "count":
+        return Call("strlen", (names.term(terms[0]),))
+    if op == "str":
+        return _text(names, text, clause)
+    numbers = alike(names, terms, env)
+    if op in ("inc", "dec"):
+        return Call("+" if op == "inc" else "-", (numbers[0], Constant(1)))
+    if op == "mod":
+        rest = Call("%", (numbers[0], numbers[1]))
+        return Call("%", (Call("+", (rest, numbers[1])), numbers[1]))
+    symbol = ARITHMETIC[op]
+    if len(numbers) == 1:
+        return Call(symbol, (numbers[0],))
+    found = numbers[0]
+    for one in numbers[1:]:
+        found = Call(symbol, (found, one))
+    return found
+
+
+def _text(names: Names, text: Text, clause: Function) -> Expression:
+    parts: list[Expression] = []
+    for one in clause.terms:
+        if isinstance(one, Var):
+            parts.append(names.term(one))
+        elif one.type in ("double", "instant"):
+            raise text.unsupported(f"'str' of {one} is not supported; write the text", clause.span)
+        else:
+            value = ("true" if one.value else "false") if one.type == "boolean" else str(one.value)
+            parts.append(Constant(value))
+    if len(parts) == 1:
+        return parts[0]
+    return Call("cat", tuple(parts))
+
+
+def piece_of(
+    atoms: Sequence[Atom] = (), comparisons: Sequence[Comparison] = (), result: Variable | None = None
+) -> Piece:
+    """A part whose atoms bind all their variables, and whose comparisons bind `result` if there is one."""
+    binds = frozenset(one for atom in atoms for one in atom.variables)
+    used = frozenset(one for comparison in comparisons for one in comparison.variables)
+    if result is not None:
+        binds |= {result}
+        arguments = {one for comparison in comparisons for one in variables_of([comparison.right])}
+        used = frozenset(arguments)
+    return Piece(tuple(atoms), tuple(comparisons), (), binds, used - (binds if result is None else frozenset()))

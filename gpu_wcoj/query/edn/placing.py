@@ -1,0 +1,194 @@
+"""Clauses of one source each: default sources filled in, relations told from rules, lookup refs spelled out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gpu_wcoj.errors import TypeMismatchError, nearest
+from gpu_wcoj.query.edn.clauses import (
+    Blank,
+    Branch,
+    Call,
+    Clause,
+    Const,
+    Lookup,
+    Not,
+    Or,
+    Pattern,
+    RuleSet,
+    Term,
+    Text,
+    Var,
+    variables_of,
+)
+from gpu_wcoj.query.edn.sources import TEXT, Datoms, Relation, Source
+from gpu_wcoj.query.edn.where import Clauses, inside
+from gpu_wcoj.query.terms import Span
+
+DEFAULT = "$"
+IDENT = ":db/ident"
+
+
+def source_of(sources: Mapping[str, Source], name: str) -> Source | None:
+    """The source of a name, which may be written with or without ``$`` in front."""
+    return sources.get(name) or sources.get(name.removeprefix("$") if name.startswith("$") else f"${name}")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The clauses of a query, and its rules by name and the source that they read."""
+
+    clauses: tuple[Clause, ...]
+    rules: Mapping[str, RuleSet]
+
+
+def placed(
+    text: Text,
+    clauses: tuple[Clause, ...],
+    rules: Mapping[str, RuleSet],
+    sources: Mapping[str, Source],
+    reader: Clauses,
+    constants: Mapping[Var, Const],
+) -> Placed:
+    """A query and the rules that it reaches, with every source written down and constants in their places."""
+    placing = _Placing(rules, sources, reader)
+    bound = tuple(_with_constants(one, constants) for one in clauses)
+    found = placing.clauses(text, bound, DEFAULT)
+    done: dict[str, RuleSet] = {}
+    while placing.waiting:
+        key, (name, source) = placing.waiting.popitem()
+        rule = rules[name]
+        branches = tuple(
+            Branch(one.head, placing.clauses(one.text, one.clauses, source), one.text, one.span)
+            for one in rule.branches
+        )
+        done[key] = RuleSet(name, branches, rule.required)
+    return Placed(found, done)
+
+
+def _with_constants(clause: Clause, constants: Mapping[Var, Const]) -> Clause:
+    if not any(one in constants for one in variables_of(clause)):
+        return clause
+    return inside(clause, constants)
+
+
+class _Placing:
+    def __init__(self, rules: Mapping[str, RuleSet], sources: Mapping[str, Source], reader: Clauses) -> None:
+        self.rules, self.sources, self.reader = rules, sources, reader
+        self.waiting: dict[str, tuple[str, str]] = {}
+        self.known: set[str] = set()
+
+    def clauses(self, text: Text, clauses: tuple[Clause, ...], source: str) -> tuple[Clause, ...]:
+        return tuple(one for clause in clauses for one in self.clause(text, clause, source))
+
+    def clause(self, text: Text, clause: Clause, source: str) -> Iterator[Clause]:
+        if isinstance(clause, Pattern):
+            yield from self.pattern(text, clause, clause.source or source)
+        elif isinstance(clause, Call):
+            yield from self.call(text, clause, clause.source or source)
+        elif isinstance(clause, Not):
+            inner = self.clauses(text, clause.clauses, clause.source or source)
+            yield replace(clause, clauses=inner)
+        elif isinstance(clause, Or):
+            branches = tuple(self.clauses(text, one, clause.source or source) for one in clause.branches)
+            yield replace(clause, branches=branches)
+        else:
+            yield clause
+
+    def call(self, text: Text, clause: Call, source: str) -> Iterator[Clause]:
+        if clause.name in self.rules:
+            rule = self.rules[clause.name]
+            if len(clause.terms) != len(rule.required):
+                what = f"the rule '{clause.name}' takes {len(rule.required)} terms, and here are {len(clause.terms)}"
+                raise text.error(what, clause.span)
+            key = clause.name if source == DEFAULT else f"{clause.name}@{source}"
+            if key not in self.known:
+                self.known.add(key)
+                self.waiting[key] = (clause.name, source)
+            terms = tuple(self.reader.fresh("_") if isinstance(one, Blank) else one for one in clause.terms)
+            yield replace(clause, name=key, source=source, terms=terms)
+            return
+        found = source_of(self.sources, clause.name)
+        if isinstance(found, Relation) and clause.source is None:
+            yield from self.pattern(text, Pattern(clause.name, clause.terms, clause.span), clause.name)
+            return
+        relations = [name.removeprefix("$") for name, one in self.sources.items() if isinstance(one, Relation)]
+        known = sorted({*self.rules, *relations} - {""})
+        listing = ", ".join(f"'{one}'" for one in known) or "none"
+        what = f"there is no rule '{clause.name}'; known are {listing}.{nearest(clause.name, known)}"
+        raise text.error(what, clause.span)
+
+    def pattern(self, text: Text, clause: Pattern, name: str) -> Iterator[Clause]:
+        source = source_of(self.sources, name)
+        if source is None:
+            known = sorted(self.sources)
+            listing = ", ".join(f"'{one}'" for one in known) or "none"
+            raise text.error(f"there is no source '{name}'; known are {listing}.{nearest(name, known)}", clause.span)
+        terms = list(clause.terms)
+        if isinstance(source, Relation):
+            arity = len(source.columns)
+            if arity and len(terms) > arity:
+                what = f"'{name}' has {arity} column{'s' if arity > 1 else ''}, and here are {len(terms)} terms"
+                raise text.error(what, clause.span)
+            terms += [Blank()] * (arity - len(terms))
+            for term in terms:
+                if isinstance(term, Lookup):
+                    raise text.error("a lookup ref needs a database of datoms", term.span)
+            yield replace(clause, source=name, terms=tuple(terms))
+            return
+        if len(terms) > 3:
+            what = "a pattern has an entity, an attribute and a value; transactions cannot be asked for"
+            raise text.unsupported(what, clause.span)
+        terms += [Blank()] * (3 - len(terms))
+        yield from self.datoms(text, clause, name, source, terms)
+
+    def datoms(self, text: Text, clause: Pattern, name: str, source: Datoms, terms: list[Term]) -> Iterator[Clause]:
+        entity, key, value = terms
+        if isinstance(entity, Const) and entity.type in ("keyword", TEXT):
+            entity = self.ident(text, source, entity)
+        if isinstance(key, Lookup):
+            raise text.error("an attribute is a keyword or a variable", key.span)
+        if isinstance(key, Const):
+            if key.type not in ("keyword", TEXT):
+                raise text.error(f"an attribute is a keyword, as :name, and here is '{key}'", _place(key, clause))
+            known = source.attributes.get(str(key.value))
+            if known and known.type == "ref" and isinstance(value, Const) and value.type in ("keyword", TEXT):
+                value = self.ident(text, source, value)
+            if isinstance(value, Lookup) and known and known.type != "ref":
+                what = f"a lookup ref stands for an entity, and '{key.value}' holds values of type {known.type}"
+                raise TypeMismatchError(text.pointed(what, value.span))
+        elif isinstance(value, Lookup):
+            raise text.error("a lookup ref as a value needs an attribute that is a ref", value.span)
+        ends: list[Term] = []
+        for term in (entity, value):
+            if not isinstance(term, Lookup):
+                ends.append(term)
+                continue
+            known = source.attributes.get(term.attribute)
+            if known and not known.unique:
+                what = f"a lookup ref needs a unique attribute, and '{term.attribute}' is not; write a clause for it"
+                raise text.error(what, term.span)
+            fresh = self.reader.fresh("?entity")
+            attribute = Const(term.attribute, "keyword", term.span)
+            inner: Term = term.value
+            if known and known.type == "ref" and isinstance(inner, Const) and inner.type in ("keyword", TEXT):
+                raise text.unsupported(
+                    "an ident within a lookup ref is not supported; write a clause for it", term.span
+                )
+            yield Pattern(name, (fresh, attribute, inner), term.span, is_lookup=True)
+            ends.append(fresh)
+        yield replace(clause, source=name, terms=(ends[0], key, ends[1]))
+
+    def ident(self, text: Text, source: Datoms, constant: Const) -> Lookup:
+        if IDENT not in source.attributes:
+            what = (
+                f"'{constant}' names an entity by {IDENT}, and no entity of this database has one;"
+                " write the entity's number, or a lookup ref [:attribute value]"
+            )
+            raise text.error(what, constant.span)
+        return Lookup(IDENT, Const(constant.value, "keyword", constant.span), constant.span)
+
+
+def _place(constant: Const, clause: Pattern) -> Span:
+    return constant.span if constant.span.line else clause.span
