@@ -120,7 +120,7 @@ class Types:
         """
         reached = {self._root(place) for place in typed}
         results = [place for _, _, place in self._calculated]
-        results += [(one.relation, one.keys) for one in self._groupings]
+        results += [(one.relation, one.keys) for one in self._groupings if one.op not in ("min", "max")]
         derived = {self._root(place) for place in results}
         for place in self._constants:
             root = self._root(place)

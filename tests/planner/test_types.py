@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -67,6 +68,11 @@ def test_results(expression, given, result):
     types = types_of(f"h(x, {expression}) :- r(x).", r=[given], s=[given, given])
     assert types["h"][1] == result
     assert types_of(f"h(z) :- r(x), w = {expression}, z = w.", r=[given], s=[given, given])["h"] == [result]
+
+
+def test_the_least_of_constants_has_their_type():
+    program = gw.Program("l(min(2.0m)) :- r(_). h(y - 1) :- l(y).")
+    assert program.step({"r": [(5,)]})["h"].rows() == [((Decimal("1.0"),), 1)]
 
 
 def test_unknown_types_become_known():
