@@ -1,0 +1,94 @@
+"""Views in SQL that chance wrote agree with DuckDB after every tick, nulls, equal rows and deletions included."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from gpu_wcoj.errors import UnsupportedError
+from tests.query.sql_conditions import FEATURES
+from tests.query.sql_judge import Answers, Case, Judge, UnfitError, disagreement
+from tests.query.sql_queries import Writer
+from tests.query.sql_shrink import shrunk
+from tests.query.sql_tables import random_script, random_tables
+
+IS_LONG = bool(os.environ.get("TEST_LONG"))
+SEED = int(os.environ.get("TEST_SEED", "1"))
+N_BLOCKS = 4
+N_QUERIES = 2000 if IS_LONG else 60
+MOST_REFUSED = 0.02
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    found = Judge()
+    yield found
+    found.close()
+
+
+def random_case(seed: str, features: frozenset[str] = FEATURES) -> tuple[Case, set[str]]:
+    """A case, and the features of `FEATURES` that it has."""
+    chance = random.Random(seed)
+    tables = random_tables(chance)
+    writer = Writer(chance, tables, features)
+    views = writer.views()
+    return Case(views, tables, random_script(chance, tables, chance.choice((5, 6, 7)))), writer.used
+
+
+def fit_cases(judge: Judge, seed: str, count: int) -> Iterator[tuple[str, Case, Answers]]:
+    """So many cases that DuckDB takes, and whose answers are not too large."""
+    found = number = 0
+    while found < count:
+        own = f"{seed} {number}"
+        number += 1
+        case, _ = random_case(own)
+        try:
+            right = judge.answers(case)
+        except UnfitError:
+            continue
+        found += 1
+        yield own, case, right
+
+
+@pytest.mark.parametrize("block", range(N_BLOCKS))
+def test_answers_are_those_of_duckdb(block: int, judge: Judge):
+    refused: Counter[str] = Counter()
+    count = N_QUERIES // N_BLOCKS
+    for seed, case, right in fit_cases(judge, f"{SEED} {block}", count):
+        try:
+            wrong = disagreement(case, right)
+        except UnsupportedError as error:
+            refused[str(error)] += 1
+            continue
+        if wrong:
+            least = shrunk(case, partial(fails, judge=judge, as_before=kind_of(wrong)))
+            why = disagreement(least, judge.answers(least))
+            pytest.fail(f"seed {seed!r}: {wrong}\n{case.text}\nthe least that fails: {why}\n{least}")
+    assert refused.total() <= MOST_REFUSED * count, refused
+
+
+def kind_of(wrong: str) -> str:
+    """The error of a disagreement, or that rows differ."""
+    return wrong.split(" ", 1)[0]
+
+
+def fails(case: Case, judge: Judge, as_before: str) -> bool:
+    """Whether it is a case and does not agree, in the same way."""
+    try:
+        wrong = disagreement(case, judge.answers(case))
+        return wrong is not None and kind_of(wrong) == as_before
+    except (UnfitError, UnsupportedError, ValueError):
+        return False
+
+
+def test_there_are_queries_of_all_kinds():
+    found: Counter[str] = Counter()
+    for number in range(500):
+        found.update(random_case(f"{SEED} {number}")[1])
+    assert set(found) == FEATURES
+    assert min(found.values()) >= 5, found
