@@ -19,6 +19,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
+    from gpu_wcoj import datoms as datoms
     from gpu_wcoj import streams as streams
     from gpu_wcoj.finding import Matcher as Matcher
     from gpu_wcoj.finding import Matches as Matches
@@ -30,13 +31,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ChangeCount", "Circuit", "IndexedZSet", "Matcher", "Matches", "Program", "TickReport", "View", "ZSet", "find",
-    "query", "streams", "view",
+    "ChangeCount", "Circuit", "IndexedZSet", "Matcher", "Matches", "Program", "TickReport", "View", "ZSet",
+    "datoms", "find", "query", "streams", "view",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    """Load circuits, views and motifs when they are first asked for."""
+    """Load circuits, views, motifs and databases when they are first asked for."""
+    if name == "datoms":
+        from importlib import import_module
+
+        return import_module("gpu_wcoj.datoms")
     if name in ("Matcher", "Matches", "find"):
         from gpu_wcoj import finding
 

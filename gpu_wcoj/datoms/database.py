@@ -215,7 +215,7 @@ class Database:
 
         Returns
         -------
-        As ``:find`` says: a set of tuples or of maps, a list, a tuple or None, a value or None.
+        As ``:find`` says; see `Subscription.answer`.
 
         Examples
         --------

@@ -24,7 +24,7 @@ class Subscription:
     >>> [change.rows() for change in live.changes()]
     [[], [(('Oslo', 2), 1)]]
     >>> live.answer()
-    {('Oslo', 2)}
+    [('Oslo', 2)]
     """
 
     def __init__(self, follower: Follower, first: ZSet, closed: Callable[[Follower, Subscription], None]) -> None:
@@ -64,8 +64,8 @@ class Subscription:
 
         Returns
         -------
-        A set of tuples; a list of maps where there are ``:keys``; a list for a collection; a tuple, or None without
-        an answer; a value, or None.
+        A list of tuples, or of dicts where there are ``:keys``; a list of values for a collection; for a tuple one
+        row, for a scalar one value, or None without an answer.
         """
         follower = self._open()
         return follower.shaped(follower.answer)

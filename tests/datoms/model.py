@@ -14,23 +14,28 @@ class Refused(Exception):  # an answer, not a failure
     """A transaction that contradicts itself."""
 
 
-def after(datoms: set[Datom], forms: list[tuple[Any, ...]]) -> set[Datom]:
-    """The datoms after ``("add", e, a, v)``, ``("retract", e, a, v)``, ``("retract", e, a)``, ``("entity", e)``."""
+def after(
+    datoms: set[Datom], forms: list[tuple[Any, ...]], single: tuple[str, ...] = (ONE,), refs: tuple[str, ...] = (REF,)
+) -> set[Datom]:
+    """The datoms after ``("add", e, a, v)``, ``("retract", e, a, v)``, ``("retract", e, a)``, ``("entity", e)``.
+
+    `single` are the attributes of one value, `refs` those that refer to entities.
+    """
     adds: set[Datom] = set()
     gone: set[Datom] = set()
     for what, entity, *rest in forms:
         if what == "entity":
-            gone |= {one for one in datoms if one[0] == entity or (one[1] == REF and one[2] == entity)}
+            gone |= {one for one in datoms if one[0] == entity or (one[1] in refs and one[2] == entity)}
         elif what == "retract" and len(rest) == 1:
             gone |= {one for one in datoms if one[:2] == (entity, rest[0])}
         else:
             (adds if what == "add" else gone).add((entity, *rest))
     if adds & gone:
         raise Refused
-    single = [one[:2] for one in adds if one[1] == ONE]
-    if len(set(single)) < len(single):
+    places = [one[:2] for one in adds if one[1] in single]
+    if len(set(places)) < len(places):
         raise Refused
-    gone |= {one for one in datoms if one[:2] in set(single)}
+    gone |= {one for one in datoms if one[:2] in set(places)}
     return (datoms - gone) | adds
 
 
