@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.sql.context import Case, Context
+from gpu_wcoj.query.sql.branch import Branch, Values
+from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.literals import is_date, spelled
-from gpu_wcoj.query.terms import Call, Constant, Expression
+from gpu_wcoj.query.terms import NULL, Call, Constant, Expression
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
 
 def alike(context: Context, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
-    """Two values in types that compare: numbers beside doubles as doubles, dates of the text as their spelling."""
+    """Two values, neither null, in types that compare: numbers beside doubles as doubles, dates as they are spelled."""
     if is_date(left) and is_date(right):
         return spelled(left), spelled(right)
     for one, other in ((left, right), (right, left)):
@@ -38,12 +40,26 @@ def _family(context: Context, value: Expression) -> str:
     return "integer" if kind.lstrip("u").startswith("int") else kind.split("(")[0].rstrip("0123456789")
 
 
-def unified(context: Context, found: list[Case], node: Node) -> list[Case]:
-    """The values of one column, integers and decimals as doubles where others are doubles."""
-    families = {_family(context, value) for _, value in found}
-    if "double" not in families or not families & {"integer", "decimal"}:
-        return found
-    return [
-        (branch, Call("double", (value,)) if _family(context, value) in ("integer", "decimal") else value)
-        for branch, value in found
-    ]
+def unified(context: Context, rows: Sequence[tuple[Branch, Values]]) -> list[tuple[Branch, Values]]:
+    """Rows of the same columns: where some values are doubles, integers and decimals become doubles, too."""
+    found = list(rows)
+    for at in range(len(rows[0][1]) if rows else 0):
+        families = {_family(context, values[at]) for _, values in found}
+        if "double" in families and families & {"integer", "decimal"}:
+            found = [one for branch, values in found for one in _as_double(context, branch, values, at)]
+    return found
+
+
+def _as_double(context: Context, branch: Branch, values: Values, at: int) -> Iterator[tuple[Branch, Values]]:
+    value = values[at]
+    if _family(context, value) not in ("integer", "decimal"):
+        yield branch, values
+        return
+    numbers = context.numbered(len(values))
+    branch = branch.with_values(dict(zip(numbers, values, strict=True)))
+    empty, full = branch.null(value), branch.not_null(value)
+    for one in (empty, full):
+        if one is not None:
+            made = [one.values[number] for number in numbers]
+            made[at] = NULL if one is empty else Call("double", (made[at],))
+            yield one, tuple(made)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.sql import literals, recursion, select, sets, truth, values
+from gpu_wcoj.query.sql import groups, literals, recursion, selection, sets, truth, values
 from gpu_wcoj.query.sql.alike import alike, unified
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import Case, Context, Derived
@@ -16,7 +17,8 @@ from gpu_wcoj.query.sql.scope import Scope, matching
 from gpu_wcoj.query.terms import Atom, Expression
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Column as ColumnNode
+    from sqlglot.expressions import Expr as Node
 
 
 class Compiler(Context):
@@ -29,6 +31,7 @@ class Compiler(Context):
         self.named_here: list[dict[str, Derived]] = []
 
     def query(self, node: Node, scope: Scope | None) -> Derived:
+        """See `gpu_wcoj.query.sql.context.Context.query`."""
         from sqlglot import expressions as exp
 
         if isinstance(node, (exp.Subquery, exp.Paren)):
@@ -39,7 +42,7 @@ class Compiler(Context):
             if node.args.get("with_") is not None:
                 self.with_clause(node.args["with_"])
             if isinstance(node, exp.Select):
-                return select.select(self, node, scope)
+                return selection.select(self, node, scope)
             if isinstance(node, exp.SetOperation):
                 return sets.combined(self, node, scope)
             if isinstance(node, exp.Values):
@@ -74,9 +77,10 @@ class Compiler(Context):
             raise self.place.wrong(
                 f"there are {len(names)} names for {len(derived.columns)} columns", node.args.get("alias") or node
             )
-        return Derived(select.unique(names), derived.branches, derived.head)
+        return Derived(selection.unique(names), derived.branches, derived.head)
 
     def relation(self, node: Node) -> Derived:
+        """See `gpu_wcoj.query.sql.context.Context.relation`."""
         for part in ("db", "catalog"):
             if node.args.get(part):
                 raise self.place.refused(
@@ -102,18 +106,61 @@ class Compiler(Context):
         return Derived(tuple(columns), ((Branch((Atom(name, terms),)), terms),))
 
     def truth(self, node: Node, wanted: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """See `gpu_wcoj.query.sql.context.Context.truth`."""
         return self.limited(truth.truth(self, node, wanted, scope, branch), node)
 
     def cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
+        """See `gpu_wcoj.query.sql.context.Context.cases`."""
         from sqlglot import expressions as exp
 
-        if isinstance(node, exp.Column) and node.args.get("number") is not None and not isinstance(scope, GroupedScope):
-            return [(branch, branch.values[node.args["number"]])]
         if isinstance(scope, GroupedScope):
             found = self.grouped_case(node, scope, branch)
             if found is not None:
                 return found
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            return [(branch, self.column(node, scope, branch))]
+        if isinstance(node, exp.Subquery):
+            return [self.single(node, scope, branch)]
         return values.cases(self, node, scope, branch)
+
+    def column(self, node: ColumnNode, scope: Scope, branch: Branch) -> Expression:
+        """The value of a column, also of one of a query around that groups by it."""
+        number = node.args.get("number")
+        if number is None:
+            number = scope.column(node, self.place)
+        reach: Scope | None = scope
+        while reach is not None and number not in branch.values:
+            if isinstance(reach, GroupedScope):
+                number = reach.known.get(("column", number), number)
+            reach = reach.around
+        if number not in branch.values:
+            raise self.place.refused(
+                f"the column '{node.name}' of the query around cannot stand here", node, "Name it in WHERE."
+            )
+        return branch.values[number]
+
+    def single(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """The value of a query that has one row: one that aggregates without GROUP BY."""
+        from sqlglot import expressions as exp
+
+        query = node
+        while isinstance(query, exp.Subquery):
+            check_parts(query, self.place, "this")
+            query = query.this
+        is_one = isinstance(query, exp.Select) and groups.is_grouped(query)
+        if not is_one or query.args.get("group") or query.args.get("having") or len(query.expressions) != 1:
+            raise self.place.refused(
+                "a query as a value is supported with one aggregate, without GROUP BY and HAVING",
+                node,
+                "Join with the query in FROM.",
+            )
+        refused = (
+            "a query as a value cannot refer to the query around it\n"
+            "Write a subquery in FROM that groups by the columns that are compared, and join with it."
+        )
+        derived = self.query(query, Scope(around=scope, outer_refused=refused))
+        read, (value,) = self.reading(self.named(derived), derived)
+        return branch.joined(read), value
 
     def grouped_case(self, node: Node, scope: GroupedScope, branch: Branch) -> list[Case] | None:
         """The value of a key or an aggregate; None if it is something else, made of them."""
@@ -123,14 +170,14 @@ class Compiler(Context):
             return None
         if isinstance(node, (exp.Subquery, exp.Query, exp.Exists)):
             return None
-        assert scope.known is not None
-        plain = Scope(scope.sources, scope.visible, scope.around, scope.outer_refused)
+        plain = scope.plain
+        if isinstance(node, exp.Column) and node.args.get("number") is None and plain.own(node, self.place) is None:
+            item = None if node.args.get("table") else scope.named.get(node.name.casefold())
+            return None if item is None else self.cases(item, replace(scope, named={}), branch)
         number = scope.known.get(identity(self, node, plain))
         if number is not None:
             return [(branch, branch.values[number])]
         if isinstance(node, exp.Column):
-            if node.args.get("number") is None and plain.own(node, self.place) is None:
-                return None
             raise self.place.wrong(
                 f"the column '{node.name}' is neither grouped nor aggregated; name it in GROUP BY, or take its MIN",
                 node,
@@ -138,13 +185,17 @@ class Compiler(Context):
         return None
 
     def select_within(self, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
-        return select.within_row(self, node, scope, branch)
+        """See `gpu_wcoj.query.sql.context.Context.select_within`."""
+        return selection.within_row(self, node, scope, branch)
 
     def literal(self, node: Node) -> Expression | None:
+        """See `gpu_wcoj.query.sql.context.Context.literal`."""
         return literals.literal(node, self.place)
 
     def alike(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
+        """See `gpu_wcoj.query.sql.context.Context.alike`."""
         return alike(self, left, right, node)
 
-    def unified(self, found: list[Case], node: Node) -> list[Case]:
-        return unified(self, found, node)
+    def unified(self, rows: Sequence[tuple[Branch, Values]]) -> list[tuple[Branch, Values]]:
+        """See `gpu_wcoj.query.sql.context.Context.unified`."""
+        return unified(self, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.sql.branch import Branch, Values
@@ -14,23 +15,35 @@ from gpu_wcoj.query.sql.writing import rule
 from gpu_wcoj.query.terms import NULL, Atom, Call, Constant, Expression, Rule, Variable, variables_of
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
 MOST_BRANCHES = 128
 """How many rules one query may become."""
 UNIT = "one#"
 """A relation of one row."""
 
+DATE = "#date"
+"""What a date or time that the text spells is called until it is compared."""
+
 Case = tuple[Branch, Expression]
 
 
 @dataclass(frozen=True, eq=False)
 class Derived:
-    """What a query gives: columns, and branches whose rows add up to it, each with the columns' values."""
+    """What a query gives: columns, and branches whose rows add up to it, each with the columns' values.
+
+    Attributes
+    ----------
+    head
+        The relation that holds its rows instead, of a recursion.
+    kinds
+        The types of that relation's columns.
+    """
 
     columns: tuple[str, ...]
     branches: tuple[tuple[Branch, Values], ...]
     head: str = ""
+    kinds: tuple[str | None, ...] = ()
 
 
 class Context(ABC):
@@ -64,6 +77,10 @@ class Context(ABC):
         """The rows of a query within a condition, joined to a row of the query around."""
 
     @abstractmethod
+    def unified(self, rows: Sequence[tuple[Branch, Values]]) -> list[tuple[Branch, Values]]:
+        """Rows of the same columns, in types that go together."""
+
+    @abstractmethod
     def relation(self, node: Node) -> Derived:
         """A table, view or common table expression that a name means."""
 
@@ -73,7 +90,7 @@ class Context(ABC):
 
     @abstractmethod
     def alike(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
-        """Two values in types that compare."""
+        """Two values, neither null, in types that compare."""
 
     def each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
         """The values of several expressions and where they have them, disjoint."""
@@ -86,6 +103,19 @@ class Context(ABC):
             if nodes:
                 _ = self.limited(found, node)
         return [(one, tuple(one.values[number] for number in numbers)) for one in found]
+
+    def rows(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+        """As `each`, of values that stand in a relation's columns."""
+        found = self.each(nodes, scope, branch)
+        for _, values in found:
+            for node, value in zip(nodes, values, strict=True):
+                if isinstance(value, Call) and value.op == DATE:
+                    raise self.place.refused(
+                        "a date of the text is compared, and cannot be a column's value",
+                        node,
+                        "Compare a column with it.",
+                    )
+        return found
 
     def equated(self, branch: Branch, pairs: Sequence[tuple[Expression, Expression]]) -> list[Branch]:
         """Where the two values of each pair are equal: one branch, or none."""
@@ -163,6 +193,9 @@ class Context(ABC):
 
     def reading(self, head: str, derived: Derived) -> tuple[Branch, Values]:
         """A branch of one atom that reads the head of what a query gives."""
+        if derived.head:
+            made = tuple(map(self.fresh, derived.columns, derived.kinds))
+            return Branch((Atom(head, made),)), made
         terms = []
         known = []
         for at, name in enumerate(derived.columns):
@@ -177,7 +210,8 @@ class Context(ABC):
         if isinstance(value, Variable):
             return self.kinds.get(value)
         if isinstance(value, Constant):
-            return {int: "int64", float: "double", bool: "bool", str: "string"}.get(type(value.value))
+            names = {int: "int64", float: "double", bool: "bool", str: "string", Decimal: "decimal"}
+            return names.get(type(value.value))
         if isinstance(value, Call):
             return _kind_of_call(value, [self.kind(one) for one in value.arguments])
         return None
@@ -194,7 +228,7 @@ class Context(ABC):
 
 
 def _kind_of_call(call: Call, kinds: list[str | None]) -> str | None:
-    if call.op in ("cat", "substr"):
+    if call.op in ("cat", "substr", "lower", "upper"):
         return "string"
     if call.op in ("strlen", "year", "month", "day"):
         return "int64"
@@ -204,6 +238,6 @@ def _kind_of_call(call: Call, kinds: list[str | None]) -> str | None:
         return "bool"
     if all(one is not None and "int" in one for one in kinds):
         return "int64"
-    if all(one == "double" for one in kinds):
+    if "double" in kinds and None not in kinds:
         return "double"
-    return None
+    return "decimal" if any(one is not None and one.startswith("decimal") for one in kinds) else None

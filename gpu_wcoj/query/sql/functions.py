@@ -5,13 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.errors import nearest
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.terms import Call, Constant, Expression
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
+DOUBLE_QUOTIENTS = ("spark", "databricks", "bigquery")
+"""Dialects in which ``/`` of integers is a double, as in DuckDB, but not that of decimals."""
+KNOWN = (
+    "ABS", "LOWER", "UPPER", "LENGTH", "SUBSTRING", "YEAR", "MONTH", "DAY", "EXTRACT", "COALESCE", "NULLIF", "COUNT",
+    "SUM", "MIN", "MAX", "AVG",
+)  # fmt: skip
+"""The functions that there are."""
+_CLOCK = "A view does not follow the clock; compare with a date, as DATE '2026-01-31', or with a column."
+INSTEAD = {
+    "ILike": "Write LOWER(x) LIKE 'pattern'.",
+    "Any": "Write x IN (SELECT ...), or EXISTS.",
+    "All": "Write NOT EXISTS with the opposite condition.",
+    "Rand": "A view of something random cannot be kept.",
+    "CurrentDate": _CLOCK,
+    "CurrentTimestamp": _CLOCK,
+    "Now": _CLOCK,
+    "Interval": "Intervals are added to dates of the text only: d < DATE '2026-01-31' + INTERVAL '3' MONTH.",
+    "Placeholder": "Write the value into the text.",
+    "Parameter": "Write the value into the text.",
+    "Tuple": "Name its columns one by one.",
+    "TryCast": "Write CAST.",
+    "Greatest": "Write CASE WHEN a > b THEN a ELSE b END.",
+    "Least": "Write CASE WHEN a < b THEN a ELSE b END.",
+}
+"""What to write in the place of what is not supported."""
 Make = Callable[[Sequence[Expression]], Expression]
 
 
@@ -26,19 +52,23 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
     from sqlglot import expressions as exp
 
     place = context.place
-    plain = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}
+    plain: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}
     if type(node) in plain:
         check_parts(node, place, "this", "expression")
-        return [node.this, node.expression], _call(plain[type(node)])
+        op = next(op for kind, op in plain.items() if isinstance(node, kind))
+        return [node.this, node.expression], lambda values: Call(op, _numbers(context, values))
     if isinstance(node, exp.Neg):
         check_parts(node, place, "this")
         return [node.this], _call("-")
     if isinstance(node, exp.Div):
         return _division(context, node)
+    if isinstance(node, exp.IntDiv):
+        check_parts(node, place, "this", "expression")
+        return [node.this, node.expression], lambda values: Call("/", _integers(context, values, node))
     if isinstance(node, exp.DPipe):
         check_parts(node, place, "this", "expression", "safe")
         return [node.this, node.expression], _call("cat")
-    single = {
+    single: dict[type, str] = {
         exp.Abs: "abs",
         exp.Lower: "lower",
         exp.Upper: "upper",
@@ -48,7 +78,7 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
     }
     if type(node) in single:
         check_parts(node, place, "this")
-        return [node.this], _call(single[type(node)])
+        return [node.this], _call(next(op for kind, op in single.items() if isinstance(node, kind)))
     if isinstance(node, exp.Length):
         check_parts(node, place, "this")
         return [node.this], _call("strlen")
@@ -62,12 +92,34 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
         return _substring(context, node)
     if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
         return _cast(context, node)
-    name = node.name.upper() if isinstance(node, exp.Anonymous) else called(node)
-    raise place.refused(f"{name} is not supported", node)
+    if isinstance(node, exp.Anonymous):
+        what = f"there is no function '{node.name}' here"
+        raise place.refused(f"{what}.{nearest(node.name.upper(), KNOWN)}", node, f"There are {', '.join(KNOWN)}.")
+    raise place.refused(f"{called(node)} is not supported", node, INSTEAD.get(type(node).__name__, ""))
 
 
 def _call(op: str) -> Make:
     return lambda values: Call(op, tuple(values))
+
+
+def _numbers(context: Context, values: Sequence[Expression]) -> tuple[Expression, ...]:
+    """Integers and decimals beside doubles as doubles."""
+    kinds = [context.kind(one) for one in values]
+    if "double" not in kinds or None in kinds:
+        return tuple(values)
+    return tuple(_double(context, one) for one in values)
+
+
+def _integers(context: Context, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
+    for one in values:
+        kind = context.kind(one)
+        if kind is None or "int" not in kind:
+            raise context.place.refused(
+                f"'//' is supported of integers, and this is of {kind or 'a type that is not known'}",
+                node,
+                "Declare the types of columns.",
+            )
+    return tuple(values)
 
 
 def _division(context: Context, node: Node) -> tuple[list[Node], Make]:
@@ -78,9 +130,10 @@ def _division(context: Context, node: Node) -> tuple[list[Node], Make]:
 
     def made(values: Sequence[Expression]) -> Expression:
         kinds = [context.kind(one) for one in values]
-        if not is_typed and context.dialect == "duckdb":
+        are_integers = all(one is not None and "int" in one for one in kinds)
+        if not is_typed and (context.dialect == "duckdb" or (context.dialect in DOUBLE_QUOTIENTS and are_integers)):
             return Call("/", tuple(_double(context, one) for one in values))
-        if all(one is not None and "int" in one for one in kinds) and is_typed:
+        if are_integers and is_typed:
             return Call("/", tuple(values))
         if all(one == "double" for one in kinds):
             return Call("/", tuple(values))

@@ -6,7 +6,8 @@ the groups that have nulls and nothing else, which derives nothing where a colum
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.sql.branch import Branch, Values
@@ -18,9 +19,11 @@ from gpu_wcoj.query.sql.truth import TRUE
 from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Constant, Expression, Rule, Variable
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
 _ZERO = Constant(0)
+DOUBLE_MEANS = ("duckdb", "spark", "databricks", "bigquery")
+"""Dialects in which AVG of integers is a double."""
 
 
 def is_grouped(node: Node) -> bool:
@@ -30,7 +33,7 @@ def is_grouped(node: Node) -> bool:
     return any(next(aggregates_in(one), None) is not None for one in node.expressions)
 
 
-def aggregates_in(node: Node):  # type: ignore[no-untyped-def]
+def aggregates_in(node: Node) -> Iterator[Node]:
     """The aggregates of an expression, not those of queries within it."""
     from sqlglot import expressions as exp
 
@@ -56,7 +59,7 @@ class _Asked:
 
 def grouped(context: Context, node: Node, found: Joined) -> Derived:
     """What a SELECT that aggregates gives."""
-    from gpu_wcoj.query.sql.select import bare, expanded, unique
+    from gpu_wcoj.query.sql.selection import bare, expanded, unique
 
     items = expanded(context, node, found.scope)
     keys = _keys(context, node, items, found.scope)
@@ -66,17 +69,16 @@ def grouped(context: Context, node: Node, found: Joined) -> Derived:
     parts = [one for one, _ in items] + ([] if having is None else [having.this])
     calls = [one for part in parts for one in aggregates_in(part)]
     arguments: list[Node] = []
-    asked: list[_Asked] = []
-    for one in calls:
-        asked.append(_asked(context, one, arguments, found.scope))
+    asked = [_asked(context, one, arguments, found.scope) for one in calls]
     rows = [
         (bare(where), values)
         for branch in found.branches
-        for where, values in context.each([*keys, *arguments], found.scope, branch)
+        for where, values in context.rows([*keys, *arguments], found.scope, branch)
     ]
     names = tuple(f"key{i}" if not one.name else one.name for i, one in enumerate(keys))
     if not keys and not arguments:  # a relation has a column
         names, rows = ("row",), [(where, (_ZERO,)) for where, _ in rows]
+    rows = context.unified(rows)
     base = Derived((*names, *(f"value{i}" for i in range(len(arguments)))), tuple(rows))
     if not rows and keys:
         return Derived(unique([name for _, name in items]), ())
@@ -89,23 +91,30 @@ def grouped(context: Context, node: Node, found: Joined) -> Derived:
         (number,) = context.numbered(1)
         visible[identity(context, one, found.scope)] = number
         branch = branch.with_values({number: results[what]})
+    named = {one.alias.casefold(): one for one, _ in items if one.alias}
     scope = GroupedScope(
-        found.scope.sources, found.scope.visible, found.scope.around, found.scope.outer_refused, visible
+        found.scope.sources, found.scope.visible, found.scope.around, found.scope.outer_refused, visible, named
     )
     branches = [branch] if having is None else context.truth(having.this, TRUE, scope, branch)
     result = [
         (bare(where), values)
         for one in branches
-        for where, values in context.each([item for item, _ in items], scope, one)
+        for where, values in context.rows([item for item, _ in items], replace(scope, named={}), one)
     ]
     return Derived(unique([name for _, name in items]), tuple(result))
 
 
 @dataclass(frozen=True)
 class GroupedScope(Scope):
-    """What is in reach behind GROUP BY: keys and aggregates, by what they are."""
+    """What is in reach behind GROUP BY: keys and aggregates by what they are, and what is selected by its name."""
 
-    known: dict[object, int] | None = None
+    known: Mapping[object, int] = field(default_factory=dict)
+    named: Mapping[str, Node] = field(default_factory=dict)
+
+    @property
+    def plain(self) -> Scope:
+        """What was in reach before."""
+        return Scope(self.sources, self.visible, self.around, self.outer_refused)
 
 
 def identity(context: Context, node: Node, scope: Scope) -> object:
@@ -176,7 +185,13 @@ def _asked(context: Context, node: Node, arguments: list[Node], scope: Scope) ->
     if isinstance(node, exp.Filter):
         check_parts(node, place, "this", "expression")
         condition, call = node.expression.this, node.this
-    names = {exp.Count: "count", exp.Sum: "sum", exp.Min: "min", exp.Max: "max", exp.Avg: "avg"}
+    if isinstance(call, exp.Avg) and context.dialect not in DOUBLE_MEANS and not isinstance(call.this, exp.Cast):
+        raise place.refused(
+            f"AVG in the dialect '{context.dialect}' may be a decimal, which is not supported",
+            call,
+            "Write AVG(CAST(x AS DOUBLE)), or AVG(CAST(x AS DOUBLE PRECISION)).",
+        )
+    names: dict[type, str] = {exp.Count: "count", exp.Sum: "sum", exp.Min: "min", exp.Max: "max", exp.Avg: "avg"}
     if type(call) not in names:
         raise place.refused(f"the aggregate {called(call)} is not supported", call, "COUNT, SUM, MIN, MAX and AVG are.")
     check_parts(call, place, "this", "big_int")
@@ -191,7 +206,8 @@ def _asked(context: Context, node: Node, arguments: list[Node], scope: Scope) ->
                 "Count the rows of a SELECT DISTINCT in a subquery.",
             )
         value = value.expressions[0]
-    for inner in value.find_all(exp.AggFunc) if value is not None else ():
+    inner = None if value is None else next(aggregates_in(value), None)
+    if inner is not None:
         raise place.wrong("an aggregate cannot stand in an aggregate", inner)
     if value is None or isinstance(value, exp.Star):
         if op != "count" or is_distinct:

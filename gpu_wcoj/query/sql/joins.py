@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from gpu_wcoj.query.sql.scope import Scope, Source, matching
 from gpu_wcoj.query.terms import NULL, Expression
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
     from sqlglot.expressions import Join
 
 MOST_PLAIN = 8
@@ -23,10 +23,17 @@ MOST_PLAIN = 8
 
 @dataclass(frozen=True)
 class Joined:
-    """Relations joined so far: names, and the rows as branches."""
+    """Relations joined so far: names, and the rows as branches.
+
+    Attributes
+    ----------
+    deferred
+        Conditions of inner joins that ask for columns of the query around.
+    """
 
     scope: Scope
     branches: list[Branch]
+    deferred: tuple[Node, ...] = ()
 
 
 def from_clause(context: Context, select: Node, around: Scope | None) -> Joined:
@@ -72,7 +79,7 @@ def relation(context: Context, node: Node, around: Scope | None) -> Joined:
     place = context.place
     if isinstance(node, (exp.Lateral, exp.Unnest)):
         raise place.refused(
-            f"{'lateral joins' if isinstance(node, exp.Lateral) else 'UNNEST'} are not supported",
+            f"{'a lateral join' if isinstance(node, exp.Lateral) else 'UNNEST'} is not supported",
             node,
             "Join with a subquery that does not refer to the relations beside it.",
         )
@@ -138,11 +145,14 @@ def _both(context: Context, left: Joined, right: Joined, node: Node) -> Scope:
 
 def _crossed(context: Context, left: Joined, right: Joined, node: Node) -> Joined:
     scope = _both(context, left, right, node)
-    return Joined(scope, context.limited([a.joined(b) for a in left.branches for b in right.branches], node))
+    branches = context.limited([a.joined(b) for a in left.branches for b in right.branches], node)
+    return Joined(scope, branches, (*left.deferred, *right.deferred))
 
 
 def _joined(context: Context, left: Joined, join: Join, around: Scope | None) -> Joined:
     """One join: what matches, and the rows of either side that an outer join keeps."""
+    from sqlglot import expressions as exp
+
     place = context.place
     check_parts(join, place, "this", "method", "side", "kind", "on", "using")
     method, side, kind = (join.args.get(one) or "" for one in ("method", "side", "kind"))
@@ -153,7 +163,7 @@ def _joined(context: Context, left: Joined, join: Join, around: Scope | None) ->
     ):
         raise place.refused(
             f"{' '.join(one for one in (method, side, kind) if one)} JOIN is not supported", join,
-            "INNER, CROSS, NATURAL, LEFT, RIGHT and FULL joins are.",
+            "INNER, CROSS, NATURAL, LEFT, RIGHT and FULL joins are; for SEMI and ANTI, write EXISTS and NOT EXISTS.",
         )  # fmt: skip
     right = relation(context, join.this, around)
     if side and (len(left.branches) > MOST_PLAIN or len(right.branches) > MOST_PLAIN):
@@ -164,30 +174,57 @@ def _joined(context: Context, left: Joined, join: Join, around: Scope | None) ->
     if not names and condition is None and method != "NATURAL" and kind != "CROSS":
         raise place.wrong("this join has no condition; write ON or USING, or CROSS JOIN", join.this)
 
+    deferred = [*left.deferred, *right.deferred]
+    parts: list[Node] = []
+    if condition is not None:
+        parts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
+        outer = [one for one in parts if not side and _is_outer(context, one, scope)]
+        parts = [one for one in parts if one not in outer]
+        deferred += outer
+
     def matched(pair: Branch) -> list[Branch]:
-        found: Branch | None = pair
+        found = pair
         for _, a, b in names:
-            found = found and found.compared("=", *context.alike(found.values[a], found.values[b], join))
-        if found is None:
-            return []
-        return [found] if condition is None else context.truth(condition, "T", scope, found)
+            x, y = found.values[a], found.values[b]
+            one = None if NULL in (x, y) else found.compared("=", *context.alike(x, y, join))
+            if one is None:
+                return []
+            found = one
+        kept = [found]
+        for part in parts:
+            kept = [one for before in kept for one in context.truth(part, "T", scope, before)]
+        return kept
 
     branches = [one for a in left.branches for b in right.branches for one in matched(a.joined(b))]
     if side in ("LEFT", "FULL"):
-        branches += _alone(context, left, right, matched, join)
+        branches += _alone(context, left, right, matched)
     if side in ("RIGHT", "FULL"):
-        branches += _alone(context, right, left, matched, join)
-    scope, branches = _merged(context, scope, branches, names, side, len(left.scope.visible))
-    return Joined(scope, context.limited(branches, join))
+        branches += _alone(context, right, left, matched)
+    scope, branches = _merged(context, scope, branches, names, side)
+    return Joined(scope, context.limited(branches, join), tuple(deferred))
 
 
-def _alone(context: Context, kept: Joined, other: Joined, matched: object, join: Join) -> Iterator[Branch]:
+def _is_outer(context: Context, node: Node, scope: Scope) -> bool:
+    """Whether a condition names a column of the query around, by itself and not in a query of its own."""
+    from sqlglot import expressions as exp
+
+    if scope.around is None:
+        return False
+    columns = [
+        one for one in node.find_all(exp.Column) if one.find_ancestor(exp.Select) is node.find_ancestor(exp.Select)
+    ]
+    return any(scope.own(one, context.place) is None for one in columns)
+
+
+def _alone(
+    context: Context, kept: Joined, other: Joined, matched: Callable[[Branch], list[Branch]]
+) -> Iterator[Branch]:
     """The rows of one side that match nothing, with nulls for the other side."""
     absent = {number: NULL for source in other.scope.sources for _, number in source.columns}
     absent |= {number: NULL for _, number in other.scope.visible}
     for a in kept.branches:
         fixed = replace(a, fixed=a.fixed | a.variables)
-        pairs = [one for b in other.branches for one in matched(fixed.joined(b))]  # type: ignore[operator]
+        pairs = [one for b in other.branches for one in matched(fixed.joined(b))]
         for one in without(context, a, a, pairs):
             yield one.with_values(absent)
 
@@ -207,23 +244,27 @@ def _shared(context: Context, left: Joined, right: Joined, join: Join, method: s
         return
     from sqlglot import expressions as exp
 
+    seen: list[str] = []
     for node in join.args.get("using") or ():
+        if matching(node.name, False, seen):
+            raise place.wrong(f"USING names '{node.name}' twice", node)
+        seen.append(node.name)
         column = node if isinstance(node, exp.Column) else exp.Column(this=node)
         pair = []
         for side in (left, right):
             found = side.scope.own(column, place)
             if found is None:
-                raise replace(side.scope, around=None)._unknown(column, place)
+                raise replace(side.scope, around=None).unknown(column, place)
             pair.append(found)
         yield node.name, pair[0], pair[1]
 
 
 def _merged(
-    context: Context, scope: Scope, branches: list[Branch], names: list[tuple[str, int, int]], side: str, n_left: int
+    context: Context, scope: Scope, branches: list[Branch], names: list[tuple[str, int, int]], side: str
 ) -> tuple[Scope, list[Branch]]:
     """Columns of USING and NATURAL stand once: the value of the side that has one."""
     visible = list(scope.visible)
-    for name, a, b in names:
+    for _, a, b in names:
         (number,) = context.numbered(1)
         place = next(i for i, one in enumerate(visible) if one[1] == a)
         visible[place] = (visible[place][0], number)

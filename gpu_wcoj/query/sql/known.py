@@ -8,8 +8,22 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.query.sql.place import Place
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
+_NODES = {
+    "ILike": "ILIKE",
+    "RegexpLike": "a regular expression",
+    "GroupConcat": "STRING_AGG",
+    "Star": "*",
+    "Rand": "RANDOM",
+    "Bracket": "'[...]'",
+    "Tuple": "a row of values",
+    "Placeholder": "a parameter",
+    "Parameter": "a parameter",
+    "LogicalAnd": "BOOL_AND",
+    "LogicalOr": "BOOL_OR",
+    "Command": "this statement",
+}
 _WORDS = {
     "limit": ("LIMIT", "A view keeps all of its rows; take the first ones when you read it."),
     "offset": ("OFFSET", "A view keeps all of its rows; take some of them when you read it."),
@@ -29,6 +43,11 @@ _WORDS = {
     "pivots": ("PIVOT", "Write a CASE for each column."),
     "into": ("INTO", "Write CREATE VIEW name AS SELECT ..."),
     "locks": ("FOR UPDATE", "Leave it out."),
+    "by_name": ("BY NAME", "Name the columns of both queries in the same order."),
+    "on": ("DISTINCT ON", "Take the MIN or MAX of the other columns with GROUP BY."),
+    "except_": ("EXCLUDE", "Name the columns that are wanted."),
+    "replace": ("REPLACE", "Name the columns that are wanted."),
+    "properties": ("this kind of view", "Write CREATE VIEW name AS SELECT ...; what is kept is up to the program."),
     "when": ("a point in time", "Relations are as the last tick has left them."),
     "version": ("a version of a table", "Relations are as the last tick has left them."),
 }
@@ -56,7 +75,8 @@ def called(node: Node) -> str:
     Examples
     --------
     >>> from sqlglot import parse_one
-    >>> called(parse_one("JSON_EXTRACT(a, b)"))
-    'JSON EXTRACT'
+    >>> called(parse_one("a ILIKE b"))
+    'ILIKE'
     """
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()
+    name = type(node).__name__
+    return _NODES.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).upper()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import calendar
-import datetime
+import datetime as dt
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import UnsupportedTypeError
+from gpu_wcoj.query.sql.context import DATE
 from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.terms import NULL, Call, Constant, Expression
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
-
-DATE = "#date"
-"""What a date or time that the text spells is called until it is compared."""
+    from sqlglot.expressions import Expr as Node
 
 
 def literal(node: Node, place: Place) -> Expression | None:
@@ -34,9 +32,7 @@ def literal(node: Node, place: Place) -> Expression | None:
     moment = _moment(node, place)
     if moment is None:
         return None
-    return Call(
-        DATE, (Constant(moment.isoformat(sep=" ") if isinstance(moment, datetime.datetime) else moment.isoformat()),)
-    )
+    return Call(DATE, (Constant(moment.isoformat(sep=" ") if isinstance(moment, dt.datetime) else moment.isoformat()),))
 
 
 def number(node: Node, place: Place, sign: str = "") -> Constant:
@@ -60,7 +56,7 @@ def spelled(value: Expression) -> Expression:
     return value.arguments[0] if isinstance(value, Call) and value.op == DATE else value
 
 
-def _moment(node: Node, place: Place) -> datetime.date | None:
+def _moment(node: Node, place: Place) -> dt.date | None:
     from sqlglot import expressions as exp
 
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
@@ -81,11 +77,11 @@ def _moment(node: Node, place: Place) -> datetime.date | None:
     return None
 
 
-def _read(text: str, kind: str, node: Node, place: Place) -> datetime.date:
+def _read(text: str, kind: str, node: Node, place: Place) -> dt.date:
     try:
         if kind == "DATE":
-            return datetime.date.fromisoformat(text.strip())
-        found = datetime.datetime.fromisoformat(text.strip())
+            return dt.date.fromisoformat(text.strip())
+        found = dt.datetime.fromisoformat(text.strip())
     except ValueError:
         what = "date" if kind == "DATE" else "time"
         raise place.wrong(
@@ -122,14 +118,14 @@ def _unit(interval: Node, place: Place) -> str:
     return name
 
 
-def _moved(start: datetime.date, amount: int, unit: str, node: Node, place: Place) -> datetime.date:
+def _moved(start: dt.date, amount: int, unit: str, node: Node, place: Place) -> dt.date:
     try:
         if unit in ("MONTH", "YEAR"):
             months = start.year * 12 + start.month - 1 + amount * (12 if unit == "YEAR" else 1)
             year, month = months // 12, months % 12 + 1
             return start.replace(year=year, month=month, day=min(start.day, calendar.monthrange(year, month)[1]))
-        if unit in ("HOUR", "MINUTE", "SECOND") and not isinstance(start, datetime.datetime):
-            start = datetime.datetime.combine(start, datetime.time())
-        return start + datetime.timedelta(**{f"{unit.lower()}s": amount})
+        if unit in ("HOUR", "MINUTE", "SECOND") and not isinstance(start, dt.datetime):
+            start = dt.datetime.combine(start, dt.time())
+        return start + dt.timedelta(**{f"{unit.lower()}s": amount})
     except (ValueError, OverflowError):
         raise place.wrong("this is no date that there is", node) from None

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import BackendUnavailableError, SqlSyntaxError, UsageError
+from gpu_wcoj.errors import SqlSyntaxError, UsageError, nearest
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.sql.compiler import Compiler
 from gpu_wcoj.query.sql.context import Derived
 from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.scope import matching
-from gpu_wcoj.query.terms import Declaration, Rules
+from gpu_wcoj.query.sql.statements import statements as read
+from gpu_wcoj.query.terms import Declaration, Rule, Rules
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
 TEXT_BYTES = 1_000_000
 """The longest text, in bytes of UTF-8."""
-NESTING = 100
-"""How deep expressions and queries may stand within each other."""
+DIALECTS = (
+    "duckdb", "postgres", "spark", "databricks", "redshift", "snowflake", "bigquery", "trino", "presto", "athena",
+    "materialize", "risingwave",
+)  # fmt: skip
+"""The dialects whose comparisons, nulls and functions are those that are calculated here."""
 ANSWER = "answer"
 """What the rows of a SELECT without CREATE VIEW are called."""
 
@@ -41,7 +45,7 @@ def parse(
     tables
         Per table the names of its columns, or their types by name, as Arrow spells them (None if not known).
     dialect
-        One of sqlglot's.
+        One of `DIALECTS`.
     source
         What messages call the text.
 
@@ -63,7 +67,7 @@ def parse(
     >>> print(parse("SELECT e.src a, f.dst b FROM edge e JOIN edge f ON e.dst = f.src", {"edge": ["src", "dst"]}))
     .decl edge(src, dst)
     .decl answer(a, b)
-    answer(src, dst_2) :- edge(src, dst), edge(dst, dst_2).
+    answer(a, b) :- edge(a, dst), edge(dst, b).
     .output answer
     """
     if not isinstance(text, str):
@@ -76,75 +80,37 @@ def parse(
         name: dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns)
         for name, columns in tables.items()
     }
+    if dialect not in DIALECTS:
+        raise UsageError(
+            f"the dialect '{dialect}' is not supported; {', '.join(DIALECTS)} are.{nearest(dialect, DIALECTS)}"
+        )
     compiler = Compiler(place, dialect, known)
-    statements = _statements(text, dialect, place)
-    outputs: list[str] = []
     found: dict[str, Derived] = {}
-    for node in statements:
-        name, derived = _statement(compiler, node, found, single=len(statements) == 1)
-        found[name] = derived
-        compiler.views[name] = derived
-        outputs.append(compiler.named(derived, head=name))
-    return _rules(compiler, found, known, source)
-
-
-def _statements(text: str, dialect: str, place: Place) -> list[Node]:
     try:
-        import sqlglot
-    except ImportError:
-        raise BackendUnavailableError(
-            "views in SQL need sqlglot, which is not installed.\n  Install the extra: pip install 'gpu_wcoj[sql]'"
-        ) from None
-    from sqlglot.errors import ParseError, SqlglotError
-
-    try:
-        tokens = sqlglot.tokenize(text, read=dialect)
-        _check_nesting(tokens, place)
-        found = [one for one in sqlglot.parse(text, read=dialect) if one is not None]
-    except ParseError as error:
-        raise _explained(error, place) from None
-    except SqlglotError as error:
-        raise SqlSyntaxError(str(error).split("\n")[0], text, 1, 1, 1, place.source) from None
-    except ValueError as error:
-        raise UsageError(f"{str(error).rstrip('.')}.") from None
+        for node in read(text, dialect, place):
+            name, derived = _statement(compiler, node, found)
+            found[name] = derived
+            compiler.views[name] = derived
+            _ = compiler.named(derived, head=name)
+        return _rules(compiler, found, known, source)
     except RecursionError:
-        raise SqlSyntaxError("this nests too deep", text, 1, 1, 1, place.source) from None
-    if not found:
-        raise SqlSyntaxError("there is no statement; write SELECT or CREATE VIEW", text, 1, 1, 1, place.source)
-    return found
+        raise SqlSyntaxError("this nests too deep", text, 1, 1, 1, source) from None
 
 
-def _check_nesting(tokens: Sequence[Any], place: Place) -> None:
-    depth = 0
-    for token in tokens:
-        kind = token.token_type.name
-        depth += (kind in ("L_PAREN", "CASE")) - (kind in ("R_PAREN", "END"))
-        if depth > NESTING:
-            raise SqlSyntaxError(
-                f"this nests more than {NESTING} deep", place.text, *place.at(token.start, 1), place.source
-            )
-
-
-def _explained(error: Any, place: Place) -> SqlSyntaxError:
-    first = error.errors[0] if error.errors else {}
-    what = str(first.get("description") or str(error).split("\n")[0]).rstrip(".")
-    marked = str(first.get("highlight") or "")
-    line, column = int(first.get("line") or 1), int(first.get("col") or 1)
-    column = max(1, column - len(marked) + 1)
-    return SqlSyntaxError(f"{what[:1].lower()}{what[1:]}", place.text, line, column, max(1, len(marked)), place.source)
-
-
-def _statement(compiler: Compiler, node: Node, found: Mapping[str, Derived], single: bool) -> tuple[str, Derived]:
+def _statement(compiler: Compiler, node: Node, found: Mapping[str, Derived]) -> tuple[str, Derived]:
     from sqlglot import expressions as exp
 
     place = compiler.place
     if not isinstance(node, exp.Create):
         if not isinstance(node, (exp.Query, exp.Subquery, exp.Values)):
             raise place.refused(f"{called(node)} is not supported", node, "Write SELECT or CREATE VIEW name AS SELECT.")
-        name = ANSWER
-        while name in found or name in compiler.tables:
-            name += "_"
-        return name, compiler.query(node, None)
+        if ANSWER in found:
+            raise place.wrong("there are two queries without a name; write CREATE VIEW name AS for each", node)
+        if matching(ANSWER, False, compiler.tables):
+            raise place.wrong(
+                f"a query without a name is '{ANSWER}', and so is a table; write CREATE VIEW name AS", node
+            )
+        return ANSWER, compiler.query(node, None)
     check_parts(node, place, "this", "kind", "expression", "replace", "exists", "with_")
     if node.args.get("kind") != "VIEW" or node.expression is None:
         raise place.refused(
@@ -165,12 +131,25 @@ def _statement(compiler: Compiler, node: Node, found: Mapping[str, Derived], sin
 def _rules(
     compiler: Compiler, found: Mapping[str, Derived], known: Mapping[str, Mapping[str, str | None]], source: str
 ) -> Rules:
-    from gpu_wcoj.query.declared import declared_type
-
-    del declared_type
-    read = dict.fromkeys(atom.relation for rule in compiler.rules for atom in rule.read)
+    rules = _needed(compiler.rules, found)
+    read = dict.fromkeys(atom.relation for rule in rules for atom in rule.read)
     inputs = [Declaration(name, tuple(known[name]), tuple(known[name].values())) for name in read if name in known]
     outputs = [Declaration(name, one.columns, (None,) * len(one.columns)) for name, one in found.items()]
-    rules = Rules(tuple(compiler.rules), (*inputs, *outputs), tuple(found))
-    check(rules, source=source)
-    return rules
+    made = Rules(tuple(rules), (*inputs, *outputs), tuple(found))
+    check(made, source=source)
+    return made
+
+
+def _needed(rules: Sequence[Rule], outputs: Iterable[str]) -> list[Rule]:
+    """The rules that outputs come from."""
+    reads: dict[str, set[str]] = {}
+    for rule in rules:
+        reads.setdefault(rule.head.relation, set()).update(atom.relation for atom in rule.read)
+    needed: set[str] = set()
+    waiting = list(outputs)
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += reads.get(name, ())
+    return [rule for rule in rules if rule.head.relation in needed]

@@ -16,18 +16,18 @@ from gpu_wcoj.errors import (
 )
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
 _Error = TypeVar("_Error", bound=GpuWcojError)
 
 
 class Place:
-    """A text in SQL, and what messages call it.
+    r"""A text in SQL, and what messages call it.
 
     Examples
     --------
     >>> from sqlglot import parse_one
-    >>> text = "SELECT a,\\n  b + c FROM r"
+    >>> text = "SELECT a,\n  b + c FROM r"
     >>> place = Place(text, "<text>")
     >>> place.of(parse_one(text).expressions[1])
     (2, 3, 5)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.sql.context import Context, Derived
+from gpu_wcoj.query.sql.groups import is_grouped
 from gpu_wcoj.query.sql.known import check_parts
+from gpu_wcoj.query.sql.sets import rows_of
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
     from gpu_wcoj.query.sql.compiler import Compiler
 
@@ -43,7 +45,11 @@ def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
     starts = [context.query(one, None) for one in first]
     columns = context.with_names(starts[0], names, node).columns
     head = context.helper(name)
-    known = Derived(columns, starts[0].branches, head)
+    kinds = [
+        {context.kind(values[at]) for one in starts for _, values in rows_of(context, one)}
+        for at in range(len(columns))
+    ]
+    known = Derived(columns, (), head, tuple(one.pop() if len(one) == 1 else None for one in kinds))
     context.named_here[-1][name] = known
     for one, derived in zip(first, starts, strict=True):
         _write(context, head, known, derived, one)
@@ -51,11 +57,31 @@ def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
         if one not in first:
             _check_linear(context, one, name)
             _write(context, head, known, context.query(one, None), one)
-    return Derived(columns, (), head)
+    return known
 
 
 def _check_linear(context: Context, node: Node, name: str) -> None:
-    """Refuse what sees a relation that is not complete: negation, aggregates and outer joins."""
+    """Refuse what would see a relation that is not complete, and what databases disagree about."""
+    from sqlglot import expressions as exp
+
+    places = [one for one in node.find_all(exp.Table) if one.name.casefold() == name.casefold()]
+    if len(places) > 1:
+        raise context.place.refused(
+            f"'{name}' stands twice in a part of its recursion",
+            places[1],
+            "Let one of the two read what the recursion begins with.",
+        )
+    inside = places[0].find_ancestor(exp.Select)
+    while isinstance(node, exp.Subquery):
+        node = node.this
+    is_plain = isinstance(node, exp.Select) and inside is node
+    if not is_plain or node.args.get("distinct") or is_grouped(node):
+        raise context.place.refused(
+            f"'{name}' is only read in the FROM of a SELECT without DISTINCT and aggregates in its recursion", places[0]
+        )
+    for join in node.args.get("joins") or ():
+        if join.args.get("side"):
+            raise context.place.refused("outer joins are not supported in a recursion", join)
 
 
 def _write(context: Context, head: str, known: Derived, derived: Derived, node: Node) -> None:
@@ -63,7 +89,5 @@ def _write(context: Context, head: str, known: Derived, derived: Derived, node: 
         raise context.place.wrong(
             f"this part has {len(derived.columns)} columns, and the first one {len(known.columns)}", node
         )
-    from gpu_wcoj.query.sql.sets import rows_of
-
     for branch, values in rows_of(context, derived):
         context.write(head, branch, values)

@@ -11,7 +11,7 @@ from gpu_wcoj.query.sql.place import Place
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
 
 def matching(name: str, is_quoted: bool, known: Iterable[str]) -> list[str]:
@@ -51,7 +51,7 @@ class Scope:
     around
         The query around, of one that refers to it.
     outer_refused
-        Why the names of the query around are not in reach, if they are not.
+        Why the names of the query around are not in reach, if they are not; what to write instead in a second line.
     """
 
     sources: tuple[Source, ...] = ()
@@ -78,16 +78,18 @@ class Scope:
             found = scope.own(node, place)
             if found is not None:
                 if refused:
-                    raise place.refused(refused, node)
+                    what, _, instead = refused.partition("\n")
+                    raise place.refused(what, node, instead)
                 return found
             refused = refused or scope.outer_refused
             scope = scope.around
-        raise self._unknown(node, place)
+        raise self.unknown(node, place)
 
     def own(self, node: ColumnNode, place: Place) -> int | None:
         """The number of a column of FROM; None if there is none."""
         name, is_quoted = node.this.this, bool(node.this.args.get("quoted"))
         columns: Sequence[tuple[str, int]] = self.visible
+        source = None
         if node.args.get("table"):
             source = self.source(node.args["table"])
             if source is None:
@@ -99,8 +101,7 @@ class Scope:
             owners = [one.name for one in self.sources if any(number in numbers for _, number in one.columns)]
             how = f"{owners[0]}.{name}" if owners else "another name with AS"
             raise place.wrong(f"the column '{name}' stands for several; write which, as {how}", node)
-        if node.args.get("table") and not numbers:
-            assert source is not None
+        if source is not None and not numbers:
             raise place.marked(ColumnError(source.name, name, [one for one, _ in source.columns]), node.this)
         return numbers[0] if numbers else None
 
@@ -109,7 +110,8 @@ class Scope:
         names = matching(node.this, bool(node.args.get("quoted")), (one.name for one in self.sources))
         return next((one for one in self.sources if one.name in names), None)
 
-    def _unknown(self, node: ColumnNode, place: Place) -> ColumnError | UnknownRelationError:
+    def unknown(self, node: ColumnNode, place: Place) -> ColumnError | UnknownRelationError:
+        """The error for a column that is not there."""
         sources: list[Source] = []
         columns: list[str] = []
         scope: Scope | None = self

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import Context, Derived
-from gpu_wcoj.query.sql.existence import without
+from gpu_wcoj.query.sql.existence import within, without
 from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.sql.scope import Scope
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
 
 def combined(context: Context, node: Node, scope: Scope | None) -> Derived:
@@ -30,7 +30,7 @@ def combined(context: Context, node: Node, scope: Scope | None) -> Derived:
     for one in parts[1:]:
         found = _with(context, node, found, context.query(one, scope), one)
     if isinstance(node, exp.Union) and node.args.get("distinct"):
-        from gpu_wcoj.query.sql.select import once
+        from gpu_wcoj.query.sql.selection import once
 
         return once(context, found)
     return found
@@ -45,22 +45,16 @@ def _goes_on(node: Node, outer: Node) -> bool:
 def _with(context: Context, node: Node, left: Derived, right: Derived, part: Node) -> Derived:
     from sqlglot import expressions as exp
 
-    from gpu_wcoj.query.sql.select import once
+    from gpu_wcoj.query.sql.selection import once
 
     if len(left.columns) != len(right.columns):
         raise context.place.wrong(
             f"{called(node)} of {len(left.columns)} and {len(right.columns)} columns; write the same number", part
         )
     if isinstance(node, exp.Union):
-        rows = [(branch, values, part) for one in (left, right) for branch, values in rows_of(context, one)]
-        columns: list[list[tuple[Branch, object]]] = []
-        for at in range(len(left.columns)):
-            columns.append(context.unified([(branch, values[at]) for branch, values, _ in rows], part))  # type: ignore[arg-type]
-        _ = context.limited([branch for branch, _, _ in rows], part)
-        return Derived(
-            left.columns,
-            tuple((branch, tuple(column[i][1] for column in columns)) for i, (branch, _, _) in enumerate(rows)),  # type: ignore[misc]
-        )
+        rows = [row for one in (left, right) for row in rows_of(context, one)]
+        _ = context.limited([branch for branch, _ in rows], part)
+        return Derived(left.columns, tuple(context.unified(rows)))
     first, second = once(context, left), once(context, right)
     if not first.branches:
         return first
@@ -77,8 +71,6 @@ def _with(context: Context, node: Node, left: Derived, right: Derived, part: Nod
     if isinstance(node, exp.Except):
         kept = without(context, row, row, pairs)
     else:
-        from gpu_wcoj.query.sql.existence import within
-
         kept = within(context, row, row, pairs)
     return Derived(left.columns, tuple((replace(one, values={}), values) for one in kept))
 
@@ -98,7 +90,7 @@ def listed(context: Context, node: Node, scope: Scope | None) -> Derived:
         items = row.expressions
         if len(items) != len(node.expressions[0].expressions):
             raise context.place.wrong("the rows of VALUES have other numbers of columns", row)
-        for branch, values in context.each(items, scope or Scope(), context.unit()):
+        for branch, values in context.rows(items, scope or Scope(), context.unit()):
             rows.append((replace(branch, values={}), values))
     names = tuple(f"col{i}" for i in range(len(node.expressions[0].expressions)))
-    return Derived(names, tuple(rows))
+    return Derived(names, tuple(context.unified(rows)))

@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.existence import within, without
 from gpu_wcoj.query.sql.known import check_parts
+from gpu_wcoj.query.sql.literals import spelled
 from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.terms import NULL, Atom, Call, Constant, Expression, Rule
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
 TRUE, FALSE, UNKNOWN = "T", "F", "U"
 _OPPOSITE = {TRUE: FALSE, FALSE: TRUE, UNKNOWN: UNKNOWN}
+MOST_UNEQUAL = 8
+"""How many constants of NOT IN are compared one by one; more of them are a relation."""
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+def conditions() -> tuple[type, ...]:
+    """The kinds of nodes that are true, false or unknown in themselves."""
+    from sqlglot import expressions as exp
+
+    return (
+        exp.Not, exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Is,
+        exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Exists, exp.Like, exp.Escape,
+    )  # fmt: skip
 
 
 def truth(context: Context, node: Node, wanted: str, scope: Scope, branch: Branch) -> list[Branch]:
     """Where in `branch` a condition has the truth value that is wanted."""
     from sqlglot import expressions as exp
 
-    operators = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+    operators: dict[type, str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
     place = context.place
     if isinstance(node, exp.Paren):
         check_parts(node, place, "this")
@@ -78,7 +92,9 @@ def _all(
     def one(part: Node, value: str, where: Branch) -> list[Branch]:
         return truth(context, part, _OPPOSITE[value] if negated else value, scope, where)
 
-    true, unknown, false = [branch], [], []
+    true: list[Branch] = [branch]
+    unknown: list[Branch] = []
+    false: list[Branch] = []
     for part in parts:
         if wanted == FALSE:
             false += [found for where in (*true, *unknown) for found in one(part, FALSE, where)]
@@ -94,7 +110,7 @@ def check_one_relation(context: Context, node: Node, scope: Scope) -> None:
     """Refuse OR whose sides speak of several relations of FROM."""
     from sqlglot import expressions as exp
 
-    owners = set()
+    owners: set[str] = set()
     for one in node.find_all(exp.Column):
         if one.find_ancestor(exp.Select) is not node.find_ancestor(exp.Select) or isinstance(one.this, exp.Star):
             continue
@@ -113,13 +129,14 @@ def compared(
     context: Context, op: str, left: Expression, right: Expression, node: Node, wanted: str, branch: Branch
 ) -> list[Branch]:
     """Where a comparison of two values has the truth value that is wanted."""
-    left, right = context.alike(left, right, node)
     if wanted == UNKNOWN:
         found = [branch.null(left)]
         rest = branch.not_null(left)
         found.append(rest and rest.null(right))
+    elif NULL in (left, right):
+        found = []
     else:
-        found = [branch.compared(op if wanted == TRUE else NEGATED[op], left, right)]
+        found = [branch.compared(op if wanted == TRUE else NEGATED[op], *context.alike(left, right, node))]
     return [one for one in found if one is not None]
 
 
@@ -132,7 +149,7 @@ def _compared(
         pairs = _pairs(context, left, right, node)
         if op not in ("=", "!="):
             raise context.place.refused("rows are only compared by = and <>", node)
-        parts = [exp.EQ(this=a.copy(), expression=b.copy()) for a, b in pairs]
+        parts: list[Node] = [equality(context)(this=a.copy(), expression=b.copy()) for a, b in pairs]
         for one in parts:
             one.parent = node
         return _all(context, parts, wanted if op == "=" else _OPPOSITE[wanted], scope, branch, node)
@@ -140,6 +157,13 @@ def _compared(
     for where, (a, b) in context.each([left, right], scope, branch):
         found += compared(context, op, a, b, node, wanted, where)
     return context.limited(found, node)
+
+
+def equality(context: Context) -> type[Node]:
+    """How the columns of two rows are compared: DuckDB takes two nulls in them as equal."""
+    from sqlglot import expressions as exp
+
+    return exp.NullSafeEQ if context.dialect == "duckdb" else exp.EQ
 
 
 def _pairs(context: Context, left: Node, right: Node, node: Node) -> list[tuple[Node, Node]]:
@@ -176,15 +200,17 @@ def _same(context: Context, node: Node, is_same: bool, wanted: str, scope: Scope
         return []
     found: list[Branch] = []
     for where, (a, b) in context.each([node.this, node.expression], scope, branch):
-        left, right = context.alike(a, b, node)
-        if is_same:
-            found += where.same(left, right)
+        alike = (a, b) if NULL in (a, b) else context.alike(a, b, node)
+        if is_same and alike == (a, b):
+            found += where.same(a, b)
             continue
-        found += [one for one in (where.compared("!=", left, right),) if one is not None]
-        for empty, other in ((left, right), (right, left)):
-            one = where.not_null(other)
-            one = one and one.null(empty)
-            found += [] if one is None else [one]
+        pair = [] if NULL in (a, b) else [where.compared("=" if is_same else "!=", *alike)]
+        if is_same:
+            empty = where.null(a)
+            pair.append(empty and empty.null(b))
+        else:
+            pair += [one and one.null(empty) for empty, one in ((a, where.not_null(b)), (b, where.not_null(a)))]
+        found += [one for one in pair if one is not None]
     return found
 
 
@@ -195,18 +221,24 @@ def _in(context: Context, node: Node, wanted: str, scope: Scope, branch: Branch)
     check_parts(node, place, "this", "expressions", "query")
     if node.args.get("query") is not None:
         return _in_query(context, node, wanted, scope, branch)
+    if not node.expressions:
+        raise place.wrong("IN names no value", node)
     parts: list[Node] = []
+    rows = [_constants(context, one) for one in node.expressions]
+    columns = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+    plain = [row for row in rows if row is not None]
+    has_null = any(NULL in row for row in plain)
+    if len(plain) == len(rows) and len(rows) > 1 and not (has_null and len(columns) > 1):
+        if wanted == TRUE:
+            return _in_list(context, node, columns, plain, scope, branch)
+        if wanted == FALSE and len(rows) > MOST_UNEQUAL and len(columns) == 1:
+            return [] if has_null else _in_list(context, node, columns, plain, scope, branch, negated=True)
+    if len(plain) != len(rows) and len(rows) > 1:
+        check_one_relation(context, node, scope)
     for one in node.expressions:
         equal = exp.EQ(this=node.this.copy(), expression=one.copy())
         equal.parent = node
         parts.append(equal)
-    rows = [_constants(context, one) for one in node.expressions]
-    columns = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
-    plain = [row for row in rows if row is not None]
-    if wanted == TRUE and len(plain) == len(rows) and len(rows) > 1:
-        return _in_list(context, node, columns, plain, scope, branch)
-    if len(plain) != len(rows) and len(rows) > 1:
-        check_one_relation(context, node, scope)
     return _all(context, parts, _OPPOSITE[wanted], scope, branch, node, negated=True)
 
 
@@ -219,15 +251,19 @@ def _constants(context: Context, node: Node) -> tuple[Expression, ...] | None:
 
 def _in_list(
     context: Context, node: Node, columns: Sequence[Node], rows: Sequence[tuple[Expression, ...]], scope: Scope,
-    branch: Branch,
+    branch: Branch, negated: bool = False,
 ) -> list[Branch]:  # fmt: skip
     """A list of constants is a relation that the text gives."""
     for given, row in zip(node.expressions, rows, strict=True):
         if len(row) != len(columns):
             raise context.place.wrong(f"a row of {len(columns)} is compared with one of {len(row)}", given)
+    for at in range(len(columns)):
+        kinds = {context.kind(spelled(row[at])) for row in rows if row[at] != NULL}
+        if "string" in kinds and len(kinds) > 1:
+            raise context.place.mistyped("the values of IN are of different types", node)
     result: list[Branch] = []
     for where, values in context.each(columns, scope, branch):
-        solid = [one for one in (where,)]
+        solid = [where]
         for value in values:
             solid = [one for one in (each.not_null(value) for each in solid) if one is not None]
         for there in solid:
@@ -235,12 +271,15 @@ def _in_list(
             kept = list(dict.fromkeys(row for row in fitted if NULL not in row))
             lefts = [context.alike(a, b, node)[0] for a, b in zip(values, rows[0], strict=True)]
             if all(isinstance(one, Constant) for one in lefts):
-                result += [there] if tuple(lefts) in kept else []
+                result += [there] if (tuple(lefts) in kept) != negated else []
                 continue
             if not kept:
                 continue
             name = context.helper("in")
             context.rules += [Rule(Atom(name, row), ()) for row in kept]
+            if negated:
+                result.append(replace(there, negated=(*there.negated, Atom(name, tuple(lefts)))))
+                continue
             terms = tuple(context.fresh("value", context.kind(one)) for one in lefts)
             listed = there.joined(Branch((Atom(name, terms),), known=frozenset(terms)))
             result += context.equated(listed, list(zip(lefts, terms, strict=True)))

@@ -11,11 +11,11 @@ from gpu_wcoj.query.sql.context import Case, Context
 from gpu_wcoj.query.sql.known import check_parts
 from gpu_wcoj.query.sql.literals import is_date, literal
 from gpu_wcoj.query.sql.scope import Scope
-from gpu_wcoj.query.sql.truth import FALSE, TRUE, UNKNOWN
+from gpu_wcoj.query.sql.truth import FALSE, TRUE, UNKNOWN, conditions
 from gpu_wcoj.query.terms import NULL, Call, Constant, Expression
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
 
 def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Case]:
@@ -29,29 +29,19 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
     if isinstance(node, (exp.Paren, exp.Alias)):
         check_parts(node, place, "this", "alias")
         return context.cases(node.this, scope, branch)
-    if isinstance(node, exp.Column):
-        if isinstance(node.this, exp.Star):
-            raise place.wrong("'*' stands for all columns; name one here", node)
-        return [(branch, branch.values[scope.column(node, place)])]
-    if isinstance(node, exp.Subquery):
-        raise place.refused(
-            "a query as a value is not supported",
-            node,
-            "Join with the query in FROM: the keys, and what it aggregates with GROUP BY.",
-        )
+    if isinstance(node, (exp.Column, exp.Star)):
+        raise place.wrong("'*' stands for all columns; name one here", node)
     if isinstance(node, exp.Window):
         raise place.refused(
             "window functions are not supported", node, "Aggregate with GROUP BY in a subquery, and join its result."
         )
     if isinstance(node, (exp.AggFunc, exp.Filter)):
         raise place.wrong("an aggregate cannot stand here; use it in SELECT or HAVING", node)
-    conditions = (
-        exp.Predicate, exp.Not, exp.And, exp.Or, exp.Between, exp.In, exp.Exists, exp.Is, exp.NullSafeEQ,
-        exp.NullSafeNEQ, exp.Escape,
-    )  # fmt: skip
-    if isinstance(node, conditions):
+    if isinstance(node, conditions()):
         values = ((TRUE, Constant(True)), (FALSE, Constant(False)), (UNKNOWN, NULL))
-        found = [(one, value) for wanted, value in values for one in context.truth(node, wanted, scope, branch)]
+        found: list[Case] = [
+            (one, value) for wanted, value in values for one in context.truth(node, wanted, scope, branch)
+        ]
         context.limited([one for one, _ in found], node)
         return found
     if isinstance(node, (exp.Case, exp.If)):
@@ -101,7 +91,7 @@ def _case(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
         context.limited([*rest, *(one for one, _ in found)], node)
     for where in rest:
         found += [(where, NULL)] if other is None else context.cases(other, scope, where)
-    return context.unified(found, node)
+    return [(one, value) for one, (value,) in context.unified([(one, (value,)) for one, value in found])]
 
 
 def _coalesce(context: Context, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[Case]:
@@ -119,7 +109,7 @@ def _coalesce(context: Context, nodes: Sequence[Node], scope: Scope, branch: Bra
                 empty += [] if none is None else [none]
         rest = empty
     found += [(one, NULL) for one in rest]
-    return context.unified(found, nodes[0].parent or nodes[0])
+    return [(one, value) for one, (value,) in context.unified([(one, (value,)) for one, value in found])]
 
 
 def _calculated(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Case]:

@@ -44,8 +44,11 @@ def rule(head: str, values: Values, branch: Branch, columns: Sequence[str] = ())
     for one in sorted(branch.solid - branch.known - tested - calculated, key=str):
         if standing[one] and (standing[one] == 1 and one not in negated):
             comparisons = (*comparisons, Comparison("!=", one, NULL))
-    shown = {*variables_of(values), *tested, *negated}
-    wanted = {one: name for one, name in zip(values, columns, strict=False) if isinstance(one, Variable)}
+    shown = {*variables_of([*values, *(part for one in comparisons for part in (one.left, one.right))]), *negated}
+    wanted: dict[Variable, str] = {}
+    for value, name in zip(values, columns, strict=False):
+        if isinstance(value, Variable):
+            _ = wanted.setdefault(value, name)
     names = _names(atoms, {one for one in standing if one in shown or standing[one] > 1}, wanted)
     for one in branch.safe - solid:
         if one in names and not one.is_wildcard:
@@ -75,10 +78,10 @@ def _with_constants(branch: Branch, values: Values) -> tuple[tuple[Atom, ...], t
     for one in branch.comparisons:
         left, right = one.left, one.right
         is_alone = isinstance(left, Variable) and places[left] == 2 and left not in kept
-        if one.op == "=" and is_alone and isinstance(left, Variable) and isinstance(right, Constant) and right != NULL:
-            if any(left in atom.terms for atom in branch.atoms):
-                found[left] = right
-                continue
+        stands = is_alone and any(left in atom.terms for atom in branch.atoms)
+        if one.op == "=" and stands and isinstance(left, Variable) and isinstance(right, Constant) and right != NULL:
+            found[left] = right
+            continue
         comparisons.append(one)
     atoms = tuple(
         replace(atom, terms=tuple(found.get(one, one) if isinstance(one, Variable) else one for one in atom.terms))

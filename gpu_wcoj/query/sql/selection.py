@@ -12,12 +12,13 @@ from gpu_wcoj.query.sql.existence import distinct
 from gpu_wcoj.query.sql.groups import grouped, is_grouped
 from gpu_wcoj.query.sql.joins import Joined, from_clause
 from gpu_wcoj.query.sql.known import check_parts
+from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.sql.truth import TRUE
 from gpu_wcoj.query.terms import Atom
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression as Node
+    from sqlglot.expressions import Expr as Node
 
 PARTS = (
     "expressions",
@@ -32,10 +33,17 @@ PARTS = (
     "operation_modifiers",
 )
 
+_APART = (
+    "a query with aggregates, UNION or WITH in a condition cannot refer to the query around it\n"
+    "Join with it in FROM instead, by the columns that are compared."
+)
+
 
 def select(context: Context, node: Node, around: Scope | None) -> Derived:
     """What a SELECT gives."""
     check_parts(node, context.place, *PARTS)
+    if not node.expressions:
+        raise context.place.wrong("SELECT names no column", node)
     if node.args.get("kind"):
         raise context.place.refused(f"SELECT AS {node.args['kind']} is not supported", node)
     found = filtered(context, node, from_clause(context, node, around))
@@ -46,9 +54,9 @@ def select(context: Context, node: Node, around: Scope | None) -> Derived:
         rows = [
             (bare(where), values)
             for branch in found.branches
-            for where, values in context.each([one for one, _ in items], found.scope, branch)
+            for where, values in context.rows([one for one, _ in items], found.scope, branch)
         ]
-        derived = Derived(unique([name for _, name in items]), tuple(rows))
+        derived = Derived(unique([name for _, name in items]), tuple(context.unified(rows)))
     _ = context.limited([one for one, _ in derived.branches], node)
     if node.args.get("distinct"):
         check_parts(node.args["distinct"], context.place)
@@ -59,11 +67,14 @@ def select(context: Context, node: Node, around: Scope | None) -> Derived:
 def filtered(context: Context, node: Node, found: Joined) -> Joined:
     """With WHERE."""
     where = node.args.get("where")
-    if where is None:
-        return found
-    check_parts(where, context.place, "this")
-    kept = [one for branch in found.branches for one in context.truth(where.this, TRUE, found.scope, branch)]
-    return Joined(found.scope, context.limited(kept, where))
+    conditions = list(found.deferred)
+    if where is not None:
+        check_parts(where, context.place, "this")
+        conditions.append(where.this)
+    kept = found.branches
+    for condition in conditions:
+        kept = [one for branch in kept for one in context.truth(condition, TRUE, found.scope, branch)]
+    return Joined(found.scope, context.limited(kept, where or node))
 
 
 def bare(branch: Branch) -> Branch:
@@ -92,7 +103,7 @@ def expanded(context: Context, node: Node, scope: Scope) -> list[tuple[Node, str
     for at, item in enumerate(node.expressions, start=1):
         star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
         if not isinstance(star, exp.Star):
-            found.append((item, item.alias or named(item, at)))
+            found.append((item, item.alias or named(item, at, scope, place)))
             continue
         check_parts(star, place)
         columns: Sequence[tuple[str, int]] = scope.visible
@@ -111,16 +122,18 @@ def expanded(context: Context, node: Node, scope: Scope) -> list[tuple[Node, str
     return found
 
 
-def named(item: Node, at: int) -> str:
+def named(item: Node, at: int, scope: Scope, place: Place) -> str:
     """The name of a column that is given none: that of the column, or of the function."""
     from sqlglot import expressions as exp
 
     if isinstance(item, exp.Paren):
-        return named(item.this, at)
+        return named(item.this, at, scope, place)
     if isinstance(item, exp.Column):
-        return str(item.name)
-    if isinstance(item, exp.Func) and not isinstance(item, (exp.And, exp.Or)):
-        return str(item.sql_name().lower())
+        number = scope.own(item, place)
+        columns = [*scope.visible, *(one for source in scope.sources for one in source.columns)]
+        return next((name for name, own in columns if own == number), str(item.name))
+    if isinstance(item, exp.Func) and not isinstance(item, (exp.Connector, exp.Predicate, exp.Cast)):
+        return item.sql_name().lower()
     return f"column{at}"
 
 
@@ -153,20 +166,14 @@ def within_row(context: Context, node: Node, scope: Scope, branch: Branch) -> li
         node = node.this
     row = replace(branch, fixed=branch.fixed | branch.variables)
     if not isinstance(node, exp.Select) or is_grouped(node) or node.args.get("with_"):
-        derived = context.query(
-            node,
-            Scope(
-                around=scope,
-                outer_refused="a query with aggregates or UNION in a condition cannot refer to the query around it",
-            ),
-        )
-        read, values = context.read(derived) if derived.branches else (None, ())
-        return [] if read is None else [(row.joined(read), values)]
+        derived = context.query(node, Scope(around=scope, outer_refused=_APART))
+        if not derived.branches and not derived.head:
+            return []
+        read, values = context.read(derived)
+        return [(row.joined(read), values)]
     check_parts(node, context.place, *PARTS)
     found = from_clause(context, node, scope)
-    joined = Joined(found.scope, [row.joined(one) for one in found.branches])
-    kept = filtered(context, node, joined)
-    if isinstance(node.parent, exp.Exists):
-        return [(one, ()) for one in kept.branches]
-    items = expanded(context, node, kept.scope)
-    return [pair for one in kept.branches for pair in context.each([item for item, _ in items], kept.scope, one)]
+    joined = filtered(context, node, replace(found, branches=[row.joined(one) for one in found.branches]))
+    items = [item for item, _ in expanded(context, node, joined.scope)]
+    pairs = [pair for one in joined.branches for pair in context.each(items, joined.scope, one)]
+    return [(one, ()) for one in joined.branches] if isinstance(node.parent, exp.Exists) else pairs

@@ -1,0 +1,146 @@
+"""A text to the statements that sqlglot reads in it, and what is said where it reads none."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from gpu_wcoj.errors import BackendUnavailableError, SqlSyntaxError, nearest
+from gpu_wcoj.query.sql.place import Place
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr as Node
+
+NESTING = 100
+"""How deep expressions and queries may stand within each other."""
+KEYWORDS = (
+    "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "JOIN", "LEFT JOIN", "ON", "USING", "UNION ALL", "CREATE VIEW",
+    "WITH", "DISTINCT", "EXISTS", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "END", "AND", "OR", "NOT", "IN", "AS",
+)  # fmt: skip
+_OPENED = {
+    "'": "this text is not closed by a '",
+    '"': 'this name is not closed by a "',
+    "/*": "this comment is not closed by '*/'",
+}
+
+
+def statements(text: str, dialect: str, place: Place) -> list[Node]:
+    """The statements of a text.
+
+    Raises
+    ------
+    SqlSyntaxError
+        If there are none, or they cannot be read, or nest too deep.
+    BackendUnavailableError
+        If sqlglot is not installed.
+    """
+    try:
+        import sqlglot
+    except ImportError:
+        raise BackendUnavailableError(
+            "views in SQL need sqlglot, which is not installed.\n  Install the extra: pip install 'gpu_wcoj[sql]'"
+        ) from None
+    from sqlglot.errors import ParseError, SqlglotError
+
+    tokens: Sequence[Any] = ()
+    try:
+        with _quiet():
+            tokens = sqlglot.tokenize(text, read=dialect)
+            _check_tokens(tokens, place)
+            found = [one for one in sqlglot.parse(text, read=dialect) if one is not None]
+        for one in found:
+            _check_depth(one, place)
+    except ParseError as error:
+        raise _explained(error, tokens, place) from None
+    except SqlglotError:
+        raise _unread(place) from None
+    except RecursionError:
+        raise SqlSyntaxError("this nests too deep", text, 1, 1, 1, place.source) from None
+    if not found:
+        raise SqlSyntaxError("there is no statement; write SELECT or CREATE VIEW", text, 1, 1, 1, place.source)
+    return found
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep sqlglot from logging what it does not read; that is refused later."""
+    logger = logging.getLogger("sqlglot")
+
+    def nothing(_: logging.LogRecord) -> bool:
+        return False
+
+    logger.addFilter(nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(nothing)
+
+
+def _check_tokens(tokens: Sequence[Any], place: Place) -> None:
+    depth, before = 0, ""
+    for token in tokens:
+        kind = token.token_type.name
+        depth += (kind in ("L_PAREN", "L_BRACKET", "CASE")) - (kind in ("R_PAREN", "R_BRACKET", "END"))
+        if depth > NESTING:
+            raise _at(f"this nests more than {NESTING} deep", place, token.start, 1)
+        if kind == before == "COMMA":
+            raise _at("there is nothing between two commas", place, token.start, 1)
+        before = kind
+
+
+def _check_depth(root: Node, place: Place) -> None:
+    """Refuse trees that are too deep; chains of one AND, OR or UNION count once."""
+    from sqlglot import expressions as exp
+
+    waiting = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > NESTING:
+            raise place.wrong(f"this nests more than {NESTING} deep", node)
+        is_chain = isinstance(node, (exp.Connector, exp.SetOperation))
+        waiting += [(one, depth + (not is_chain or type(one) is not type(node))) for one in node.iter_expressions()]
+
+
+def _explained(error: Any, tokens: Sequence[Any], place: Place) -> SqlSyntaxError:
+    """The error in a person's words: what was expected where, and a keyword that may have been meant."""
+    first = error.errors[0] if error.errors else {}
+    told, marked = str(first.get("description") or "").rstrip("."), str(first.get("highlight") or "")
+    line, end = int(first.get("line") or 1), int(first.get("col") or 1)
+    start = sum(len(one) + 1 for one in place.text.split("\n")[: line - 1]) + end - len(marked)
+    at = next((i for i, one in enumerate(tokens) if one.start == start), None)
+    before = tokens[at - 1].text if at else ""
+    after = f" after '{before}'" if before else ""
+    if told.startswith("Required keyword"):
+        return _at(f"something is missing at '{marked}'", place, start, len(marked))
+    if told.startswith("Expected table name"):
+        return _at(f"expected the name of a relation{after}", place, start, len(marked))
+    if match := re.match(r"Expecting (.*)", told):
+        return _at(f"expected '{match[1].lower()}' at '{marked}'", place, start, len(marked))
+    near = "" if at is None else _keyword([one for one in tokens[max(0, at - 3) : at] if one.token_type.name == "VAR"])
+    return _at(
+        f"'{marked}' cannot stand here{after};{near or ' expected an end or another keyword'}",
+        place,
+        start,
+        len(marked),
+    )
+
+
+def _keyword(tokens: Sequence[Any]) -> str:
+    found = (nearest(one.text.upper(), KEYWORDS) for one in reversed(tokens))
+    return next((one for one in found if one), "")
+
+
+def _unread(place: Place) -> SqlSyntaxError:
+    """The error for quotes and comments that are not closed: the last one that opens."""
+    pattern = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|('|\"|/\*)", re.DOTALL)
+    opened = next((one for one in pattern.finditer(place.text) if one[1]), None)
+    if opened is None:
+        return SqlSyntaxError("this cannot be read as SQL", place.text, 1, 1, 1, place.source)
+    return _at(_OPENED[opened[1]], place, opened.start(), len(opened[1]))
+
+
+def _at(what: str, place: Place, start: int, width: int) -> SqlSyntaxError:
+    return SqlSyntaxError(what, place.text, *place.at(start, width), place.source)
