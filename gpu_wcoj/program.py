@@ -20,7 +20,6 @@ from gpu_wcoj.incoming import Incoming, read_change
 from gpu_wcoj.join.execution import ITERATIONS, Execution
 from gpu_wcoj.join.memory import CHUNK_ROWS
 from gpu_wcoj.join.piece import Piece
-from gpu_wcoj.join.share import Share
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering, stored_columns
 from gpu_wcoj.options import (
@@ -653,6 +652,8 @@ class Program:
 
         share = None
         if self._share is not None:
+            from gpu_wcoj.join.share import Share
+
             text, binary = self.dictionaries
             share = Share(*self._share, self._family, {"string": text, "binary": binary})
         return Execution(

@@ -10,8 +10,6 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.circuit.afresh import joins_afresh
-from gpu_wcoj.circuit.exact import exact_change
-from gpu_wcoj.circuit.failures import refuse_failures
 from gpu_wcoj.circuit.recount import Recounting
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.errors import WeightOverflowError
@@ -100,6 +98,8 @@ class Head:
         """
         found = self._evaluate(collect, sink)
         if self.calculates:
+            from gpu_wcoj.circuit.failures import refuse_failures  # which few programs need
+
             refuse_failures(self.joins)
         if self.pending_total is None and (before := self._total_before()) is not None:
             self.pending_total = before + found[0].net
@@ -297,6 +297,8 @@ class Head:
 
     def _checked(self, joins: Sequence[IncrementalGenericJoin]) -> dict[tuple[int, ...], int]:
         """The joins' change with exact weights; raises for one outside int64."""
+        from gpu_wcoj.circuit.exact import exact_change  # which few ticks need
+
         total: dict[tuple[int, ...], int] = {}
         for join in joins:
             for row, weight in exact_change(join, 0).items():

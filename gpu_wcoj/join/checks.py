@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_wcoj.join.calculate import calculated
 from gpu_wcoj.join.conditions import passes
 from gpu_wcoj.join.path import Absent, Calculation, Check, Condition
 from gpu_wcoj.join.prefixes import Prefixes
@@ -42,6 +41,8 @@ def checked(
             held = held & passes([check], values, join.ranks, xp)
         elif isinstance(check, Calculation):
             arguments = [column(term) for term in check.arguments]
+            from gpu_wcoj.join.calculate import calculated  # which few programs need
+
             values[check.variable], failed = calculated(check, arguments, held, backend, join.dictionary)
             if failed is not None and check.drops:
                 held = held & ~failed

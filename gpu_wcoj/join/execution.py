@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.generic import Ranks
 from gpu_wcoj.join.memory import rows_of_a_piece
-from gpu_wcoj.join.share import Share
 from gpu_wcoj.kernels.protocol import Int64Array
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.join.share import Share
 
 ITERATIONS = 100_000
 """A loop takes so many iterations in a tick at most, unless the user says otherwise."""

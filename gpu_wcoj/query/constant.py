@@ -9,7 +9,6 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from gpu_wcoj.errors import CalculationError, TypeMismatchError
-from gpu_wcoj.join.pattern import like
 from gpu_wcoj.query.terms import ARITHMETIC, MOST_DIGITS, NULL, Call, Constant
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -71,6 +70,8 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
     if call.op in ("lower", "upper"):
         return Constant(text.lower() if call.op == "lower" else text.upper())
     if call.op == "like":
+        from gpu_wcoj.join.pattern import like  # which few programs need
+
         is_like = like(*values)
         if is_like is None:
             raise CalculationError(f"'{shown}'", "has an escape that is not one character, or ends the pattern")
