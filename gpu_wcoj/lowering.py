@@ -15,10 +15,10 @@ from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.moving import Rows, move_state
-from gpu_wcoj.planner.body import Shape, resolver
+from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.planner.calculations import Kinds
 from gpu_wcoj.planner.draft import NOTHING, Strategy
+from gpu_wcoj.planner.equalities import resolver
 from gpu_wcoj.planner.lower import Plan, lower, plan
 from gpu_wcoj.planner.nulls import null_columns
 from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
@@ -29,6 +29,7 @@ from gpu_wcoj.zset.arrays import is_host
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.moving import Rows
     from gpu_wcoj.planner.known import Known
 
 
@@ -122,6 +123,8 @@ class Lowering:
         lowered = Lowered(types, shapes, planned, circuit)
         if present is not None:
             before = present
+            from gpu_wcoj.moving import move_state  # which few programs need
+
             move_state(present, lowered, lambda name, rows: self._moved(name, rows, before, lowered))
         return lowered
 

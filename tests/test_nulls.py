@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -110,7 +111,7 @@ class Writer:
         return [f"g({x}, {y}) :- r({x}, {y}).", f"g({x}, {z}) :- g({x}, {y}), s({y}, {z}){rest}."]
 
 
-def change(chance: random.Random, state: ZSet, width: int, values: list[object], bag: bool) -> ZSet:
+def change(chance: random.Random, state: ZSet, width: int, values: Sequence[object], bag: bool) -> ZSet:
     """Some rows that come, and some that go."""
     found: ZSet = {}
     for _ in range(chance.randint(0, 4)):
@@ -253,7 +254,9 @@ def test_rules_that_ask_for_null_cost_nothing_before_there_is_one():
     both = gw.Program("h(x, y) :- r(x, y). h(x, null) :- r(x, null). k(x) :- h(x, null), q(x).", backend="cpu")
     both.load({"r": [(1, 2)], "q": [(1,)]})
     assert set(both.state_rows) == {"r[0, 1]", "q[0]"}
-    assert both.last_tick.plan.queries["k"] == ()
+    planned = both.last_tick.plan
+    assert planned is not None
+    assert planned.queries["k"] == ()
     both.step({"r": [(1, None)]})
     assert both.relation("k").to_dict() == {(1,): 1}
 

@@ -18,15 +18,16 @@ Examples
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from gpu_wcoj.join.path import Calculation, Condition
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of, comparable
-from gpu_wcoj.planner.nulls import Nulls, never_holds, nulls_of, undecided
-from gpu_wcoj.query.terms import MIRRORED, NULL, Atom, Constant, Expression, Rule, Term, Variable, plain
+from gpu_wcoj.planner.equalities import Resolve, resolver
+from gpu_wcoj.planner.nulls import Nulls, never_holds, nulls_of
+from gpu_wcoj.query.terms import MIRRORED, NULL, Atom, Constant, Expression, Rule, Term, Variable
 from gpu_wcoj.schema import NO_DECIMAL, DataType
 from gpu_wcoj.trace.arrangement import ComparedColumns
 
@@ -143,28 +144,31 @@ def normalise(
     kept
         The column of the head whose best value is kept: a variable there takes rows without null only.
     asked
-        Variables that are to be null, or not; all that `cases` gives together are the rule.
+        Variables that are to be null, or not; all that `gpu_wcoj.planner.nulls.cases` gives together are the rule.
     """
     never = Body(rule, (), (), (), never=True)
-    value = _substitution(rule)
-    if value is None:
+    resolved = resolver(rule)
+    if resolved is None:
         return never
     nullable = {name: shape.nullable for name, shape in shapes.items()}
-    nulls = nulls_of(rule, lambda term: _resolve(term, value), nullable, kept, asked)
+    nulls = nulls_of(rule, resolved, nullable, kept, asked)
     if nulls is None:
         return never
-    value.update(dict.fromkeys(nulls.asked, NULL))
+
+    def resolve(term: Expression) -> Term:
+        return nulls.term(resolved(term))
+
     homes: dict[str, tuple[str, int]] = {}
     atoms = [
         through_aliases(
-            _body_atom(number, atom, shapes, value, nulls, homes, encode, kinds), aliases, shapes, encode, kinds
+            _body_atom(number, atom, shapes, resolve, nulls, homes, encode, kinds), aliases, shapes, encode, kinds
         )
         for number, atom in enumerate(rule.atoms)
     ]
-    absent = [one for one in rule.negated if not never_holds(one, lambda term: _resolve(term, value), nullable, nulls)]
+    absent = [one for one in rule.negated if not never_holds(one, resolve, nullable)]
     negated = [
         through_aliases(
-            _body_atom(number - len(absent), atom, shapes, value, nulls, {}, encode, kinds),
+            _body_atom(number - len(absent), atom, shapes, resolve, nulls, {}, encode, kinds),
             aliases,
             shapes,
             encode,
@@ -181,15 +185,15 @@ def normalise(
     for comparison in rule.comparisons:
         if comparison.is_null_test:
             continue
-        left, right = _resolve(comparison.left, value), _resolve(comparison.right, value)
+        left, right = resolve(comparison.left), resolve(comparison.right)
         op = comparison.op
         if isinstance(left, Constant) and isinstance(right, Constant):
             if not _OPERATORS[op](left.value, right.value):
-                return Body(rule, (), (), (), never=True)
+                return never
             continue
         if left == right:
             if op in ("!=", "<", ">"):
-                return Body(rule, (), (), (), never=True)
+                return never
             continue
         if isinstance(left, Constant):
             left, right, op = right, left, MIRRORED[op]
@@ -209,11 +213,11 @@ def normalise(
         conditions.append(Condition(name, op, other, textual=bool(family) and ordered, family=family))
     calculations = []
     for computed in rule.computed:
-        terms = [_resolve(argument, value) for argument in computed.call.arguments]
+        terms = [resolve(argument) for argument in computed.call.arguments]
         calculations.append(calculation_of(computed, terms, types, kinds, conditions, calculated))
     return Body(
         rule,
-        _head(rule, shapes, value, nulls, encode),
+        _head(rule, shapes, resolve, nulls, encode),
         tuple(atoms),
         tuple(conditions),
         negated=tuple(filter(_can_hold, negated)),
@@ -221,90 +225,11 @@ def normalise(
     )
 
 
-def cases(rule: Rule, shapes: Mapping[str, Shape], kept: int | None = None) -> list[dict[Variable, bool]]:
-    """Which variables are null, and which not, in each of the bodies that make up a rule: mostly one of no such.
-
-    There are more where a variable that may be null stands in a negated atom over a column that has no null: no row of
-    that atom is null there, whatever stands in its other columns.
-    """
-    value = _substitution(rule)
-    nullable = {name: shape.nullable for name, shape in shapes.items()}
-    waiting: list[dict[Variable, bool]] = [{}]
-    found = []
-    while waiting:
-        asked = waiting.pop()
-        at = None
-        if value is not None:
-            nulls = nulls_of(rule, lambda term: _resolve(term, value), nullable, kept, asked)
-            at = None if nulls is None else undecided(rule, lambda term: _resolve(term, value), nullable, nulls)
-        if at is None:
-            found.append(asked)
-        else:
-            waiting += [{**asked, at: True}, {**asked, at: False}]
-    return found
-
-
-def resolver(rule: Rule) -> Callable[[Expression], Term] | None:
-    """What equalities of a rule leave in the place of a term; None if they cannot hold."""
-    value = _substitution(rule)
-    return None if value is None else lambda term: _resolve(term, value)
-
-
-def _substitution(rule: Rule) -> dict[Variable, Term] | None:
-    """What equalities make of each variable; None if two different constants would have to be equal.
-
-    What is calculated keeps its name, and is compared with what atoms bind.
-    """
-    value: dict[Variable, Term] = {}
-    calculated = {one.variable for one in rule.computed}
-    bound = {variable for atom in rule.atoms for variable in atom.variables}
-    for comparison in rule.comparisons:
-        if comparison.op != "=" or comparison.is_null_test:
-            continue
-        left, right = _resolve(comparison.left, value), _resolve(comparison.right, value)
-        if left == right:
-            continue
-        if right in calculated:
-            left, right = right, left
-        if left in calculated:
-            if isinstance(right, Variable) and right not in calculated and right not in bound:
-                value[right] = left
-        elif isinstance(left, Variable):
-            value[left] = right
-            if left in bound and isinstance(right, Variable):
-                bound.add(right)
-        elif isinstance(right, Variable):
-            value[right] = left
-        elif left.value != right.value:
-            return None
-    return value
-
-
-def standing_for(names: Sequence[str], rule: Rule) -> list[str]:
-    """The variables that equalities leave in the place of these, each once.
-
-    Examples
-    --------
-    >>> from gpu_wcoj.query.datalog import parse
-    >>> standing_for(["z", "x", "y"], parse("h(x) :- r(x, y), z = y, s(z).").rules[0])
-    ['y', 'x']
-    """
-    value = _substitution(rule) or {}
-    terms = [_resolve(Variable(name), value) for name in names]
-    return list(dict.fromkeys(term.name for term in terms if isinstance(term, Variable)))
-
-
-def _resolve(term: Expression, value: Mapping[Variable, Term]) -> Term:
-    while isinstance(term, Variable) and term in value:
-        term = value[term]
-    return plain(term)
-
-
 def _body_atom(
     number: int,
     atom: Atom,
     shapes: Mapping[str, Shape],
-    value: Mapping[Variable, Term],
+    resolve: Resolve,
     nulls: Nulls,
     homes: dict[str, tuple[str, int]],
     encode: Encode,
@@ -316,7 +241,7 @@ def _body_atom(
     constants: list[tuple[int, int]] = []
     equal: list[tuple[int, int]] = []
     for column, given in enumerate(atom.terms):
-        term = _resolve(given, value)
+        term = resolve(given)
         flag = shape.flag(column)
         if isinstance(term, Constant):
             code = _code(encode, atom.relation, column, term, kinds, "=")
@@ -373,7 +298,7 @@ def _can_hold(atom: BodyAtom) -> bool:
 def _head(
     rule: Rule,
     shapes: Mapping[str, Shape],
-    value: Mapping[Variable, Term],
+    resolve: Resolve,
     nulls: Nulls,
     encode: Encode,
 ) -> tuple[str | int, ...]:
@@ -381,7 +306,7 @@ def _head(
     codes: list[str | int] = []
     marks: list[str | int] = []
     for column, given in enumerate(rule.head.terms):
-        term = _resolve(given, value)
+        term = resolve(given)
         if isinstance(term, Variable):
             codes.append(term.name)
         else:

@@ -7,13 +7,14 @@ null, or of what has a value, derives nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpu_wcoj.planner.equalities import Resolve, resolver
 from gpu_wcoj.query.terms import NULL, Atom, Expression, Rule, Term, Variable
 
-Resolve = Callable[[Expression], Term]
-"""What equalities leave in the place of a term."""
+Nullable = Mapping[str, Sequence[bool]]
+"""Per relation, which columns may hold null."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Nulls:
 def nulls_of(
     rule: Rule,
     resolve: Resolve,
-    nullable: Mapping[str, Sequence[bool]],
+    nullable: Nullable,
     kept: int | None = None,
     asked: Mapping[Variable, bool] | None = None,
 ) -> Nulls | None:
@@ -47,8 +48,6 @@ def nulls_of(
 
     Parameters
     ----------
-    nullable
-        Per relation, which columns may hold null.
     kept
         The column of the head that has a value in every row.
     asked
@@ -97,13 +96,41 @@ def nulls_of(
     return Nulls(is_asked, flags)
 
 
-def undecided(rule: Rule, resolve: Resolve, nullable: Mapping[str, Sequence[bool]], nulls: Nulls) -> Variable | None:
-    """A variable that may be null and stands in a column of a negated atom that has no null; None if there is none.
+def cases(rule: Rule, nullable: Nullable, kept: int | None = None) -> list[dict[Variable, bool]]:
+    """Which variables are null, and which not, in each of the bodies that make up a rule: mostly one of no such.
 
-    The atom says nothing of rows that are null there, and can be asked for the others: two rules.
+    There are more where a variable that may be null stands in a negated atom over a column that has no null: no row of
+    that atom is null there, whatever stands in its other columns.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> rule = parse("h(x?) :- r(x?), !s(x?).").rules[0]
+    >>> for case in cases(rule, {"r": (True,), "s": (False,)}):
+    ...     print({str(variable): is_null for variable, is_null in case.items()})
+    {'x?': False}
+    {'x?': True}
     """
+    resolve = resolver(rule)
+    if resolve is None or not rule.negated:
+        return [{}]
+    waiting: list[dict[Variable, bool]] = [{}]
+    found = []
+    while waiting:
+        asked = waiting.pop()
+        nulls = nulls_of(rule, resolve, nullable, kept, asked)
+        at = None if nulls is None else _undecided(rule, resolve, nullable, nulls)
+        if at is None:
+            found.append(asked)
+        else:
+            waiting += [{**asked, at: True}, {**asked, at: False}]
+    return found
+
+
+def _undecided(rule: Rule, resolve: Resolve, nullable: Nullable, nulls: Nulls) -> Variable | None:
+    """A variable that may be null and stands in a column of a negated atom that has no null; None if there is none."""
     for atom in rule.negated:
-        if never_holds(atom, resolve, nullable, nulls):
+        if never_holds(atom, lambda term: nulls.term(resolve(term)), nullable):
             continue
         for column, given in enumerate(atom.terms):
             term = resolve(given)
@@ -112,13 +139,12 @@ def undecided(rule: Rule, resolve: Resolve, nullable: Mapping[str, Sequence[bool
     return None
 
 
-def never_holds(atom: Atom, resolve: Resolve, nullable: Mapping[str, Sequence[bool]], nulls: Nulls) -> bool:
+def never_holds(atom: Atom, resolve: Resolve, nullable: Nullable) -> bool:
     """Whether an atom asks for null in a column that has none."""
-    terms = (nulls.term(resolve(term)) for term in atom.terms)
-    return any(term == NULL and not nullable[atom.relation][column] for column, term in enumerate(terms))
+    return any(resolve(term) == NULL and not nullable[atom.relation][column] for column, term in enumerate(atom.terms))
 
 
-def null_columns(rule: Rule, resolve: Resolve, nullable: Mapping[str, Sequence[bool]], kept: int | None) -> list[int]:
+def null_columns(rule: Rule, resolve: Resolve, nullable: Nullable, kept: int | None) -> list[int]:
     """The columns of the head to which a rule may bring null."""
     nulls = nulls_of(rule, resolve, nullable, kept)
     if nulls is None:

@@ -56,18 +56,18 @@ def _head(rules: list[Rule], known: Relations, bag: bool) -> ZSet:
 def _grouped(rules: list[Rule], known: Relations, bag: bool) -> ZSet:
     """A head with one aggregate: a count of ways, or the least of the values that there are."""
     groups: dict[Row, list[tuple[Any, int]]] = {}
-    (at,) = (i for i, term in enumerate(rules[0].head.terms) if isinstance(term, Call))
+    ((at, op),) = ((i, term.op) for i, term in enumerate(rules[0].head.terms) if isinstance(term, Call))
     for rule in rules:
         call = rule.head.terms[at]
         assert isinstance(call, Call)
         for binding, weight in _solutions(rule, known, bag):
             keys = [_value(term, binding) for i, term in enumerate(rule.head.terms) if i != at]
-            value = None if call.op == "count" else _value(call.arguments[0], binding)
-            if call.op == "count" or value is not None:
+            value = None if op == "count" else _value(call.arguments[0], binding)
+            if op == "count" or value is not None:
                 groups.setdefault(tuple(keys), []).append((value, weight))
     found: ZSet = {}
     for key, members in groups.items():
-        result = sum(weight for _, weight in members) if call.op == "count" else min(value for value, _ in members)
+        result = sum(weight for _, weight in members) if op == "count" else min(value for value, _ in members)
         found[(*key[:at], result, *key[at:])] = 1
     return found
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from gpu_wcoj.errors import UnsafeRuleError
 from gpu_wcoj.join.path import names_of
-from gpu_wcoj.planner.body import Alias, Body, alias_of, cases, normalise
+from gpu_wcoj.planner.body import Alias, Body, alias_of, normalise
 from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.planner.nulls import cases
 from gpu_wcoj.planner.same import same_rows
 from gpu_wcoj.query.terms import Rule
 
@@ -35,12 +36,13 @@ def normalised(draft: Draft) -> Draft:
     for one in draft.rules:
         by_head.setdefault(one.head, []).append(one.rule)
     found = aliases({name: own for name, own in by_head.items() if name not in setting.best}, setting.textual)
+    nullable = {name: shape.nullable for name, shape in setting.shapes.items()}
     rules = []
     for one in draft.rules:
         bodies = [one.body] if one.body is not None else []
         if one.body is None:
             kept = setting.best.get(one.head)
-            for asked in cases(one.rule, setting.shapes, kept):
+            for asked in cases(one.rule, nullable, kept):
                 body = normalise(one.rule, setting.shapes, found, setting.encode, setting.kinds, kept, asked)
                 bodies.append(body)
         for body in bodies:

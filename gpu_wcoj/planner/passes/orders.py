@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.join.path import Calculation, Condition, names_of
-from gpu_wcoj.planner.body import Body, BodyAtom, standing_for
+from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.costs import Estimator
 from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, Order, Strategy
+from gpu_wcoj.planner.equalities import standing_for
 
 CLEARLY = 0.7
 """An order is left for one whose expected cost is less than this share of its own."""

@@ -1,0 +1,72 @@
+"""What equalities of a rule put into the place of its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gpu_wcoj.query.terms import Expression, Rule, Term, Variable, plain
+
+Resolve = Callable[[Expression], Term]
+"""What is left in the place of a term."""
+
+
+def resolver(rule: Rule) -> Resolve | None:
+    """What equalities leave in the place of a term; None if two different constants would have to be equal.
+
+    What is calculated keeps its name, and is compared with what atoms bind. To be null is no equality.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> resolve = resolver(parse("h(x) :- r(x, y), z = y, s(z), x = 5.").rules[0])
+    >>> [str(resolve(Variable(name))) for name in "xyz"]
+    ['5', 'y', 'y']
+    """
+    value = _substitution(rule)
+    return None if value is None else lambda term: _resolved(term, value)
+
+
+def standing_for(names: Sequence[str], rule: Rule) -> list[str]:
+    """The variables that equalities leave in the place of these, each once.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> standing_for(["z", "x", "y"], parse("h(x) :- r(x, y), z = y, s(z).").rules[0])
+    ['y', 'x']
+    """
+    value = _substitution(rule) or {}
+    terms = [_resolved(Variable(name), value) for name in names]
+    return list(dict.fromkeys(term.name for term in terms if isinstance(term, Variable)))
+
+
+def _substitution(rule: Rule) -> dict[Variable, Term] | None:
+    value: dict[Variable, Term] = {}
+    calculated = {one.variable for one in rule.computed}
+    bound = {variable for atom in rule.atoms for variable in atom.variables}
+    for comparison in rule.comparisons:
+        if comparison.op != "=" or comparison.is_null_test:
+            continue
+        left, right = _resolved(comparison.left, value), _resolved(comparison.right, value)
+        if left == right:
+            continue
+        if right in calculated:
+            left, right = right, left
+        if left in calculated:
+            if isinstance(right, Variable) and right not in calculated and right not in bound:
+                value[right] = left
+        elif isinstance(left, Variable):
+            value[left] = right
+            if left in bound and isinstance(right, Variable):
+                bound.add(right)
+        elif isinstance(right, Variable):
+            value[right] = left
+        elif left.value != right.value:
+            return None
+    return value
+
+
+def _resolved(term: Expression, value: Mapping[Variable, Term]) -> Term:
+    while isinstance(term, Variable) and term in value:
+        term = value[term]
+    return plain(term)
