@@ -97,9 +97,11 @@ class Writer:
     def count_in_body(self, relations: dict[str, int]) -> str:
         body, bound = self.body(relations)
         keys = self.chance.choices(bound, k=2)
-        inner = [f"r({keys[0]}, u)", self.chance.choice((f"s(u, {keys[1]})", "s(_, u)", "!q(u)", "q(w?)", "u = null"))]
-        how = "count" if inner[1] == "u = null" else self.chance.choice(("count", "min u"))
-        inner += ["u != null"] * (how == "count" and self.chance.random() < 0.2)
+        how, u = self.chance.choice((("count", "u"), ("count", "u?"), ("min u", "u")))
+        others = [f"s({u}, {keys[1]})", f"s(_, {u})", f"!q({u})", f"!s(null, {u})", "q(w?)"]
+        inner = [f"r({keys[0]}, {u})", self.chance.choice(others)]
+        if how == "count" and self.chance.random() < 0.3:
+            inner.append(f"{u} {self.chance.choice(('=', '!='))} null")
         return f"g({keys[0]}, n) :- {', '.join(body)}, n = {how} : {{ {', '.join(inner)} }}."
 
     def loop(self) -> list[str]:
