@@ -13,7 +13,7 @@ import duckdb
 import gpu_wcoj as gw
 from gpu_wcoj.errors import UnsupportedError
 from gpu_wcoj.query.sql import parse
-from tests.query.sql_tables import Bag, Row, Script, Table, states
+from tests.query.sql_tables import TYPES, Bag, Row, Script, Table, states
 
 MOST_ROWS = 1000
 """A query with a larger answer is left out."""
@@ -117,8 +117,10 @@ def plain(row: Sequence[object]) -> Row:
     return tuple(f"is {value}" if isinstance(value, bool) or value != value else value for value in row)
 
 
-def disagreement(case: Case, right: Answers, **options: Any) -> str | None:
+def disagreement(case: Case, right: Answers, *, typed: bool = False, **options: Any) -> str | None:
     """Where the kept answer differs from the right one, in words; None if it does not.
+
+    The types of columns are given if it is `typed`, else only their names.
 
     Raises
     ------
@@ -126,7 +128,8 @@ def disagreement(case: Case, right: Answers, **options: Any) -> str | None:
         If the text is refused.
     """
     try:
-        rules = parse(case.text, {table.name: table.names for table in case.tables})
+        known = {table.name: {one.name: str(TYPES[one.kind]) for one in table.columns} for table in case.tables}
+        rules = parse(case.text, known if typed else {table.name: table.names for table in case.tables})
         program = gw.Program(rules, bag=True, **{"backend": "cpu", "threads": 1} | options)
         return _compare(case, program, right)
     except UnsupportedError:

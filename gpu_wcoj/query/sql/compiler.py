@@ -13,7 +13,7 @@ from gpu_wcoj.query.sql.context import Case, Context, Derived
 from gpu_wcoj.query.sql.groups import GroupedScope, identity
 from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.sql.place import Place
-from gpu_wcoj.query.sql.scope import Scope, matching
+from gpu_wcoj.query.sql.scope import Scope, matching, unique
 from gpu_wcoj.query.terms import Atom, Expression
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Compiler(Context):
             raise self.place.wrong(
                 f"there are {len(names)} names for {len(derived.columns)} columns", node.args.get("alias") or node
             )
-        return Derived(selection.unique(names), derived.branches, derived.head)
+        return Derived(unique(names), derived.branches, derived.head)
 
     def relation(self, node: Node) -> Derived:
         """See `gpu_wcoj.query.sql.context.Context.relation`."""

@@ -14,7 +14,7 @@ from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import UNIT, Context, Derived
 from gpu_wcoj.query.sql.joins import Joined
 from gpu_wcoj.query.sql.known import called, check_parts
-from gpu_wcoj.query.sql.scope import Scope
+from gpu_wcoj.query.sql.scope import Scope, unique
 from gpu_wcoj.query.sql.truth import TRUE
 from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Constant, Expression, Rule, Variable
 
@@ -59,7 +59,7 @@ class _Asked:
 
 def grouped(context: Context, node: Node, found: Joined) -> Derived:
     """What a SELECT that aggregates gives."""
-    from gpu_wcoj.query.sql.selection import bare, expanded, unique
+    from gpu_wcoj.query.sql.selection import bare, expanded
 
     items = expanded(context, node, found.scope)
     keys = _keys(context, node, items, found.scope)

@@ -10,7 +10,7 @@ from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Context, Derived
 from gpu_wcoj.query.sql.existence import without
 from gpu_wcoj.query.sql.known import check_parts
-from gpu_wcoj.query.sql.scope import Scope, Source, matching
+from gpu_wcoj.query.sql.scope import Scope, Source, matching, unique
 from gpu_wcoj.query.terms import NULL, Expression
 
 if TYPE_CHECKING:
@@ -88,13 +88,12 @@ def relation(context: Context, node: Node, around: Scope | None) -> Joined:
         derived = context.relation(node)
         found = _named(context, derived, node, node.name, around)
         return _inner(context, found, node, around)
-    if (
-        isinstance(node, exp.Subquery)
-        and isinstance(node.this, (exp.Table, exp.Subquery))
-        and not node.args.get("alias")
-    ):
-        check_parts(node, place, "this", "joins")
-        return _inner(context, relation(context, node.this, around), node, around)
+    if _is_join(node):
+        check_parts(node, place, "this", "alias", "joins")
+        found = relation(context, node.this, around)
+        if node.args.get("alias") is not None:
+            found = _renamed(context, found, node)
+        return _inner(context, found, node, around)
     if isinstance(node, (exp.Subquery, exp.Values)):
         if isinstance(node, exp.Subquery):
             check_parts(node, place, "this", "alias", "joins")
@@ -103,6 +102,25 @@ def relation(context: Context, node: Node, around: Scope | None) -> Joined:
         found = _named(context, derived, node, node.alias or "subquery", around)
         return _inner(context, found, node, around)
     raise place.refused("this is not supported in FROM", node, "Name a relation, or write a subquery.")
+
+
+def _is_join(node: Node) -> bool:
+    """Whether it is relations in parentheses, not a query."""
+    from sqlglot import expressions as exp
+
+    if not isinstance(node, exp.Subquery):
+        return False
+    return isinstance(node.this, exp.Table) or (isinstance(node.this, exp.Subquery) and _is_join(node.this))
+
+
+def _renamed(context: Context, found: Joined, node: Node) -> Joined:
+    """Joined relations under one name, which hides theirs."""
+    alias = node.args["alias"]
+    check_parts(alias, context.place, "this")
+    names = unique([name for name, _ in found.scope.visible])
+    own = tuple((name, number) for name, (_, number) in zip(names, found.scope.visible, strict=True))
+    scope = Scope((Source(alias.name, own),), own, found.scope.around, found.scope.outer_refused)
+    return replace(found, scope=scope)
 
 
 def _inner(context: Context, found: Joined, node: Node, around: Scope | None) -> Joined:

@@ -127,3 +127,23 @@ class Scope:
         if len(sources) == 1:
             return place.marked(ColumnError(sources[0].name, name, columns), node)
         return place.marked(ColumnError(", ".join(one.name for one in sources), name, dict.fromkeys(columns)), node)
+
+
+def unique(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns, those that are there already with a number behind.
+
+    Examples
+    --------
+    >>> unique(["x", "y", "x", "X"])
+    ('x', 'y', 'x_1', 'X_2')
+    """
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        number, own = 0, name
+        while own.casefold() in taken:
+            number += 1
+            own = f"{name}_{number}"
+        taken.add(own.casefold())
+        found.append(own)
+    return tuple(found)

@@ -13,7 +13,7 @@ from gpu_wcoj.query.sql.groups import grouped, is_grouped
 from gpu_wcoj.query.sql.joins import Joined, from_clause
 from gpu_wcoj.query.sql.known import check_parts
 from gpu_wcoj.query.sql.place import Place
-from gpu_wcoj.query.sql.scope import Scope
+from gpu_wcoj.query.sql.scope import Scope, unique
 from gpu_wcoj.query.sql.truth import TRUE
 from gpu_wcoj.query.terms import Atom
 
@@ -135,26 +135,6 @@ def named(item: Node, at: int, scope: Scope, place: Place) -> str:
     if isinstance(item, exp.Func) and not isinstance(item, (exp.Connector, exp.Predicate, exp.Cast)):
         return item.sql_name().lower()
     return f"column{at}"
-
-
-def unique(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns, those that are there already with a number behind.
-
-    Examples
-    --------
-    >>> unique(["x", "y", "x", "X"])
-    ('x', 'y', 'x_1', 'X_2')
-    """
-    found: list[str] = []
-    taken: set[str] = set()
-    for name in names:
-        number, own = 0, name
-        while own.casefold() in taken:
-            number += 1
-            own = f"{name}_{number}"
-        taken.add(own.casefold())
-        found.append(own)
-    return tuple(found)
 
 
 def within_row(context: Context, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
