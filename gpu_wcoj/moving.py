@@ -2,7 +2,8 @@
 
 Rules that ask for null derive nothing before there is one, and the planner leaves them out. So the other lowering may
 keep what the first one did not need: rows of heads that only such rules read, derivations of heads that had one rule,
-heads that have become a recursion.
+heads that have become a recursion. Constants of the text, too, may turn out to be of another type than their spelling
+shows: then they are in another order, and compare otherwise.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _Atom = tuple[str, frozenset[tuple[int, str]], frozenset[object]]
 def move_state(old: Lowered, new: Lowered, moved: Moved) -> None:
     """Load the state of `old` into `new`, which has none."""
     inputs = {name: moved(name, old.circuit.sources[name].rows()) for name in new.circuit.sources}
-    if not _has_heads_of(new, old):
+    if _reads_otherwise(new, old) or not _has_heads_of(new, old):
         changes = {name: InputChange(columns, weights, False) for name, (columns, weights) in inputs.items()}
         new.circuit.evaluate(changes, None)
         new.circuit.install(new.circuit.prepare())
@@ -54,6 +55,16 @@ def move_state(old: Lowered, new: Lowered, moved: Moved) -> None:
             rows = moved(head.derivations.name, before.derivations.rows())
         if len(rows[1]):
             head.derivations.load(*rows)
+
+
+def _reads_otherwise(new: Lowered, old: Lowered) -> bool:
+    """Whether a column that has held constants only turns out to be of another kind of type."""
+    for name, shape in new.shapes.items():
+        for column in range(len(shape.nullable)):
+            was, now = old.types.assumed(name, column), new.types.of(name, column)
+            if was is not None and now is not None and was.family != now.family:
+                return True
+    return False
 
 
 def _has_heads_of(new: Lowered, old: Lowered) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import random
 from collections.abc import Sequence
@@ -250,6 +251,18 @@ def test_a_column_of_null_takes_any_type(kind):
     assert program.relation("k").to_dict() == {(2,): 1}
     program.step({"r": pa.table({"x": [3], "y": pa.array([None], kind)})})
     assert program.relation("k").to_dict() == {(1,): 1, (2,): 1, (3,): 1}
+
+
+@BAGS
+def test_constants_that_turn_out_to_be_dates(bag):
+    text = 'h("2021-01-01") :- q(_). h(null) :- q(_). h("2020-01-01") :- q(_). h(y) :- r(y). k(y?) :- h(y?), r(y?).'
+    program = gw.Program(text, bag=bag, backend="cpu")
+    program.step({"q": [(1,)]})
+    dates = [dt.date(2020, 1, 1), dt.date(2021, 1, 1)]
+    program.step({"r": pa.table({"y": pa.array([*dates, None])})})
+    assert program.relation("k").to_dict() == {(one,): 1 + bag for one in (*dates, None)}
+    program.step({"q": [((1,), -1)]})
+    assert program.relation("h").to_dict() == {(one,): 1 for one in (*dates, None)}
 
 
 def test_rules_that_ask_for_null_cost_nothing_before_there_is_one():
