@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_wcoj.datoms import Database, pairs
-from gpu_wcoj.errors import TransactionConflictError
+from gpu_wcoj.errors import GpuWcojError, TransactionConflictError
 from tests.datoms.model import MANY, ONE, REF, Refused, after, changes, written
 
 SCHEMA = {
@@ -82,3 +82,37 @@ def test_a_load_does_what_the_same_forms_do(loads, share):
             )
     finally:
         pairs._SHARE, Pairs.prefers_columns = held, prefers
+
+
+PLAIN = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 3), st.sampled_from([2**63, -(2**63), 1.5, float("nan"), b"x", "", ":"]),
+    st.sampled_from([":db/id", ":db/add", ":db/retract", ":db/retractEntity", ONE, MANY, REF, ":u", "t", ":a/_b"]),
+)  # fmt: skip
+HASHED = st.one_of(PLAIN, st.tuples(PLAIN, PLAIN))
+ANYTHING = st.recursive(
+    PLAIN,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.tuples(inner, inner), st.dictionaries(HASHED, inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+LIKELY = st.one_of(
+    st.tuples(
+        st.sampled_from([":db/add", ":db/retract"]), ANYTHING, st.sampled_from([ONE, MANY, REF, ":u", ":x"]), ANYTHING
+    ),
+    st.dictionaries(st.sampled_from([":db/id", ONE, MANY, REF, ":u", ":x", ":p/_x"]), ANYTHING, max_size=3),
+)
+
+
+@settings(max_examples=300)
+@given(forms=st.one_of(ANYTHING, st.lists(st.one_of(LIKELY, ANYTHING), max_size=4)))
+def test_whatever_comes_is_taken_or_refused_by_errors_of_ours(forms):
+    db = Database({**SCHEMA, ":u": {"unique": "identity"}})
+    db.transact([{":db/id": 1, ":u": 1, ONE: "a"}, {":db/id": 2, REF: [1]}])
+    before = len(db), db.attributes, db.transact([]).rows()
+    try:
+        report = db.transact(forms)
+    except GpuWcojError:
+        assert (len(db), db.attributes, db.transact([]).rows()) == before
+    else:
+        assert len(db) == before[0] + sum(weight for _, weight in report.rows())
