@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,37 +11,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gpu_wcoj.arrow.table import as_table, columns_by_name
+from gpu_wcoj.arrow.types import type_of
 from gpu_wcoj.column import BoolArray, Int64Array
 from gpu_wcoj.dictionary import Dictionary
-from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError
 from gpu_wcoj.weights import as_weights
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-def read_rows(data: Any, what: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Anything that is shaped as a table as one of Arrow: of these columns, or all of them.
-
-    A DataFrame of Spark is collected, after the columns were chosen.
-
-    Raises
-    ------
-    ColumnError
-        If a column is missing.
+def as_given(data: Any, what: str) -> Any:
+    """Anything that is shaped as a table as one of Arrow, or a DataFrame of Spark as it is, which is not read yet.
 
     Examples
     --------
-    >>> read_rows({"id": [1, 2], "name": ["x", "y"]}, "the vertices", ["name"]).to_pydict()
-    {'name': ['x', 'y']}
+    >>> as_given({"id": [1, 2], "name": ["x", "y"]}, "the vertices").to_pydict()
+    {'id': [1, 2], 'name': ['x', 'y']}
     """
     if is_of_spark(data):
-        chosen = data.columns if columns is None else columns
-        _check_columns(chosen, data.columns, what)
-        data = data.select(*(f"`{name.replace('`', '``')}`" for name in chosen)).toArrow()
+        if data.isStreaming:
+            raise UsageError(f"{what} are a stream.\n  Collect its batches, and pass each to apply.")
+        return data
     arrays = columns_by_name(data, what)
-    chosen = tuple(arrays) if columns is None else columns
-    _check_columns(chosen, arrays, what)
-    return pa.table({name: _array(arrays[name], f"{what}, column '{name}'") for name in chosen})
+    return pa.table({name: _array(values, f"{what}, column '{name}'") for name, values in arrays.items()})
 
 
 def is_of_spark(data: Any) -> bool:
@@ -49,24 +41,75 @@ def is_of_spark(data: Any) -> bool:
     return type(data).__module__.startswith("pyspark.sql") and hasattr(data, "toArrow")
 
 
-def names_of(data: Any, what: str) -> tuple[str, ...]:
-    """The names of a table's columns, which is not read where it need not be."""
+def kinds_of(data: Any) -> dict[str, str]:
+    """The columns of a table as `as_given` gives it, and the families of their types; empty where there is none.
+
+    Examples
+    --------
+    >>> kinds_of(pa.table({"n": [1], "tags": [["x"]]}))
+    {'n': 'integer', 'tags': ''}
+    """
     if is_of_spark(data):
-        return tuple(data.columns)
-    return tuple(columns_by_name(data, what))
+        return {one.name: _SPARK_KINDS.get(one.dataType.typeName(), "") for one in data.schema.fields}
+    return {one.name: _kind(one.type) for one in data.schema}
 
 
-def _check_columns(wanted: Iterable[str], known: Iterable[str], what: str) -> None:
-    for name in wanted:
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """The type in which rows can be taken: views of texts and bytes are copied."""
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_without_views(one.type)) for one in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    return kind
+
+
+_SPARK_KINDS = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), "integer"), "float": "float32", "double": "float64",
+    "string": "string", "boolean": "bool",
+}  # fmt: skip
+
+
+def _kind(given: pa.DataType) -> str:
+    try:
+        return type_of(given).family
+    except UnsupportedTypeError:
+        return ""
+
+
+def read_rows(data: Any, what: str, columns: Sequence[str]) -> pa.Table:
+    """These columns of a table as `as_given` gives it; what is Spark's is collected.
+
+    Raises
+    ------
+    ColumnError
+        If a column is missing.
+    """
+    known = list(kinds_of(data))
+    for name in columns:
         if name not in known:
-            raise ColumnError(what, name, known)
+            raise ColumnError(what.removeprefix("the "), name, known)
+    if is_of_spark(data):
+        quoted = [f"`{name.replace('`', '``')}`" for name in columns]
+        return as_given(data.select(*quoted).toArrow(), what)
+    return data.select(list(columns))
 
 
 def _array(values: Any, what: str) -> pa.ChunkedArray:
-    if isinstance(values, pa.ChunkedArray):
-        return values
     if isinstance(values, pa.Array):
-        return pa.chunked_array([values])
+        values = pa.chunked_array([values])
+    if isinstance(values, pa.ChunkedArray):
+        kind = _without_views(values.type)
+        return values if kind == values.type else values.cast(kind)
     try:
         if isinstance(values, np.ma.MaskedArray):
             array = pa.array(np.asarray(values), mask=np.ma.getmaskarray(values))
@@ -85,18 +128,18 @@ def split_change(data: Any, what: str, names: Sequence[str], columns: Sequence[s
     Parameters
     ----------
     data
-        A table with the columns `names` and, where it has one more, weights: ``weight``, or ``_weight`` where the
-        table has a column of that name.
+        A table as `as_given` gives it, with the columns `names` and, where it has one more, weights: ``weight``, or
+        ``_weight`` where the table has a column of that name.
     columns
         Which of them are needed.
     """
-    given = names_of(data, what)
+    given = list(kinds_of(data))
     weight = "weight"
     while weight in names:
         weight = f"_{weight}"
     for name in given:
         if name not in (*names, weight):
-            raise ColumnError(what, name, (*names, weight))
+            raise ColumnError(what.removeprefix("the "), name, (*names, weight))
     rows = read_rows(data, what, columns)
     if weight not in given:
         return rows, np.ones(len(rows), np.int64)
@@ -130,7 +173,11 @@ def key_matrix(rows: pa.Table, what: str, string: Dictionary, binary: Dictionary
         if pa.types.is_null(column.type):
             lines += [np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)]
             continue
-        (code,) = encode_all(rows.select([name]), what, string, binary)
+        try:
+            (code,) = encode_all(rows.select([name]), what, string, binary)
+        except UnsupportedTypeError:  # lists and the like are told apart by how they are written
+            texts = [None if value is None else repr(value) for value in column.to_pylist()]
+            (code,) = encode_all(pa.table({name: pa.array(texts, pa.string())}), what, string, binary)
         lines += [code.codes, np.ones(len(rows), np.int64) if code.valid is None else code.valid.astype(np.int64)]
     return np.stack(lines) if lines else np.zeros((0, len(rows)), np.int64)
 
@@ -155,22 +202,21 @@ class Held:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> held, numbers = Held("the edges", pa.table({"src": [1, 1]})).plus(pa.table({"src": [7]}))
+    >>> held, numbers = Held.of("the edges", pa.table({"src": [1, 1]})).plus(pa.table({"src": [7]}))
     >>> numbers, held.take(numbers).to_pydict()
     (array([2]), {'src': [7]})
     """
 
     what: str
     rows: pa.Table
-    numbers: Int64Array = field(default=None)  # type: ignore[assignment]  # set below
-    is_there: BoolArray = field(default=None)  # type: ignore[assignment]  # set below
-    next: int = -1
+    numbers: Int64Array
+    is_there: BoolArray
+    next: int
 
-    def __post_init__(self) -> None:
-        if self.next < 0:
-            vars(self).update(
-                numbers=np.arange(len(self.rows)), is_there=np.ones(len(self.rows), bool), next=len(self.rows)
-            )
+    @staticmethod
+    def of(what: str, rows: pa.Table) -> Held:
+        """The rows of a table, numbered from 0."""
+        return Held(what, rows, np.arange(len(rows)), np.ones(len(rows), bool), len(rows))
 
     def __len__(self) -> int:
         return int(self.is_there.sum())
@@ -342,7 +388,9 @@ def distinct_values(values: Any, what: str) -> pa.Table:
     elif isinstance(values, np.ndarray) and values.ndim == 1:
         array = _array(values, what)
     else:
-        table = read_rows(values, what)
+        table = as_given(values, what)
+        if is_of_spark(table):
+            table = read_rows(table, what, table.columns)
         if table.num_columns != 1:
             raise SchemaError(f"{what} are a table of {table.num_columns} columns; one is allowed.")
         array = table.column(0)

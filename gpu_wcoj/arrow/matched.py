@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from gpu_wcoj.arrow.held import dictionaries, key_matrix
 from gpu_wcoj.arrow.outgoing import decode
 from gpu_wcoj.column import Column, Int64Array
-from gpu_wcoj.errors import UnsupportedTypeError
 
 
 def values_of(column: Column) -> pa.Array:
@@ -104,13 +103,7 @@ def _keys(rows: pa.Table) -> Int64Array:
         lines += [column.is_valid().to_numpy().astype(np.int64) for column in nested]
         flat_rows = flat_rows.flatten()
     names = [str(at) for at in range(flat_rows.num_columns)]
-    try:
-        matrix = key_matrix(flat_rows.rename_columns(names), "the matches", *dictionaries())
-    except UnsupportedTypeError:
-        # Lists and maps have no codes; their values are told apart by how they are written.
-        seen: dict[str, int] = {}
-        texts = (repr(one) for one in flat_rows.rename_columns(names).to_pylist())
-        matrix = np.array([[seen.setdefault(text, len(seen)) for text in texts]], np.int64)
+    matrix = key_matrix(flat_rows.rename_columns(names), "the matches", *dictionaries())
     return np.concatenate([np.stack(lines), matrix]) if lines else matrix
 
 

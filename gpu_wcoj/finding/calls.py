@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_wcoj.finding.matcher import Matcher
 from gpu_wcoj.finding.matches import Matches
-from gpu_wcoj.query.motif.compiling import Semantics
+from gpu_wcoj.query.motif.form import Semantics
 from gpu_wcoj.query.motif.pattern import Motif
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gpu_wcoj.errors import SchemaError, UsageError, listed, nearest
 from gpu_wcoj.finding.matches import Lookup, Matches
-from gpu_wcoj.finding.tables import Table
+from gpu_wcoj.finding.tables import Table, given
 from gpu_wcoj.finding.wanted import elements_of, wanted_columns
 from gpu_wcoj.incoming import Incoming, read_change
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.motif.compiling import ROW, Compiled, Graph, Semantics, compiled
+from gpu_wcoj.query.motif.compiling import compiled
+from gpu_wcoj.query.motif.form import ROW, Compiled, Graph, Semantics
 from gpu_wcoj.query.motif.pattern import Motif
 from gpu_wcoj.query.motif.reading import parse
 from gpu_wcoj.query.terms import Rules
@@ -65,18 +66,22 @@ class Matcher:
         is_kept: bool = True,
         **options: Any,
     ) -> None:
-        from gpu_wcoj.arrow.held import is_of_spark, names_of
+        from gpu_wcoj.arrow.held import is_of_spark, kinds_of
 
         vertices, edges = _tables(graph, vertices, edges)
         self.motif = parse(motif) if isinstance(motif, str) else motif
         for option in ("bag", "outputs"):
             if option in options:
                 raise UsageError(f"the option '{option}' is not for motifs.\n  Leave it out.")
-        names = names_of(edges, "the edges")
-        vertex_names = (id,) if vertices is None else names_of(vertices, "the vertices")
+        edges = given(edges, "the edges")
+        vertices = None if vertices is None else given(vertices, "the vertices")
+        names = kinds_of(edges)
+        vertex_names = {id: names.get(src, "")} if vertices is None else kinds_of(vertices)
         _check_keys("edges", names, {"src": src, "dst": dst})
         _check_keys("vertices", vertex_names, {"id": id})
-        self._graph = Graph(vertex_names, names, vertices is not None, id, src, dst)
+        kinds = {("vertices", name): kind for name, kind in vertex_names.items()}
+        kinds |= {("edges", name): kind for name, kind in names.items()}
+        self._graph = Graph(tuple(vertex_names), tuple(names), vertices is not None, id, src, dst, kinds)
         self._wanted = wanted_columns(self.motif, columns, self._graph)
         by_rows = is_kept and vertices is not None
         self.compiled: Compiled = compiled(
@@ -89,11 +94,11 @@ class Matcher:
         )
         self.program = Program(self.compiled.rules, bag=True, **options)
         needed = self._needed()
-        self._edges = Table.of("edges", edges, names, (src, dst), needed["edges"])
+        self._edges = Table.of("edges", edges, (src, dst), needed["edges"])
         self._vertices = None
         if vertices is not None:
-            self._vertices = Table.of("vertices", vertices, vertex_names, (id,), needed["vertices"])
-        self._session = next((one.sparkSession for one in (edges, vertices) if is_of_spark(one)), None)
+            self._vertices = Table.of("vertices", vertices, (id,), needed["vertices"])
+        self._session = edges.sparkSession if is_of_spark(edges) else None
         changes = {"vertices": self._vertices, "edges": self._edges}
         self._first: dict[str, Incoming] = {
             name: table.whole(self.program, columns)
@@ -219,7 +224,7 @@ def _tables(graph: Any, vertices: Any, edges: Any) -> tuple[Any, Any]:
     return graph.vertices, graph.edges
 
 
-def _check_keys(table: str, names: Sequence[str], keys: Mapping[str, str]) -> None:
+def _check_keys(table: str, names: Collection[str], keys: Mapping[str, str]) -> None:
     for option, name in keys.items():
         if name not in names:
             raise SchemaError(

@@ -12,7 +12,7 @@ import numpy as np
 from gpu_wcoj.column import Int64Array
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.finding.wanted import Wanted
-from gpu_wcoj.query.motif.compiling import Graph, Part
+from gpu_wcoj.query.motif.form import Graph, Part
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -209,8 +209,9 @@ class Lookup:
         from gpu_wcoj.arrow.matched import table_of, values_of
 
         size = len(found)
-        columns = {
-            (one.name, one.what): values_of(column) for one, column in zip(part.elements, found.columns, strict=False)
+        columns: dict[tuple[str, str], Any] = {
+            (one.name, one.what): values_of(column)
+            for one, column in zip(part.elements, found.columns if size else (), strict=False)
         }
         arrays = [self._array(one, part, columns, size) for one in wanted]
         return table_of([one.label for one in wanted], arrays)
@@ -239,10 +240,10 @@ class Lookup:
             if ids is None:
                 return nothing(self._ends(), one.field, size)
             return ids if one.field else structs(table_of([graph.id], [ids]))
-        if ids is None and rows is None:
-            return nothing(self.vertices.rows, one.field, size)
         if rows is not None:
             return _shown_of(self.vertices.take(numbers_of(rows), one.field and [one.field]), one)
+        if ids is None:
+            return nothing(self.vertices.rows, one.field, size)
         kind = self.vertices.rows.schema.field(graph.id).type
         if one.field == graph.id:
             return ids if ids.type == kind else ids.cast(kind)

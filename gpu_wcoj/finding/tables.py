@@ -11,12 +11,25 @@ import numpy as np
 from gpu_wcoj.column import Int64Array
 from gpu_wcoj.errors import SchemaError, UsageError
 from gpu_wcoj.incoming import Incoming, read_change
-from gpu_wcoj.query.motif.compiling import ROW
+from gpu_wcoj.query.motif.form import ROW
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.arrow.held import Held, RowIndex
     from gpu_wcoj.program import Program
+
+
+def given(data: Any, what: str) -> Any:
+    """A table as it was given; a `ZSet` gives rows as often as they weigh."""
+    from gpu_wcoj.arrow.held import as_given
+
+    if not isinstance(data, ZSet):
+        return as_given(data, what)
+    weights = data.weights
+    if bool((weights < 0).any()):
+        raise UsageError(f"{what} hold a row of negative weight.\n  Begin with rows that are there.")
+    rows = as_given(data.with_weight_name(None), what)
+    return rows if bool((weights == 1).all()) else rows.take(np.repeat(np.arange(len(weights)), weights))
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,21 +58,14 @@ class Table:
     index: list[RowIndex] = field(default_factory=list)
 
     @staticmethod
-    def of(name: str, data: Any, names: Sequence[str], keys: Sequence[str], needed: Sequence[str]) -> Table:
-        """A table as it is given; a `ZSet` gives rows as often as they weigh."""
-        from gpu_wcoj.arrow.held import Held, read_rows, refuse_nulls
+    def of(name: str, data: Any, keys: Sequence[str], needed: Sequence[str]) -> Table:
+        """Of a table as `given` gives it, these columns."""
+        from gpu_wcoj.arrow.held import Held, kinds_of, read_rows, refuse_nulls
 
         what = f"the {name}"
-        if isinstance(data, ZSet):
-            weights = data.weights
-            if bool((weights < 0).any()):
-                raise UsageError(f"{what} hold a row of negative weight.\n  Begin with rows that are there.")
-            rows = read_rows(data.with_weight_name(None), what, needed)
-            rows = rows.take(np.repeat(np.arange(len(weights)), weights))
-        else:
-            rows = read_rows(data, what, needed)
+        rows = read_rows(data, what, needed)
         refuse_nulls(rows, keys, what)
-        found = Table(name, tuple(names), tuple(keys), Held(what, rows), name == "vertices")
+        found = Table(name, tuple(kinds_of(data)), tuple(keys), Held.of(what, rows), name == "vertices")
         if found.is_unique:
             found.check_unique()
         return found
@@ -86,12 +92,12 @@ class Table:
         SchemaError
             If a row goes that is not there, or a vertex comes that is.
         """
-        from gpu_wcoj.arrow.held import refuse_nulls, split_change
+        from gpu_wcoj.arrow.held import as_given, refuse_nulls, split_change
 
         what = self.held.what
-        if isinstance(data, ZSet) and data.weight_name is None:
+        if isinstance(data, ZSet):
             data = data.with_weight_name("weight")
-        rows, weights = split_change(data, what, self.names, self.held.rows.column_names)
+        rows, weights = split_change(as_given(data, what), what, self.names, self.held.rows.column_names)
         refuse_nulls(rows, self.keys, what)
         gone = self.find(rows.take(np.flatnonzero(weights < 0)), -weights[weights < 0])
         coming = rows.take(np.repeat(np.flatnonzero(weights > 0), weights[weights > 0]))

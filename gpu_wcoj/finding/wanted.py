@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_wcoj.errors import ColumnError, UsageError, listed, nearest
-from gpu_wcoj.query.motif.compiling import Element, Graph
+from gpu_wcoj.query.motif.form import Element, Graph
 from gpu_wcoj.query.motif.pattern import Motif
 
 
@@ -66,7 +66,7 @@ def _wanted(motif: Motif, label: str, graph: Graph) -> Wanted:
         return Wanted(label, name, kind)
     known = {"vertex": graph.vertices, "edge": graph.edges, "told": ()}[kind]
     if column not in (known or ()):
-        what = {"vertex": "the vertices", "edge": "the edges", "told": name}[kind]
+        what = {"vertex": "vertices", "edge": "edges", "told": name}[kind]
         raise ColumnError(what, column, known or ())
     return Wanted(label, name, kind, column)
 

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any as Anything
 
 from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.motif.condition import (
@@ -37,7 +38,7 @@ Literal = Test | Among | IsNull
 Case = tuple[Literal, ...]
 
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_COMPARED: dict[str, Callable[[object, object], bool]] = {
+_COMPARED: dict[str, Callable[[Anything, Anything], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 
@@ -73,12 +74,15 @@ def _inwards(one: Condition, is_negated: bool) -> Condition:
         return All(parts) if isinstance(one, All) != is_negated else Any(parts)
     if isinstance(one, IsNull):
         return _null(one.value, one.is_negated != is_negated)
+    if isinstance(one, Among):
+        is_out = one.is_negated != is_negated
+        if (is_out and one.has_null) or not (is_out or one.among):
+            return Truth(False)
+        return replace(one, is_negated=is_out, has_null=False)
     if not is_negated:
         return one
     if isinstance(one, Truth):
         return Truth(not one.holds)
-    if isinstance(one, Among):
-        return replace(one, is_negated=not one.is_negated)
     return replace(one, op=_OPPOSITE[one.op])
 
 
@@ -143,7 +147,7 @@ def _replaced(value: Value, values: Callable[[Field], Value]) -> Value:
     if any(isinstance(one, Null) for one in operands):
         return Null()
     numbers = [one.value for one in operands if isinstance(one, Constant)]
-    if len(numbers) < len(operands):
+    if len(numbers) < len(operands) or value.op.isalpha():
         return replace(value, operands=operands)
     if any(type(one) not in (int, float) for one in numbers):
         raise TypeMismatchError(f"'{replace(value, operands=operands)}' calculates with what is no number.")

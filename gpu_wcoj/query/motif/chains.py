@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpu_wcoj.query.motif.pattern import Direction, Edge, Path, Term, Vertex
+from gpu_wcoj.query.motif.pattern import Arrow, Direction, Edge, Path, Term, Vertex
+
+_DIRECTIONS: dict[Arrow, tuple[Direction, ...]] = {"->": ("out",), "<-": ("in",), "-": ("out", "in"), "<->": ("out",)}
 
 
 def paths_of(number: int, term: Term) -> Iterator[Path]:
@@ -35,7 +37,7 @@ def paths_of(number: int, term: Term) -> Iterator[Path]:
         return
     assert link.least is not None
     assert link.most is not None
-    directions: tuple[Direction, ...] = {"->": ("out",), "<-": ("in",), "-": ("out", "in"), "<->": ("out",)}[link.arrow]
+    directions: tuple[Direction, ...] = _DIRECTIONS[link.arrow]
     for direction in directions:
         for hops in range(link.most, link.least - 1, -1):
             if link.arrow == "<->":  # a way each, with nothing to tell

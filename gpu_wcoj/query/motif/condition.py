@@ -45,13 +45,15 @@ class Null:
 
 @dataclass(frozen=True)
 class Operation:
-    """Arithmetic, or a minus before one operand."""
+    """Arithmetic, a minus before one operand, ``like`` of a text and a pattern, or another function."""
 
     op: str
     operands: tuple[Value, ...]
     span: Span = field(default=Span(), compare=False)
 
     def __str__(self) -> str:
+        if self.op.isalpha():
+            return f"{self.op}({', '.join(map(str, self.operands))})"
         shown = [f"({one})" if isinstance(one, Operation) else str(one) for one in self.operands]
         return f" {self.op} ".join(shown) if len(shown) > 1 else f"{self.op}{shown[0]}"
 
@@ -74,11 +76,18 @@ class Test:
 
 @dataclass(frozen=True)
 class Among:
-    """Whether a value is one of a list, or is none of it; not true where it is null."""
+    """Whether a value is one of a list, or is none of it; not true where it is null.
+
+    Attributes
+    ----------
+    has_null
+        Whether the list also has a null; then it is unknown whether a value that is not found is in the list.
+    """
 
     value: Value
     among: tuple[Constant, ...]
     is_negated: bool = False
+    has_null: bool = False
     span: Span = field(default=Span(), compare=False)
 
     def __str__(self) -> str:
@@ -150,7 +159,9 @@ def parse(text: str, motif: Motif, *, source: str = "<where>") -> Condition:
     """The condition that `text` spells, of a motif's elements.
 
     Comparisons of ``name.column``, numbers, texts in single quotes, ``TRUE`` and ``FALSE``, ``+ - * / %``, ``IN``,
-    ``BETWEEN``, ``IS NULL``, joined by ``AND``, ``OR``, ``NOT``. Columns of odd names stand in backticks.
+    ``BETWEEN``, ``LIKE``, ``IS NULL``, joined by ``AND``, ``OR``, ``NOT``; the functions ``lower``, ``upper``,
+    ``length``, ``abs``, ``year``, ``month`` and ``day``. ``/`` divides as floats do. Columns of odd names stand in
+    backticks.
 
     Raises
     ------
@@ -214,6 +225,12 @@ class _Reader:
             span = span_of(node)
             inside = All((Test(">=", value, low, span), Test("<=", value, high, span)))
             return Not(inside) if is_negated else inside
+        if node.data == "like":
+            value, pattern = (self.value(part, depth + 1) for part in parts)
+            if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
+                raise self.error("a pattern is a text: write LIKE '...'", span_of(parts[1]))
+            found = Operation("like", (value, pattern), span_of(node))
+            return Test("!=" if is_negated else "=", found, Constant(True), span_of(node))
         if node.data == "null":
             return IsNull(self.value(parts[0], depth + 1), is_negated)
         if node.data == "literal":
@@ -252,9 +269,7 @@ class _Reader:
         if len(kinds) > 1:
             what = "the values of a list are all numbers, all texts or all truth values"
             raise TypeMismatchError(pointed_lines(what, self.text, span_of(node), self.source))
-        if is_negated and has_null:
-            return Truth(False)  # unknown for every value that is not in the list
-        return Among(value, tuple(found), is_negated, span_of(node)) if found else Truth(False)
+        return Among(value, tuple(found), is_negated, has_null, span_of(node))
 
     def value(self, node: Node, depth: int) -> Value:
         """An expression that is a number, a text or a truth value."""
@@ -267,6 +282,9 @@ class _Reader:
         if node.data == "column":
             (token,) = tokens(node)
             return self.column(token)
+        if node.data == "call":
+            (name,) = tokens(node)
+            return Operation(name.lower(), tuple(self.value(part, depth + 1) for part in trees(node)), span_of(node))
         if node.data in ("sum", "product", "minus"):
             (op,) = tokens(node)
             operands = tuple(self.value(part, depth + 1) for part in trees(node))

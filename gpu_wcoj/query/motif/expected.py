@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import MotifSyntaxError
+from gpu_wcoj.errors import MotifSyntaxError, nearest
+from gpu_wcoj.query.motif.expressions import FUNCTIONS
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -27,7 +28,7 @@ _MOTIF_WORDS = {
     "$END": "the end",
 }
 _WHERE_WORDS = {
-    "OPERATOR": "a comparison (=, !=, <, <=, >, >=, IN, BETWEEN, IS NULL)",
+    "OPERATOR": "a comparison (=, !=, <, <=, >, >=, IN, BETWEEN, LIKE, IS NULL)",
     "_AND": "AND",
     "_OR": "OR",
     "COLUMN": "a column such as a.id or a value",
@@ -35,7 +36,7 @@ _WHERE_WORDS = {
     "_RPAR": "')'",
     "_COMMA": "','",
     "_NULL": "NULL",
-    "_IN": "IN or BETWEEN",
+    "_IN": "IN, BETWEEN or LIKE",
     "$END": "the end",
 }
 _SHOWN = 40
@@ -60,8 +61,10 @@ def motif_error(parser: Lark, text: str, source: str) -> MotifSyntaxError:
         what = "a term is one edge: write (a)-[]->(b); (b)-[]->(c)"
     elif not text.strip():
         what = "there is no term; write one such as (a)-[e]->(b)"
-    elif accepts and accepts <= {"NAME", "_RPAR"}:
-        what = f"a name is of the letters a to z, digits and '_'{_after(last, found)}"
+    elif {"NAME", "_RPAR"} <= accepts:
+        what = f"expected ')' or a name of the letters a to z, digits and '_'{_after(last, found)}"
+    elif accepts == {"LPAR"} and last is not None and last.type != "_SEMICOLON":
+        what = f"expected a vertex such as (b){_after(last, found)}"
     else:
         words = dict.fromkeys(word for kind, word in _MOTIF_WORDS.items() if kind in accepts and word)
         if {"LEFT", "LINE"} & accepts and "_SEMICOLON" in accepts:
@@ -90,7 +93,7 @@ def where_error(parser: Lark, text: str, source: str) -> MotifSyntaxError:
     elif rest.startswith(("&", "|")):
         what = f"write {'AND' if rest[0] == '&' else 'OR'}"
     elif not is_value and found == "(" and last is not None:
-        what = f"functions such as '{last[:_SHOWN]}(...)' are not supported in where"
+        what = f"there is no function '{last[:_SHOWN]}' in where; {', '.join(FUNCTIONS)} are.{nearest(last, FUNCTIONS)}"
     elif not text.strip():
         what = "there is no condition; write one such as a.id = 1, or leave where out"
     else:
@@ -115,7 +118,7 @@ def _stopped(parser: Lark, text: str) -> tuple[Token | None, int, str, set[str]]
             read = [read[-1], token]
         reader.feed_eof(read[-1])  # type: ignore[no-untyped-call]  # lark leaves it so
     except UnexpectedCharacters as error:
-        start = error.pos_in_stream or 0
+        start = error.pos_in_stream  # type: ignore[assignment]  # lark declares it as always None
         found = text[start]
     except UnexpectedToken as error:
         if error.token.type != "$END":
