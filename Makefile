@@ -33,10 +33,14 @@ TICK_ROWS ?=
 STREAM := .run/payments.parquet
 CHANGES := .run/changes
 
+# How long `make fuzz` takes for each parser, and which ones; all if none is named.
+SECONDS ?= 600
+PARSERS ?=
+
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test test-long check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -74,13 +78,17 @@ check: setup  ## lint, format, types, layers
 test: check  ## check, then run the tests (TESTS=path chooses some)
 	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $(TESTS)
 
+fuzz: setup  ## fuzz every parser, guided by what it runs, SECONDS=600 each (PARSERS="sql motif" chooses some); Linux
+	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]'
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(PARSERS)
+
 soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go on to the end; lose power 200 times at each
 	SOAK=1 $(BIN)/python -m pytest -rP tests/checkpoint/test_kill.py tests/checkpoint/test_power.py
 
 test-long: setup  ## run long tests: GALEN's fixpoint, every recursive program on every kind of kernels, more queries and plans by chance
 	TEST_LONG=1 $(BIN)/python -m pytest tests/recursion tests/circuit/test_recursion.py tests/join/test_memory.py tests/cuda/test_engine.py tests/bench/test_suite.py \
 		tests/planner/test_random_queries.py tests/planner/test_strategies.py tests/bench/test_suite_rivals.py \
-		tests/query/test_sql_random.py
+		tests/query/test_sql_random.py tests/query/test_printed_languages.py
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py
