@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpu_wcoj.errors import TypeMismatchError
+from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.edn.answer import Query
 from gpu_wcoj.query.edn.asked import Asked, asked
 from gpu_wcoj.query.edn.clauses import Const, Found, Var
@@ -15,9 +17,11 @@ from gpu_wcoj.query.edn.kinds import NUMBERS, UNORDERED, Env, Kinds, Set, join
 from gpu_wcoj.query.edn.names import distinct
 from gpu_wcoj.query.edn.placing import placed
 from gpu_wcoj.query.edn.scopes import Scopes
-from gpu_wcoj.query.edn.sources import ENGINE, TEXT, Source
-from gpu_wcoj.query.stratified import check_stratified
+from gpu_wcoj.query.edn.sources import ENGINE, OPAQUE, TEXT, Source
 from gpu_wcoj.query.terms import Atom, Call, Declaration, Expression, Rule, Rules, Variable
+
+NOTHING = "nothing#1"
+"""An input without rows, for queries to which nothing that is known can be an answer."""
 
 
 def parse(query: Any, sources: Mapping[str, Source], *, arguments: Sequence[Any] = (), source: str = "<text>") -> Query:
@@ -68,12 +72,15 @@ class _Compiled:
         self._refuse_unbound(scopes.bound(found.clauses))
         rules = {name: scopes.rule(name) for name in found.rules}
         self.clauses = scopes.resolved(text, found.clauses)
-        self.kinds = Kinds(query.sources, rules)
-        self.kinds.check_rules()
-        self.env = self.kinds.check(text, self.clauses, {})
-        self.compiler = Compiler(query.sources, rules, self.kinds, scopes.needs, query.reader)
+        wide = Kinds(query.sources, rules, is_wide=True)
+        wide.check_rules()
+        _ = wide.check(text, self.clauses, {})
+        self.placed = found
+        self.compiler = Compiler(query.sources, rules, Kinds(query.sources, rules), scopes.needs, query.reader)
         self.names = self.compiler.names
         self.types: dict[Var, Set] = {}
+        self.written: dict[int, Env] = {}
+        self.derived = False
 
     def _refuse_unbound(self, bound: frozenset[Var]) -> None:
         text, constants = self.asked.text, self.asked.constants
@@ -92,27 +99,31 @@ class _Compiled:
             what = "':with' keeps rows apart for aggregates, and this ':find' has none; find its variables, too"
             raise query.text.unsupported(what, query.with_[0].span)
         columns = tuple(dict.fromkeys([*(one.variable for one in query.find), *query.with_]))
-        if aggregates:
-            rows = self.names.helper("rows")
-            self._write(rows, columns)
-            self._aggregate(output, rows, columns)
-        else:
-            self._write(output, tuple(one.variable for one in query.find))
+        head = output if not aggregates else self.names.helper("rows")
+        self._write(head, columns if aggregates else tuple(one.variable for one in query.find))
         self.compiler.finish()
+        self._judge(columns)
+        if aggregates and self.derived:
+            self._aggregate(output, head, columns)
+        if not self.derived:
+            terms = tuple(Variable(f"c{at}") for at in range(len(query.find)))
+            self.compiler.rules = {1: Rule(Atom(output, terms), (Atom(NOTHING, terms),))}
         types = tuple(map(self._type, query.find))
         labels = query.labels
         names = labels[1] if labels else distinct(dict(enumerate(map(_name, query.find))))
+        written = tuple(self.compiler.rules.values())
+        used = Rules(written).inputs
         rules = Rules(
-            tuple(self.compiler.rules),
-            (*self._declarations(), Declaration(output, distinct(dict(enumerate(names))), (None,) * len(names))),
+            written,
+            (*self._declarations(used), Declaration(output, distinct(dict(enumerate(names))), (None,) * len(names))),
             (output,),
         )
-        check_stratified(rules, query.text.pointed)
-        compiler = self.compiler
-        given = {name: query.given[name] for name in compiler.rows}
+        check(rules)
+        reads = {name: one for name, one in self.compiler.reads.items() if name in used}
+        given = {name: query.given[name] for name in self.compiler.rows if name in used}
         return Query(
             rules, output, query.shape, names, labels and labels[0].removeprefix(":"), types,  # type: ignore[arg-type]  # one of the three
-            given, dict(compiler.reads), frozenset(compiler.unknown), frozenset(compiler.open),
+            given if self.derived else {NOTHING: ()}, reads, self.placed.unknown, self.placed.open,
         )  # fmt: skip
 
     def _is_taken(self, name: str) -> bool:
@@ -124,23 +135,24 @@ class _Compiled:
     def _write(self, head: str, columns: Sequence[Var]) -> None:
         terms = tuple(self.names.term(self._term(one)) for one in columns)
         for body, env in self.compiler.bodies(self.asked.text, self.clauses, {}):
-            self.compiler.write(self.asked.text, Atom(head, terms), body)
-            self._note(columns, env)
+            self.written[self.compiler.write(self.asked.text, Atom(head, terms), body)] = env
 
-    def _note(self, columns: Sequence[Var], env: Env) -> None:
+    def _judge(self, columns: Sequence[Var]) -> None:
         """Keep the types of columns, and refuse a column of two."""
+        envs = [env for number, env in self.written.items() if number in self.compiler.rules]
+        self.derived = bool(envs)
         for one in columns:
             term = self._term(one)
-            types = frozenset({term.type}) if isinstance(term, Const) else env.get(term)
-            wider = types if one not in self.types else join(self.types[one], types)
-            if wider is not None and len(wider) > 1:
-                words = " and ".join(sorted(wider))
+            types: list[Set] = [frozenset({term.type}) if isinstance(term, Const) else env.get(term) for env in envs]
+            found = functools.reduce(join, types) if types else None
+            if found is not None and len(found) > 1:
+                words = f"{', '.join(sorted(found)[:-1])} and {max(found)}"
                 what = (
                     f"the column '{one}' would hold values of the types {words}, and a column has one;"
                     f" name attributes of one type, or add a clause that only one of them satisfies"
                 )
                 raise TypeMismatchError(self.asked.text.pointed(what, one.span))
-            self.types[one] = wider
+            self.types[one] = found
 
     def _aggregate(self, output: str, rows: str, columns: Sequence[Var]) -> None:
         """The head of groups: an aggregate of each column that has one, joined by the columns that have none."""
@@ -162,7 +174,7 @@ class _Compiled:
             head.append(atoms[key].terms[-1])
         found = tuple(atoms.values())
         if len(found) == 1 and tuple(head) == found[0].terms:
-            last = self.compiler.rules.pop()
+            _, last = self.compiler.rules.popitem()
             self.compiler.add(self.asked.text, Rule(Atom(output, last.head.terms), last.atoms))
             return
         self.compiler.add(self.asked.text, Rule(Atom(output, tuple(head)), found))
@@ -187,7 +199,7 @@ class _Compiled:
 
     def _check_aggregate(self, found: Found) -> None:
         types = self.types.get(found.variable)
-        if types is None:
+        if types is None or OPAQUE in types:
             return
         (kind,) = types
         if found.op in ("sum", "avg") and kind not in NUMBERS:
@@ -203,9 +215,10 @@ class _Compiled:
         if found.op == "avg":
             return "double"
         types = self.types.get(found.variable)
-        return None if types is None else "string" if TEXT in types else next(iter(types))
+        return None if types is None or OPAQUE in types else "string" if TEXT in types else next(iter(types))
 
-    def _declarations(self) -> list[Declaration]:
+    def _declarations(self, used: Collection[str]) -> list[Declaration]:
+        """What is known of the columns of the relations that are used."""
         found = []
         compiler = self.compiler
         for name, read in compiler.reads.items():
@@ -217,7 +230,7 @@ class _Compiled:
         for name, rows in compiler.rows.items():
             kinds = tuple(None if kind is None else ENGINE[kind] for kind in rows.types)
             found.append(Declaration(name, tuple(f"c{at}" for at in range(len(kinds))), kinds))
-        return found
+        return [one for one in found if one.relation in used]
 
 
 def _name(found: Found) -> str:

@@ -8,8 +8,9 @@ needs its callers' values reads a head that they fill (``asked#``).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpu_wcoj.query.edn.clauses import (
     Blank,
@@ -31,7 +32,7 @@ from gpu_wcoj.query.edn.kinds import Env, Kinds, meet, value_type
 from gpu_wcoj.query.edn.names import Names, spelled
 from gpu_wcoj.query.edn.pieces import ZERO, Body, Piece, calculated, compared, piece_of
 from gpu_wcoj.query.edn.placing import source_of
-from gpu_wcoj.query.edn.sources import TEXT, Datoms, Relation, Source
+from gpu_wcoj.query.edn.sources import OPAQUE, Datoms, Relation, Source
 from gpu_wcoj.query.edn.where import Clauses
 from gpu_wcoj.query.terms import Atom, Comparison, Constant, Expression, Rule, Variable
 
@@ -57,10 +58,6 @@ class Compiler:
     ----------
     reads, columns
         The relations of datoms and the plain ones that the rules read.
-    unknown
-        Sources and attributes that nothing is known of.
-    open
-        The sources that patterns read with any attribute.
     """
 
     def __init__(
@@ -73,27 +70,42 @@ class Compiler:
     ) -> None:
         self.sources, self.set, self.kinds, self.needs, self.reader = sources, rules, kinds, needs, reader
         self.names = Names()
-        self.rules: list[Rule] = []
+        self.rules: dict[int, Rule] = {}
+        self.n_rules = 0
         self.reads: dict[str, Read] = {}
         self.columns: dict[str, Relation] = {}
         self.arity: dict[str, int] = {}
         self.rows: dict[str, Rows] = {}
-        self.unknown: set[tuple[str, str]] = set()
-        self.open: set[str] = set()
         self.instances: dict[tuple[str, tuple[str | None, ...]], str] = {}
         self.waiting: list[tuple[str, tuple[str | None, ...]]] = []
 
-    def add(self, text: Text, rule: Rule) -> None:
-        """Write a rule down."""
+    def add(self, text: Text, rule: Rule) -> int:
+        """Write a rule down; its number."""
         if len(self.rules) >= MOST_RULES:
             raise text.unsupported(f"the query becomes more than {MOST_RULES:,} rules", self.place)
-        self.rules.append(rule)
+        number = self.n_rules = self.n_rules + 1
+        self.rules[number] = rule
+        return number
 
     def finish(self) -> None:
-        """Write down the rules that have been called."""
+        """Write down the rules that have been called, and leave out those that read what nothing derives."""
         while self.waiting:
             name, types = self.waiting.pop(0)
             self._instance(name, types)
+        while True:
+            derived = {rule.head.relation for rule in self.rules.values()}
+            empty = {name for name in self.names.helpers if name not in derived}
+            kept = {
+                number: rule
+                for number, rule in self.rules.items()
+                if not any(atom.relation in empty for atom in rule.atoms)
+            }
+            if len(kept) == len(self.rules):
+                break
+            self.rules = kept
+        for number, rule in self.rules.items():
+            negated = tuple(atom for atom in rule.negated if atom.relation not in empty)
+            self.rules[number] = replace(rule, negated=negated)
 
     def bodies(
         self, text: Text, clauses: Sequence[Clause], env: Env, outer: tuple[Piece, ...] = ()
@@ -101,23 +113,28 @@ class Compiler:
         """The bodies of clauses, one for each way to give their variables types."""
         for found in self.kinds.assigned(text, clauses, env):
             body = Body(outer)
-            if all(self._take(text, clause, found, body) for clause in clauses):
+            met = [self._take(text, clause, found, body) for clause in clauses]  # also behind one that is not met
+            if all(met):
                 yield body, found
 
-    def write(self, text: Text, head: Atom, body: Body) -> None:
-        """Write down a rule with a head and a body."""
+    def write(self, text: Text, head: Atom, body: Body) -> int:
+        """Write down a rule with a head and a body; its number."""
         pieces = body.taken(head.variables)
         atoms = dict.fromkeys(atom for piece in pieces for atom in piece.atoms)
         comparisons = dict.fromkeys(one for piece in pieces for one in piece.comparisons)
         negated = dict.fromkeys(atom for piece in pieces for atom in piece.negated)
-        self.add(text, Rule(head, tuple(atoms), tuple(comparisons), tuple(negated)))
+        return self.add(text, Rule(head, tuple(atoms), tuple(comparisons), tuple(negated)))
 
     def _take(self, text: Text, clause: Clause, env: Env, body: Body) -> bool:
         """Add a clause to a body; False if it can never be satisfied."""
         self.place = clause.span
         if isinstance(clause, Pattern):
-            body.pieces.append(piece_of(self._pattern(text, clause, env)))
-        elif isinstance(clause, Rows):
+            atoms = self._pattern(text, clause, env)
+            body.pieces.append(piece_of(atoms))
+            return bool(atoms)
+        if isinstance(clause, Rows):
+            if not self.reader.given[clause.relation]:
+                return False
             self.rows[clause.relation] = clause
             body.pieces.append(piece_of([Atom(clause.relation, tuple(map(self.names.any, clause.terms)))]))
         elif isinstance(clause, Call):
@@ -169,8 +186,8 @@ class Compiler:
             every = None if old is None or attributes is None else old | attributes
             self.reads[name] = Read(clause.source, kind, every)
         terms = tuple(map(self.names.any, (entity, key, value)))
-        if len(relations) == 1:
-            return [Atom(relations[0], terms)]
+        if len(relations) < 2:
+            return [Atom(one, terms) for one in relations]
         shared = tuple(dict.fromkeys(one for one in terms if isinstance(one, Variable) and not one.is_wildcard))
         name = self.names.helper("any")
         for one in relations:
@@ -185,39 +202,44 @@ class Compiler:
         assert clause.source is not None
         key = clause.terms[1]
         kinds = self.kinds.types(value, env)
-        first = "string" if kinds is None or len(kinds) > 1 or TEXT in kinds else next(iter(kinds))
         if isinstance(key, Const):
             known = source.attributes.get(str(key.value))
             if known is None:
-                self.unknown.add((clause.source, str(key.value)))
-                return [first if first in source.relations else "string"]
+                return []
             if clause.is_lookup and not known.unique:
                 what = f"a lookup ref needs a unique attribute, and '{key.value}' is not; write a clause for it"
                 raise text.error(what, clause.span)
             return [value_type(known.type)]
-        self.open.add(clause.source)
         present = list(dict.fromkeys(value_type(one.type) for one in source.attributes.values()))
-        if isinstance(value, Blank):
-            return present or ["string"]
-        if isinstance(value, Const) and value.type == TEXT:
-            return [one for one in ("string", "keyword") if one in present] or ["string"]
-        return [first if first in source.relations else "string"]
+        if isinstance(value, Blank) or kinds is None:
+            return present
+        if OPAQUE in kinds and len(present) > 1:
+            what = f"the type of '{value}' is not known, and the attributes have {len(present)}; name the attribute"
+            raise text.unsupported(what, clause.span)
+        return [one for one in present if meet(kinds, frozenset({one}))]
 
     def _call(self, text: Text, clause: Call, env: Env, body: Body) -> None:
         places = self.kinds.places[clause.name]
-        types: list[str | None] = []
-        terms: list[Expression] = []
+        choices: list[Sequence[str | None]] = []
+        terms: list[Variable | Constant] = []
         for term, place in zip(clause.terms, places, strict=True):
             own = meet(self.kinds.types(term, env), place)
-            types.append(next(iter(own)) if own is not None and len(own) == 1 else None)
+            choices.append([None] if own is None else sorted(own))
             assert isinstance(term, (Var, Const))
             terms.append(self.names.term(term))
+        atoms = [Atom(self._called(clause.name, types), tuple(terms)) for types in itertools.product(*choices)]
         asked = [terms[at] for at in sorted(self.needs[clause.name])]
         if asked:
-            head = Atom(f"asked#{self._called(clause.name, tuple(types))}", tuple(asked))
-            own_body = Body(body.available)
-            self.write(text, head, own_body)
-        body.pieces.append(piece_of([Atom(self._called(clause.name, tuple(types)), tuple(terms))]))
+            for atom in atoms:
+                self.names.helpers.add(f"asked#{atom.relation}")
+                self.write(text, Atom(f"asked#{atom.relation}", tuple(asked)), Body(body.available))
+        if len(atoms) > 1:  # an argument that is a text from outside may be a string or a keyword
+            shared = tuple(dict.fromkeys(one for one in terms if isinstance(one, Variable))) or (ZERO,)
+            head = Atom(self.names.helper("any"), shared)
+            for atom in atoms:
+                self.add(text, Rule(head, (atom,)))
+            atoms = [head]
+        body.pieces.append(piece_of(atoms))
 
     def _called(self, name: str, types: tuple[str | None, ...]) -> str:
         key = name, types
@@ -229,7 +251,6 @@ class Compiler:
     def _instance(self, name: str, types: tuple[str | None, ...]) -> None:
         head = self.instances[name, types]
         asked = sorted(self.needs[name])
-        n_before = len(self.rules)
         for branch in self.set[name].branches:
             env: Env = {
                 one: None if kind is None else frozenset({kind}) for one, kind in zip(branch.head, types, strict=True)
@@ -238,7 +259,6 @@ class Compiler:
             outer = (piece_of([Atom(f"asked#{head}", tuple(terms[at] for at in asked))]),) if asked else ()
             for body, _ in self.bodies(branch.text, branch.clauses, env, outer):
                 self.write(branch.text, Atom(head, terms), body)
-        assert len(self.rules) > n_before, f"nothing derives {head}"
 
     def _or(self, text: Text, clause: Or, env: Env, body: Body) -> bool:
         assert clause.variables is not None
@@ -254,7 +274,7 @@ class Compiler:
 
     def _not(self, text: Text, clause: Not, env: Env, body: Body) -> None:
         assert clause.variables is not None
-        if self._inverted(clause, env, body):
+        if self._inverted(text, clause, env, body):
             return
         found = list(self.bodies(text, clause.clauses, env, body.available))
         if not found:
@@ -280,11 +300,13 @@ class Compiler:
             return None
         return Atom(atom.relation, tuple(self.names.blank() if one in own else one for one in atom.terms))
 
-    def _inverted(self, clause: Not, env: Env, body: Body) -> bool:
+    def _inverted(self, text: Text, clause: Not, env: Env, body: Body) -> bool:
         """Whether it is one comparison, which is turned round instead; of doubles, where NaN compares as nothing."""
         if len(clause.clauses) != 1 or not isinstance(clause.clauses[0], Predicate):
             return False
         predicate = clause.clauses[0]
+        if self.kinds.infer(text, clause.clauses, env) != env:
+            return False
         found = compared(self.names, predicate, env)
         kinds = [self.kinds.types(one, env) for one in predicate.terms]
         is_exact = all(kind is not None and "double" not in kind for kind in kinds)

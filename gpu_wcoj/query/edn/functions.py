@@ -17,7 +17,7 @@ ARGUMENTS = {
     "quot": (2, 2), "rem": (2, 2), "mod": (2, 2), "inc": (1, 1), "dec": (1, 1), "count": (1, 1), "identity": (1, 1),
     "ground": (1, 1), "get-else": (4, 4), "missing?": (3, 3), "+": (1, None), "*": (1, None), "-": (1, None),
     "/": (2, None), "str": (1, None),
-    **dict.fromkeys(COMPARISONS, (2, None)), **dict.fromkeys((*TESTS, *PARITY), (1, 1)),
+    **dict.fromkeys(COMPARISONS, (2, None)), "!=": (2, 2), **dict.fromkeys((*TESTS, *PARITY), (1, 1)),
 }  # fmt: skip
 """How many arguments each takes, from and to."""
 

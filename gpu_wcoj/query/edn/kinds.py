@@ -26,9 +26,9 @@ from gpu_wcoj.query.edn.clauses import (
     Text,
     Var,
 )
-from gpu_wcoj.query.edn.functions import COMPARISONS, PARITY, TESTS
+from gpu_wcoj.query.edn.functions import PARITY, TESTS
 from gpu_wcoj.query.edn.placing import source_of
-from gpu_wcoj.query.edn.sources import TEXT, Datoms, Relation, Source, type_of_column
+from gpu_wcoj.query.edn.sources import OPAQUE, TEXT, TYPES, Datoms, Relation, Source, type_of_column
 from gpu_wcoj.query.terms import Span
 
 Set = frozenset[str] | None
@@ -38,6 +38,7 @@ LONG, DOUBLE = frozenset({"long"}), frozenset({"double"})
 NUMBERS = LONG | DOUBLE
 WORDS = frozenset({"string", "keyword"})
 UNORDERED = {"keyword", "boolean", "uuid", "bytes"}
+UNEQUAL = ("!=", "not=")
 MOST = 64
 """How many combinations of types the variables of one scope may have."""
 
@@ -46,6 +47,9 @@ def meet(left: Set, right: Set) -> Set:
     """The types that both allow."""
     if left is None or right is None:
         return right if left is None else left
+    for one, other in ((left, right), (right, left)):
+        if OPAQUE in one and other:
+            return other if len(other) == 1 else frozenset({OPAQUE})
     found = left & right
     if TEXT in left:
         found |= right & WORDS
@@ -59,6 +63,8 @@ def join(left: Set, right: Set) -> Set:
     if left is None or right is None:
         return None
     found = left | right
+    if OPAQUE in found:
+        return frozenset({OPAQUE})
     return found - WORDS if TEXT in found else found
 
 
@@ -72,12 +78,14 @@ class Kinds:
 
     Attributes
     ----------
+    is_wide
+        Whether values of any attribute may have any type; else only those types that attributes have now.
     places
         Per rule, the types that its places can have.
     """
 
-    def __init__(self, sources: Mapping[str, Source], rules: Mapping[str, RuleSet]) -> None:
-        self.sources, self.rules = sources, rules
+    def __init__(self, sources: Mapping[str, Source], rules: Mapping[str, RuleSet], is_wide: bool = False) -> None:
+        self.sources, self.rules, self.is_wide = sources, rules, is_wide
         self.places: dict[str, list[Set]] = {name: [frozenset() for _ in rule.required] for name, rule in rules.items()}
         self.reason: str | None = None
         changed = True
@@ -107,7 +115,11 @@ class Kinds:
         if found is None:
             raise TypeMismatchError(self._noted() or text.pointed("no types fit these clauses", Span()))
         for clause in clauses:
-            if isinstance(clause, Or):
+            if isinstance(clause, Predicate) and clause.op in UNEQUAL:
+                left, right = (self.types(term, found) for term in clause.terms)
+                if not _comparable(left, right, "="):
+                    raise TypeMismatchError(self._compares(text, clause, (left, right), is_ordered=False))
+            elif isinstance(clause, Or):
                 for branch in clause.branches:
                     _ = self.check(text, branch, _within(clause, found))
             elif isinstance(clause, Not):
@@ -192,18 +204,20 @@ class Kinds:
         assert clause.source is not None
         source = source_of(self.sources, clause.source)
         if isinstance(source, Relation):
-            kinds = [type_of_column(one) for one in source.types] or [None] * len(clause.terms)
-            return [None if one is None else frozenset({one}) for one in kinds]
+            types = source.types or (None,) * len(clause.terms)
+            return [frozenset({type_of_column(one)}) for one in types]
         assert isinstance(source, Datoms)
         _, key, value = clause.terms
         if isinstance(key, Const):
             known = source.attributes.get(str(key.value))
-            types = None if known is None else frozenset({value_type(known.type)})
+            kinds = None if known is None else frozenset({value_type(known.type)})
         elif isinstance(value, Const):
-            types = None
+            kinds = None
+        elif self.is_wide:
+            kinds = frozenset(map(value_type, TYPES))
         else:
-            types = frozenset(value_type(one.type) for one in source.attributes.values()) or None
-        return [LONG, frozenset({"keyword"}), types]
+            kinds = frozenset(value_type(one.type) for one in source.attributes.values()) or None
+        return [LONG, frozenset({"keyword"}), kinds]
 
     def types(self, term: Term, env: Env) -> Set:
         """The types that a term can have."""
@@ -249,7 +263,9 @@ class Kinds:
         if op in TESTS or op in PARITY:
             wanted = NUMBERS if op in TESTS else LONG
             return self._meet(text, env, clause.terms[0], wanted, clause.span)
-        is_ordered = COMPARISONS[op] not in ("=", "!=", "==")
+        if op in UNEQUAL:  # values of two types are so
+            return True
+        is_ordered = op not in ("=", "==")
         changed = True
         while changed:
             changed = False
@@ -274,7 +290,7 @@ class Kinds:
         words = " and ".join(dict.fromkeys(_words(one) for one in sets))
         if is_ordered and any(one is not None and one <= UNORDERED for one in sets):
             what = f"'{clause.op}' puts {words} in order; numbers, strings and instants have one"
-        elif clause.op in ("=", "!=", "not=") and all(one is not None and one <= NUMBERS for one in sets):
+        elif clause.op in ("=", *UNEQUAL) and all(one is not None and one <= NUMBERS for one in sets):
             what = f"'{clause.op}' compares {words}, which are never equal; compare with '==', or write 5.0 for 5"
         else:
             what = f"'{clause.op}' compares {words}"
@@ -296,6 +312,8 @@ class Kinds:
         if not all(self._meet(text, env, one, wanted, span) for one in terms):
             return False
         sets = [self.types(one, env) for one in terms]
+        if any(one is not None and OPAQUE in one for one in sets):
+            return self._meet(text, env, result, frozenset({OPAQUE}), span)
         if op == "/" and all(one == LONG for one in sets):
             what = "'/' of longs is a ratio in Clojure, which has no type here; use quot, or divide doubles"
             self._note(text.pointed(what, span))
@@ -317,9 +335,9 @@ def _within(clause: Or | Not, env: Env) -> Env:
 
 def _comparable(own: Set, other: Set, op: str) -> Set:
     """The types of `own` that compare with one of `other`."""
-    if other is None:
+    if other is None or OPAQUE in other:
         return own
-    if op in ("=", "!=", "not="):
+    if op == "=":
         return meet(own, other)
     wanted: frozenset[str] = other
     if other & NUMBERS:
@@ -333,6 +351,6 @@ _NAMES = {"long": "a long", "double": "a double", TEXT: "a text", "instant": "an
 
 
 def _words(types: Set) -> str:
-    if types is None:
+    if types is None or OPAQUE in types:
         return "a value of any type"
     return " or ".join(_NAMES.get(one, f"a {one}") for one in sorted(types))

@@ -17,6 +17,7 @@ class Names:
         self.taken: set[str] = {"true", "false", "null", "not"}
         self.n_blanks = 0
         self.n_helpers: dict[str, int] = {}
+        self.helpers: set[str] = set()
 
     def term(self, term: Var | Const) -> Variable | Constant:
         """What stands for a term."""
@@ -44,7 +45,9 @@ class Names:
     def helper(self, kind: str) -> str:
         """A new name of a relation that no text can spell."""
         self.n_helpers[kind] = self.n_helpers.get(kind, 0) + 1
-        return f"{kind}#{self.n_helpers[kind]}"
+        name = f"{kind}#{self.n_helpers[kind]}"
+        self.helpers.add(name)
+        return name
 
 
 def spelled(name: str) -> str:

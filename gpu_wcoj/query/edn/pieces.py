@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gpu_wcoj.query.edn.clauses import Const, Function, Predicate, Text, Var
 from gpu_wcoj.query.edn.functions import ARITHMETIC, COMPARISONS, PARITY, TESTS
-from gpu_wcoj.query.edn.kinds import DOUBLE, LONG, Env
+from gpu_wcoj.query.edn.kinds import DOUBLE, LONG, Env, meet
 from gpu_wcoj.query.edn.names import Names
 from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Expression, Variable, variables_of
 
@@ -80,6 +80,10 @@ def compared(names: Names, clause: Predicate, env: Env) -> list[Comparison]:
     if clause.op in PARITY:
         return [Comparison(PARITY[clause.op], Call("%", (terms[0], Constant(2))), ZERO)]
     op = COMPARISONS[clause.op]
+    if op == "!=":
+        first, second = (frozenset({one.type}) if isinstance(one, Const) else env.get(one) for one in clause.terms)
+        if meet(first, second) == frozenset():
+            return []  # values of two types are unequal
     found = []
     for left, right in zip(clause.terms, clause.terms[1:], strict=False):
         one, other = alike(names, (left, right), env)
@@ -149,7 +153,6 @@ def piece_of(
     binds = frozenset(one for atom in atoms for one in atom.variables)
     used = frozenset(one for comparison in comparisons for one in comparison.variables)
     if result is not None:
-        binds |= {result}
-        arguments = {one for comparison in comparisons for one in variables_of([comparison.right])}
-        used = frozenset(arguments)
-    return Piece(tuple(atoms), tuple(comparisons), (), binds, used - (binds if result is None else frozenset()))
+        used = frozenset(one for comparison in comparisons for one in variables_of([comparison.right]))
+        return Piece(tuple(atoms), tuple(comparisons), (), binds | ({result} - used), used)
+    return Piece(tuple(atoms), tuple(comparisons), (), binds, used - binds)

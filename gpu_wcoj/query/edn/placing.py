@@ -37,10 +37,20 @@ def source_of(sources: Mapping[str, Source], name: str) -> Source | None:
 
 @dataclass(frozen=True)
 class Placed:
-    """The clauses of a query, and its rules by name and the source that they read."""
+    """The clauses of a query, and its rules by name and the source that they read.
+
+    Attributes
+    ----------
+    unknown
+        Sources and attributes that nothing is known of.
+    open
+        The sources that patterns read with any attribute.
+    """
 
     clauses: tuple[Clause, ...]
     rules: Mapping[str, RuleSet]
+    unknown: frozenset[tuple[str, str]]
+    open: frozenset[str]
 
 
 def placed(
@@ -64,7 +74,7 @@ def placed(
             for one in rule.branches
         )
         done[key] = RuleSet(name, branches, rule.required)
-    return Placed(found, done)
+    return Placed(found, done, frozenset(placing.unknown), frozenset(placing.open))
 
 
 def _with_constants(clause: Clause, constants: Mapping[Var, Const]) -> Clause:
@@ -78,6 +88,8 @@ class _Placing:
         self.rules, self.sources, self.reader = rules, sources, reader
         self.waiting: dict[str, tuple[str, str]] = {}
         self.known: set[str] = set()
+        self.unknown: set[tuple[str, str]] = set()
+        self.open: set[str] = set()
 
     def clauses(self, text: Text, clauses: tuple[Clause, ...], source: str) -> tuple[Clause, ...]:
         return tuple(one for clause in clauses for one in self.clause(text, clause, source))
@@ -153,6 +165,8 @@ class _Placing:
             if key.type not in ("keyword", TEXT):
                 raise text.error(f"an attribute is a keyword, as :name, and here is '{key}'", _place(key, clause))
             known = source.attributes.get(str(key.value))
+            if known is None:
+                self.unknown.add((name, str(key.value)))
             if known and known.type == "ref" and isinstance(value, Const) and value.type in ("keyword", TEXT):
                 value = self.ident(text, source, value)
             if isinstance(value, Lookup) and known and known.type != "ref":
@@ -160,12 +174,16 @@ class _Placing:
                 raise TypeMismatchError(text.pointed(what, value.span))
         elif isinstance(value, Lookup):
             raise text.error("a lookup ref as a value needs an attribute that is a ref", value.span)
+        if not isinstance(key, Const):
+            self.open.add(name)
         ends: list[Term] = []
         for term in (entity, value):
             if not isinstance(term, Lookup):
                 ends.append(term)
                 continue
             known = source.attributes.get(term.attribute)
+            if known is None:
+                self.unknown.add((name, term.attribute))
             if known and not known.unique:
                 what = f"a lookup ref needs a unique attribute, and '{term.attribute}' is not; write a clause for it"
                 raise text.error(what, term.span)

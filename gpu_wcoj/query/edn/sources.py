@@ -14,6 +14,9 @@ TYPES = ("long", "ref", "double", "string", "keyword", "boolean", "instant", "uu
 TEXT = "text"
 """The type of texts from outside, which are strings or keywords."""
 
+OPAQUE = "?"
+"""The type of values of which nothing is known but that they are of one type."""
+
 ENGINE = {
     "long": "int64",
     "ref": "int64",
@@ -87,18 +90,18 @@ _FAMILIES = {
 }
 
 
-def type_of_column(name: str | None) -> str | None:
-    """The type of values in a column of a plain relation; None if it is not known.
+def type_of_column(name: str | None) -> str:
+    """The type of values in a column of a plain relation, by Arrow's name of it.
 
     Examples
     --------
     >>> type_of_column("int32"), type_of_column("large_string"), type_of_column("date32[day]"), type_of_column(None)
-    ('long', 'text', 'date', None)
+    ('long', 'text', 'date', '?')
     """
     if name is None:
-        return None
+        return OPAQUE
     try:
         family = DataType(name).family
     except TypeMismatchError:
-        return None
+        return OPAQUE
     return _FAMILIES.get(family, family)

@@ -33,6 +33,7 @@ from gpu_wcoj.query.edn.functions import (
     FUNCTIONS,
     PREDICATES,
 )
+from gpu_wcoj.query.terms import Span
 
 NESTING = 30
 """How deep clauses may stand within each other."""
@@ -218,18 +219,25 @@ class Clauses:
         if not rest:
             if name not in PREDICATES:
                 raise text.error(f"'{name}' is a function; bind its result: [{call} ?x]", form.span)
-            yield Predicate(name, self._arguments(text, arguments), form.span)
+            yield self._predicate(name, self._arguments(text, arguments), form.span)
             return
         result = self._result(text, rest[0])
         terms = self._arguments(text, arguments)
         if name in PREDICATES:
-            yield from self._truth(Predicate(name, terms, form.span), result, form)
+            yield from self._truth(self._predicate(name, terms, form.span), result, form)
             return
         if name in ("+", "*") and len(terms) == 1:
             name = "identity"
         yield Function(name, terms, result, form.span)
 
-    def _truth(self, predicate: Predicate, result: Var | Const, form: Form) -> Iterator[Clause]:
+    def _predicate(self, name: str, terms: tuple[Var | Const, ...], span: Span) -> Predicate | Not:
+        """A predicate; that not all of three terms or more are equal is the negation of another."""
+        if name != "not=" or len(terms) == 2:
+            return Predicate(name, terms, span)
+        equal = Predicate("=", terms, span)
+        return Not(None, tuple(dict.fromkeys(variables_of(equal))), (equal,), span)
+
+    def _truth(self, predicate: Predicate | Not, result: Var | Const, form: Form) -> Iterator[Clause]:
         """``[(< ?a ?b) ?c]``: an ``or`` of the predicate and true, and its negation and false."""
         span = form.span
         yes = Function("identity", (Const(True, "boolean", span),), result, span)

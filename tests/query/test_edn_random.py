@@ -1,0 +1,81 @@
+"""Random queries in EDN, against an evaluator that tries every clause on every row, after every tick."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+
+import pytest
+
+from gpu_wcoj import Program
+from gpu_wcoj.backend import cpu_backend
+from gpu_wcoj.errors import EdnSyntaxError, SchemaError, UnsupportedError
+from gpu_wcoj.query.edn import Attribute, Datoms, Query, parse
+from tests.query.edn_queries import ATTRIBUTES, KNOWN, VALUES, Queries
+from tests.reference import edn as reference
+
+N_QUERIES = 1500 if os.environ.get("TEST_LONG") else 60
+Datom = tuple[int, str, object]
+
+
+def datom(draw: random.Random) -> Datom:
+    name, kind = draw.choice(list(ATTRIBUTES.items()))
+    return draw.randint(1, 5), name, draw.choice(VALUES[kind])
+
+
+def typed(one: Datom) -> reference.Row:
+    entity, name, value = one
+    kind = {"ref": "long"}.get(ATTRIBUTES[name], ATTRIBUTES[name])
+    return ("long", entity), ("keyword", name), (kind, value)
+
+
+def fed(query: Query, changes: dict[Datom, int]) -> dict[str, list[tuple[tuple[object, ...], int]]]:
+    """The changes of each relation that a query reads."""
+    found: dict[str, list[tuple[tuple[object, ...], int]]] = {}
+    for name, read in query.reads.items():
+        found[name] = [
+            (one, weight)
+            for one, weight in changes.items()
+            if {"ref": "long"}.get(ATTRIBUTES[one[1]], ATTRIBUTES[one[1]]) == read.type
+            and (read.attributes is None or one[1] in read.attributes)
+        ]
+    return found
+
+
+def agrees(text: str, seed: int) -> bool:
+    """Whether the text is a query; its answers are compared after every tick."""
+    try:
+        query = parse(text, {"$": Datoms(KNOWN)})
+    except (EdnSyntaxError, SchemaError, UnsupportedError):
+        return False
+    draw = random.Random(seed)
+    program = Program(query.rules, outputs=[query.output], backend=cpu_backend(False))
+    present: set[Datom] = set()
+    held: Counter[tuple[object, ...]] = Counter()
+    for tick in range(5):
+        new = {datom(draw) for _ in range(draw.choice([1, 4, 12]))} - present
+        gone = set(draw.sample(sorted(present, key=repr), min(len(present), draw.choice([0, 1, 5]))))
+        if tick == 4:
+            new, gone = set(), set(present)
+        present = (present | new) - gone
+        changes = fed(query, dict.fromkeys(new, 1) | dict.fromkeys(gone, -1))
+        if tick == 0:
+            changes |= {name: [(row, 1) for row in rows] for name, rows in query.given.items()}
+        for row, weight in program.step(changes)[query.output].rows():
+            held[row] += weight
+        expected = reference.answer(text, {"$": set(map(typed, present))})
+        assert {row for row, weight in held.items() if weight} == expected, (text, tick, seed)
+        assert set(held.values()) <= {0, 1}
+        assert {row for row, _ in program.relation(query.output).rows()} == expected
+    return True
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_answers_follow_the_evaluator(part: int) -> None:
+    n_found = 0
+    seed = part * 1_000_000
+    while n_found < N_QUERIES // 4:
+        seed += 1
+        n_found += agrees(Queries(seed).query(), seed)
+    assert n_found
