@@ -378,7 +378,7 @@ class Program:
         for name in ("bag", "keep", "outputs", "schema"):
             if name in options:
                 raise UsageError(f"the option '{name}' is in the checkpoint and cannot be given.\n  Leave it out.")
-        return restored(path, lambda text, kept: cls(text, **kept, **options))
+        return restored(path, lambda rules, kept: cls(rules, **kept, **options))
 
     @property
     def subject(self) -> Subject:

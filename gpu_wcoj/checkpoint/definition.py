@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu_wcoj.errors import CheckpointMismatchError
+from gpu_wcoj.query.stored import stored
 from gpu_wcoj.subject import Subject
 
 
@@ -38,7 +39,7 @@ class Definition:
             "schema": {name: _plain(columns) for name, columns in subject.schema.items()},
             "layout": layout,
         }
-        return cls(rules.text or str(rules), parts)
+        return cls(stored(rules), parts)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Definition:

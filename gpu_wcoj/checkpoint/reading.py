@@ -15,6 +15,8 @@ from gpu_wcoj.checkpoint.manifest import Manifest, manifest_name, read_file, rea
 from gpu_wcoj.checkpoint.stored import load
 from gpu_wcoj.checkpoint.watched import WatchedFolder
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UsageError
+from gpu_wcoj.query.stored import made_again
+from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.subject import Kept
 
 LEASE = "lease"
@@ -28,13 +30,13 @@ P = TypeVar("P", bound=Kept)
 T = TypeVar("T")
 
 
-def restored(path: str | os.PathLike[str], make: Callable[[str, dict[str, Any]], P]) -> P:
+def restored(path: str | os.PathLike[str], make: Callable[[Rules, dict[str, Any]], P]) -> P:
     """The program that a checkpoint holds, in its state after the last batch.
 
     Parameters
     ----------
     make
-        Makes a program of a text and the options that belong to its definition.
+        Makes a program of rules and the options that belong to its definition.
     """
 
     def read(folder: WatchedFolder, manifest: Manifest, definition: Definition) -> P:
@@ -43,7 +45,7 @@ def restored(path: str | os.PathLike[str], make: Callable[[str, dict[str, Any]],
                 f"the checkpoint '{folder.shown('.')}' is of a program that is spread over cells.\n"
                 "  gpu_wcoj.spark.View.restore reads it, by the folder that is the view's checkpoint."
             )
-        program = make(definition.text, definition.options())
+        program = make(made_again(definition.text), definition.options())
         if manifest.state is not None:
             load(program.subject, manifest.state, folder, manifest.version_name)
         return program

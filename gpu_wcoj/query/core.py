@@ -28,6 +28,7 @@ from gpu_wcoj.query.binding import (
     bound_variables,
     standing,
 )
+from gpu_wcoj.query.stored import stored
 from gpu_wcoj.query.stratified import EXTREMES, loops_of
 from gpu_wcoj.query.terms import (
     Aggregate,
@@ -120,7 +121,7 @@ class _Core:
             self.source,
             rules=tuple(self.rules),
             declarations=(*self.source.declarations, *self.declarations(named, facts)),
-            text=self.source.text or str(self.source),
+            text=stored(self.source),
             groupings=tuple(self.groupings),
             extremes=tuple(self.extremes.values()),
             directives=(),
