@@ -177,8 +177,9 @@ class Database:
         query
             A text in EDN, or the same as Python's data.
         inputs
-            What ``:in`` binds after ``$``: values, collections, tuples, relations, rules for ``%`` as text, and other
-            databases for ``$other``, whose transactions the subscription follows, too.
+            What ``:in`` binds after ``$``: values, collections, tuples, lists of tuples, rules for ``%`` as text; for
+            ``$name`` a table (of Arrow, Polars, pandas, NumPy; a Z-set), or another database, whose transactions the
+            subscription follows, too.
         options
             Of the `Program` that keeps the answer, such as ``backend``, ``keep`` or ``strategy``.
 

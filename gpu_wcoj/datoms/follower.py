@@ -47,10 +47,7 @@ class Follower:
 
     def _begun(self, program: Program, compiled: Compiled) -> ZSet:
         """Let a new program have what is there; the answer."""
-        return program.step(self._present(compiled))[compiled.query.output]
-
-    def _present(self, compiled: Compiled) -> dict[str, Any]:
-        return {**compiled.query.given, **{name: feed.present() for name, feed in compiled.feeds.items()}}
+        return program.step(compiled.present())[compiled.query.output]
 
     @property
     def answer(self) -> ZSet:
@@ -79,18 +76,24 @@ class Follower:
 
     def take(self, source: Source, delta: Delta) -> ZSet:
         """Take a transaction of a database, whose store does not have it yet; the answer's change."""
-        self.renew(source, delta.attributes)
-        self._no_change = None  # what is known of types may change with the rows
-        changes = {}
-        for name, feed in self.compiled.feeds.items():
-            if feed.source is source and (parts := feed.touched(delta)):
-                changes[name] = datoms_as_zset(parts, feed.kind, source.store.texts)
-        return self.program.step(changes)[self.compiled.query.output]
+        try:
+            self.renew(source, delta.attributes)
+            self._no_change = None  # what is known of types may change with the rows
+            changes = {}
+            for name, feed in self.compiled.feeds.items():
+                if feed.source is source and (parts := feed.touched(delta)):
+                    changes[name] = datoms_as_zset(parts, feed.kind, source.store.texts)
+            return self.program.step(changes)[self.compiled.query.output]
+        except Exception as error:
+            error.add_note(
+                f"The transaction was undone: the subscription to {self.question.text!r:.200} cannot take it."
+            )
+            raise
 
     def renew(self, source: Source, attributes: Mapping[str, Attribute]) -> None:
         """Compile anew if the question asks of attributes that are known only now; no answer changes by it."""
         if self.compiled.is_outdated(attributes):
             compiled = self.question.compiled(source, attributes)
             program = self._program(compiled)
-            program.load(self._present(compiled))
+            program.load(compiled.present())
             self.compiled, self.program, self._no_change = compiled, program, None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -223,7 +223,7 @@ class Forms:
         return Fresh(self._fresh)
 
 
-def _is_lookup(value: Any) -> bool:
+def _is_lookup(value: Any) -> TypeGuard[Sequence[Any]]:
     return (
         isinstance(value, (list, tuple))
         and len(value) == 2

@@ -97,12 +97,19 @@ class Compiled:
         Attributes that nothing is known of yet.
     is_open
         Whether there is a variable for an attribute.
+    given
+        Inputs that do not change.
     """
 
     query: Query
     feeds: Mapping[str, Feed]
     missing: frozenset[str]
     is_open: bool
+    given: Mapping[str, Any]
+
+    def present(self) -> dict[str, Any]:
+        """What is there for every input."""
+        return {**self.given, **{name: feed.present() for name, feed in self.feeds.items()}}
 
     def is_outdated(self, attributes: Mapping[str, Attribute]) -> bool:
         """Whether it must be compiled anew, as these attributes have a type now."""
@@ -134,6 +141,8 @@ class Question:
     ----------
     databases
         The one that was asked, then those among the inputs.
+    tables
+        The inputs that are tables, by their places.
     """
 
     def __init__(self, source: Source, text: Any, inputs: Sequence[Any]) -> None:
@@ -142,24 +151,50 @@ class Question:
         self.inputs = tuple(inputs)
         found = {id(one): one for one in (source, *inputs) if isinstance(one, type(source))}
         self.databases: tuple[Source, ...] = tuple(found.values())
+        self.tables = {
+            number: _table(f"relation{number + 1}", one) for number, one in enumerate(inputs) if _is_table(one)
+        }
 
     def compiled(self, source: Source | None = None, attributes: Mapping[str, Attribute] | None = None) -> Compiled:
         """The program, knowing of these attributes of a database as well."""
         from gpu_wcoj.query import edn
 
-        datoms, feeds_of = {}, {}
+        datoms = {}
+        feeds_of: dict[str, tuple[Source, str]] = {}
         for number, database in enumerate(self.databases):
             known = {**database.store.attributes, **((attributes or {}) if database is source else {})}
             prefix = f"datoms{number or ''}"
             relations = {kind: f"{prefix}_{held}" for kind, held in KINDS.items()}
             feeds_of.update({f"{prefix}_{held}": (database, held) for held in KINDS.values()})
-            types = {
+            typed = {
                 name: edn.Attribute(one.type, one.unique is not None)
                 for name, one in known.items()
                 if one.type is not None
             }
-            datoms[id(database)] = edn.Datoms(types, relations)
-        arguments = [datoms[id(one)] if isinstance(one, type(self.source)) else one for one in self.inputs]
+            datoms[id(database)] = edn.Datoms(typed, relations)
+        arguments: list[Any] = [datoms[id(one)] if isinstance(one, type(self.source)) else one for one in self.inputs]
+        for number, table in self.tables.items():
+            types = tuple(column.type.value_name for column in table.columns)
+            arguments[number] = edn.Relation(f"relation{number + 1}", table.names, types)
         query = edn.parse(self.text, {"$": datoms[id(self.source)]}, arguments=arguments)
         feeds = {name: Feed(*feeds_of[name], read.attributes) for name, read in query.reads.items() if name in feeds_of}
-        return Compiled(query, feeds, frozenset(name for _, name in query.unknown), bool(query.open))
+        tables = {f"relation{number + 1}": table for number, table in self.tables.items()}
+        given = {**query.given, **{name: tables[name] for name in query.rules.inputs if name in tables}}
+        return Compiled(query, feeds, frozenset(name for _, name in query.unknown), bool(query.open), given)
+
+
+def _is_table(given: Any) -> bool:
+    """Whether an input is a relation as a whole, for ``$name``."""
+    if isinstance(given, np.ndarray):
+        return given.ndim == 2 or given.dtype.names is not None
+    return hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
+
+
+def _table(name: str, given: Any) -> ZSet:
+    from gpu_wcoj.arrow import as_table
+    from gpu_wcoj.zset.zset import ZSet
+
+    if isinstance(given, ZSet):
+        return given
+    names, columns = as_table(given, f"the input '{name}'")
+    return ZSet.from_columns(names, columns)

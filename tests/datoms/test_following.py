@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from gpu_wcoj.datoms import Database
@@ -14,6 +16,7 @@ from gpu_wcoj.errors import (
     TypeMismatchError,
     UsageError,
 )
+from gpu_wcoj.zset.zset import ZSet
 
 MANY = {"valueType": "ref", "cardinality": "many"}
 SCHEMA = {":to": MANY, ":name": {"valueType": "string"}, ":n": {"valueType": "long"}, ":c": {"valueType": "keyword"}}
@@ -173,8 +176,9 @@ def test_an_attribute_that_nobody_had_at_the_start():
 def test_an_attribute_of_another_type_than_the_query_takes_it_for():
     db = Database()
     live = db.subscribe("[:find ?e ?n :where [?e :n ?n] [(< ?n 10)]]")
-    with pytest.raises(TypeMismatchError, match="line 1"):
+    with pytest.raises(TypeMismatchError, match="line 1") as raised:
         db.transact([[":db/add", 1, ":n", "text"]])
+    assert "the subscription to '[:find ?e ?n" in raised.value.__notes__[0]
     assert (len(db), db.attributes) == (0, {})
     db.transact([[":db/add", 1, ":n", 5]])
     assert weights(live.changes()) == [{}, {(1, 5): 1}]
@@ -268,6 +272,26 @@ def test_inputs_of_every_kind(db):
         assert sorted(live.answer()) == sorted(db.query(query, *inputs)) == expected
     db.transact([[":db/retractEntity", 1], [":db/retractEntity", 2], [":db/retractEntity", 3]])
     assert live.answer() == []
+
+
+def test_tables_are_sources(db):
+    db.transact([{":db/id": 1, ":name": "Ann", ":n": 5}, {":db/id": 2, ":name": "Bob", ":n": 6}])
+    query = (
+        "[:find ?name ?points :in $ $given ?least :where [?e :name ?name] [$given ?e ?points] [(<= ?least ?points)]]"
+    )
+    tables = [
+        np.array([[1, 10], [2, 20], [2, 2]]),
+        pa.table({"e": [1, 2, 2], "points": [10, 20, 2]}),
+        ZSet.from_rows([(1, 10), (2, 20), (2, 2)]),
+    ]
+    for table in tables:
+        assert sorted(db.query(query, table, 10)) == [("Ann", 10), ("Bob", 20)]
+        live = db.subscribe(query, table, 10)
+        db.transact([[":db/add", 2, ":name", "Ben"]])
+        db.transact([[":db/add", 2, ":name", "Bob"]])
+        assert weights(live.changes())[1] == {("Bob", 20): -1, ("Ben", 20): 1}
+    with pytest.raises(EdnSyntaxError, match="its argument is a source; name it"):
+        db.query("[:find ?e :in $ [[?e]] :where [?e :name]]", tables[0])
 
 
 def test_answers_in_every_shape(db):
