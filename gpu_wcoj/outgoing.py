@@ -45,10 +45,12 @@ class Outgoing:
 
     def column_name(self, relation: str, column: int) -> str:
         """What a stored column is called in an explanation."""
+        lowered, arity = self.evaluated or self.ledger.lowered, self.arity[relation]
+        if column >= arity and lowered is not None:
+            flagged = [at for at, has_flag in enumerate(lowered.shapes[relation].nullable) if has_flag]
+            return f"{self.column_name(relation, flagged[column - arity])} is null"
         names = self.ledger.state.names.get(relation)
-        if names is not None and column < len(names) and relation not in self.heads:
-            return names[column]
-        return str(column) if column < self.arity[relation] else f"null flag {column - self.arity[relation]}"
+        return names[column] if names is not None and relation not in self.heads else str(column)
 
     def empty(self, name: str) -> ZSet:
         """A relation without rows."""

@@ -353,3 +353,12 @@ def test_duckdb_agrees_on_what_is_not_distinct():
             for row in database.execute(query).fetchall():
                 expected = plus(expected, {row: 1})
             assert program.relation(name).to_dict() == expected, f"tick {tick}: {name}"
+
+
+def test_a_plan_says_what_is_null():
+    program = gw.Program("h(x) :- r(x, null). g(x, y) :- r(x, y), s(y, _).", backend="cpu")
+    assert "is null" not in program.explain()
+    program.step({"r": [(1, None), (1, 2)]})
+    shown = program.explain()
+    assert "r[c0 | c1 is null]" in shown
+    assert "r[c1, c0 | c1 is not null]" in shown
