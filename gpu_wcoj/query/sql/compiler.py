@@ -58,7 +58,7 @@ class Compiler(Context):
         check_parts(node, self.place, "expressions", "recursive")
         here = self.named_here[-1]
         for one in node.expressions:
-            check_parts(one, self.place, "this", "alias")
+            check_parts(one, self.place, "this", "alias", "materialized")
             name = one.alias
             if name in here:
                 raise self.place.wrong(f"WITH names '{name}' twice", one.args["alias"])

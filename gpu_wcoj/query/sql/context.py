@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MOST_BRANCHES = 128
 """How many rules one query may become."""
+MOST_ATOMS = 16
+"""A query of so many atoms is joined in place; a longer one becomes a relation."""
 UNIT = "one#"
 """A relation of one row."""
 
@@ -176,8 +178,9 @@ class Context(ABC):
         return known[1]
 
     def read(self, derived: Derived) -> tuple[Branch, Values]:
-        """A branch that is what a query gives, with new variables; joined in place where it is one branch."""
-        if len(derived.branches) == 1 and not derived.head:
+        """A branch that is what a query gives, with new variables; joined in place where it is one short branch."""
+        is_short = len(derived.branches) == 1 and len(derived.branches[0][0].atoms) <= MOST_ATOMS
+        if is_short and not derived.head:
             branch, values = derived.branches[0]
             names: dict[Variable, Expression] = {
                 one: self.fresh(one.name.split("#")[0], self.kinds.get(one))

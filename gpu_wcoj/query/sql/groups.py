@@ -6,7 +6,7 @@ the groups that have nulls and nothing else, which derives nothing where a colum
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
 _ZERO = Constant(0)
-DOUBLE_MEANS = ("duckdb", "spark", "databricks", "bigquery")
+DOUBLE_MEANS = ("spark", "databricks", "bigquery", "trino", "presto", "athena")
 """Dialects in which AVG of integers is a double."""
 
 
@@ -83,6 +83,8 @@ def grouped(context: Context, node: Node, found: Joined) -> Derived:
     if not rows and keys:
         return Derived(unique([name for _, name in items]), ())
     groups = _Groups(context, base, len(keys))
+    if context.dialect != "duckdb":
+        _check_means(context, groups, calls, asked)
     branch, key_values, results = groups.joined(list(dict.fromkeys(asked)))
     numbers = context.numbered(len(keys))
     visible = {identity(context, key, found.scope): n for key, n in zip(keys, numbers, strict=True)}
@@ -175,6 +177,19 @@ def _keys(context: Context, node: Node, items: list[tuple[Node, str]], scope: Sc
     return keys
 
 
+def _check_means(context: Context, groups: _Groups, calls: Sequence[Node], asked: Sequence[_Asked]) -> None:
+    """Refuse means that are decimals in the dialect; those here are doubles."""
+    for node, one in zip(calls, asked, strict=True):
+        kind = groups.kind(groups.n_keys + (one.argument or 0))
+        is_integer = kind is not None and "int" in kind
+        if one.op == "avg" and kind != "double" and not (is_integer and context.dialect in DOUBLE_MEANS):
+            raise context.place.refused(
+                f"AVG of {kind or 'a type that is not known'} may be a decimal in the dialect '{context.dialect}'",
+                node,
+                "Declare the types of columns, or write AVG(CAST(x AS DOUBLE)); in Postgres, DOUBLE PRECISION.",
+            )
+
+
 def _asked(context: Context, node: Node, arguments: list[Node], scope: Scope) -> _Asked:
     """What an aggregate asks for; its argument joins `arguments`."""
     from sqlglot import expressions as exp
@@ -185,12 +200,6 @@ def _asked(context: Context, node: Node, arguments: list[Node], scope: Scope) ->
     if isinstance(node, exp.Filter):
         check_parts(node, place, "this", "expression")
         condition, call = node.expression.this, node.this
-    if isinstance(call, exp.Avg) and context.dialect not in DOUBLE_MEANS and not isinstance(call.this, exp.Cast):
-        raise place.refused(
-            f"AVG in the dialect '{context.dialect}' may be a decimal, which is not supported",
-            call,
-            "Write AVG(CAST(x AS DOUBLE)), or AVG(CAST(x AS DOUBLE PRECISION)).",
-        )
     names: dict[type, str] = {exp.Count: "count", exp.Sum: "sum", exp.Min: "min", exp.Max: "max", exp.Avg: "avg"}
     if type(call) not in names:
         raise place.refused(f"the aggregate {called(call)} is not supported", call, "COUNT, SUM, MIN, MAX and AVG are.")

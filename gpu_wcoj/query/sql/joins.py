@@ -280,19 +280,26 @@ def _shared(context: Context, left: Joined, right: Joined, join: Join, method: s
 def _merged(
     context: Context, scope: Scope, branches: list[Branch], names: list[tuple[str, int, int]], side: str
 ) -> tuple[Scope, list[Branch]]:
-    """Columns of USING and NATURAL stand once: the value of the side that has one."""
+    """Columns of USING and NATURAL stand once: the value of the side that has one.
+
+    In DuckDB they stay where the left side has them; elsewhere they come first.
+    """
     visible = list(scope.visible)
+    merged: list[int] = []
     for _, a, b in names:
         (number,) = context.numbered(1)
         place = next(i for i, one in enumerate(visible) if one[1] == a)
         visible[place] = (visible[place][0], number)
         visible = [one for one in visible if one[1] != b]
+        merged.append(number)
         found = []
         for branch in branches:
             left, right = branch.values[a], branch.values[b]
             value = right if side == "RIGHT" or (left == NULL and side == "FULL") else left
             found.append(branch.with_values({number: value}))
         branches = found
+    if context.dialect != "duckdb":
+        visible.sort(key=lambda one: merged.index(one[1]) if one[1] in merged else len(merged))
     return replace(scope, visible=tuple(visible)), branches
 
 

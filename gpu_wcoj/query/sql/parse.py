@@ -84,6 +84,9 @@ def parse(
         raise UsageError(
             f"the dialect '{dialect}' is not supported; {', '.join(DIALECTS)} are.{nearest(dialect, DIALECTS)}"
         )
+    for name in known:
+        if "#" in name:
+            raise UsageError(f"the name '{name}' of a table has a '#', which names of helpers have.\n  Rename it.")
     compiler = Compiler(place, dialect, known)
     found: dict[str, Derived] = {}
     try:
@@ -123,6 +126,8 @@ def _statement(compiler: Compiler, node: Node, found: Mapping[str, Derived]) -> 
         target = target.this
     check_parts(target, place, "this")
     name = target.name
+    if "#" in name:
+        raise place.wrong("the name of a view cannot have a '#'", target)
     if matching(name, False, [*found, *compiler.tables]):
         raise place.wrong(f"there is a relation '{name}' already", target)
     return name, compiler.with_names(compiler.query(node.expression, None), names, target)

@@ -44,10 +44,24 @@ class Place:
                 (one.meta["start"], one.meta["end"]) for one in node.walk() if "start" in one.meta and "end" in one.meta
             ]
             if spans:
-                start, end = min(one for one, _ in spans), max(one for _, one in spans)
-                return self.at(start, end + 1 - start)
+                start, end = self._closed(min(one for one, _ in spans), max(one for _, one in spans) + 1)
+                return self.at(start, end - start)
             node = node.parent
-        return 0, 0, 1
+        return 1, 1, 1
+
+    def _closed(self, start: int, end: int) -> tuple[int, int]:
+        """A piece of the text with the parentheses that it opens or closes: nodes have no place for them."""
+        depth = least = 0
+        for char in self.text[start:end]:
+            depth += (char == "(") - (char == ")")
+            least = min(least, depth)
+        for _ in range(depth - least):
+            found = self.text.find(")", end)
+            end = end if found < 0 else found + 1
+        for _ in range(-least):
+            found = self.text.rfind("(", 0, start)
+            start = start if found < 0 else found
+        return start, end
 
     def at(self, start: int, width: int) -> tuple[int, int, int]:
         """Line, column and width of a piece of the text; a piece ends with its line."""

@@ -90,4 +90,4 @@ def _write(context: Context, head: str, known: Derived, derived: Derived, node: 
             f"this part has {len(derived.columns)} columns, and the first one {len(known.columns)}", node
         )
     for branch, values in rows_of(context, derived):
-        context.write(head, branch, values)
+        context.write(head, branch, values, known.columns)

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import ColumnError, UnknownRelationError
+from gpu_wcoj.errors import ColumnError
 from gpu_wcoj.query.sql.place import Place
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
     from sqlglot.expressions import Expr as Node
+
+    from gpu_wcoj.errors import UnknownRelationError
 
 
 def matching(name: str, is_quoted: bool, known: Iterable[str]) -> list[str]:
@@ -122,11 +124,14 @@ class Scope:
         name = node.this.this
         if node.args.get("table"):
             table = node.args["table"]
-            error = UnknownRelationError(table.this, [one.name for one in sources], "relations in reach")
-            return place.marked(error, table)
+            return place.unknown(table, [one.name for one in sources], "relations in reach")
         if len(sources) == 1:
             return place.marked(ColumnError(sources[0].name, name, columns), node)
-        return place.marked(ColumnError(", ".join(one.name for one in sources), name, dict.fromkeys(columns)), node)
+        error = ColumnError("", name, dict.fromkeys(columns))
+        rest = str(error).split("\n", 1)[1]
+        reach = f" in reach ({', '.join(one.name for one in sources)})" if sources else ", as there is no FROM"
+        error.args = (f"there is no column '{name}'{reach}.\n{rest}",)
+        return place.marked(error, node)
 
 
 def unique(names: Sequence[str]) -> tuple[str, ...]:

@@ -118,10 +118,10 @@ def _explained(error: Any, tokens: Sequence[Any], place: Place) -> SqlSyntaxErro
     if told.startswith("Expected table name"):
         return _at(f"expected the name of a relation{after}", place, start, len(marked))
     if match := re.match(r"Expecting (.*)", told):
-        return _at(f"expected '{match[1].lower()}' at '{marked}'", place, start, len(marked))
+        return _at(f"expected '{match[1].lower()}' near '{marked}'", place, start, len(marked))
     near = "" if at is None else _keyword([one for one in tokens[max(0, at - 3) : at] if one.token_type.name == "VAR"])
     return _at(
-        f"'{marked}' cannot stand here{after};{near or ' expected an end or another keyword'}",
+        f"'{marked}' cannot stand here{after}.{near}",
         place,
         start,
         len(marked),
@@ -129,7 +129,7 @@ def _explained(error: Any, tokens: Sequence[Any], place: Place) -> SqlSyntaxErro
 
 
 def _keyword(tokens: Sequence[Any]) -> str:
-    found = (nearest(one.text.upper(), KEYWORDS) for one in reversed(tokens))
+    found = (nearest(one.text.upper(), KEYWORDS) for one in reversed(tokens) if len(one.text) > 2)
     return next((one for one in found if one), "")
 
 

@@ -21,6 +21,8 @@ TRUE, FALSE, UNKNOWN = "T", "F", "U"
 _OPPOSITE = {TRUE: FALSE, FALSE: TRUE, UNKNOWN: UNKNOWN}
 MOST_UNEQUAL = 8
 """How many constants of NOT IN are compared one by one; more of them are a relation."""
+BACKSLASH = ("postgres", "redshift", "spark", "databricks", "bigquery", "materialize", "risingwave")
+"""Dialects in which a backslash escapes in LIKE by itself."""
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -338,7 +340,7 @@ def _like(context: Context, node: Node, wanted: str, scope: Scope, branch: Branc
     from sqlglot import expressions as exp
 
     place = context.place
-    escape: tuple[Expression, ...] = ()
+    escape: tuple[Expression, ...] = (Constant("\\"),) if context.dialect in BACKSLASH else ()
     like = node
     if isinstance(node, exp.Escape):
         check_parts(node, place, "this", "expression")

@@ -1,0 +1,321 @@
+"""SQL that is refused: which error, where it points, and what it says to write instead."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.errors import (
+    BackendUnavailableError,
+    ColumnError,
+    GpuWcojError,
+    SqlSyntaxError,
+    TypeMismatchError,
+    UnknownRelationError,
+    UnsupportedError,
+    UsageError,
+)
+from gpu_wcoj.query.sql import parse
+
+TABLES: Mapping[str, Mapping[str, str | None]] = {
+    "r": {"a": "int64", "b": "int64"},
+    "s": {"b": "int64", "c": "int64"},
+    "t": {"n": "string", "d": "date32[day]", "x": "double", "p": "bool"},
+    "Q": {"Mixed": None},
+}
+
+UNSUPPORTED = [
+    # what stands there, what the mark points at, what is said of it, what to write instead
+    ("SELECT a FROM r LIMIT 3", "3", "LIMIT is not supported", "take the first ones when you read it"),
+    ("SELECT a FROM r OFFSET 2", "2", "OFFSET is not supported", "when you read it"),
+    ("SELECT a FROM r ORDER BY a", "a", "ORDER BY is not supported", "A view has no order; sort what you read"),
+    ("SELECT a FROM (SELECT a FROM r ORDER BY b LIMIT 1) q", "1", "LIMIT is not supported", ""),
+    ("SELECT a FROM r UNION SELECT b FROM s ORDER BY 1", "1", "ORDER BY is not supported", "sort what you read"),
+    (
+        "SELECT ROW_NUMBER() OVER (ORDER BY a) FROM r",
+        "ROW_NUMBER() OVER (ORDER BY a)",
+        "window functions are not",
+        "GROUP BY in a subquery",
+    ),
+    (
+        "SELECT SUM(a) OVER (PARTITION BY b) FROM r",
+        "SUM(a) OVER (PARTITION BY b)",
+        "window functions are not",
+        "GROUP BY in a subquery",
+    ),
+    ("SELECT a FROM r QUALIFY 1 = 1", "1 = 1", "QUALIFY is not supported", "window functions"),
+    (
+        "SELECT a FROM r JOIN s ON r.a = 1 OR s.c = 2",
+        "r.a = 1 OR s.c = 2",
+        r"OR across relations \(r, s\)",
+        "UNION ALL",
+    ),
+    ("SELECT a FROM r, s WHERE r.a = s.b OR r.a = s.c", "r.a = s.b OR r.a = s.c", "OR across relations", "IN"),
+    ("SELECT (SELECT MAX(c) FROM s WHERE s.b = r.b) FROM r", "r.b", "cannot refer to the query around", "groups by"),
+    ("SELECT a FROM r WHERE a = (SELECT c FROM s)", "c FROM s", "with one aggregate", "Join with the query in FROM"),
+    ("SELECT a FROM r WHERE a IN (SELECT MAX(c) FROM s WHERE s.b = r.b)", "r.b", "a query with aggregates", "Join"),
+    ("SELECT 1 FROM r, LATERAL (SELECT 1) q", "(SELECT 1) q", "a lateral join is not supported", "does not refer"),
+    ("SELECT 1 FROM r, UNNEST([1, 2]) q", "([1, 2]) q", "UNNEST is not supported", ""),
+    ("SELECT 1 FROM r JOIN (SELECT r.a FROM s) q ON TRUE", None, "there is no relation 'r'", ""),
+    ("SELECT a FROM r TABLESAMPLE 10%", "10", "TABLESAMPLE is not supported", "filter by a column"),
+    ("SELECT a FROM r SEMI JOIN s ON r.b = s.b", "s ON r.b = s.b", "SEMI JOIN is not supported", "write EXISTS"),
+    (
+        "SELECT a FROM r ASOF JOIN s ON r.b >= s.b",
+        "s ON r.b >= s.b",
+        "ASOF JOIN is not supported",
+        "LEFT, RIGHT and FULL joins are",
+    ),
+    ("SELECT a FROM r GROUP BY ROLLUP (a)", "a", "ROLLUP is not supported", "one GROUP BY for each"),
+    ("SELECT a FROM r GROUP BY GROUPING SETS ((a), (b))", "(a), (b)", "GROUPING SETS is not supported", "UNION ALL"),
+    ("SELECT DISTINCT ON (a) a, b FROM r", "a", "DISTINCT ON is not supported", "MIN or MAX"),
+    ("SELECT * EXCLUDE (a) FROM r", "a", "EXCLUDE is not supported", "Name the columns"),
+    ("SELECT a FROM r UNION BY NAME SELECT b FROM r", None, "BY NAME is not supported", "same order"),
+    ("SELECT a FROM r EXCEPT ALL SELECT b FROM r", None, "EXCEPT ALL is not supported", "Write EXCEPT"),
+    ("SELECT STRING_AGG(n) FROM t", "n", "the aggregate STRING_AGG is not", "COUNT, SUM, MIN, MAX and AVG are"),
+    ("SELECT MEDIAN(a) FROM r", "MEDIAN(a)", "the aggregate MEDIAN is not supported", ""),
+    ("SELECT COUNT(DISTINCT a, b) FROM r", "a, b", "DISTINCT of several columns", "SELECT DISTINCT in a subquery"),
+    ("SELECT DATE '2020-01-01' FROM r", "'2020-01-01'", "cannot be a column's value", "Compare a column"),
+    ("SELECT d + INTERVAL 1 DAY FROM t", "d", "INTERVAL is not supported", "added to dates of the text"),
+    ("SELECT CURRENT_DATE FROM r", None, "CURRENT DATE is not supported", "does not follow the clock"),
+    ("SELECT RANDOM() FROM r", "RANDOM", "RANDOM is not supported", "cannot be kept"),
+    ("SELECT CAST(a AS VARCHAR) FROM r", "a", "a cast of int64 to TEXT is not supported", "DOUBLE of numbers"),
+    ("SELECT EXTRACT(HOUR FROM d) FROM t", "d", "EXTRACT of 'hour' is not supported", "YEAR, MONTH and DAY are"),
+    ("SELECT SUBSTRING(n, 0, 2) FROM t", "n, 0, 2", "SUBSTRING is supported with a constant start", "SUBSTRING"),
+    ("SELECT LENGHT(n) FROM t", "LENGHT(n)", r"no function 'LENGHT' here. Did you mean 'LENGTH'\?", "There are ABS"),
+    ("SELECT x // 2 FROM t", None, "'//' is supported of integers", "Declare"),
+    ("SELECT n FROM t WHERE n ILIKE 'x%'", "n ILIKE 'x%'", "ILIKE is not supported", "LOWER"),
+    ("SELECT n FROM t WHERE n LIKE n || '%'", None, "LIKE is supported with a constant pattern", ""),
+    ("SELECT a FROM r WHERE a = ANY (SELECT b FROM s)", "b FROM s", "ANY is not supported", "IN"),
+    ("SELECT a FROM r WHERE a > ALL (SELECT b FROM s)", "b FROM s", "ALL is not supported", "NOT EXISTS"),
+    ("SELECT a FROM r WHERE (a, b) > (1, 2)", None, "rows are only compared by = and <>", ""),
+    ("SELECT a FROM r WHERE (a, b) NOT IN (SELECT b, c FROM s)", None, "NOT IN of rows and a query", "NOT EXISTS"),
+    ("SELECT a FROM r WHERE a = ?", "a", "a parameter is not supported", "Write the value"),
+    ("SELECT (a, b) FROM r", "a, b", "a row of values is not supported", "one by one"),
+    ("SELECT [a] FROM r", "a", "ARRAY is not supported", ""),
+    ("SELECT a FROM main.r", "main.r", "names with a schema or catalog", "Name the relation alone"),
+    ("SELECT r.a.b FROM r", "r.a.b", "names of more than relation and column", ""),
+    ("SELECT a FROM READ_CSV('x.csv')", None, "the function READ CSV is not supported in FROM", ""),
+    ("SELECT a FROM r PIVOT (SUM(b) FOR a IN (1, 2))", None, "PIVOT is not supported", "CASE"),
+    ("SELECT a INTO q FROM r", "q", "INTO is not supported", "CREATE VIEW"),
+    ("CREATE TABLE q AS SELECT a FROM r", None, "CREATE TABLE is not supported", "Write CREATE VIEW name AS SELECT"),
+    ("CREATE TEMP VIEW q AS SELECT a FROM r", None, "this kind of view is not supported", "Write CREATE VIEW"),
+    ("INSERT INTO r VALUES (1, 2)", None, "INSERT is not supported", "Write SELECT or CREATE VIEW"),
+    ("EXPLAIN SELECT a FROM r", None, "this statement is not supported", "Write SELECT or CREATE VIEW"),
+    (
+        "WITH RECURSIVE q AS (SELECT a FROM r UNION ALL SELECT a FROM q) SELECT * FROM q",
+        "q",
+        "not a UNION but",
+        "UNION",
+    ),
+    (
+        "WITH RECURSIVE q AS (SELECT a FROM q) SELECT * FROM q",
+        "q",
+        "the recursion of 'q' is not a UNION",
+        "WITH RECURSIVE",
+    ),
+    (
+        "WITH RECURSIVE q AS (SELECT a FROM r UNION SELECT a FROM r WHERE NOT EXISTS (FROM q)) SELECT * FROM q",
+        "q",
+        "'q' is only read in the FROM of a SELECT",
+        "",
+    ),
+    (
+        "WITH RECURSIVE q AS (SELECT a FROM r UNION SELECT SUM(q.a) FROM q) SELECT * FROM q",
+        "q",
+        "without DISTINCT and aggregates",
+        "",
+    ),
+    (
+        "WITH RECURSIVE q AS (SELECT a FROM r UNION SELECT x.a FROM q x JOIN q y ON x.a = y.a) SELECT * FROM q",
+        "q y",
+        "'q' stands twice in a part of its recursion",
+        "what the recursion begins with",
+    ),
+    (
+        "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM s LEFT JOIN t ON s.b = r.a)",
+        "r.a",
+        "the column 'a' of the query around cannot stand here",
+        "Name it in WHERE",
+    ),
+    ("SELECT a = 1, a = 2, a = 3, b = 1, b = 2, a = 4, b = 5 FROM r", None, "more than 128 rules", "a view of its own"),
+]
+
+WRONG = [
+    ("", SqlSyntaxError, None, "there is no statement"),
+    ("SELECT", SqlSyntaxError, None, "SELECT names no column"),
+    ("SELECT a FRO r", SqlSyntaxError, "r", r"'r' cannot stand here after 'FRO'. Did you mean 'FROM'\?"),
+    ("SELEC a FROM r", SqlSyntaxError, "FROM", r"Did you mean 'SELECT'\?"),
+    ("SELECT a FROM r WHERE", SqlSyntaxError, "WHERE", "something is missing at 'WHERE'"),
+    ("SELECT a FROM (SELECT b FROM r", SqlSyntaxError, "r", r"expected '\)' near 'r'"),
+    ("SELECT a FROM r JOIN ON a = b", SqlSyntaxError, "ON", "expected the name of a relation after 'JOIN'"),
+    ("SELECT a,, b FROM r", SqlSyntaxError, ",", "there is nothing between two commas"),
+    ("SELECT 'abc FROM r", SqlSyntaxError, "'", "this text is not closed by a '"),
+    ('SELECT "abc FROM r', SqlSyntaxError, '"', 'this name is not closed by a "'),
+    ("SELECT a /* b FROM r", SqlSyntaxError, "/*", "this comment is not closed"),
+    ("SELECT a FROM r JOIN s", SqlSyntaxError, "s", "this join has no condition; write ON or USING, or CROSS JOIN"),
+    ("SELECT a FROM r x, r X", SqlSyntaxError, "r X", "'X' stands twice in FROM; give one of them another name"),
+    ("SELECT b FROM r, s", SqlSyntaxError, "b", "the column 'b' stands for several; write which, as r.b"),
+    ("SELECT a FROM r JOIN s USING (b, B)", SqlSyntaxError, "B", "USING names 'B' twice"),
+    ("SELECT a, COUNT(*) FROM r", SqlSyntaxError, "a", "the column 'a' is neither grouped nor aggregated"),
+    ("SELECT a + b FROM r GROUP BY a", SqlSyntaxError, "b", "the column 'b' is neither grouped"),
+    ("SELECT a FROM r WHERE COUNT(*) > 1", SqlSyntaxError, "COUNT(*)", "an aggregate cannot stand here"),
+    ("SELECT SUM(COUNT(*)) FROM r", SqlSyntaxError, "COUNT(*)", "an aggregate cannot stand in an aggregate"),
+    ("SELECT 1 FROM r GROUP BY SUM(a)", SqlSyntaxError, "SUM(a)", "GROUP BY cannot name an aggregate"),
+    ("SELECT a FROM r GROUP BY 5", SqlSyntaxError, "5", "GROUP BY 5: there are 1 columns"),
+    ("SELECT SUM(*) FROM r", SqlSyntaxError, "SUM(*)", r"'\*' can only be counted"),
+    ("SELECT a FROM r UNION SELECT b, c FROM s", SqlSyntaxError, "b, c FROM s", "UNION of 1 and 2 columns"),
+    ("SELECT a FROM r WHERE a IN (SELECT b, c FROM s)", SqlSyntaxError, None, "are compared with a query of 2"),
+    ("SELECT a FROM r WHERE (a, b) = (1, 2, 3)", SqlSyntaxError, None, "a row of 2 is compared with one of 3"),
+    ("SELECT a FROM r WHERE a IN ()", SqlSyntaxError, None, "IN names no value"),
+    ("SELECT q.x FROM (SELECT a FROM r) q(x, y)", SqlSyntaxError, "q(x, y)", "there are 2 names for 1 columns"),
+    (
+        "WITH q AS (SELECT a FROM r), q AS (SELECT b FROM r) SELECT 1 FROM q",
+        SqlSyntaxError,
+        "q",
+        "WITH names 'q' twice",
+    ),
+    ("VALUES (1), (2, 3)", SqlSyntaxError, "2, 3", "other numbers of columns"),
+    ("CREATE VIEW r AS SELECT b FROM s", SqlSyntaxError, "r", "there is a relation 'r' already"),
+    ("CREATE VIEW v(x) AS SELECT a, b FROM r", SqlSyntaxError, None, "there are 1 names for 2 columns"),
+    ('CREATE VIEW "v#1" AS SELECT a FROM r', SqlSyntaxError, '"v#1"', "cannot have a '#'"),
+    ("SELECT a FROM r; SELECT b FROM r", SqlSyntaxError, "b FROM r", "two queries without a name"),
+    ("SELECT 99999999999999999999 FROM r", SqlSyntaxError, "99999999999999999999", "outside int64"),
+    ("SELECT n FROM t WHERE d < DATE '2020-13-01'", SqlSyntaxError, "'2020-13-01'", "'2020-13-01' is no date"),
+    ("SELECT x FROM r", ColumnError, "x", "relation 'r' has no column 'x'"),
+    ("SELECT r.bb FROM r", ColumnError, "bb", "relation 'r' has no column 'bb'"),
+    ("SELECT mixd FROM Q", ColumnError, "mixd", "Available columns: 'Mixed'. Did you mean 'Mixed'?"),
+    ('SELECT "mixed" FROM Q', ColumnError, '"mixed"', "relation 'Q' has no column 'mixed'"),
+    ("SELECT z FROM r, s", ColumnError, "z", r"there is no column 'z' in reach \(r, s\)"),
+    ("SELECT a FROM r WHERE EXISTS (SELECT z FROM s)", ColumnError, "z", "there is no column 'z' in reach"),
+    ("SELECT a FROM r JOIN s USING (a)", ColumnError, "a", "relation 's' has no column 'a'"),
+    ("SELECT a FROM rr", UnknownRelationError, "rr", "there is no relation 'rr'"),
+    ("SELECT q.a FROM r", UnknownRelationError, "q", "there is no relation 'q'"),
+    ("SELECT q.* FROM r", UnknownRelationError, "q", "there is no relation 'q'"),
+    ('SELECT * FROM "R"', UnknownRelationError, '"R"', "there is no relation 'R'"),
+    ("SELECT a FROM r WHERE a", TypeMismatchError, "a", "a condition is true or false, and this is of type 'int64'"),
+    ("SELECT a FROM r WHERE a < DATE '2020-01-01'", TypeMismatchError, None, "a date is compared with a value of type"),
+    ("SELECT a FROM r WHERE a IN (1, 'x')", TypeMismatchError, None, "the values of IN are of different types"),
+]
+
+
+def marked(error: GpuWcojError) -> str:
+    """What the message marks."""
+    lines = str(error).split("\n")
+    at = next(i for i, line in enumerate(lines) if re.fullmatch(r" *~+", line))
+    start = lines[at].index("~")
+    return lines[at - 1][start : start + lines[at].count("~")]
+
+
+@pytest.mark.parametrize(("text", "mark", "what", "instead"), UNSUPPORTED)
+def test_unsupported(text: str, mark: str | None, what: str, instead: str):
+    with pytest.raises((UnsupportedError, UnknownRelationError), match=what) as caught:
+        parse(text, TABLES)
+    assert instead in str(caught.value)
+    assert re.search(r"\(line 1, column \d+\)", str(caught.value))
+    assert mark is None or marked(caught.value) == mark
+
+
+@pytest.mark.parametrize(("text", "kind", "mark", "what"), WRONG)
+def test_wrong(text: str, kind: type[GpuWcojError], mark: str | None, what: str):
+    with pytest.raises(kind, match=what) as caught:
+        parse(text, TABLES)
+    assert type(caught.value) is kind
+    assert re.search(r"\(line 1, column \d+\)", str(caught.value))
+    assert mark is None or marked(caught.value) == mark
+
+
+def test_place_in_a_file():
+    with pytest.raises(ColumnError) as caught:
+        parse("SELECT a\nFROM r\nWHERE r.c = 1", TABLES, source="views.sql")
+    assert str(caught.value) == (
+        "relation 'r' has no column 'c' (line 3, column 9 of views.sql)\n"
+        "  WHERE r.c = 1\n"
+        "          ~\n"
+        "  Available columns: 'a', 'b'."
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT " + "(" * 5000 + "a" + ")" * 5000 + " FROM r",
+        "SELECT " + "(" * 99 + "a" + ")" * 99 + " FROM r",
+        "SELECT a FROM r WHERE " + "NOT " * 5000 + "a = 1",
+        "SELECT " + "- " * 5000 + "a FROM r",
+        "SELECT " + "+".join("a" * 3000) + " FROM r",
+        "SELECT " + "CASE WHEN a = 1 THEN " * 500 + "1" + " END" * 500 + " FROM r",
+        "SELECT * FROM " + "(SELECT * FROM " * 300 + "r" + ") q" * 300,
+    ],
+)
+def test_what_nests_too_deep(text: str):
+    with pytest.raises(SqlSyntaxError, match="deep"):
+        parse(text, TABLES)
+
+
+def test_queries_that_double_stay_small():
+    views = ", ".join(
+        f"v{i} AS (SELECT x.a, y.b FROM {f'v{i - 1}' if i else 'r'} x JOIN {f'v{i - 1}' if i else 'r'} y ON x.b = y.a)"
+        for i in range(30)
+    )
+    rules = parse(f"WITH {views} SELECT * FROM v29", TABLES)
+    assert sum(len(rule.atoms) for rule in rules.rules) < 300
+
+
+def test_long_lists_are_relations():
+    numbers = ", ".join(map(str, range(1000)))
+    for negation in ("", "NOT "):
+        rules = parse(f"SELECT a FROM r WHERE a {negation}IN ({numbers})", TABLES)
+        assert len(rules.rules) == 1001
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "what"),
+    [
+        (3, {}, r"a query is text \(str\), not int"),
+        ("SELECT a FROM r" + " " * 1_000_000, {}, "1,000,000 are allowed"),
+        ("SELECT a FROM r", {"dialect": "duckbd"}, r"Did you mean 'duckdb'\?"),
+    ],
+)
+def test_usage(text, options: dict[str, str], what: str):
+    with pytest.raises(UsageError, match=what):
+        parse(text, TABLES, **options)
+
+
+def test_names_of_tables():
+    with pytest.raises(UsageError, match="has a '#'"):
+        parse("SELECT 1", {"a#1": ["x"]})
+    with pytest.raises(SqlSyntaxError, match="a query without a name is 'answer', and so is a table"):
+        parse("SELECT x FROM answer", {"answer": ["x"]})
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "what"),
+    [
+        ("postgres", "SELECT AVG(a) FROM r", "AVG of int64 may be a decimal in the dialect 'postgres'"),
+        ("spark", "SELECT AVG(Mixed) FROM Q", "AVG of a type that is not known may be a decimal"),
+        ("snowflake", "SELECT a / b FROM r", "'/' in the dialect 'snowflake' is not supported"),
+        ("postgres", "SELECT Mixed / 2 FROM Q", r"\(not known, int64\)"),
+    ],
+)
+def test_what_dialects_leave_open(dialect: str, text: str, what: str):
+    with pytest.raises(UnsupportedError, match=what):
+        parse(text, TABLES, dialect=dialect)
+
+
+def test_without_sqlglot(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    with pytest.raises(BackendUnavailableError, match=r"pip install 'gpu_wcoj\[sql\]'"):
+        parse("SELECT a FROM r", TABLES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SELECT n || 1 AS x FROM t", "SELECT n + 1 AS x FROM t", "SELECT n FROM t WHERE n = 1", "SELECT SUM(n) FROM t"],
+)
+def test_types_that_do_not_fit_are_found_with_the_rows(text: str):
+    with pytest.raises(TypeMismatchError):
+        gw.Program(parse(text, TABLES), bag=True, backend="cpu").step({"t": [("x", None, 1.0, True)]})
