@@ -145,8 +145,9 @@ def read(
         return Reading(parse(text, source=source))
     if language == "sql":
         from gpu_wcoj.query import sql
+        from gpu_wcoj.query.narrowed import narrowed
 
-        return Reading(sql.parse(text, tables or {}, dialect=dialect, source=source))
+        return Reading(narrowed(sql.parse(text, tables or {}, dialect=dialect, source=source)))
     if language == "edn":
         from gpu_wcoj.query import edn
 

@@ -144,6 +144,7 @@ class Arrangement:
         self.backend = backend
         self.spine = Spine(policy=policy or MergePolicy())
         self.pending: tuple[IndexedZSet, ...] = ()
+        self._was_read = False
         self._keeps_order = key.order == tuple(range(len(key.order)))
         self._nothing = IndexedZSet.empty(len(key.order), backend)
 
@@ -197,6 +198,7 @@ class Arrangement:
 
     def before(self, phase: int) -> tuple[IndexedZSet, ...]:
         """Batches of the state before this phase."""
+        self._was_read = True
         batches = self.spine.batches
         for batch in self.pending[:phase]:
             if batch.n_rows:
@@ -209,6 +211,7 @@ class Arrangement:
 
     def accumulated(self) -> tuple[IndexedZSet, ...]:
         """Batches of the committed state."""
+        self._was_read = True
         return self.spine.batches
 
     def committed(self) -> Spine:
@@ -219,7 +222,7 @@ class Arrangement:
         change = batches[0]
         for batch in batches[1:]:
             change = change.merge(batch)
-        return self.spine.insert(change)
+        return self.spine.insert(change, is_idle=not self._was_read)
 
     def commit(self, spine: Spine | None = None) -> None:
         """End the tick: what was pending becomes state."""
@@ -227,6 +230,7 @@ class Arrangement:
             batch.forget_rows()
         self.spine = self.committed() if spine is None else spine
         self.pending = ()
+        self._was_read = False
 
     def discard(self) -> None:
         """Forget what is pending."""

@@ -2,8 +2,12 @@
 
 Sizes are geometric with ratio `RATIO`: a new batch is merged into the one before it while it is larger than that
 one's share, so N rows stand in about log(N) / log(RATIO) batches, at most `MOST_BATCHES`, and a row pays for
-about RATIO rows at most in every batch that it is merged into on its way into the largest. Merging never happens
-between a tick's evaluation and its commit, and never changes a batch that a reader holds.
+about RATIO rows at most in every batch that it is merged into on its way into the largest. Deep tries take longer to
+merge, so the ratio falls with the depth. Merging never happens between a tick's evaluation and its commit, and never
+changes a batch that a reader holds.
+
+A large one in which no join of the tick has looked anything up need not have few batches: until one does, sizes are
+geometric with ratio `IDLE_RATIO`.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 RATIO = 64
 MOST_BATCHES = 4
+IDLE_RATIO, IDLE_ROWS = 2, 1 << 14
 DEAD_FLOOR = 256
 """Fewer cancelled rows than this under one key never force a merge."""
 
@@ -28,7 +33,8 @@ class MergePolicy:
     Attributes
     ----------
     ratio
-        A batch merges into the one before it once it has more than 1 / ratio of its rows.
+        A batch of two levels merges into the one before it once it has more than 1 / ratio of its rows; one of more
+        levels once it has more than that for every level below the first.
     most_batches
         Batches kept at most.
     """
@@ -56,13 +62,20 @@ class Spine:
     def __len__(self) -> int:
         return sum(map(len, self.batches))
 
-    def insert(self, batch: IndexedZSet) -> Spine:
-        """The spine with one more batch; merges that are due are done. Amortised O(ratio) rows a tier."""
+    def insert(self, batch: IndexedZSet, is_idle: bool = False) -> Spine:
+        """The spine with one more batch; merges that are due are done. Amortised O(ratio) rows a tier.
+
+        Parameters
+        ----------
+        is_idle
+            Whether nothing has been looked up in it of late.
+        """
         if len(batch) == 0:
             return self
         batches = [*self.batches, batch]
         merged_rows = self.merged_rows
-        while len(batches) > 1 and self._is_due(batches):
+        is_due = _is_due_when_idle if is_idle and len(batches[0]) >= IDLE_ROWS else self._is_due
+        while len(batches) > 1 and is_due(batches):
             right, left = batches.pop(), batches.pop()
             merged_rows += len(left) + len(right)
             merged = left.merge(right)
@@ -71,7 +84,8 @@ class Spine:
         return Spine(tuple(batches), self.policy, merged_rows)
 
     def _is_due(self, batches: list[IndexedZSet]) -> bool:
-        if len(batches[-1]) * self.policy.ratio > len(batches[-2]) or len(batches) > self.policy.most_batches:
+        ratio = self.policy.ratio / max(1, batches[-1].depth - 1)
+        if len(batches[-1]) * ratio > len(batches[-2]) or len(batches) > self.policy.most_batches:
             return True
         return _dead_rows_pile_up(batches)
 
@@ -84,6 +98,12 @@ class Spine:
             merged_rows += len(left) + len(right)
             batches.append(left.merge(right))
         return Spine(tuple(batch for batch in batches if len(batch)), self.policy, merged_rows)
+
+
+def _is_due_when_idle(batches: list[IndexedZSet]) -> bool:
+    if len(batches[-1]) * IDLE_RATIO > len(batches[-2]):
+        return True
+    return 4 * sum(batch.n_negative for batch in batches[1:]) > sum(map(len, batches))
 
 
 def _dead_rows_pile_up(batches: list[IndexedZSet]) -> bool:
@@ -112,10 +132,13 @@ def _has_dead_key(batches: list[IndexedZSet], floor: int) -> bool:
     xp = batches[-1].backend.xp
     keys = batches[-1].values[0].astype(np.int64)
     negative, width = xp.zeros(len(keys), np.int64), xp.zeros(len(keys), np.int64)
-    for number, batch in enumerate(batches):
+    for number, batch in reversed(list(enumerate(batches))):
+        if number == 0 and not bool((negative >= floor).any()):
+            return False  # the largest batch is where looking costs most
         position = batch.locate([keys])
         held, node = position >= 0, xp.maximum(position, 0)
-        begin, end = xp.where(held, batch.leaf_offsets[node], 0), xp.where(held, batch.leaf_offsets[node + 1], 0)
+        begin, end = batch.rows_below(node)
+        begin, end = xp.where(held, begin, 0), xp.where(held, end, 0)
         width += end - begin
         if number and batch.n_negative:
             negative += batch.negative_before[end] - batch.negative_before[begin]

@@ -152,15 +152,25 @@ class IndexedZSet:
         """
         levels = self._levels
         if levels is None:
-            described: list[Level] = []
-            for depth, values in enumerate(self.values):
-                parents = self.offsets[depth - 1] if depth else None
+            described = [self._top]
+            for depth, values in enumerate(self.values[1:], 1):
+                parents = self.offsets[depth - 1]
                 weights = self.weights if depth == self.depth - 1 else None
                 record, support = self.backend.kernels.describe(values, parents, weights)
                 described.append(Level(values, parents, weights, record, support))
             levels = self.__dict__.setdefault("first levels", tuple(described))
             self._levels = levels
         return levels
+
+    @property
+    def _top(self) -> Level:
+        """The first of `levels`."""
+        found: Level | None = self.__dict__.get("first level")
+        if found is None:
+            weights = self.weights if self.depth == 1 else None
+            record, support = self.backend.kernels.describe(self.values[0], None, weights)
+            found = self.__dict__.setdefault("first level", Level(self.values[0], None, weights, record, support))
+        return found
 
     @property
     def records(self) -> tuple[Any, ...]:
@@ -221,6 +231,13 @@ class IndexedZSet:
             leaf = offsets[leaf]
         return leaf
 
+    def rows_below(self, node: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Where the rows below top-level values begin and end, given these values' positions."""
+        begin, end = node, node + 1
+        for offsets in self.offsets:
+            begin, end = offsets[begin], offsets[end]
+        return begin, end
+
     def columns(self) -> list[Int64Array]:
         """All rows, sorted, one int64 column a level. O(n)."""
         return self.backend.kernels.expand_columns(self.values, self.offsets)
@@ -272,7 +289,7 @@ class IndexedZSet:
 
     def locate(self, columns: Sequence[Int64Array]) -> Int64Array:
         """Position of each prefix in level ``len(columns) - 1``; -1 where it is absent."""
-        records = [self.records[: len(columns)]]
+        records = [(self._top.record,) if len(columns) == 1 else self.records[: len(columns)]]
         found = self.backend.kernels.locate(records, [range(len(columns))], stacked(self.backend, columns))
         position: Int64Array = found[0]
         return position

@@ -1,0 +1,116 @@
+"""Inputs cut down to what joins need of them: fewer columns, and only the rows that comparisons with constants leave.
+
+A bag's rows add up over the columns that are left out, and a join is linear in each of its relations; so an atom over
+an input may read a helper that has those columns only that the rule uses, with the weights of all rows that agree in
+them. What the rule says of that atom alone, in comparisons and constants, is said once, in the helper's rule. So
+arrangements are narrower and fewer, and a change that no query is about ends at the helper. This is for programs over
+tables of many columns; in sets a projection would have to count derivations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gpu_wcoj.query.binding import inner_aggregates
+from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Expression, Rule, Rules, Variable, variables_of
+
+_TOTAL = {"double", "lower", "strlen", "upper", "year", "month", "day"}
+"""Functions that have a value for every argument, so that they may be asked of rows that no join takes."""
+
+
+def narrowed(rules: Rules) -> Rules:
+    """The same program for a bag, its joins over helpers where these are narrower than the inputs.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> print(narrowed(parse('h(x, v) :- r(x, y, _, "a"), s(y, v, d), d < "2000-01-01".')))
+    r#cut1(c0, c1) :- r(c0, c1, _, "a").
+    s#cut2(c0, c1) :- s(c0, c1, c2), c2 < "2000-01-01".
+    h(x, v) :- r#cut1(x, y), s#cut2(y, v).
+    """
+    narrowing = _Narrowing(set(rules.inputs).difference(rules.heads))
+    changed = [narrowing.narrowed(rule) for rule in rules.rules]
+    return replace(rules, rules=(*narrowing.helpers.values(), *changed)) if narrowing.helpers else rules
+
+
+class _Narrowing:
+    """Helpers of some inputs, by what they hold."""
+
+    def __init__(self, inputs: set[str]) -> None:
+        self.inputs = inputs
+        self.helpers: dict[tuple[Atom, tuple[Expression, ...], tuple[Comparison, ...]], Rule] = {}
+
+    def narrowed(self, rule: Rule) -> Rule:
+        """The rule over helpers. One that joins nothing is as narrow as a helper."""
+        if len(rule.atoms) + len(rule.negated) < 2 or inner_aggregates(rule):
+            return rule
+        comparisons = list(rule.comparisons)
+        atoms = list(rule.atoms)
+        for at, atom in enumerate(rule.atoms):
+            if atom.relation not in self.inputs or NULL in atom.terms or any(isinstance(one, Call) for one in atom.terms):
+                continue
+            own = [one for one in comparisons if _is_about(one, atom)]
+            comparisons = [one for one in comparisons if one not in own]
+            others = [*atoms[:at], *atoms[at + 1 :]]
+            used = set(_used(rule, others, comparisons))
+            kept = [one for one in dict.fromkeys(atom.terms) if isinstance(one, Variable) and one in used]
+            if kept and (own or len(kept) < len(atom.terms)):
+                atoms[at] = self._helper(atom, kept, own)
+            else:
+                comparisons += own
+        return replace(rule, atoms=tuple(atoms), comparisons=tuple(comparisons))
+
+    def _helper(self, atom: Atom, kept: Sequence[Variable], own: Sequence[Comparison]) -> Atom:
+        """An atom over the helper that holds these variables of another one."""
+        names: dict[Expression, Variable] = {}
+        for column, term in enumerate(atom.terms):
+            if isinstance(term, Variable):
+                is_left_out = term not in kept and atom.terms.count(term) == 1 and not _stands_in(term, own)
+                name = f"_#{column}" if is_left_out else f"c{column}{'?' * term.is_null_safe}"
+                names.setdefault(term, Variable(name))
+        terms = tuple(names.get(term, term) for term in atom.terms)
+        compared = tuple(replace(one, left=_renamed(one.left, names), right=_renamed(one.right, names)) for one in own)
+        head = tuple(names[one] for one in kept)
+        key = replace(atom, terms=terms), head, compared
+        if key not in self.helpers:
+            name = f"{atom.relation}#cut{len(self.helpers) + 1}"
+            self.helpers[key] = Rule(Atom(name, head), (key[0],), compared)
+        return replace(atom, relation=self.helpers[key].head.relation, terms=tuple(kept))
+
+
+def _is_about(comparison: Comparison, atom: Atom) -> bool:
+    """Whether a comparison is about an atom alone, and has an answer for all of its rows."""
+    sides = (comparison.left, comparison.right)
+    found = variables_of(sides)
+    return bool(found) and all(one in atom.terms for one in found) and all(map(_is_total, sides))
+
+
+def _is_total(expression: Expression) -> bool:
+    if isinstance(expression, Call):
+        is_known = expression.op in _TOTAL or (expression.op == "like" and len(expression.arguments) == 2)  # noqa: PLR2004
+        return is_known and all(map(_is_total, expression.arguments))
+    return True
+
+
+def _stands_in(term: Variable, comparisons: Sequence[Comparison]) -> bool:
+    return any(term in one.variables for one in comparisons)
+
+
+def _used(rule: Rule, others: Sequence[Atom], comparisons: Sequence[Comparison]) -> Iterator[Variable]:
+    """The variables that stand in a rule outside of one atom."""
+    yield from rule.head.variables
+    for atom in (*others, *rule.negated):
+        yield from atom.variables
+    for comparison in comparisons:
+        yield from comparison.variables
+    for computed in rule.computed:
+        yield computed.variable
+        yield from computed.call.variables
+
+
+def _renamed(expression: Expression, names: dict[Expression, Variable]) -> Expression:
+    if isinstance(expression, Call):
+        return replace(expression, arguments=tuple(_renamed(one, names) for one in expression.arguments))
+    return names.get(expression, expression)
