@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.checkpoint.definition import Definition
 from gpu_wcoj.errors import UsageError
+from gpu_wcoj.motifs import MotifProgram
 from gpu_wcoj.planner.known import FILE, Known
 from gpu_wcoj.program import Program
 from gpu_wcoj.runner import Job, feed_job
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def explained(
-    program: Program,
+    program: Program | MotifProgram,
     job: Job,
     stats: Path | None,
     save_stats: Path | None,
@@ -64,12 +65,18 @@ def explained(
     if stats is not None:
         if job.inputs:
             raise UsageError(f"the state comes from '{stats}', so --input cannot be its first tick.\n  Use --changes.")
-        program = _restored(program, stats)
+        program = _restored(_stored(program), stats)
     if has_files or analyze:
         feed_job(program, job, analyze)
     if save_stats is not None:
-        _save(program, save_stats)
+        _save(_stored(program), save_stats)
     return program.explain(analyze=analyze, bounds=bounds, format=form)
+
+
+def _stored(program: Program | MotifProgram) -> Program:
+    if isinstance(program, Program):
+        return program
+    raise UsageError("the state of a motif is not stored.\n  Leave out --stats and --save-stats.")
 
 
 def _restored(program: Program, folder: Path) -> Program:

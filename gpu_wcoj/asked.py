@@ -11,6 +11,7 @@ from gpu_wcoj.errors import UnsupportedError, UsageError
 from gpu_wcoj.files.lines import open_bytes
 from gpu_wcoj.files.reader import columns_of
 from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.motifs import MotifOptions, MotifProgram
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, Reading, language_of_file, read
 from gpu_wcoj.query.terms import Atom, Constant, Rule, Rules
@@ -30,6 +31,8 @@ class Asked:
         Of SQL.
     loaded, fed
         The files of its relations and of their changes: where the language goes by names, they tell the columns'.
+    motif
+        What is asked of the matches of a motif.
     budget
         How many bytes the rows read at one time may take.
     """
@@ -41,8 +44,9 @@ class Asked:
     loaded: tuple[InputSpec, ...]
     fed: tuple[InputSpec, ...]
     budget: int
+    motif: MotifOptions
 
-    def program(self, *, bag: bool, **options: Any) -> Program:
+    def program(self, *, bag: bool, **options: Any) -> Program | MotifProgram:
         """The program.
 
         Raises
@@ -56,6 +60,10 @@ class Asked:
         if language is None:
             language = "datalog" if self.path is None else language_of_file(self.path)
         source = "<text>" if self.path is None else str(self.path)
+        if language == "motif":
+            return MotifProgram(text, self._tables(), self.motif, source, **options)
+        if self.motif != MotifOptions():
+            raise UsageError("--where, --semantics, --show, --id, --src and --dst are for motifs.\n  Leave them out.")
         tables = self._tables() if language in BY_NAME else None
         reading = read(text, language, tables=tables, dialect=self.dialect, source=source)
         return Program(_with_facts(reading), bag=bag or language in BAGS, **options)

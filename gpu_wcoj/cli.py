@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -16,6 +17,7 @@ from gpu_wcoj.query.languages import Language
 
 if TYPE_CHECKING:
     from gpu_wcoj.files.spec import InputSpec
+    from gpu_wcoj.motifs import MotifOptions, MotifProgram
     from gpu_wcoj.program import Program
 
 ERROR_STATUS: Final = 2
@@ -40,6 +42,25 @@ _FLAG = Parameter(negative="")
 _FILES = Parameter(negative="", allow_leading_hyphen=True)
 
 
+@Parameter(name="*")
+@dataclass
+class _Motif:
+    """What is asked of the matches of a motif."""
+
+    where: str | None = None
+    """Of a motif: what columns have to satisfy, such as 't.amount > 900'."""
+    semantics: Literal["homomorphism", "edges-distinct", "nodes-distinct"] = "homomorphism"
+    """Of a motif: what has to differ in a match."""
+    show: str | None = None
+    """Of a motif: what matches show, such as a.id,t.amount; all elements that have names if not said otherwise."""
+    id: str = "id"
+    """Of a motif: the vertices' column of names."""
+    src: str = "src"
+    """Of a motif: the edges' column of beginnings."""
+    dst: str = "dst"
+    """Of a motif: the edges' column of ends."""
+
+
 @app.command
 def run(
     program: Annotated[Path | None, Parameter(help="A file with the text of the program.")] = None,
@@ -60,6 +81,7 @@ def run(
     threads: int | None = None,
     strategy: Literal["auto", "wcoj", "binary"] = "auto",
     bag: Annotated[bool, _FLAG] = False,
+    motif: _Motif | None = None,
     memory: str | None = None,
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
@@ -99,7 +121,9 @@ def run(
         How relations are joined: wcoj meets them all in each variable, binary takes one after the other, and auto
         chooses by what it expects that to cost.
     bag
-        Keep exact weights instead of sets; SQL does so always.
+        Keep exact weights instead of sets; SQL and motifs do so always.
+    motif
+        What is asked of the matches of a motif.
     memory
         How much memory the rows read at one time may take, such as 4GB; half of the machine's if not said otherwise.
     json
@@ -118,7 +142,7 @@ def run(
         raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
-    asked = Asked(program, text, language, dialect, loaded, fed, budget)
+    asked = Asked(program, text, language, dialect, loaded, fed, budget, _motif(motif))
     engine = asked.program(
         bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads, strategy=strategy,
         route=int(route) if route.isdecimal() else route,
@@ -162,6 +186,7 @@ def explain(
     threads: int | None = None,
     strategy: Literal["auto", "wcoj", "binary"] = "auto",
     bag: Annotated[bool, _FLAG] = False,
+    motif: _Motif | None = None,
     memory: str | None = None,
 ) -> None:
     """Print how a program is maintained: each delta path with its seed, its variables and their extenders.
@@ -197,7 +222,9 @@ def explain(
     strategy
         How relations are joined: auto, wcoj or binary, as for run.
     bag
-        Keep exact weights instead of sets; SQL does so always.
+        Keep exact weights instead of sets; SQL and motifs do so always.
+    motif
+        What is asked of the matches of a motif.
     memory
         How much memory the rows read at one time may take, such as 4GB; half of the machine's if not said otherwise.
     """
@@ -210,7 +237,7 @@ def explain(
     fed = tuple(map(parse_input, changes or ()))
     if tick_rows is not None and tick_rows < 1:
         raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
-    asked = Asked(program, text, language, dialect, loaded, fed, budget)
+    asked = Asked(program, text, language, dialect, loaded, fed, budget, _motif(motif))
     engine = asked.program(bag=bag, backend=backend, threads=threads, strategy=strategy)
     from gpu_wcoj.analysis import explained
     from gpu_wcoj.runner import Job
@@ -374,6 +401,12 @@ def rmat(
     _write({"src": graph[:, 0], "dst": graph[:, 1]}, output)
 
 
+def _motif(given: _Motif | None) -> MotifOptions:
+    from gpu_wcoj.motifs import MotifOptions
+
+    return MotifOptions() if given is None else MotifOptions(**vars(given))
+
+
 def _bench() -> Callable[..., int]:
     """What runs the benchmark, of the sources that this package is a part of.
 
@@ -396,7 +429,7 @@ def _bench() -> Callable[..., int]:
 
 
 def _named(
-    engine: Program, folder: Path, given: Collection[str]
+    engine: Program | MotifProgram, folder: Path, given: Collection[str]
 ) -> tuple[tuple[InputSpec, ...], dict[str, tuple[str | None, ...]]]:
     """The files that a program names itself, and the types that it declares for them."""
     from gpu_wcoj.directives import inputs_of
@@ -406,7 +439,7 @@ def _named(
     return named, {spec.relation: declared[spec.relation] for spec in named if spec.relation in declared}
 
 
-def _check_files(program: Program, loaded: Sequence[InputSpec], fed: Sequence[InputSpec]) -> None:
+def _check_files(program: Program | MotifProgram, loaded: Sequence[InputSpec], fed: Sequence[InputSpec]) -> None:
     _check_relations(program, loaded, "--input")
     _check_relations(program, fed, "--changes")
     if ticked := [spec for spec in loaded if spec.tick is not None]:
@@ -420,7 +453,7 @@ def _is_empty(path: Path) -> bool:
     return path.is_file() and path.stat().st_size == 0
 
 
-def _check_relations(program: Program, specs: Sequence[InputSpec], option: str) -> None:
+def _check_relations(program: Program | MotifProgram, specs: Sequence[InputSpec], option: str) -> None:
     seen: set[str] = set()
     for spec in specs:
         if spec.relation not in program.inputs:

@@ -6,26 +6,61 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gpu_wcoj.amounts import shown_bytes
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.files.declared import as_declared
 from gpu_wcoj.files.output import ChangeWriter
 from gpu_wcoj.files.reader import Reader, open_input, read_table
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.files.ticks import ticks
 from gpu_wcoj.files.whole import OutputSpec, write_whole
-from gpu_wcoj.program import ChangeCount, Program
+from gpu_wcoj.program import ChangeCount, Program, TickReport
 from gpu_wcoj.progress import LateBar
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from gpu_wcoj.checkpoint.replay import Replay
+
+
+class Runnable(Protocol):
+    """What a run asks of a program."""
+
+    analyze: bool
+
+    @property
+    def bag(self) -> bool:
+        """Whether it has exact weights."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The relations that take rows."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The relations whose changes it gives."""
+
+    @property
+    def last_tick(self) -> TickReport:
+        """What the last tick did."""
+
+    def arity(self, relation: str, /) -> int:
+        """Number of columns of a relation."""
+
+    def step_counts(self, changes: Mapping[str, Any], /) -> Mapping[str, ChangeCount]:
+        """Take a tick and count."""
+
+    def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, Any], None], /) -> Mapping[str, ChangeCount]:
+        """Take a tick and hand out the changes."""
+
+    def load(self, changes: Mapping[str, Any], /) -> None:
+        """Take a tick and do no more than the state needs."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +130,7 @@ class _Totals:
             self.ignored[name] = self.ignored.get(name, 0) + count
 
 
-def run_job(program: Program, job: Job) -> None:
+def run_job(program: Runnable, job: Job) -> None:
     """Run `program` to the end of the files of `job`, reporting on standard output.
 
     Raises
@@ -145,7 +180,7 @@ def run_job(program: Program, job: Job) -> None:
         _print_table(totals, seconds)
 
 
-def feed_job(program: Program, job: Job, analyze: bool) -> None:
+def feed_job(program: Runnable, job: Job, analyze: bool) -> None:
     """Bring the program to the state at the end of the job's files, and say nothing.
 
     Parameters
@@ -175,8 +210,10 @@ def feed_job(program: Program, job: Job, analyze: bool) -> None:
             _step(program, job, last, 0, None)
 
 
-def _resumed(program: Program, path: Path, stack: ExitStack) -> Replay:
+def _resumed(program: Runnable, path: Path, stack: ExitStack) -> Replay:
     """The checkpoint, its state loaded into the program."""
+    if not isinstance(program, Program):
+        raise UsageError("the state of a motif is not stored.\n  Leave out --checkpoint.")
     from gpu_wcoj.checkpoint import Checkpoint
     from gpu_wcoj.checkpoint.replay import Replay
 
@@ -185,24 +222,25 @@ def _resumed(program: Program, path: Path, stack: ExitStack) -> Replay:
     return Replay(checkpoint)
 
 
-def _ticks(program: Program, job: Job, readers: Mapping[str, Reader]) -> Iterator[dict[str, pa.Table]]:
+def _ticks(program: Runnable, job: Job, readers: Mapping[str, Reader]) -> Iterator[dict[str, pa.Table]]:
     if job.inputs or not readers:
         yield {spec.relation: _read_whole(program, job, spec) for spec in job.inputs}
     yield from ticks(readers, job.tick_rows, job.budget)
 
 
-def _read_whole(program: Program, job: Job, spec: InputSpec) -> pa.Table:
+def _read_whole(program: Runnable, job: Job, spec: InputSpec) -> pa.Table:
     table = read_table(spec, program.arity(spec.relation), job.budget)
     return as_declared(table, spec, job.declared[spec.relation]) if spec.relation in job.declared else table
 
 
-def _write_result(program: Program, spec: OutputSpec) -> None:
+def _write_result(program: Runnable, spec: OutputSpec) -> None:
+    assert isinstance(program, Program), "only programs name files"
     rows = program.relation(spec.relation)
     write_whole(spec, (rows if program.bag else rows.with_weight_name(None)).to_arrow())
 
 
 def _step(
-    program: Program, job: Job, changes: dict[str, pa.Table], tick: int, writer: ChangeWriter | None
+    program: Runnable, job: Job, changes: dict[str, pa.Table], tick: int, writer: ChangeWriter | None
 ) -> Mapping[str, ChangeCount]:
     if job.counts_only:
         return program.step_counts(changes)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from gpu_wcoj.errors import SchemaError, UsageError, listed, nearest
 from gpu_wcoj.finding.matches import Lookup, Matches
@@ -17,6 +17,8 @@ from gpu_wcoj.query.motif.form import ROW, Compiled, Graph, Semantics
 from gpu_wcoj.query.motif.pattern import Motif
 from gpu_wcoj.query.motif.reading import parse
 from gpu_wcoj.query.terms import Rules
+
+T = TypeVar("T")
 
 
 class Matcher:
@@ -169,6 +171,21 @@ class Matcher:
             If anything is wrong with the change, for example if a row is to go that is not there. Everything is as
             before then.
         """
+        answers, lookup = self._take(vertices, edges, self.program.step)
+        found = [(part, answers[part.relation]) for part in self.compiled.parts]
+        return Matches(self._wanted, found, lookup, is_change=True, _session=self._session)
+
+    def apply_counted(self, *, vertices: Any = None, edges: Any = None) -> int:
+        """As `apply`, but only count: by how many the matches have become more."""
+        counts, _ = self._take(vertices, edges, self.program.step_counts)
+        return sum(counts[part.relation].net for part in self.compiled.parts)
+
+    def load(self, *, vertices: Any = None, edges: Any = None) -> None:
+        """As `apply`, but do no more than the state needs."""
+        self._take(vertices, edges, self.program.load)
+
+    def _take(self, vertices: Any, edges: Any, run: Callable[[Mapping[str, Any]], T]) -> tuple[T, Lookup]:
+        """Give the program the changes of the tables, then make them; what came of it, and rows of before and after."""
         if vertices is not None and self._vertices is None:
             raise UsageError("there is no table of vertices to change: they are the ends of the edges.")
         own = None if vertices is None or self._vertices is None else self._vertices.changed(vertices)
@@ -178,14 +195,13 @@ class Matcher:
             changes["vertices"] = own.incoming(self.program, self.compiled.vertices)
         if other is not None and self.compiled.edges:
             changes["edges"] = other.incoming(self.program, self.compiled.edges)
-        answers = self.program.step(changes)
+        answers = run(changes)
         lookup = self._lookup()
         if own is not None:
             self._vertices, lookup = own.after, replace(lookup, vertices=own.every)
         if other is not None:
             self._edges, lookup = other.after, replace(lookup, edges=other.every)
-        found = [(part, answers[part.relation]) for part in self.compiled.parts]
-        return Matches(self._wanted, found, lookup, is_change=True, _session=self._session)
+        return answers, lookup
 
     def step(self, changes: Mapping[str, Any]) -> Matches:
         """As `apply`, of changes by the names of the tables."""

@@ -79,10 +79,15 @@ class Matches:
         rows = stacked(tables)
         return net(rows, weights) if self.is_change else (rows, weights)
 
+    @property
+    def net(self) -> int:
+        """How many matches there are, or, of a change, by how many they become more."""
+        return sum(int(found.weights.astype(object).sum()) for _, found in self._found)
+
     def __len__(self) -> int:
         if self.is_change:
             return len(self._rows[1])
-        return sum(int(found.weights.astype(object).sum()) for _, found in self._found)
+        return self.net
 
     def __iter__(self) -> Iterator[tuple[tuple[Any, ...], int]]:
         return iter(self.rows())
