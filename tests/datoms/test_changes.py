@@ -5,6 +5,7 @@ The answer is that of a fresh database, and that of a few lines of Python.
 
 from __future__ import annotations
 
+import os
 from itertools import product
 
 import numpy as np
@@ -14,6 +15,8 @@ from gpu_wcoj.datoms import Database
 from gpu_wcoj.errors import TransactionConflictError
 from tests.datoms.model import Refused, after, written
 
+N_TRANSACTIONS = 1000 if os.environ.get("TEST_LONG") else 40
+N_DATABASES = 60 if os.environ.get("TEST_LONG") else 2
 MANY = {"valueType": "ref", "cardinality": "many"}
 SCHEMA = {":to": MANY, ":ref": MANY, ":n": {"valueType": "long"}, ":one": {"valueType": "string"}}
 ENTITIES = range(6)
@@ -166,7 +169,7 @@ def test_changes_add_up_to_the_answer(name):
     live = db.subscribe(query, *inputs)
     kept = {}
     datoms = set()
-    for number in range(40):
+    for number in range(N_TRANSACTIONS):
         if number:
             forms = random_forms(random, int(random.integers(1, 6)))
             try:
@@ -189,3 +192,55 @@ def test_changes_add_up_to_the_answer(name):
     db.transact([[":db/retractEntity", entity] for entity in ENTITIES])
     (change,) = live.changes()
     assert {row: -weight for row, weight in change.rows()} == kept
+
+
+LEARNT = [
+    "[:find ?e ?v :where [?e :a ?v] (not [?e :b ?v])]",
+    '[:find ?e :where (or [?e :a 1] [?e :b 2] [?e :c "x"])]',
+    "[:find ?e ?a :where [?e ?a 1]]",
+    "[:find ?e ?f :where [?e :a ?x] [?f :b ?x]]",
+    "[:find (count ?e) . :where [?e :d ?x]]",
+    "[:find ?x (max ?y) :where [?e :a ?x] [?e :d ?y]]",
+    "[:find ?e :where [?e :a] (not-join [?e] [?f :b ?e])]",
+    "[:find ?e ?a :where [?e ?a]]",
+    "[:find ?a (count ?e) :where [?e ?a _]]",
+    "[:find ?e ?s :where [?e :a ?v] [?e :d ?w] [(+ ?v ?w) ?s]]",
+    "[:find ?e ?a ?v :where [?e ?a ?v] [?e :c ?v]]",
+    '[:find ?e ?y :where [?e :c ?c] [(str ?c "!") ?y]]',
+]
+VALUES = {
+    ":a": lambda random: int(random.integers(0, 3)),
+    ":b": lambda random: int(random.integers(0, 3)),
+    ":c": lambda random: "xy"[int(random.integers(0, 2))],
+    ":d": lambda random: int(random.integers(0, 9)),
+    ":k": lambda random: bool(random.integers(0, 2)),
+}
+
+
+@pytest.mark.parametrize("seed", range(N_DATABASES))
+def test_queries_that_are_there_before_the_attributes(seed):
+    """Without a schema: every subscription is compiled anew as attributes get their types, and misses nothing."""
+    random = np.random.default_rng(seed)
+    db = Database()
+    lives = [(query, db.subscribe(query), {}) for query in LEARNT]
+    for number in range(25):
+        forms = []
+        for _ in range(int(random.integers(1, 4))):
+            entity, name = int(random.integers(0, 5)), list(VALUES)[int(random.integers(0, 5))]
+            added = [":db/add", entity, name, VALUES[name](random)]
+            forms.append([":db/retractEntity", entity] if random.random() < 0.15 else added)
+        try:
+            db.transact(forms)
+        except TransactionConflictError:
+            continue
+        for query, live, kept in lives:
+            for change in live.changes():
+                for row, weight in change.rows():
+                    kept[row] = kept.get(row, 0) + weight
+                    if not kept[row]:
+                        del kept[row]
+            assert live.relation().to_dict() == kept
+            if number % 8 == 0:
+                fresh = db.subscribe(query, backend="cpu")  # with an option: shared with none
+                assert fresh.relation().to_dict() == kept
+                fresh.close()

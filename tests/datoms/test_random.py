@@ -1,5 +1,7 @@
 """Random transactions, with overwrites, retractions and contradictions, against a model in plain Python."""
 
+import os
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from gpu_wcoj.datoms import Database, pairs
 from gpu_wcoj.errors import GpuWcojError, TransactionConflictError
 from tests.datoms.model import MANY, ONE, REF, Refused, after, changes, written
 
+MORE = 25 if os.environ.get("TEST_LONG") else 1
 SCHEMA = {
     ONE: {"valueType": "string"},
     MANY: {"valueType": "long", "cardinality": "many"},
@@ -28,7 +31,7 @@ TRANSACTIONS = st.lists(st.lists(FORMS, max_size=5), max_size=15)
 
 
 @pytest.mark.parametrize("least", [2, 4096])
-@settings(max_examples=60)
+@settings(max_examples=60 * MORE)
 @given(transactions=TRANSACTIONS)
 def test_transactions_do_what_the_model_does(least, transactions):
     held, pairs._LEAST = pairs._LEAST, least
@@ -54,7 +57,7 @@ def test_transactions_do_what_the_model_does(least, transactions):
 COLUMNS = st.lists(st.tuples(ENTITIES, VALUES), min_size=1, max_size=8)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 * MORE)
 @given(loads=st.lists(COLUMNS, max_size=8), share=st.sampled_from([1, 8, 10**9]))
 def test_a_load_does_what_the_same_forms_do(loads, share):
     """By columns and one by one: `share` decides which."""
@@ -104,7 +107,7 @@ LIKELY = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=200 * MORE)
 @given(forms=st.one_of(ANYTHING, st.lists(st.one_of(LIKELY, ANYTHING), max_size=4)))
 def test_whatever_comes_is_taken_or_refused_by_errors_of_ours(forms):
     db = Database({**SCHEMA, ":u": {"unique": "identity"}})
