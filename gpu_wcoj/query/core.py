@@ -11,6 +11,7 @@ becomes relations of names that no text can spell:
 - A head that aggregates becomes a grouping, or an extreme if it goes through recursion.
 - A negated atom with wildcards is projected first (``some#1``).
 - A relation that is input and head at once has one more rule, which reads the input (``edge#in``).
+- An input whose rules all derive nothing is read by one that never holds (``edge#unread``).
 - Facts are an input, too (``edge#facts``), which is loaded with the first tick; a rule that binds nothing reads one
   that always has one row (``unit#facts``).
 """
@@ -33,6 +34,7 @@ from gpu_wcoj.query.stratified import EXTREMES, loops_of
 from gpu_wcoj.query.terms import (
     Aggregate,
     Atom,
+    Comparison,
     Constant,
     Declaration,
     Expression,
@@ -109,6 +111,9 @@ class _Core:
             self.add(rule)
         for name in named:
             self.copy(f"{name}#in", name)
+        read = {atom.relation for rule in self.rules for atom in rule.read}
+        for name in [one for one in self.source.inputs if one not in read and one not in named]:
+            self.keep(name)
         found = {rule.head.relation for rule in self.rules} | {one.relation for one in self.groupings}
         facts = []
         for name in self.arity:
@@ -140,6 +145,11 @@ class _Core:
         names = self.columns.get(target) or tuple(f"c{i}" for i in range(self.arity_of(target)))
         terms = tuple(map(Variable, names))
         self.rules.append(Rule(Atom(target, terms), (Atom(source, terms),)))
+
+    def keep(self, name: str) -> None:
+        """Let an input be read that only rules read which derive nothing."""
+        terms = tuple(Variable(f"c{i}") for i in range(self.arity_of(name)))
+        self.rules.append(Rule(Atom(f"{name}#unread", terms), (Atom(name, terms),), (Comparison("!=", ZERO, ZERO),)))
 
     def arity_of(self, name: str) -> int:
         return self.arity[name] if name in self.arity else self.source.arity[name]

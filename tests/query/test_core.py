@@ -5,6 +5,7 @@ from inspect import cleandoc
 
 import pytest
 
+import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
@@ -361,3 +362,13 @@ def test_the_core_form_means_what_the_text_means(name, bag):
         inputs = {one if one in lowered.inputs else f"{one}#in": rows for one, rows in given.items()}
         found = fixpoint(from_core(lowered), inputs, bag)
         assert {head: found[head] for head in expected} == expected
+
+
+def test_inputs_that_only_rules_read_which_derive_nothing():
+    text = "m(a) :- v(a), e(a, b), !e(_, a), 0 != 0. t(count()) :- z(x), 1 > 2."
+    lowered = core(parse(text))
+    assert {"v", "e", "z"} <= set(lowered.inputs)
+    program = gw.Program(text)
+    program.step({"v": [(1,)], "e": [(1, 2)], "z": [("a",)]})
+    assert program.relation("z").to_dict() == {("a",): 1}
+    assert program.relation("m").to_dict() == program.relation("t").to_dict() == {}
