@@ -40,7 +40,7 @@ PARSERS ?=
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -111,6 +111,9 @@ format: setup  ## rewrite the sources in the project's format
 
 bench: setup  ## measure the engine beside GraphBLAS and DuckDB (BENCH="--scale 14" for a small one)
 	$(BIN)/python -m bench.engine $(BENCH)
+
+bench-tpch: setup  ## keep views of TPC-H's queries up to date over refreshes, beside DuckDB (BENCH="--scale 1")
+	$(BIN)/python -m bench.tpch $(BENCH)
 
 bench-lsqb: setup  ## count LSQB's queries from loaded state and tick by tick, beside DuckDB (BENCH="--rounds 5")
 	$(BIN)/python -m bench.lsqb $(BENCH)

@@ -49,7 +49,11 @@ class _Narrowing:
         comparisons = list(rule.comparisons)
         atoms = list(rule.atoms)
         for at, atom in enumerate(rule.atoms):
-            if atom.relation not in self.inputs or NULL in atom.terms or any(isinstance(one, Call) for one in atom.terms):
+            if (
+                atom.relation not in self.inputs
+                or NULL in atom.terms
+                or any(isinstance(one, Call) for one in atom.terms)
+            ):
                 continue
             own = [one for one in comparisons if _is_about(one, atom)]
             comparisons = [one for one in comparisons if one not in own]
@@ -89,7 +93,7 @@ def _is_about(comparison: Comparison, atom: Atom) -> bool:
 
 def _is_total(expression: Expression) -> bool:
     if isinstance(expression, Call):
-        is_known = expression.op in _TOTAL or (expression.op == "like" and len(expression.arguments) == 2)  # noqa: PLR2004
+        is_known = expression.op in _TOTAL or (expression.op == "like" and len(expression.arguments) == 2)
         return is_known and all(map(_is_total, expression.arguments))
     return True
 
