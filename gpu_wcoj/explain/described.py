@@ -104,6 +104,8 @@ class Words:
             note = f"only {verb} {plan.aliases[name].relation}: rules read that instead"
             return HeadTree(name, stratum, "alias", note, (), None, is_counted, queries)
         note = "derivations are counted: its rows are distinct" if is_counted else ""
+        if not queries:
+            note = "its rules never hold, or ask for a null that has not turned up"
         return HeadTree(name, stratum, "rules", note, (), None, is_counted, queries)
 
     def rule(self, query: DeltaQuery, expected: Sequence[Sequence[Expected]] = ()) -> RuleTree:
