@@ -40,13 +40,26 @@ def _family(context: Context, value: Expression) -> str:
     return "integer" if kind.lstrip("u").startswith("int") else kind.split("(")[0].rstrip("0123456789")
 
 
-def unified(context: Context, rows: Sequence[tuple[Branch, Values]]) -> list[tuple[Branch, Values]]:
-    """Rows of the same columns: where some values are doubles, integers and decimals become doubles, too."""
+def unified(
+    context: Context, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()
+) -> list[tuple[Branch, Values]]:
+    """Rows of the same columns: beside doubles, integers and decimals become doubles, too.
+
+    Dates of the text stand for dates where other rows have some; by themselves they are no values of a column. That is
+    refused for those that `nodes` are given for, which are what a relation's columns are made of.
+    """
     found = list(rows)
     for at in range(len(rows[0][1]) if rows else 0):
         families = {_family(context, values[at]) for _, values in found}
         if "double" in families and families & {"integer", "decimal"}:
             found = [one for branch, values in found for one in _as_double(context, branch, values, at)]
+        if any(is_date(values[at]) for _, values in found):
+            kinds = [context.kind(values[at]) or "" for _, values in found]
+            if any(one.startswith(("date", "timestamp")) for one in kinds):
+                found = [(one, (*values[:at], spelled(values[at]), *values[at + 1 :])) for one, values in found]
+            elif nodes:
+                what = "a date of the text is compared, and cannot be a column's value by itself"
+                raise context.place.refused(what, nodes[at], "Compare a column with it.")
     return found
 
 

@@ -196,6 +196,6 @@ class Compiler(Context):
         """See `gpu_wcoj.query.sql.context.Context.alike`."""
         return alike(self, left, right, node)
 
-    def unified(self, rows: Sequence[tuple[Branch, Values]]) -> list[tuple[Branch, Values]]:
+    def unified(self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()) -> list[tuple[Branch, Values]]:
         """See `gpu_wcoj.query.sql.context.Context.unified`."""
-        return unified(self, rows)
+        return unified(self, rows, nodes)

@@ -79,8 +79,8 @@ class Context(ABC):
         """The rows of a query within a condition, joined to a row of the query around."""
 
     @abstractmethod
-    def unified(self, rows: Sequence[tuple[Branch, Values]]) -> list[tuple[Branch, Values]]:
-        """Rows of the same columns, in types that go together."""
+    def unified(self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()) -> list[tuple[Branch, Values]]:
+        """Rows of the same columns, in types that go together; `nodes` are what a relation's columns are made of."""
 
     @abstractmethod
     def relation(self, node: Node) -> Derived:
@@ -105,19 +105,6 @@ class Context(ABC):
             if nodes:
                 _ = self.limited(found, node)
         return [(one, tuple(one.values[number] for number in numbers)) for one in found]
-
-    def rows(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
-        """As `each`, of values that stand in a relation's columns."""
-        found = self.each(nodes, scope, branch)
-        for _, values in found:
-            for node, value in zip(nodes, values, strict=True):
-                if isinstance(value, Call) and value.op == DATE:
-                    raise self.place.refused(
-                        "a date of the text is compared, and cannot be a column's value",
-                        node,
-                        "Compare a column with it.",
-                    )
-        return found
 
     def equated(self, branch: Branch, pairs: Sequence[tuple[Expression, Expression]]) -> list[Branch]:
         """Where the two values of each pair are equal: one branch, or none."""

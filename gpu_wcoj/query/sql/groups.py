@@ -73,12 +73,12 @@ def grouped(context: Context, node: Node, found: Joined) -> Derived:
     rows = [
         (bare(where), values)
         for branch in found.branches
-        for where, values in context.rows([*keys, *arguments], found.scope, branch)
+        for where, values in context.each([*keys, *arguments], found.scope, branch)
     ]
     names = tuple(f"key{i}" if not one.name else one.name for i, one in enumerate(keys))
     if not keys and not arguments:  # a relation has a column
         names, rows = ("row",), [(where, (_ZERO,)) for where, _ in rows]
-    rows = context.unified(rows)
+    rows = context.unified(rows, [*keys, *arguments])
     base = Derived((*names, *(f"value{i}" for i in range(len(arguments)))), tuple(rows))
     if not rows and keys:
         return Derived(unique([name for _, name in items]), ())
@@ -101,8 +101,9 @@ def grouped(context: Context, node: Node, found: Joined) -> Derived:
     result = [
         (bare(where), values)
         for one in branches
-        for where, values in context.rows([item for item, _ in items], replace(scope, named={}), one)
+        for where, values in context.each([item for item, _ in items], replace(scope, named={}), one)
     ]
+    result = context.unified(result, [one for one, _ in items])
     return Derived(unique([name for _, name in items]), tuple(result))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.sql.context import Context, Derived
 from gpu_wcoj.query.sql.groups import is_grouped
-from gpu_wcoj.query.sql.known import check_parts
+from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.sql.sets import rows_of
 
 if TYPE_CHECKING:
@@ -35,29 +35,43 @@ def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
             node.args["alias"],
             "Recursion gives each row once: write WITH RECURSIVE name AS (first UNION next).",
         )
-    parts: list[Node] = [union]
-    while isinstance(parts[0], exp.Union) and parts[0].args.get("distinct"):
-        check_parts(parts[0], place, "this", "expression", "distinct")
-        parts[:1] = [parts[0].this, parts[0].expression]
-    first = [one for one in parts if not reads(one, name)]
-    if not first:
-        raise place.wrong(f"no part of '{name}' begins the recursion: each reads '{name}'", node.args["alias"])
-    starts = [context.query(one, None) for one in first]
-    columns = context.with_names(starts[0], names, node).columns
+    check_parts(union, place, "this", "expression", "distinct")
+    if reads(union.this, name):
+        raise place.refused(
+            f"'{name}' is read before its recursion begins",
+            next(one for one in union.this.find_all(exp.Table) if one.name.casefold() == name.casefold()),
+            "Write what begins it first, and all that reads it behind one UNION: first UNION (next UNION ALL next).",
+        )
+    parts = list(_parts(context, union.expression))
+    start = context.query(union.this, None)
+    columns = context.with_names(start, names, node).columns
     head = context.helper(name)
-    kinds = [
-        {context.kind(values[at]) for one in starts for _, values in rows_of(context, one)}
-        for at in range(len(columns))
-    ]
+    kinds = [{context.kind(values[at]) for _, values in rows_of(context, start)} for at in range(len(columns))]
     known = Derived(columns, (), head, tuple(one.pop() if len(one) == 1 else None for one in kinds))
     context.named_here[-1][name] = known
-    for one, derived in zip(first, starts, strict=True):
-        _write(context, head, known, derived, one)
+    _write(context, head, known, start, union.this)
     for one in parts:
-        if one not in first:
+        if reads(one, name):
             _check_linear(context, one, name)
-            _write(context, head, known, context.query(one, None), one)
+        _write(context, head, known, context.query(one, None), one)
     return known
+
+
+def _parts(context: Context, node: Node) -> Iterator[Node]:
+    """The SELECTs of what comes behind UNION."""
+    from sqlglot import expressions as exp
+
+    if isinstance(node, exp.Select):
+        yield node
+    elif isinstance(node, exp.Subquery):
+        check_parts(node, context.place, "this")
+        yield from _parts(context, node.this)
+    elif isinstance(node, exp.Union):
+        check_parts(node, context.place, "this", "expression", "distinct")
+        yield from _parts(context, node.this)
+        yield from _parts(context, node.expression)
+    else:
+        raise context.place.refused(f"{called(node)} is not supported in a recursion", node)
 
 
 def _check_linear(context: Context, node: Node, name: str) -> None:
@@ -71,11 +85,7 @@ def _check_linear(context: Context, node: Node, name: str) -> None:
             places[1],
             "Let one of the two read what the recursion begins with.",
         )
-    inside = places[0].find_ancestor(exp.Select)
-    while isinstance(node, exp.Subquery):
-        node = node.this
-    is_plain = isinstance(node, exp.Select) and inside is node
-    if not is_plain or node.args.get("distinct") or is_grouped(node):
+    if places[0].find_ancestor(exp.Select) is not node or node.args.get("distinct") or is_grouped(node):
         raise context.place.refused(
             f"'{name}' is only read in the FROM of a SELECT without DISTINCT and aggregates in its recursion", places[0]
         )

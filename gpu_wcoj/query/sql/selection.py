@@ -54,9 +54,9 @@ def select(context: Context, node: Node, around: Scope | None) -> Derived:
         rows = [
             (bare(where), values)
             for branch in found.branches
-            for where, values in context.rows([one for one, _ in items], found.scope, branch)
+            for where, values in context.each([one for one, _ in items], found.scope, branch)
         ]
-        derived = Derived(unique([name for _, name in items]), tuple(context.unified(rows)))
+        derived = Derived(unique([name for _, name in items]), tuple(context.unified(rows, [one for one, _ in items])))
     _ = context.limited([one for one, _ in derived.branches], node)
     if node.args.get("distinct"):
         check_parts(node.args["distinct"], context.place)
@@ -144,6 +144,12 @@ def within_row(context: Context, node: Node, scope: Scope, branch: Branch) -> li
     while isinstance(node, (exp.Subquery, exp.Paren)):
         check_parts(node, context.place, "this")
         node = node.this
+    if isinstance(node, exp.Union) and not node.args.get("with_"):
+        check_parts(node, context.place, "this", "expression", "distinct")
+        parts = [within_row(context, one, scope, branch) for one in (node.this, node.expression)]
+        if all(parts) and len(parts[0][0][1]) != len(parts[1][0][1]):
+            raise context.place.wrong("the two queries of UNION have other numbers of columns", node)
+        return [pair for part in parts for pair in part]
     row = replace(branch, fixed=branch.fixed | branch.variables)
     if not isinstance(node, exp.Select) or is_grouped(node) or node.args.get("with_"):
         derived = context.query(node, Scope(around=scope, outer_refused=_APART))

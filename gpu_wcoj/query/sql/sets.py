@@ -10,6 +10,7 @@ from gpu_wcoj.query.sql.context import Context, Derived
 from gpu_wcoj.query.sql.existence import within, without
 from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.sql.scope import Scope
+from gpu_wcoj.query.terms import Constant
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -55,6 +56,7 @@ def _with(context: Context, node: Node, left: Derived, right: Derived, part: Nod
         rows = [row for one in (left, right) for row in rows_of(context, one)]
         _ = context.limited([branch for branch, _ in rows], part)
         return Derived(left.columns, tuple(context.unified(rows)))
+    left, right = _alike(context, left, right)
     first, second = once(context, left), once(context, right)
     if not first.branches:
         return first
@@ -75,6 +77,20 @@ def _with(context: Context, node: Node, left: Derived, right: Derived, part: Nod
     return Derived(left.columns, tuple((replace(one, values={}), values) for one in kept))
 
 
+def _alike(context: Context, left: Derived, right: Derived) -> tuple[Derived, Derived]:
+    """Two queries in types that compare."""
+    tagged = [
+        (branch, (*values, Constant(side)))
+        for side, one in enumerate((left, right))
+        for branch, values in rows_of(context, one)
+    ]
+    rows = context.unified(tagged)
+    first, second = (
+        tuple((branch, values[:-1]) for branch, values in rows if values[-1] == Constant(side)) for side in (0, 1)
+    )
+    return Derived(left.columns, first), Derived(right.columns, second)
+
+
 def rows_of(context: Context, derived: Derived) -> list[tuple[Branch, Values]]:
     """The branches of what a query gives."""
     if derived.head:
@@ -90,7 +106,7 @@ def listed(context: Context, node: Node, scope: Scope | None) -> Derived:
         items = row.expressions
         if len(items) != len(node.expressions[0].expressions):
             raise context.place.wrong("the rows of VALUES have other numbers of columns", row)
-        for branch, values in context.rows(items, scope or Scope(), context.unit()):
+        for branch, values in context.each(items, scope or Scope(), context.unit()):
             rows.append((replace(branch, values={}), values))
     names = tuple(f"col{i}" for i in range(len(node.expressions[0].expressions)))
-    return Derived(names, tuple(context.unified(rows)))
+    return Derived(names, tuple(context.unified(rows, node.expressions[0].expressions)))
