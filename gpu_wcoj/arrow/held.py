@@ -229,7 +229,7 @@ class Held:
         TypeMismatchError
             If values are none of a column's type.
         """
-        first, second = self._alike(rows)
+        first, second = self.alike(rows)
         numbers = np.arange(self.next, self.next + len(rows))
         joined = pa.concat_tables([first, second])
         if joined.num_columns and joined.column(0).num_chunks > 64:
@@ -243,14 +243,20 @@ class Held:
         )
         return held, numbers
 
-    def _alike(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Both tables in the types that hold all values."""
+    def alike(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The own rows and others, in the types of the own ones; where no row has shown a type yet, in the others'.
+
+        Raises
+        ------
+        TypeMismatchError
+            If values are none of a column's type.
+        """
         own, other = self.rows, rows.select(self.rows.column_names)
         for at, (known, given) in enumerate(zip(own.schema.types, other.schema.types, strict=True)):
             name = own.column_names[at]
             if known == given:
                 continue
-            if pa.types.is_null(known) or len(own) == 0:
+            if pa.types.is_null(known) or self.next == 0:
                 own = own.set_column(at, name, own.column(at).cast(given))
                 continue
             try:
@@ -286,7 +292,7 @@ class RowIndex:
     """Finds rows by what some of their columns hold.
 
     Hashes are sorted once; those of later rows stand beside until they are many. What is found is compared, and has to
-    be there: rows that are gone, or of a change that was undone, do no harm.
+    be there: rows that are gone do no harm.
     """
 
     def __init__(self, columns: Sequence[str], what: str) -> None:
@@ -300,7 +306,7 @@ class RowIndex:
         self._next = 0
 
     def catch_up(self, held: Held) -> None:
-        """Take in the rows that have come since."""
+        """Take in the rows that have come since; of a change that may be undone, none."""
         first = int(np.searchsorted(held.numbers, self._next))
         if first < len(held.numbers):
             self._add(held.rows.slice(first), held.numbers[first:])

@@ -99,13 +99,13 @@ class Table:
             data = data.with_weight_name("weight")
         rows, weights = split_change(as_given(data, what), what, self.names, self.held.rows.column_names)
         refuse_nulls(rows, self.keys, what)
+        _, rows = self.held.alike(rows)
         gone = self.find(rows.take(np.flatnonzero(weights < 0)), -weights[weights < 0])
         coming = rows.take(np.repeat(np.flatnonzero(weights > 0), weights[weights > 0]))
+        if self.is_unique and len(coming):
+            self.check_new(coming, gone)
         every, come = self.held.plus(coming)
-        after = replace(self, held=every.minus(gone) if len(gone) else every)
-        if self.is_unique and len(come):
-            after.check_new(come)
-        return Changed(after, every, gone, come)
+        return Changed(replace(self, held=every.minus(gone) if len(gone) else every), every, gone, come)
 
     def find(self, rows: Any, times: Int64Array) -> Int64Array:
         """Numbers of rows that hold the same, each so many times."""
@@ -122,17 +122,22 @@ class Table:
                 )
         return np.array([number for numbers in found for number in numbers], np.int64)
 
-    def check_new(self, come: Int64Array) -> None:
-        """Raise if a new row has the keys of another one."""
-        rows = self.held.take(come)
-        index = self.indexed(self.keys)
-        for at, numbers in enumerate(index.find(self.held, rows, [2] * len(rows))):
-            if len(numbers) > 1:
-                key = rows.column(self.keys[0])[at].as_py()
-                raise SchemaError(
-                    f"the vertex {key!r} comes, and is there already or comes twice.\n"
-                    "  Nothing was changed. To change a vertex, delete its row (weight -1) and insert the new one."
-                )
+    def check_new(self, rows: Any, gone: Int64Array) -> None:
+        """Raise if a row that comes has the keys of another one, of those that go aside."""
+        from gpu_wcoj.arrow.held import dictionaries, key_matrix
+
+        keys = key_matrix(rows.select(self.keys), self.held.what, *dictionaries())
+        _, first, count = np.unique(keys, axis=1, return_index=True, return_counts=True)
+        taken = first[count > 1].tolist()
+        left = self.held.minus(gone) if len(gone) else self.held
+        found = self.indexed(self.keys).find(left, rows, [1] * len(rows))
+        taken += [at for at, numbers in enumerate(found) if numbers]
+        if taken:
+            key = rows.column(self.keys[0])[taken[0]].as_py()
+            raise SchemaError(
+                f"the vertex {key!r} comes, and is there already or comes twice.\n"
+                "  Nothing was changed. To change a vertex, delete its row (weight -1) and insert the new one."
+            )
 
     def indexed(self, columns: Sequence[str]) -> RowIndex:
         """The index of these columns, with all rows that are there."""

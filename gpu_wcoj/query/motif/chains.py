@@ -33,7 +33,8 @@ def paths_of(number: int, term: Term) -> Iterator[Path]:
             return
         key = link.name or f"#{number}"
         ends = (right, left) if link.arrow == "<-" else (left, right)
-        yield Path((Edge(key, *ends, is_undirected=link.arrow == "-"),), (link.name,) if link.name else ())
+        edge = Edge(key, *ends, True, number) if link.arrow == "-" else Edge(key, *ends)
+        yield Path((edge,), (link.name,) if link.name else ())
         return
     assert link.least is not None
     assert link.most is not None

@@ -92,12 +92,15 @@ class Edge:
         Keys of vertices, likewise.
     is_undirected
         Whether it may also lead from target to source.
+    term
+        Which term it stands in, of an undirected one.
     """
 
     key: str
     source: str
     target: str
     is_undirected: bool = False
+    term: int = -1
 
 
 @dataclass(frozen=True)

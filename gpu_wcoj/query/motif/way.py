@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import UnsupportedError
 from gpu_wcoj.query.motif.cases import cases, combined, known
-from gpu_wcoj.query.motif.condition import Condition, Field, Null, Test, Truth, Value, fields_of
+from gpu_wcoj.query.motif.condition import Condition, Field, Null, Truth, Value, fields_of
 from gpu_wcoj.query.motif.expressions import Writer
 from gpu_wcoj.query.motif.form import ROW, Element, Part
 from gpu_wcoj.query.motif.pattern import Edge, Path
@@ -41,7 +41,7 @@ class Way:
         self.paths = paths
         self.names = Names()
         self.told: dict[str, int | str] = {}
-        self.directions: dict[str, str] = {}
+        self.directions: dict[str, int] = {}
         self.patterns: dict[str, dict[str, str]] = {}
         self.positive: list[Edge] = []
         self.negative: list[Edge] = []
@@ -53,7 +53,7 @@ class Way:
                 if what in path.told:
                     self.told[column] = path.told[what]
                 else:
-                    self.directions[column] = path.edges[0].key
+                    self.directions[column] = number
                 if what == "_pattern" and term.link is not None and not term.link.is_chain:
                     name = term.link.name or ""
                     self.patterns[column] = {
@@ -85,7 +85,7 @@ class Way:
 
     def owner(self, one: Field) -> str:
         """The element that a field belongs to."""
-        return one.element or self.directions[one.column]
+        return one.element or f"way#{self.directions[one.column]}"
 
     def written(self) -> tuple[Part, list[Rule]]:
         """The rules, and what their head holds."""
@@ -119,7 +119,8 @@ class Way:
         part = Part(self.name, elements, told, self.patterns)
         head = Atom(self.name, terms or (Constant(0),))
         if not is_possible or not chosen:
-            chosen = [(Test("!=", Constant(0), Constant(0)),)]
+            vertex = self.vertex(self.vertices[0])
+            chosen, distinct = [()], (Comparison("!=", vertex, vertex),)
         rules = []
         for case in chosen:
             written = self.writer().literals(case)
@@ -129,7 +130,7 @@ class Way:
 
     def is_table(self, owner: str) -> bool:
         """Whether a condition on one element can restrict a relation of its own."""
-        return owner in self.edges or self.graph.has_vertices
+        return owner in self.edges or (self.graph.has_vertices and owner in self.vertices)
 
     def is_told(self, one: Element) -> bool:
         """Whether this way tells something, so that its head has a column of it."""
@@ -160,9 +161,9 @@ class Way:
         """The variable of the number of an element's row."""
         return self.names.of(("row", key), "row" if key.startswith("#") else f"row_{key}")
 
-    def direction(self, key: str) -> Variable:
+    def direction(self, term: int) -> Variable:
         """The variable of an undirected edge's direction."""
-        return self.names.of(("direction", key), "way" if key.startswith("#") else f"way_{key}")
+        return self.names.of(("direction", term), "way")
 
     def attribute(self, element: str, column: str) -> Variable:
         """The variable of a column of an element."""
@@ -204,7 +205,7 @@ class Way:
         src, dst = self.graph.src, self.graph.dst
         has_rows = self.with_rows()
         for key, edges in self.edges.items():
-            further = [one for one in needed.get(key, ()) if one not in (src, dst) and not one.startswith("_direction")]
+            further = [one for one in needed.get(key, ()) if one not in (src, dst)]
             for edge in edges:
                 columns = [*([ROW] if key in has_rows else ()), src, dst, *further]
                 terms: dict[str, Expression]
@@ -213,7 +214,7 @@ class Way:
                     one: self.attribute(key, one) for one in self.compiler.edge_columns if one not in (ROW, src, dst)
                 }
                 if edge.is_undirected:
-                    yield self.either(edge, columns, terms, own.get(key, ()), needed.get(key, ()))
+                    yield self.either(edge, columns, terms, own.get(key, ()), needed)
                     continue
                 terms |= {src: self.vertex(edge.source), dst: self.vertex(edge.target)}
                 yield self.selected("edges", "pairs#", key, columns, terms, own.get(key, ()), ())
@@ -282,30 +283,28 @@ class Way:
         columns: Sequence[str],
         terms: Mapping[str, Expression],
         own: Sequence[Condition],
-        needed: Sequence[str],
+        needed: Mapping[str, Sequence[str]],
     ) -> Atom:
         """An atom of edges seen from both ends."""
         src, dst = self.graph.src, self.graph.dst
-        tells = any(one.what == "told" and self.directions.get(one.name) == edge.key for one in self.compiler.asked)
-        tells = tells or any(one.startswith("_direction") for one in needed)
+        told = [name for name, term in self.directions.items() if term == edge.term]
+        tells = any(one.name in told for one in self.compiler.asked) or f"way#{edge.term}" in needed
         ends = [
             one
             for one in (src, dst)
-            if one in needed or Element(edge.key, "src" if one == src else "dst") in self.compiler.asked
+            if one in needed.get(edge.key, ())
+            or Element(edge.key, "src" if one == src else "dst") in self.compiler.asked
         ]
-        own_ways = [one for one in own if any(not field.element for field in fields_of(one))]
-        own_rows = [one for one in own if one not in own_ways]
         inner_terms: dict[str, Expression] = {**terms, src: Variable("src"), dst: Variable("dst")}
-        base = self.selected("edges", "pairs#", edge.key, columns, inner_terms, own_rows, ())
+        base = self.selected("edges", "pairs#", edge.key, columns, inner_terms, own, ())
         further = [one for one in columns if one not in (src, dst)]
         name, is_new = self.compiler.helper(
             f"either#{edge.key if not edge.key.startswith('#') else ''}",
-            ("either", base.relation, tuple(columns), tells, tuple(ends), tuple(own_ways)),
+            ("either", base.relation, tuple(columns), tells, tuple(ends)),
         )
         if is_new:
             rest = tuple(inner_terms[one] for one in further)
             for way in ("out", "in"):
-                held = [known(one, lambda field: field if field.element else Constant(way)) for one in own_ways]  # noqa: B023
                 begin, end = (src, dst) if way == "out" else (dst, src)
                 head = Atom(
                     name,
@@ -314,14 +313,12 @@ class Way:
                         *([Constant(way)] if tells else ()), *(inner_terms[one] for one in ends),
                     ),
                 )  # fmt: skip
-                for case in combined([cases(one) for one in held]):
-                    written = self.writer(inner_terms).literals(case)
-                    self.compiler.rules.append(Rule(head, (base, *written.atoms), written.comparisons))
+                self.compiler.rules.append(Rule(head, (base,)))
         return Atom(
             name,
             (
                 self.vertex(edge.source), self.vertex(edge.target), *(terms[one] for one in further),
-                *([self.direction(edge.key)] if tells else ()), *(self.attribute(edge.key, one) for one in ends),
+                *([self.direction(edge.term)] if tells else ()), *(self.attribute(edge.key, one) for one in ends),
             ),
         )  # fmt: skip
 

@@ -1,0 +1,150 @@
+"""Tables of many kinds in, matches out in many forms."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError
+
+PEOPLE = {"id": ["a", "b", "c"], "name": ["Ann", "Bo", "Cy"], "tags": [["x"], [], None]}
+CALLS = {"src": ["a", "b", "c"], "dst": ["b", "c", "a"], "kind": ["p", "q", None], "x": [1.5, 2.0, None]}
+
+
+def frames():
+    pandas, polars, duckdb = (pytest.importorskip(name) for name in ("pandas", "polars", "duckdb"))
+    return {
+        "dict": lambda data: data,
+        "arrow": pa.table,
+        "pandas": lambda data: pandas.DataFrame(data),
+        "polars": polars.DataFrame,
+        "duckdb": lambda data: duckdb.from_arrow(pa.table(data)),
+        "chunks": lambda data: pa.concat_tables([pa.table(data).slice(0, 1), pa.table(data).slice(1)]),
+    }
+
+
+@pytest.mark.parametrize("kind", ["dict", "arrow", "pandas", "polars", "duckdb", "chunks"])
+def test_frames_with_texts(kind: str):
+    make = frames()[kind]
+    found = gw.find("(a)-[e]->(b)", vertices=make(PEOPLE), edges=make(CALLS), where="e.kind LIKE 'p%' OR e.x IS NULL")
+    by_id = {row["a"]["id"]: row for row in found.to_arrow().to_pylist()}
+    assert by_id["a"]["a"] == {"id": "a", "name": "Ann", "tags": ["x"]}
+    assert by_id["a"]["e"] == {"src": "a", "dst": "b", "kind": "p", "x": 1.5}
+    assert by_id["c"]["e"] == {"src": "c", "dst": "a", "kind": None, "x": None}
+    assert by_id["c"]["a"]["tags"] is None
+    assert found.to_polars().shape == found.to_pandas().shape == (2, 3)
+    assert pa.table(found).num_rows == 2
+    matcher = gw.Matcher("(a)-[e]->(b)", vertices=make(PEOPLE), edges=make(CALLS))
+    gone = {**{name: values[:1] for name, values in PEOPLE.items()}, "weight": [-1]}
+    assert [weight for _, weight in matcher.apply(vertices=make(gone)).rows()] == [-1, -1]
+    gone = {**{name: values[1:2] for name, values in CALLS.items()}, "weight": [-1]}
+    assert [weight for _, weight in matcher.apply(edges=make(gone)).rows()] == [-1]
+
+
+def test_arrays_z_sets_and_graphs():
+    lines = np.array([(1, 2), (2, 1)], dtype=[("src", "i8"), ("dst", "i8")])
+    assert gw.find("(a)<-[]->(b)", edges=lines, columns=["a.id"]).rows() == [((1,), 1), ((2,), 1)]
+    zset = gw.ZSet.from_dict({(1, 2): 2, (2, 1): 1}, ["src", "dst"])
+    assert gw.find("(a)<-[]->(b)", edges=zset, columns=["a.id"]).rows() == [((1,), 2), ((2,), 2)]
+    graph = SimpleNamespace(vertices={"id": [1, 2], "n": [5, 6]}, edges={"src": [1], "dst": [2]})
+    assert gw.find("(a)-[]->(b)", graph, columns=["b.n"]).rows() == [((6,), 1)]
+
+
+def test_types_go_out_as_they_came_in():
+    nodes = pa.table({"id": pa.array([1, 2], pa.int32()), "label": pa.array(["x", "y"]).dictionary_encode()})
+    lines = pa.table({"src": pa.array([1], pa.int16()), "dst": pa.array([2], pa.int64())})
+    found = gw.find(
+        "(a)-[e]->(b)", vertices=nodes, edges=lines, columns=["a", "e", "b.id", "b.label", "e.src"]
+    ).to_arrow()
+    assert found.schema.field("a").type == pa.struct(list(nodes.schema))
+    assert found.schema.field("e").type == pa.struct(list(lines.schema))
+    assert found.schema.field("b.id").type == pa.int32()
+    assert found.schema.field("b.label").type == nodes.schema.field("label").type
+    assert found.schema.field("e.src").type == pa.int16()
+    nothing = gw.find("(a)-[e*1..2]->(b)", vertices=nodes, edges=lines.slice(0, 0)).to_arrow()
+    assert nothing.schema.field("_e2").type == pa.struct(list(lines.schema))
+    assert [nothing.schema.field(name).type for name in ("_hop", "_pattern")] == [pa.int64(), pa.string()]
+
+
+def test_other_names_of_columns():
+    found = gw.find(
+        "(a)-[e]->(b)", vertices={"account": [1, 2], "x": [7, 8]}, edges={"from": [1], "to": [2]},
+        id="account", src="from", dst="to", where="b.x = 8 AND e.from = 1",
+    )  # fmt: skip
+    assert found.to_arrow().to_pylist() == [
+        {"a": {"account": 1, "x": 7}, "e": {"from": 1, "to": 2}, "b": {"account": 2, "x": 8}}
+    ]
+
+
+def test_vertices_of_an_edge_table_have_an_id():
+    found = gw.find("(a)-[]->(b)", edges={"from": ["x"], "to": ["y"]}, src="from", dst="to")
+    assert found.to_arrow().to_pylist() == [{"a": {"id": "x"}, "b": {"id": "y"}}]
+
+
+def test_matches_as_a_z_set_and_as_text():
+    found = gw.find("(a)-[]->()", edges={"src": [1, 1], "dst": [2, 3]}, columns=["a.id"])
+    assert found.to_zset().to_dict() == {(1,): 2}
+    with pytest.raises(UnsupportedTypeError, match="type 'struct<id: int64>' is not supported"):
+        gw.find("(a)", edges={"src": [1], "dst": [2]}).to_zset()
+    assert repr(found).splitlines()[0] == "Matches: 2 rows, 1 column"
+    many = gw.find("(a)-[]->(b)", edges={"src": list(range(30)), "dst": list(range(30))})
+    assert repr(many).count("…") == 2
+    assert len(repr(many).splitlines()) == 17
+    assert "<p>Matches: 30 rows, 2 columns</p>" in many._repr_html_()
+    with pytest.raises(UsageError, match=r"a session is needed"):
+        found.to_spark()
+    matcher = gw.Matcher("(a)-[]->()", edges={"src": [1, 1], "dst": [2, 3]}, columns=["a.id"])
+    changed = matcher.apply(edges={"src": [1], "dst": [2], "weight": [-1]})
+    assert repr(changed).splitlines()[0] == "Changed matches: 1 row, 1 column"
+    assert changed.to_zset().to_dict() == {(1,): -1}
+    assert list(changed) == [((1,), -1)]
+
+
+LINES = {"src": [1], "dst": [2], "n": [3]}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"edges": None}, UsageError, "a motif needs edges"),
+        ({"columns": ["x"]}, UsageError, "the motif has no 'x'.\n  It has: 'a', 'e', 'b'"),
+        ({"columns": ["e.m"]}, ColumnError, "relation 'edges' has no column 'm'"),
+        ({"columns": ["a.n"]}, ColumnError, "relation 'vertices' has no column 'n'"),
+        ({"columns": "a"}, UsageError, "columns are a list of texts"),
+        ({"columns": [1]}, UsageError, "columns are named by texts"),
+        ({"columns": []}, UsageError, "no columns are asked for"),
+        ({"columns": ["a", "a"]}, UsageError, "the column 'a' is asked for twice"),
+        ({"where": "e.m = 1"}, SchemaError, r"has no column 'm' \(line 1, column 1 of <where>\)"),
+        ({"where": "a.n = 1"}, SchemaError, "relation 'vertices' has no column 'n'"),
+        ({"where": "e.n = 'x'"}, TypeMismatchError, "compares it with 'x'"),
+        ({"src": "from"}, SchemaError, r"the edges have no column 'from'.*\n.*Name it: src='...'"),
+        ({"vertices": {"key": [1]}}, SchemaError, r"the vertices have no column 'id'"),
+        ({"vertices": {"id": [1, 2, 1]}}, SchemaError, "the vertices have 2 rows of the id 1"),
+        ({"vertices": {"id": [1, None]}}, SchemaError, "the vertices, column 'id': row 1 is null"),
+        ({"vertices": {"id": ["x"]}}, TypeMismatchError, "joins relation"),
+        ({"edges": {"src": [1, None], "dst": [1, 2]}}, SchemaError, "the edges, column 'src': row 1 is null"),
+        ({"edges": {**LINES, "_row": [1]}}, SchemaError, "the edges have a column '_row', which is used inside"),
+        ({"edges": [(1, 2)]}, SchemaError, "the edges have no column 'src'"),
+        ({"edges": gw.ZSet.from_dict({(1, 2): -1}, ["src", "dst"])}, UsageError, "hold a row of negative weight"),
+        ({"edges": 5}, TypeMismatchError, "which is no table"),
+        ({"ids": {"e": [1]}}, UsageError, "ids are given of 'e', which is no vertex"),
+        ({"ids": {"a": {"x": [1], "y": [2]}}}, SchemaError, "are a table of 2 columns; one is allowed"),
+        ({"bag": True}, UsageError, "the option 'bag' is not for motifs"),
+        ({"semantics": "iso"}, UsageError, "there is no semantics 'iso'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        gw.find("(a)-[e]->(b)", **{"edges": LINES, **options})
+
+
+def test_graphs_and_tables_are_given_once():
+    graph = SimpleNamespace(vertices={"id": [1]}, edges=LINES)
+    with pytest.raises(UsageError, match="a graph has its vertices and edges already"):
+        gw.find("(a)", graph, edges=LINES)
+    with pytest.raises(UsageError, match="an object of type 'int' is no graph"):
+        gw.find("(a)", 5)

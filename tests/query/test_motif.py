@@ -1,0 +1,290 @@
+"""The text of motifs: every form, everything that is refused, and the rules that come of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpu_wcoj.errors import GpuWcojError, MotifSyntaxError, UnsupportedError, UsageError
+from gpu_wcoj.query.checks import check
+from gpu_wcoj.query.motif import Graph, compiled, parse
+from gpu_wcoj.query.motif.reading import MOST_EDGES, MOST_HOPS, NAME_LENGTH, TEXT_BYTES
+
+FORMS = {
+    "(a)": ("a",),
+    "(a)-[e]->(b)": ("a", "e", "b"),
+    "(a)<-[e]-(b)": ("a", "e", "b"),
+    "(a)-[]->(b)": ("a", "b"),
+    "(a)-[]->()": ("a",),
+    "()-[]->(b)": ("b",),
+    "()-[e]->()": ("e",),
+    "(a)<-[e]->(b)": ("a", "e1", "e2", "b"),
+    "(a)<-[]->(b)": ("a", "b"),
+    "(a)-[e]-(b)": ("a", "e", "b", "_pattern", "_direction"),
+    "(a)-[]-(b)": ("a", "b", "_pattern", "_direction"),
+    "(u)-[e]-(v); (v)-[f]->(k)": ("u", "e", "v", "_pattern", "_direction", "f", "k"),
+    "(a)-[]->(b); !(b)-[]->(a)": ("a", "b"),
+    "(a)-[]->(b); !(c)<-[]-(b)": ("a", "b", "c"),
+    "!(a)-[]->(b)": ("a", "b"),
+    "!(a)-[]->()": ("a",),
+    "(a)-[*2]->(b)": ("a", "_ab1", "b"),
+    "(u)-[e*3]->(v)": ("u", "_e1", "_uv1", "_e2", "_uv2", "_e3", "v"),
+    "(a)<-[e*2]-(b)": ("a", "_e1", "_ba1", "_e2", "b"),
+    "(a)-[e*1]->(b)": ("a", "_e1", "b"),
+    "(a)-[*2]->()": ("a", "_a1"),
+    "()-[e*2]->()": ("_e1", "_e2"),
+    "(a)<-[*2]->(b)": ("a", "_ab1", "_ba1", "b"),
+    "(u)-[e*2..3]->(v)": ("u", "_e1", "_uv1", "_e2", "_uv2", "_e3", "v", "_hop", "_pattern", "_direction"),
+    "(u)-[*1..2]-(v)": ("u", "_uv1", "v", "_hop", "_pattern", "_direction", "_vu1"),
+    "(u)-[e*2]-(v)": ("u", "_e1", "_uv1", "_e2", "v", "_hop", "_pattern", "_direction", "_vu1"),
+    "(a)<-[*1..2]-(b)": ("a", "_ba1", "b", "_hop", "_pattern", "_direction"),
+    "(1)-[2]->(3)": ("1", "2", "3"),
+    "(1)-[2*3]->(4_)": ("1", "_21", "_14_1", "_22", "_14_2", "_23", "4_"),
+    "(a); (b)": ("a", "b"),
+}
+"""Terms, and the columns that GraphFrames gives them."""
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_forms(text):
+    motif = parse(text)
+    assert motif.columns == FORMS[text]
+    assert str(motif) == text
+    assert parse(str(motif)) == motif
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_rules_of_forms_are_rules(text):
+    for semantics in ("homomorphism", "edges-distinct", "nodes-distinct"):
+        for graph in (Graph(), Graph(has_vertices=False)):
+            check(compiled(parse(text), semantics=semantics, graph=graph).rules)
+
+
+def test_space_stands_anywhere():
+    spread = parse(" ( a )\n - [ e * 2 .. 3 ]\t-> ( b ) ;\n! ( b ) <- [ ] - ( a ) ")
+    assert str(spread) == "(a)-[e*2..3]->(b); !(b)<-[]-(a)"
+
+
+LIFTED = {
+    "(a)-[*..2]->(b)": ("a", "_ab1", "b", "_hop", "_pattern", "_direction"),
+    "(a)-[*1..2]->(b); (b)-[f]->(c)": ("a", "_ab1", "b", "_hop", "_pattern", "_direction", "f", "c"),
+    "(a)-[*1..2]->(b); (b)-[*1..2]->(c)": (
+        "a", "_ab1", "b", "_hop1", "_pattern1", "_direction1", "_bc1", "c", "_hop2", "_pattern2", "_direction2",
+    ),
+    "(a)-[]-(b); (b)-[]-(c)": ("a", "b", "_pattern1", "_direction1", "c", "_pattern2", "_direction2"),
+    "(a)-[e]->(b); (c)-[e]->(d)": ("a", "e", "b", "c", "d"),
+    "!(b)-[]->(a); (a)-[]->(b)": ("b", "a"),
+}  # fmt: skip
+"""What GraphFrames refuses, and a join can do."""
+
+
+@pytest.mark.parametrize("text", LIFTED)
+def test_limits_of_graphframes_that_are_none_here(text):
+    assert parse(text).columns == LIFTED[text]
+
+
+REFUSED = {
+    "()": "a vertex alone needs a name",
+    "!(a)": "an edge can be negated",
+    "()-[]->()": "an edge needs a name, or one of its vertices does",
+    "()-[]-()": "an edge needs a name, or one of its vertices does",
+    "()<-[]->()": "an edge needs a name, or one of its vertices does",
+    "()-[*2]->()": "an edge needs a name, or one of its vertices does",
+    "!()-[]->()": "a negated edge needs a vertex with a name",
+    "!(a)-[e]->(b)": "a negated edge has no name: 'e' would never be in a match",
+    "(a)-[e]->(b); !(a)-[e]->(b)": "a negated edge has no name",
+    "!(a)<-[]->(b)": "an edge each way cannot be negated",
+    "!(a)-[]-(b)": "an undirected edge cannot be negated",
+    "!(a)-[*2]->(b)": "a chain cannot be negated",
+    "!(a)-[*1..2]->(b)": "a chain cannot be negated",
+    "(a)-[*2..]->(b)": "a chain needs a greatest number of hops",
+    "(a)-[e*..]->(b)": "a chain needs a greatest number of hops",
+    "(a)-[a]->(b)": "the name 'a' is a vertex's and an edge's",
+    "(a)-[]->(b); (c)-[a]->(d)": "the name 'a' is a vertex's and an edge's",
+    "(_e1)-[e*2]->(b)": "the name '_e1' is a vertex's and an edge's",
+    "(a)-[*2]->(b); (a)-[*2]->(b)": "would both call something '_ab1'",
+    "(ab)-[*2]->(c); (a)-[*2]->(bc)": "would both call something '_abc1'",
+    "(a)-[e*2]->(b); (c)-[e*2]->(d)": "would both call something '_e1'",
+    "(a)<-[e*2]->(b)": r"a chain each way is two terms; .* \(a\)-\[e1\*2\]->\(b\); \(b\)-\[e2\*2\]->\(a\)",
+    "(a)<-[*1..2]->(b)": "a chain each way is two terms",
+    "(_pattern)-[]-(b)": "'_pattern' is also the column",
+    "(a)-[_hop]->(b); (b)-[*1..2]->(c)": "'_hop' is also the column",
+    "(a)-[*1..8]-(b); (c)-[*1..8]-(d)": "can be chosen in 256 ways and more; 64 are allowed",
+    "; ".join(f"(a)-[*{MOST_HOPS}]->(b{at})" for at in range(3)): f"more than {MOST_EDGES} edges",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_has_no_one_meaning_is_refused(text):
+    with pytest.raises(UnsupportedError, match=REFUSED[text]) as caught:
+        parse(text)
+    assert "(line 1, column " in str(caught.value)
+
+
+MISTAKES = {
+    "": (1, "there is no term; write one such as"),
+    " \n ": (1, "there is no term"),
+    "(a)-[]->(b);": (13, "expected a term after the last ';'; leave that out"),
+    "(a);;(b)": (5, "expected a term such as .* after ';'"),
+    "a": (1, "expected a term such as"),
+    "(a": (3, "expected '\\)' or a name|expected '\\)'"),
+    "(a b)": (4, "expected '\\)' after 'a'"),
+    "(ä)": (2, "a name of the letters a to z, digits and '_'"),
+    "(a)-[e": (7, "expected ']' or '\\*' after 'e', where the text ends"),
+    "(a)-[e]>(b)": (8, "expected '->' or '-' after ']'"),
+    "(a)=[e]=>(b)": (4, "expected an edge such as -\\[e\\]->, ';' or the end"),
+    "(a)-[]->b": (9, "expected a vertex such as \\(b\\) after '->'"),
+    "(a)-->(b)": (5, "an edge has brackets"),
+    "(a)--(b)": (5, "an edge has brackets"),
+    "(a)-[]->(b)-[]->(c)": (12, "a term is one edge"),
+    "(a)-[]->(b), (c)": (12, "terms stand apart by ';'"),
+    "(a:P)-[]->(b)": (3, "labels are no part of a motif"),
+    "(a)-[:K]->(b)": (6, "labels are no part of a motif"),
+    "(a {x:1})": (4, "properties are no part of a motif"),
+    "(a)-[*]->(b)": (6, "expected the number of hops after '\\*'"),
+    "(a)-[*0]->(b)": (7, "a chain has one hop at least"),
+    "(a)-[*0..2]->(b)": (7, "a chain has one hop at least"),
+    "(a)-[*3..2]->(b)": (6, "there are no chains of 3 to 2 hops"),
+    "(a)-[*99]->(b)": (7, f"a chain of 99 hops is too long; {MOST_HOPS} are allowed"),
+    "(a)-[*99999999999999999999]->(b)": (7, "a chain of 999999999999 hops is too long"),
+    "(a)-[e*-1]->(b)": (8, "expected ']', '..' or a number of hops"),
+    f"({'x' * (NAME_LENGTH + 1)})": (2, "the name has 256 characters; 255 are allowed"),
+    "(a)-[e]->(b)]": (13, "expected"),
+    "(a)\x00": (4, "expected"),
+    "(a)\ud800": (4, "expected"),
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_mistakes_are_shown(text):
+    column, message = MISTAKES[text]
+    with pytest.raises(MotifSyntaxError, match=message) as caught:
+        parse(text, source="rings.motif")
+    assert (caught.value.lineno, caught.value.offset, caught.value.filename) == (1, column, "rings.motif")
+
+
+def test_a_mistake_on_a_later_line_is_marked_there():
+    with pytest.raises(MotifSyntaxError) as caught:
+        parse("(a)\n-[e]->\n(b];(c)")
+    assert str(caught.value) == "expected ')' after 'b' (line 3, column 3)\n  (b];(c)\n    ~"
+
+
+def test_texts_are_bounded():
+    with pytest.raises(UsageError, match="the text of a motif has 100,001 bytes; 100,000 are allowed"):
+        parse("(a)" + " " * (TEXT_BYTES - 2))
+    with pytest.raises(UsageError, match="a motif is text"):
+        parse(b"(a)")  # type: ignore[arg-type]
+    many = "; ".join(f"(v{at})" for at in range(2000))
+    assert len(parse(many).terms) == 2000
+
+
+CONDITIONS = {
+    "1": "expected a comparison here, and this is a value",
+    "a.id + (b.id = 1) = 2": "expected a value here, and this is a condition",
+    "x.id = 1": r"the motif has no element 'x'; it has a, b, t",
+    "tt.n = 1": "Did you mean 't'",
+    "a = 1": "'a' is an element; name a column of it, as in a.id",
+    "t = 1": "'t' is an element; name a column of it, as in t.src",
+    "id = 1": "'id' is no column of the matches; write it behind the name of an element, as in a.id",
+    'a.id = "x"': "texts stand in single quotes",
+    "a.`x y = 1": "backticks stand around a column|expected",
+    "a.id == 1": "'==' is no comparison; write '='",
+    "a.id = NULL": "'= NULL' is never true; write IS NULL",
+    "a.id <> NULL": "'!= NULL' is never true",
+    "a.id = 'x": "this text is not closed by a single quote",
+    "(a.id = 1": r"expected '\)' after '1', where the text ends|expected",
+    "a.id = 1 AND": "expected a column such as a.id or a value after 'AND', where the text ends",
+    "a.id = 1 && b.id = 2": "write AND",
+    "a.id = 1 || b.id = 2": "write OR",
+    "lowr(a.id) = 'x'": r"there is no function 'lowr' in where; .* Did you mean 'lower'\?",
+    "a.id LIKE b.id": r"a pattern is a text: write LIKE '...'",
+    "": "there is no condition",
+    "a.id = 1e400": "is not a finite number",
+    "a.id = 99999999999999999999": "is outside int64",
+    f"a.id = {'9' * 40}": "is outside int64",
+    "a.id = '\ud800'": "half a surrogate pair is no character",
+    "a.id NOT 1": "expected IN, BETWEEN or LIKE",
+    "a.id BETWEEN 1 OR 2": "expected AND",
+}
+
+
+@pytest.mark.parametrize("text", CONDITIONS)
+def test_mistakes_in_conditions_are_shown(text):
+    with pytest.raises(MotifSyntaxError, match=CONDITIONS[text]) as caught:
+        compiled(parse("(a)-[t]->(b)"), where=text)
+    assert "of <where>)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a.id IN (b.id)", "a list holds constants"),
+        ("a.id IN (1, 'x')", "the values of a list are all numbers, all texts"),
+        ("1 = 'x'", "compares values of two types"),
+        ("a.x + 'x' * 2 = 1", "calculates with what is no number"),
+        ("1 / 0 = a.x", "divides by zero"),
+        ("_pattern = 'x'", "compare '_direction' instead"),
+    ],
+)
+def test_conditions_that_cannot_be_answered(text, message):
+    with pytest.raises(GpuWcojError, match=message):
+        compiled(parse("(a)-[t]-(b)"), where=text)
+
+
+def test_conditions_of_many_cases_are_refused():
+    text = " OR ".join(f"a.x = b.y + {at}" for at in range(100))
+    with pytest.raises(UnsupportedError, match="more than 64 cases that exclude each other"):
+        compiled(parse("(a)-[t]->(b)"), where=text)
+    pairs = " AND ".join(f"(a.x = b.x{at} OR a.y = b.y{at})" for at in range(7))
+    with pytest.raises(UnsupportedError, match="more than 64 cases that exclude each other"):
+        compiled(parse("(a)-[t]->(b)"), where=pairs)
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 5000 + "a.x = 1" + ")" * 5000, "NOT " * 5000 + "a.x = 1", "-" * 5000 + "a.x = 1"]
+)
+def test_deep_conditions_neither_crash_nor_hang(text):
+    try:
+        compiled(parse("(a)"), where=text)
+    except MotifSyntaxError as error:
+        assert "nest more than 100 deep" in str(error)  # noqa: PT017  # groups and double negation need no depth
+    with pytest.raises(MotifSyntaxError, match="nest more than 100 deep"):
+        compiled(parse("(a)"), where="a.x" + " + 1" * 5000 + " = 1")
+
+
+def test_what_is_asked_of_one_element_restricts_its_relation():
+    rules = compiled(
+        parse("(a)-[t]->(b); (b)-[]->(c); !(c)-[]->(a)"),
+        where="t.amount > 900 AND a.country IN ('CH', 'LI') AND a.age < c.age",
+    ).rules
+    assert str(rules) == (
+        ".decl vertices(id, country, age)\n"
+        ".decl edges(_row, src, dst, amount)\n"
+        'list#1("CH").\n'
+        'list#1("LI").\n'
+        "picked#a(id, a_age) :- vertices(id, a_country, a_age), list#1(a_country).\n"
+        "nodes#(id) :- vertices(id, _, _).\n"
+        "nodes#2(id, c_age) :- vertices(id, _, c_age).\n"
+        "picked#t(row_t, src, dst) :- edges(row_t, src, dst, t_amount), t_amount > 900.\n"
+        "pairs#(src, dst) :- edges(_, src, dst, _).\n"
+        "motif(a, row_t, b, c) :- picked#a(a, a_age), nodes#(b), nodes#2(c, c_age), picked#t(row_t, a, b),"
+        " pairs#(b, c), !pairs#(c, a), a_age < c_age.\n"
+        ".output motif"
+    )
+
+
+def test_ids_are_a_relation_and_the_ends_of_edges_are_vertices():
+    found = compiled(parse("(a)-[]->(b); !(c)-[]->(a)"), ids=["a"], graph=Graph(has_vertices=False))
+    assert str(found.rules) == (
+        ".decl edges(src, dst)\n"
+        "ends#(id) :- edges(id, _).\n"
+        "ends#(id) :- edges(_, id).\n"
+        "once#(id, count()) :- ends#(id).\n"
+        "nodes#(id) :- once#(id, _).\n"
+        "motif(a, b, c) :- ids#a(a), nodes#(c), edges(a, b), !edges(c, a).\n"
+        ".output motif"
+    )
+    assert found.vertices == ()
+    with pytest.raises(UsageError, match="ids are given of 'z', which is no vertex of the motif"):
+        compiled(parse("(a)"), ids=["z"])
+    with pytest.raises(UsageError, match="there is no semantics 'iso'"):
+        compiled(parse("(a)"), semantics="iso")  # type: ignore[arg-type]
