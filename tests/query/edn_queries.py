@@ -14,7 +14,8 @@ ATTRIBUTES = {
 }  # fmt: skip
 KNOWN = {name: Attribute(kind, unique=name == ":s/y") for name, kind in ATTRIBUTES.items()}
 VALUES: dict[str, list[object]] = {
-    "ref": [1, 2, 3, 4, 5], "long": [-1, 0, 1, 2, 3, 7], "string": ["", "a", "b", "ab"], "double": [-0.5, 1.0, 2.0, 2.5],
+    "ref": [1, 2, 3, 4, 5], "long": [-1, 0, 1, 2, 3, 7], "string": ["", "a", "b", "ab"],
+    "double": [-0.5, 1.0, 2.0, 2.5],
     "keyword": [":red", ":blue"], "boolean": [True, False],
 }  # fmt: skip
 POOLS = {
@@ -23,10 +24,10 @@ POOLS = {
 }  # fmt: skip
 RULES = [
     "[(reach ?p ?q) [?p :r/a ?q]] [(reach ?p ?q) [?p :r/a ?o] (reach ?o ?q)]",
-    "[(even-way ?p ?q) [?p :r/a ?o] (odd-way ?o ?q)] [(odd-way ?p ?q) [?p :r/a ?q]]"
-    " [(odd-way ?p ?q) [?p :r/a ?o] (even-way ?o ?q)]",
+    """[(even-way ?p ?q) [?p :r/a ?o] (odd-way ?o ?q)]
+       [(odd-way ?p ?q) [?p :r/a ?q]] [(odd-way ?p ?q) [?p :r/a ?o] (even-way ?o ?q)]""",
     "[(big ?p) [?p :n/x ?x] [(> ?x 1)]] [(big ?p) [?p :r/b _]]",
-    "[(above [?x]) [(> ?x 1)]] [(above ?x) [_ :n/y ?x]]".replace("(above ?x)", "(above [?x])"),
+    "[(above [?x]) [(> ?x 1)]] [(above [?x]) [_ :n/y ?x]]",
     "[(valued ?p ?v) [?p _ ?v] (not [?p :r/b _])]",
     "[(lonely ?p) [?p :s/x] (not-join [?p] [?o :r/a ?p])]",
     "[(next ?x ?y) [(+ ?x 1) ?y]]",

@@ -11,7 +11,7 @@ import pytest
 from gpu_wcoj import Program
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.errors import EdnSyntaxError, SchemaError, UnsupportedError
-from gpu_wcoj.query.edn import Attribute, Datoms, Query, parse
+from gpu_wcoj.query.edn import Datoms, Query, parse
 from tests.query.edn_queries import ATTRIBUTES, KNOWN, VALUES, Queries
 from tests.reference import edn as reference
 

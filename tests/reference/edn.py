@@ -5,7 +5,8 @@ The text is read by edn_format. Values carry their type, so that 1, 1.0 and true
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
+import itertools
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,7 +26,7 @@ class UnboundError(Exception):
 def value(plain: Any) -> Value:
     """A value with its type."""
     kinds: list[tuple[type, str]] = [
-        (bool, "boolean"), (int, "long"), (float, "double"), (str, "string"), (datetime.datetime, "instant"),
+        (bool, "boolean"), (int, "long"), (float, "double"), (str, "string"), (dt.datetime, "instant"),
         (uuid.UUID, "uuid"),
     ]  # fmt: skip
     if isinstance(plain, Keyword):
@@ -243,7 +244,7 @@ def _rank(clause: Any) -> int:
         return 1 if isinstance(clause[0], tuple) else 0
     items = [one for one in clause if not (isinstance(one, Symbol) and _name(one).startswith("$"))]
     name = _name(items[0])
-    return {"not": 4, "not-join": 4, "or": 3, "or-join": 3, "and": 3}.get(name, 2)
+    return {"not": 4, "not-join": 4, "or": 2, "or-join": 2, "and": 2}.get(name, 3)
 
 
 def _variables(form: Any) -> Iterator[str]:
@@ -309,7 +310,7 @@ def _bindings(binding: Any, given: Any, env: Env) -> Iterator[Env]:
 def _called(op: str, arguments: Sequence[Value]) -> Value | None:
     """The value of a function; None where it has none, as of a text where it takes a number."""
     kinds, values = [one[0] for one in arguments], [one[1] for one in arguments]
-    pairs = list(zip(arguments, arguments[1:], strict=False))
+    pairs = list(itertools.pairwise(arguments))
     if op in ("=", "!=", "not="):
         same = all(left == right for left, right in pairs)
         return "boolean", same == (op == "=")

@@ -12,7 +12,7 @@ from gpu_wcoj.query.edn.clauses import Branch, Clause, Const, Found, Function, R
 from gpu_wcoj.query.edn.forms import Form, form_of
 from gpu_wcoj.query.edn.functions import AGGREGATES, CLAUSES, FUNCTIONS, PREDICATES
 from gpu_wcoj.query.edn.reader import read
-from gpu_wcoj.query.edn.sources import Datoms, Relation, Source
+from gpu_wcoj.query.edn.sources import Datoms, Relation, Source, source_of
 from gpu_wcoj.query.edn.where import Clauses
 from gpu_wcoj.query.terms import Span
 
@@ -220,7 +220,7 @@ class _Query:
             return
         waiting = list(self.arguments)
         seen: set[str] = set()
-        names = [str(form) for form in forms if not (form.is_source and form.value in self.sources)]
+        names = [str(form) for form in forms if not (form.is_source and source_of(self.sources, form.value))]
         if len(names) != len(waiting):
             takes = f"{len(names)} arguments ({', '.join(names)})" if names else "no arguments"
             first = forms[0].span if forms else self.form.span
@@ -231,7 +231,7 @@ class _Query:
                     raise self.text.error(f"'{form}' is there twice in ':in'", form.span)
                 seen.add(form.value)
             if form.is_source:
-                if form.value in self.sources:
+                if source_of(self.sources, form.value):
                     continue
                 given = waiting.pop(0)
                 if not isinstance(given, (Datoms, Relation)):

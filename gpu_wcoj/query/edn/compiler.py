@@ -31,8 +31,7 @@ from gpu_wcoj.query.edn.clauses import (
 from gpu_wcoj.query.edn.kinds import Env, Kinds, meet, value_type
 from gpu_wcoj.query.edn.names import Names, spelled
 from gpu_wcoj.query.edn.pieces import ZERO, Body, Piece, calculated, compared, piece_of
-from gpu_wcoj.query.edn.placing import source_of
-from gpu_wcoj.query.edn.sources import OPAQUE, Datoms, Relation, Source
+from gpu_wcoj.query.edn.sources import OPAQUE, Datoms, Relation, Source, source_of
 from gpu_wcoj.query.edn.where import Clauses
 from gpu_wcoj.query.terms import Atom, Comparison, Constant, Expression, Rule, Variable
 
@@ -92,17 +91,15 @@ class Compiler:
         while self.waiting:
             name, types = self.waiting.pop(0)
             self._instance(name, types)
+        empty = set(self.names.helpers)
+        found: dict[int, Rule] = {}
         while True:
-            derived = {rule.head.relation for rule in self.rules.values()}
-            empty = {name for name in self.names.helpers if name not in derived}
-            kept = {
-                number: rule
-                for number, rule in self.rules.items()
-                if not any(atom.relation in empty for atom in rule.atoms)
-            }
-            if len(kept) == len(self.rules):
+            met = {at: one for at, one in self.rules.items() if not any(atom.relation in empty for atom in one.atoms)}
+            if len(met) == len(found):
                 break
-            self.rules = kept
+            found = met
+            empty -= {rule.head.relation for rule in found.values()}
+        self.rules = found
         for number, rule in self.rules.items():
             negated = tuple(atom for atom in rule.negated if atom.relation not in empty)
             self.rules[number] = replace(rule, negated=negated)
@@ -232,14 +229,15 @@ class Compiler:
         if asked:
             for atom in atoms:
                 self.names.helpers.add(f"asked#{atom.relation}")
-                self.write(text, Atom(f"asked#{atom.relation}", tuple(asked)), Body(body.available))
+                head = Atom(f"asked#{atom.relation}", tuple(asked))
+                self.write(text, head, Body((), body.asking(head.variables)))
         if len(atoms) > 1:  # an argument that is a text from outside may be a string or a keyword
             shared = tuple(dict.fromkeys(one for one in terms if isinstance(one, Variable))) or (ZERO,)
-            head = Atom(self.names.helper("any"), shared)
+            either = Atom(self.names.helper("any"), shared)
             for atom in atoms:
-                self.add(text, Rule(head, (atom,)))
-            atoms = [head]
-        body.pieces.append(piece_of(atoms))
+                self.add(text, Rule(either, (atom,)))
+            atoms = [either]
+        body.pieces.append(piece_of(atoms, is_plain=False))
 
     def _called(self, name: str, types: tuple[str | None, ...]) -> str:
         key = name, types
@@ -269,7 +267,7 @@ class Compiler:
             for inner, _ in self.bodies(text, branch, env, body.available):
                 self.write(text, Atom(name, terms), inner)
                 is_met = True
-        body.pieces.append(piece_of([Atom(name, terms)]))
+        body.pieces.append(piece_of([Atom(name, terms)], is_plain=False))
         return is_met
 
     def _not(self, text: Text, clause: Not, env: Env, body: Body) -> None:

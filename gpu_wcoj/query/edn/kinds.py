@@ -7,6 +7,7 @@ attribute of which nothing is known yet.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpu_wcoj.errors import TypeMismatchError
@@ -27,8 +28,7 @@ from gpu_wcoj.query.edn.clauses import (
     Var,
 )
 from gpu_wcoj.query.edn.functions import PARITY, TESTS
-from gpu_wcoj.query.edn.placing import source_of
-from gpu_wcoj.query.edn.sources import OPAQUE, TEXT, TYPES, Datoms, Relation, Source, type_of_column
+from gpu_wcoj.query.edn.sources import OPAQUE, TEXT, TYPES, Datoms, Relation, Source, source_of, type_of_column
 from gpu_wcoj.query.terms import Span
 
 Set = frozenset[str] | None
@@ -88,10 +88,12 @@ class Kinds:
         self.sources, self.rules, self.is_wide = sources, rules, is_wide
         self.places: dict[str, list[Set]] = {name: [frozenset() for _ in rule.required] for name, rule in rules.items()}
         self.reason: str | None = None
+        self.known: dict[tuple[int, tuple[Set, ...]], tuple[Sequence[Clause], Env | None]] = {}
         changed = True
+        ways = itertools.cycle((list(rules.items()), list(rules.items())[::-1]))
         while changed:
             changed = False
-            for name, rule in rules.items():
+            for name, rule in next(ways):
                 for branch in rule.branches:
                     found = self.infer(branch.text, branch.clauses, {})
                     if found is None:
@@ -100,6 +102,7 @@ class Kinds:
                         wider = join(self.places[name][at], found.get(variable))
                         if wider != self.places[name][at]:
                             self.places[name][at] = wider
+                            self.known.clear()
                             changed = True
 
     def check(self, text: Text, clauses: Sequence[Clause], env: Env) -> Env:
@@ -111,6 +114,7 @@ class Kinds:
             If no types fit, here or in an ``or`` or ``not`` inside, so that nothing can ever match.
         """
         self.reason = None
+        self.known.clear()  # what is known has its reasons no more
         found = self.infer(text, clauses, env)
         if found is None:
             raise TypeMismatchError(self._noted() or text.pointed("no types fit these clauses", Span()))
@@ -137,6 +141,7 @@ class Kinds:
                 what = f"no clause gives '{rule.name}' a value: each of its branches needs another that has one"
                 for branch in rule.branches:
                     self.reason = None
+                    self.known.clear()
                     if self.infer(branch.text, branch.clauses, {}) is None and self.reason:
                         raise TypeMismatchError(self.reason)
                 raise TypeMismatchError(first.text.pointed(what, first.span))
@@ -166,9 +171,10 @@ class Kinds:
     def infer(self, text: Text, clauses: Sequence[Clause], env: Env) -> Env | None:
         """The types that fit all clauses; None if there are none."""
         found = dict(env)
+        ways = itertools.cycle((clauses, clauses[::-1]))  # what one clause says may concern those before it
         while True:
             before = dict(found)
-            for clause in clauses:
+            for clause in next(ways):
                 if not self._narrow(text, clause, found):
                     return None
             if found == before:
@@ -234,6 +240,8 @@ class Kinds:
             if known and types:
                 place = term.span if term.span.line else span
                 what = f"'{term}' is {_words(known)}, and here stands {_words(types)}, so nothing can match"
+                if isinstance(term, Const) and known == LONG and types == DOUBLE:
+                    what += f"; write {term}.0"
                 self._note(text.pointed(what, place))
             return False
         if isinstance(term, Var):
@@ -247,7 +255,10 @@ class Kinds:
         assert clause.variables is not None
         total: dict[Var, Set] | None = None
         for branch in clause.branches:
-            found = self.infer(text, branch, _within(clause, env))
+            key = id(branch), tuple(env.get(one) for one in clause.variables)
+            if key not in self.known:
+                self.known[key] = branch, self.infer(text, branch, _within(clause, env))
+            found = self.known[key][1]
             if found is None:
                 continue
             own = {one: found.get(one) for one in clause.variables}

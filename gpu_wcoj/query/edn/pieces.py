@@ -22,6 +22,8 @@ class Piece:
     ----------
     needs
         The variables that other parts must bind.
+    is_plain
+        Whether it reads no helper.
     """
 
     atoms: tuple[Atom, ...] = ()
@@ -29,6 +31,7 @@ class Piece:
     negated: tuple[Atom, ...] = ()
     binds: frozenset[Variable] = frozenset()
     needs: frozenset[Variable] = frozenset()
+    is_plain: bool = False
 
 
 @dataclass
@@ -48,6 +51,22 @@ class Body:
     def available(self) -> tuple[Piece, ...]:
         """What a body within this one may take over."""
         return (*self.outer, *self.pieces)
+
+    def asking(self, wanted: Iterable[Variable]) -> list[Piece]:
+        """What binds what a rule is asked with, and all that narrows it down, other rules aside.
+
+        Without that, a rule that counts down to 0 would be asked for all numbers below.
+        """
+        available = self.available
+        chosen = needed(available, wanted)
+        rest = [piece for piece in available if piece.is_plain and piece not in chosen]
+        while True:
+            bound = {one for piece in chosen for one in piece.binds}
+            joined = [piece for piece in rest if piece.needs <= bound and (piece.binds | piece.needs) & bound]
+            if not joined:
+                return [piece for piece in available if piece in chosen]
+            chosen += joined
+            rest = [piece for piece in rest if piece not in joined]
 
     def taken(self, wanted: Iterable[Variable] = ()) -> list[Piece]:
         """The parts of the rule: those of this body, and what they and `wanted` need of those around."""
@@ -147,12 +166,15 @@ def _text(names: Names, text: Text, clause: Function) -> Expression:
 
 
 def piece_of(
-    atoms: Sequence[Atom] = (), comparisons: Sequence[Comparison] = (), result: Variable | None = None
+    atoms: Sequence[Atom] = (),
+    comparisons: Sequence[Comparison] = (),
+    result: Variable | None = None,
+    is_plain: bool = True,
 ) -> Piece:
     """A part whose atoms bind all their variables, and whose comparisons bind `result` if there is one."""
     binds = frozenset(one for atom in atoms for one in atom.variables)
     used = frozenset(one for comparison in comparisons for one in comparison.variables)
     if result is not None:
         used = frozenset(one for comparison in comparisons for one in variables_of([comparison.right]))
-        return Piece(tuple(atoms), tuple(comparisons), (), binds | ({result} - used), used)
-    return Piece(tuple(atoms), tuple(comparisons), (), binds, used - binds)
+        return Piece(tuple(atoms), tuple(comparisons), (), binds | ({result} - used), used, is_plain)
+    return Piece(tuple(atoms), tuple(comparisons), (), binds, used - binds, is_plain)

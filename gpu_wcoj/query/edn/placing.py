@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpu_wcoj.errors import TypeMismatchError, nearest
@@ -22,17 +22,12 @@ from gpu_wcoj.query.edn.clauses import (
     Var,
     variables_of,
 )
-from gpu_wcoj.query.edn.sources import TEXT, Datoms, Relation, Source
+from gpu_wcoj.query.edn.sources import TEXT, Datoms, Relation, Source, source_of
 from gpu_wcoj.query.edn.where import Clauses, inside
 from gpu_wcoj.query.terms import Span
 
 DEFAULT = "$"
 IDENT = ":db/ident"
-
-
-def source_of(sources: Mapping[str, Source], name: str) -> Source | None:
-    """The source of a name, which may be written with or without ``$`` in front."""
-    return sources.get(name) or sources.get(name.removeprefix("$") if name.startswith("$") else f"${name}")
 
 
 @dataclass(frozen=True)
@@ -69,11 +64,13 @@ def placed(
     while placing.waiting:
         key, (name, source) = placing.waiting.popitem()
         rule = rules[name]
+        placing.here = key
         branches = tuple(
             Branch(one.head, placing.clauses(one.text, one.clauses, source), one.text, one.span)
             for one in rule.branches
         )
         done[key] = RuleSet(name, branches, rule.required)
+    _refuse_negation(done, placing.calls)
     return Placed(found, done, frozenset(placing.unknown), frozenset(placing.open))
 
 
@@ -83,11 +80,35 @@ def _with_constants(clause: Clause, constants: Mapping[Var, Const]) -> Clause:
     return inside(clause, constants)
 
 
+def _refuse_negation(rules: Mapping[str, RuleSet], calls: Mapping[str, Sequence[tuple[Text, Call, bool]]]) -> None:
+    """Raise for a rule that negates one which calls it."""
+    reached: dict[str, set[str]] = {}
+    for name in rules:
+        waiting, found = [name], set[str]()
+        while waiting:
+            for _, call, _ in calls.get(waiting.pop(), ()):
+                if call.name not in found:
+                    found.add(call.name)
+                    waiting.append(call.name)
+        reached[name] = found
+    for name, rule in rules.items():
+        for text, call, is_negated in calls.get(name, ()):
+            if is_negated and (call.name == name or name in reached[call.name]):
+                what = (
+                    f"negation through recursion is not supported: '{rule.name}' negates '{rules[call.name].name}',"
+                    f" which needs '{rule.name}'"
+                )
+                raise text.unsupported(what, call.span)
+
+
 class _Placing:
     def __init__(self, rules: Mapping[str, RuleSet], sources: Mapping[str, Source], reader: Clauses) -> None:
         self.rules, self.sources, self.reader = rules, sources, reader
         self.waiting: dict[str, tuple[str, str]] = {}
         self.known: set[str] = set()
+        self.here = ""
+        self.n_nots = 0
+        self.calls: dict[str, list[tuple[Text, Call, bool]]] = {}
         self.unknown: set[tuple[str, str]] = set()
         self.open: set[str] = set()
 
@@ -100,7 +121,9 @@ class _Placing:
         elif isinstance(clause, Call):
             yield from self.call(text, clause, clause.source or source)
         elif isinstance(clause, Not):
+            self.n_nots += 1
             inner = self.clauses(text, clause.clauses, clause.source or source)
+            self.n_nots -= 1
             yield replace(clause, clauses=inner)
         elif isinstance(clause, Or):
             branches = tuple(self.clauses(text, one, clause.source or source) for one in clause.branches)
@@ -119,7 +142,9 @@ class _Placing:
                 self.known.add(key)
                 self.waiting[key] = (clause.name, source)
             terms = tuple(self.reader.fresh("_") if isinstance(one, Blank) else one for one in clause.terms)
-            yield replace(clause, name=key, source=source, terms=terms)
+            placed = replace(clause, name=key, source=source, terms=terms)
+            self.calls.setdefault(self.here, []).append((text, placed, self.n_nots > 0))
+            yield placed
             return
         found = source_of(self.sources, clause.name)
         if isinstance(found, Relation) and clause.source is None:

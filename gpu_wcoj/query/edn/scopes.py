@@ -6,7 +6,10 @@ variables that an ``or`` or ``not`` only asks about). Where a text puts a clause
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from gpu_wcoj.query.edn.clauses import (
@@ -60,9 +63,10 @@ class Scopes:
         self.needs: dict[str, frozenset[int]] = dict.fromkeys(rules, frozenset())
         self.known: dict[tuple[int, Vars], tuple[tuple[Clause, ...], _Order]] = {}
         changed = True
+        ways = itertools.cycle((list(rules.items()), list(rules.items())[::-1]))
         while changed:
             changed = False
-            for name, rule in rules.items():
+            for name, rule in next(ways):
                 found = frozenset(at for branch in rule.branches for at in self._needed(branch))
                 if not found <= self.needs[name]:
                     self.needs[name] |= found
@@ -115,30 +119,38 @@ class Scopes:
         """The order, where variables of `final` are known to be bound in the end."""
         bound = set(given)
         steps: list[Clause] = []
-        waiting: list[Clause] = [one for one in clauses if not isinstance(one, Not)]
-        while waiting:
-            rest = []
-            for clause in waiting:
-                needed, provided = self._links(clause, frozenset(bound), final)
-                if needed - bound:
-                    rest.append(clause)
-                else:
-                    steps.append(clause)
-                    bound |= provided
-            if len(rest) == len(waiting):
-                break
-            waiting = rest
-        missing = [(one, frozenset(self._links(one, frozenset(bound), final)[0] - bound)) for one in waiting]
-        for clause in clauses:
+        ready: deque[int] = deque()  # rules and branches are asked last, when all that narrows them down is there
+        last = deque(at for at, one in enumerate(clauses) if isinstance(one, (Call, Or)))
+        ready.extend(at for at, one in enumerate(clauses) if not isinstance(one, (Call, Or, Not)))
+        missing: dict[int, Vars] = {}
+        asking: dict[Var, list[int]] = {}
+        while ready or last:
+            at = ready.popleft() if ready else last.popleft()
+            needed, provided = self._links(clauses[at], bound, final)
+            missing[at] = needed - bound
+            if missing[at]:
+                for one in missing[at]:
+                    asking.setdefault(one, []).append(at)
+                continue
+            del missing[at]
+            steps.append(clauses[at])
+            for one in provided - bound:
+                bound.add(one)
+                for other in asking.pop(one, ()):
+                    queue = last if isinstance(clauses[other], (Call, Or)) else ready
+                    if other in missing and other not in queue:
+                        queue.append(other)
+        for at, clause in enumerate(clauses):
             if isinstance(clause, Not):
-                needed, _ = self._links(clause, frozenset(bound), final)
+                needed, _ = self._links(clause, bound, final)
                 if needed - bound:
-                    missing.append((clause, frozenset(needed - bound)))
+                    missing[at] = needed - bound
                 else:
                     steps.append(clause)
-        return _Order(tuple(steps), frozenset(bound), tuple(missing))
+        waiting = tuple((clauses[at], missing[at]) for at in sorted(missing))
+        return _Order(tuple(steps), frozenset(bound), waiting)
 
-    def _links(self, clause: Clause, bound: Vars, final: Vars) -> tuple[Vars, Vars]:
+    def _links(self, clause: Clause, bound: AbstractSet[Var], final: Vars) -> tuple[Vars, Vars]:
         """The variables that a clause needs, and those that it binds."""
         used = frozenset(variables_of(clause))
         if isinstance(clause, Predicate):
@@ -154,11 +166,11 @@ class Scopes:
             )
             return needed, used
         if isinstance(clause, Or):
-            found = self._or(clause, bound & used)
+            found = self._or(clause, used & bound)
             weak = used & final - found.provided
             return found.missing | weak, found.provided
         if isinstance(clause, Not):
-            order = self._order(clause.clauses, bound & used)
+            order = self._order(clause.clauses, used & bound)
             missing = frozenset(one for _, each in order.waiting for one in each)
             if clause.variables is not None or not used & bound:
                 missing |= used

@@ -105,3 +105,8 @@ def type_of_column(name: str | None) -> str:
     except TypeMismatchError:
         return OPAQUE
     return _FAMILIES.get(family, family)
+
+
+def source_of(sources: Mapping[str, Source], name: str) -> Source | None:
+    """The source of a name, which may be written with or without ``$`` in front."""
+    return sources.get(name) or sources.get(name.removeprefix("$") if name.startswith("$") else f"${name}")

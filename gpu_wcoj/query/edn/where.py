@@ -38,6 +38,9 @@ from gpu_wcoj.query.terms import Span
 NESTING = 30
 """How deep clauses may stand within each other."""
 
+MOST_CLAUSES = 1_000
+"""How many clauses a query and its rules may have."""
+
 Row = tuple[object, ...]
 
 
@@ -53,6 +56,7 @@ class Clauses:
     def __init__(self) -> None:
         self.given: dict[str, tuple[Row, ...]] = {}
         self.scopes = itertools.count(1)
+        self.n_clauses = 0
 
     def read(self, text: Text, forms: Iterable[Form], depth: int = 0) -> tuple[Clause, ...]:
         """The clauses that forms spell; ``and`` is the clauses in it."""
@@ -69,6 +73,9 @@ class Clauses:
         return Var(name, next(self.scopes))
 
     def _clause(self, text: Text, form: Form, depth: int) -> Iterator[Clause]:
+        self.n_clauses += 1
+        if self.n_clauses > MOST_CLAUSES:
+            raise text.error(f"a query has at most {MOST_CLAUSES:,} clauses", form.span)
         if depth > NESTING:
             raise text.error(f"clauses nest more than {NESTING} deep; make a part of them a rule", form.span)
         if form.kind not in ("vector", "list"):

@@ -1,0 +1,192 @@
+"""The reader of EDN, against edn_format on random data, and what it refuses."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import uuid
+from typing import Any
+
+import edn_format
+import pytest
+
+from gpu_wcoj.errors import EdnSyntaxError, UsageError
+from gpu_wcoj.query.edn.forms import Form, Symbol, form_of, plain
+from gpu_wcoj.query.edn.reader import NESTING, TEXT_BYTES, read, read_all
+
+NAMES = ["a", "?x", "g/to", "+", "-", "<=", "a.b", "foo-bar", "*n*", "éa", "...", "%", "$", "->x", "a#b"]
+TEXTS = ["", "a", 'say "hi"', "tab\there", "back\\slash", "two\nlines", "é😀", "; no comment", "#_ [", "\\n"]
+GAPS = [" ", "\n", ", ", "\t", " ; (note]\n", " #_ skipped ", " #_ #_ a [b] ", " #_(1 {2 3}) "]
+
+
+class Writer:
+    """Random EDN text."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def text(self, depth: int) -> str:
+        draw = self.random
+        if depth and draw.random() < 0.6:
+            begin, end = draw.choice(["()", "[]", "{}", "#}"])
+            items = [self.text(depth - 1) for _ in range(draw.randint(0, 4))]
+            if begin == "{":
+                items = [piece for key, item in enumerate(items) for piece in (f":k{key}", item)]
+            if begin == "#":
+                begin, items = "#{", [f"{at}" for at in range(len(items))]
+            return begin + "".join(item + draw.choice(GAPS) for item in items) + end
+        return draw.choice([self.number, self.name, self.string, self.tagged, self.char])()
+
+    def number(self) -> str:
+        draw = self.random
+        sign = draw.choice(["", "-", "+"])
+        whole = str(draw.choice([0, 1, 7, 1234567890123]))
+        return sign + whole + draw.choice(["", "", "N", ".5", "e3", ".25E-2", ".0"])
+
+    def name(self) -> str:
+        draw = self.random
+        return draw.choice([*NAMES, *(f":{one}" for one in NAMES if "/" not in one), ":g/to", "nil", "true", "false"])
+
+    def string(self) -> str:
+        escaped = self.random.choice(TEXTS).replace("\\", "\\\\").replace('"', '\\"')
+        return (
+            '"' + (escaped.replace("\n", "\\n").replace("\t", "\\t") if self.random.random() < 0.5 else escaped) + '"'
+        )
+
+    def tagged(self) -> str:
+        return self.random.choice(
+            ['#inst "2026-01-02T03:04:05.678-01:00"', '#inst "2026-01-02T03:04:05Z"', f'#uuid "{uuid.UUID(int=77)}"']
+        )
+
+    def char(self) -> str:
+        return self.random.choice(["\\a", "\\newline", "\\space", "\\tab", "\\Z"])
+
+
+def as_theirs(form: Form) -> Any:
+    """A form in edn_format's terms, types and all."""
+    if form.kind in ("list", "vector", "set"):
+        inner = [as_theirs(one) for one in form.value]
+        return form.kind, frozenset(inner) if form.kind == "set" else tuple(inner)
+    if form.kind == "map":
+        pairs = zip(form.value[::2], form.value[1::2], strict=True)
+        return "map", frozenset((as_theirs(key), as_theirs(value)) for key, value in pairs)
+    return form.kind, form.value
+
+
+def of_theirs(value: Any) -> Any:
+    kinds = {bool: "bool", int: "int", float: "float", str: "string", dt.datetime: "inst", uuid.UUID: "uuid"}
+    if isinstance(value, edn_format.Keyword):
+        return "keyword", f":{value.name}"
+    if isinstance(value, edn_format.Symbol):
+        return "symbol", value.name
+    if isinstance(value, edn_format.Char):
+        return "char", str(value)
+    if value is None:
+        return "nil", None
+    if type(value) in kinds:
+        return kinds[type(value)], value
+    if isinstance(value, (frozenset, set)):
+        return "set", frozenset(map(of_theirs, value))
+    if hasattr(value, "items"):
+        return "map", frozenset((of_theirs(key), of_theirs(one)) for key, one in value.items())
+    return "list" if isinstance(value, tuple) else "vector", tuple(map(of_theirs, value))
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_random_data_is_read_as_edn_format_reads_it(part: int) -> None:
+    for seed in range(part * 100, part * 100 + 100):
+        text = Writer(seed).text(4)
+        assert as_theirs(read(text)) == of_theirs(edn_format.loads(text)), text
+
+
+def test_forms_know_where_they_stand() -> None:
+    form = read('[:find ?x\n :where [?x :name "Ada"]] ; done')
+    assert [(one.span.line, one.span.column, one.span.width) for one in form.value] == [
+        (1, 2, 5), (1, 8, 2), (2, 2, 6), (2, 9, 16),
+    ]  # fmt: skip
+    assert read('#inst "2020"').span.width == 12
+
+
+def test_plain_data_and_back() -> None:
+    text = '[:find ?x :where [?x :age 5] [(< ?x 2.5)] (not [?x :name "Ada"]) #{1} {:a nil} true]'
+    form = read(text)
+    found = plain(form)
+    assert found[:4] == [":find", "?x", ":where", ["?x", ":age", 5]]
+    assert isinstance(found[1], Symbol)
+    assert form_of([":find", "?x", ["?x", ":age", 5], ("not", ["?x"])]) == read("[:find ?x [?x :age 5] (not [?x])]")
+    assert str(form_of({":a": (1, "b c", 2.5, None, True)})) == '{:a (1 "b c" 2.5 nil true)}'
+    assert str(read("[1 " + "x" * 100 + "]")).endswith("...")
+    with pytest.raises(ValueError, match="type 'object' has no place in EDN"):
+        form_of([object()])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"there is nothing to read \(line 1, column 1\)"),
+        ("1 2", r"expected the end of the text behind the first form \(line 1, column 3\)"),
+        ("(1 2", r"this '\(' is not closed by '\)' \(line 1, column 1\)"),
+        ("[1\n (2 3]", r"expected '\)', which closes the '\(' of line 2, column 2, and found ']' \(line 2, column 6\)"),
+        (")", r"'\)' closes nothing"),
+        ('"abc', "this string is not closed"),
+        ("{:a}", "the key ':a' has no value"),
+        ("{:a 1 :a 2}", r"the key ':a' is there twice \(line 1, column 7\)"),
+        ("#{1 2 1}", r"the element '1' is there twice \(line 1, column 7\)"),
+        ("'[a]", "a quote has no place in EDN; leave it out"),
+        ("^:meta []", "metadata has no place"),
+        ("#foo 1", "the tag '#foo' is not supported; #inst and #uuid are"),
+        ("#isnt 1", r"Did you mean '#inst'\?"),
+        ("#inst 5", "#inst takes a string"),
+        ('#inst "2026-13-01"', "is no point in time: month must be in 1..12"),
+        ('#inst "soon"', "is no point in time; write one as"),
+        ('#inst "2026-01-01T00:00:00.1234567Z"', "kept to the microsecond"),
+        ('#uuid "12"', "is no UUID"),
+        ("#_", "expected a form behind '#_'"),
+        ("[#_]", r"expected a form behind '#_' \(line 1, column 2\)"),
+        ("##Inf", "'##' has no place in EDN"),
+        ('#"re"', "has no place in EDN"),
+        ("1/2", "the ratio 1/2 is not supported; write a double"),
+        ("1.5M", "the decimal 1.5M is not supported"),
+        ("007", "begins with 0"),
+        ("12x", "'12x' is no number"),
+        (".5", "'.5' is no number"),
+        ("9223372036854775808", "is outside int64"),
+        ("1" * 60, "is outside int64"),
+        ("1e400", "is too large for a double"),
+        ("::a", "'::' needs a namespace"),
+        (":", "':' is no keyword"),
+        (":a/b/c", "is no keyword"),
+        ("a/b/c", "'a/b/c' is nothing that EDN knows"),
+        ("\\", "a character's name is expected"),
+        ("\\nope", "there is no character"),
+        ('"a\\q"', r"there is no escape '\\q'; allowed are .* \(line 1, column 3\)"),
+        ('"\n\n a\\q"', r"\(line 3, column 3\)"),
+        ('"\\ud83d"', "half a surrogate pair"),
+        ("\ud83d", "half a surrogate pair"),
+        ("[" * (NESTING + 1) + "]" * (NESTING + 1), "nest more than 100 deep"),
+        ("[" * 5000, "is not closed"),
+        ("#_" * 5000, "expected a form behind '#_'"),
+    ],
+)
+def test_what_is_no_edn(text: str, message: str) -> None:
+    with pytest.raises(EdnSyntaxError, match=message):
+        read(text)
+
+
+def test_what_is_edn_at_the_edges() -> None:
+    assert read("-9223372036854775808").value == -(2**63)
+    assert read("1.").value == 1.0
+    assert read('"\\ud83d\\ude00"').value == "😀"
+    assert read("[" * NESTING + "]" * NESTING).depth == NESTING
+    assert read_all("#_ 1 ; nothing") == ()
+    assert read("#_" * 500 + " 1" * 500 + " 2").value == 2
+    assert read("[1 #_ 2, 3]") == read("[1 3]")
+    assert read("\ufeff:a").value == ":a"
+    assert read('#inst "2026"').value == dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+def test_what_is_too_long_or_no_text() -> None:
+    with pytest.raises(UsageError, match="1,000,001 bytes; 1,000,000 are allowed"):
+        read(" " * (TEXT_BYTES + 1))
+    with pytest.raises(UsageError, match="EDN is text"):
+        read(5)  # type: ignore[arg-type]  # on purpose
