@@ -88,8 +88,8 @@ def _is_there(pair: tuple[str, str], found: Row, edges: Sequence[Row]) -> bool:
 
 
 def ways(
-    number: int, negated: str, left: str, back: str, name: str, least: str | None, dots: str | None, most: str, ahead: str,
-    right: str | None,
+    number: int, negated: str, left: str, back: str, name: str, least: str | None, dots: str | None, most: str,
+    ahead: str, right: str | None,
 ) -> Iterator[Way]:  # fmt: skip
     """The ways to spell out a term."""
     if right is None:
@@ -136,8 +136,5 @@ def _chain(
 ) -> Way:
     inner = [f"_{between}{at}" if between else f"#{number}v{at}" for at in range(1, hops)]
     stops = [begin, *inner, end]
-    edges = [
-        (f"_{name}{at}" if name else f"#{number}e{at}", *ends)
-        for at, ends in enumerate(pairwise(stops), 1)
-    ]
+    edges = [(f"_{name}{at}" if name else f"#{number}e{at}", *ends) for at, ends in enumerate(pairwise(stops), 1)]
     return edges, [], [], {"_hop": hops, "_pattern": pattern, "_direction": direction} if tells else {}
