@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -122,7 +122,12 @@ class RelationIndex:
         wanted = list(dict.fromkeys(keys))
         full = [key for key in wanted if len(key.order) == width and key.is_whole]
         self.canonical = full[0] if full else ArrangementKey(name, tuple(range(width)))
-        self.arrangements = {key: Arrangement(key, backend, policy) for key in dict.fromkeys([*wanted, self.canonical])}
+        children = list(dict.fromkeys([*wanted, self.canonical]))
+        usual = policy or MergePolicy()
+        self.arrangements = {
+            key: Arrangement(key, backend, replace(usual, patience=2 + 2 * i / len(children)))
+            for i, key in enumerate(children)
+        }
 
     def __len__(self) -> int:
         return sum(len(batch) for batch in self.arrangements[self.canonical].accumulated())

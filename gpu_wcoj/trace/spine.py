@@ -37,10 +37,14 @@ class MergePolicy:
         levels once it has more than that for every level below the first.
     most_batches
         Batches kept at most.
+    patience
+        By how much the ratio of deep tries is less where the largest one is large: so it is merged less often, and not
+        those of all arrangements of a relation in one tick.
     """
 
     ratio: float = RATIO
     most_batches: int = MOST_BATCHES
+    patience: float = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +88,9 @@ class Spine:
         return Spine(tuple(batches), self.policy, merged_rows)
 
     def _is_due(self, batches: list[IndexedZSet]) -> bool:
-        ratio = self.policy.ratio / max(1, batches[-1].depth - 1)
+        ratio, depth = self.policy.ratio, batches[-1].depth
+        if depth > 2:
+            ratio /= (depth - 1) * (self.policy.patience if len(batches[0]) >= IDLE_ROWS else 1)
         if len(batches[-1]) * ratio > len(batches[-2]) or len(batches) > self.policy.most_batches:
             return True
         return _dead_rows_pile_up(batches)
