@@ -8,7 +8,7 @@ import re
 import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -16,6 +16,7 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import ColumnError, GpuWcojError, InputFileError, UnknownRelationError, UsageError
 from gpu_wcoj.files.lines import open_bytes
 from gpu_wcoj.files.spec import ColumnName, InputSpec, parse_input
+from gpu_wcoj.query.languages import language_of_file
 from gpu_wcoj.spark.formats import Format
 from gpu_wcoj.spark.layouts import Layout
 
@@ -39,6 +40,8 @@ def run(
     /,
     *,
     text: Annotated[str | None, _TEXT] = None,
+    language: Literal["datalog", "sql", "edn"] | None = None,
+    dialect: str = "duckdb",
     source: Annotated[list[str], _FILES],
     table: Annotated[list[str] | None, _FILES] = None,
     checkpoint: Path,
@@ -63,6 +66,10 @@ def run(
 
     Parameters
     ----------
+    language
+        Of the program; by default the suffix of its file tells (.dl .sql .edn), and else it is Datalog.
+    dialect
+        Of SQL: duckdb, postgres, spark, ...
     source
         A folder with files of changes, in which new ones may appear; once for each relation.
     table
@@ -92,7 +99,7 @@ def run(
     threads
         How many threads an engine uses.
     bag
-        Keep exact weights instead of sets.
+        Keep exact weights instead of sets, as SQL does anyway.
     json
         Print one line of JSON a batch and one at the end.
     """
@@ -105,10 +112,15 @@ def run(
         logging.getLogger(name).propagate = logging.getLogger(name).propagate and bool(logging.getLogger().handlers)
     streams, tables = list(map(parse_input, source)), list(map(parse_input, table or ()))
     rules = _text_of(program, text)
+    if language is None:
+        found = "datalog" if program is None else language_of_file(program)
+    else:
+        found = language
     try:
         view = _view(
             rules, streams, tables, max_files, changes, checkpoint, output, master, memory,
-            backend=None if backend == "auto" else backend, layout=layout, cells=cells, threads=threads, bag=bag,
+            backend=None if backend == "auto" else backend, layout=layout, cells=cells, threads=threads,
+            bag=bag or None, language=found, dialect=dialect,
         )  # fmt: skip
         with ExitStack() as stack:
             stack.callback(view.stop)
@@ -141,13 +153,13 @@ def _view(
     from gpu_wcoj.query.datalog import parse
     from gpu_wcoj.spark.upkeep import maintain
 
-    inputs = parse(text).inputs
+    inputs = parse(text).inputs if options["language"] == "datalog" else None
     session = _session(master, memory)
     frames: dict[str, list[DataFrame]] = {}
     formats: dict[str, tuple[Format, Format]] = {}
     orders: dict[str, str] = {}
     for spec, is_stream in [*((spec, False) for spec in tables), *((spec, True) for spec in streams)]:
-        if spec.relation not in inputs:
+        if inputs is not None and spec.relation not in inputs:
             raise UnknownRelationError(spec.relation, inputs, "relations that the program reads")
         own = frames.setdefault(spec.relation, [])
         if any(frame.isStreaming == is_stream for frame in own):

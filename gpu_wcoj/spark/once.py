@@ -19,7 +19,9 @@ from gpu_wcoj.checkpoint.manifest import OutputFile
 from gpu_wcoj.errors import UnknownRelationError, UsageError, listed
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.spark.asking import Tables, columns_of, names_in, rules_of
 from gpu_wcoj.spark.cells.answer import Spread, chosen_for, files_of
 from gpu_wcoj.spark.cells.chosen import Chosen
 from gpu_wcoj.spark.cells.handing import changed
@@ -45,7 +47,9 @@ def join(
     path: str | PathLike[str] | None = None,
     layout: Layout | None = None,
     cells: int | None = None,
-    bag: bool = False,
+    bag: bool | None = None,
+    language: Language | None = None,
+    dialect: str = "duckdb",
     backend: BackendName | None = None,
     threads: int | None = None,
 ) -> DataFrame:
@@ -57,7 +61,7 @@ def join(
     Parameters
     ----------
     program
-        Datalog text, or rules.
+        A query in Datalog, SQL or EDN, or rules. Tables of SQL and EDN are the frames, by name.
     frames
         A DataFrame for each relation that the program reads.
     output
@@ -70,7 +74,10 @@ def join(
         machine alone, if the tables are small or if the program asks for it, else on a grid of cells or, where these
         would hold nearly everything, by cells that hold all rows. `explain` says which, and why.
     bag
-        Keep exact weights instead of sets; the answer then has a column ``weight``.
+        Keep exact weights instead of sets; the answer then has a column ``weight``. By default for SQL only.
+    language, dialect
+        Of the query; by default its beginning tells, see `gpu_wcoj.view`. The dialect is that of SQL, as sqlglot calls
+        it.
     backend, threads
         See `gpu_wcoj.program.Program`; else as the session's confs say.
 
@@ -81,7 +88,7 @@ def join(
     UnsupportedError
         If the program is to be spread over cells and cannot be.
     """
-    engine = _engine(spark, program, bag, backend, threads)
+    engine = _engine(spark, program, frames, bag, backend, threads, language, dialect)
     if output is None:
         if len(engine.outputs) != 1:
             raise UsageError(f"the program has the outputs {listed(engine.outputs)}.\n  Name one: output=...")
@@ -92,17 +99,17 @@ def join(
     chosen = _chosen(spark, engine, frames, layout, cells)
     if isinstance(chosen, Chosen):
         folder = _folder(spark, path)
-        alone = Program(engine.rules, bag=bag, outputs=(output,), backend="cpu")
+        alone = Program(engine.rules, bag=engine.bag, outputs=(output,), backend="cpu")
         spread = Spread.of(alone, frames, chosen)
         names = files_of(spread.run(folder, **_how(spark, backend, threads)))
         head = spread.columns.heads[output]
-        schema = from_arrow_schema(changed(head) if bag else head)
+        schema = from_arrow_schema(changed(head) if engine.bag else head)
     else:
         changes = _read(engine, frames)
         folder = _folder(spark, path)
-        names = [one.path for one in _written(engine, changes, folder, output, bag)]
+        names = [one.path for one in _written(engine, changes, folder, output, engine.bag)]
         empty = engine.empty(output)
-        schema = StructType.fromJson(json_schema((empty if bag else empty.with_weight_name(None)).to_arrow()))
+        schema = StructType.fromJson(json_schema((empty if engine.bag else empty.with_weight_name(None)).to_arrow()))
     if not names:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
@@ -115,7 +122,9 @@ def count(
     *,
     layout: Layout | None = None,
     cells: int | None = None,
-    bag: bool = False,
+    bag: bool | None = None,
+    language: Language | None = None,
+    dialect: str = "duckdb",
     backend: BackendName | None = None,
     threads: int | None = None,
 ) -> dict[str, int]:
@@ -123,12 +132,12 @@ def count(
 
     The parameters are those of `join`. In bag semantics, the sum of the rows' weights.
     """
-    engine = _engine(spark, program, bag, backend, threads)
+    engine = _engine(spark, program, frames, bag, backend, threads, language, dialect)
     _check(engine, frames)
     chosen = _chosen(spark, engine, frames, layout, cells)
     if isinstance(chosen, Chosen):
         notes = Spread.of(engine, frames, chosen).run(None, **_how(spark, backend, threads))
-        return {name: net or 0 for name, (_, _, net) in notes.counts(engine.outputs, bag).items()}
+        return {name: net or 0 for name, (_, _, net) in notes.counts(engine.outputs, engine.bag).items()}
     return {name: change.net for name, change in engine.step_counts(_read(engine, frames)).items()}
 
 
@@ -139,21 +148,28 @@ def explain(
     *,
     layout: Layout | None = None,
     cells: int | None = None,
-    bag: bool = False,
+    bag: bool | None = None,
+    language: Language | None = None,
+    dialect: str = "duckdb",
 ) -> str:
     """Where and how `join` and `count` would compute an answer, and why; for people."""
-    engine = _engine(spark, program, bag, "cpu", None)
+    engine = _engine(spark, program, frames, bag, "cpu", None, language, dialect)
     _check(engine, frames)
     chosen = _chosen(spark, engine, frames, layout, cells)
     if isinstance(chosen, Chosen):
-        return str(CellPlan.of(engine.rules, engine.outputs, bag, chosen))
+        return str(CellPlan.of(engine.rules, engine.outputs, engine.bag, chosen))
     return f"layout one, in the driver: {chosen}\n{engine.explain()}"
 
 
 def _engine(
-    spark: SparkSession, program: str | Rules, bag: bool, backend: BackendName | None, threads: int | None
-) -> Program:
+    spark: SparkSession, program: str | Rules, frames: Mapping[str, DataFrame], bag: bool | None,
+    backend: BackendName | None, threads: int | None, language: Language | None, dialect: str,
+) -> Program:  # fmt: skip
     require_classic(spark, "join")
+    tables: Tables = {}
+    if names_in(program, language):
+        tables = {name: columns_of(frame.schema) for name, frame in frames.items()}
+    program, bag = rules_of(program, language, dialect, bag, tables)
     how = _how(spark, backend, threads)
     return Program(program, bag=bag, backend=how["backend"], threads=how["threads"])
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import UnknownRelationError, UsageError, listed
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.spark.asking import Tables, as_text, columns_of, names_in, rules_of
 from gpu_wcoj.spark.cells.moving import ADAPTS_FROM
 from gpu_wcoj.spark.cells.view import CellOptions, CellView
 from gpu_wcoj.spark.confs import confs_of, number
@@ -43,7 +45,9 @@ def maintain(
     layout: Layout | None = None,
     cells: int | None = None,
     backend: BackendName | None = None,
-    bag: bool = False,
+    bag: bool | None = None,
+    language: Language | None = None,
+    dialect: str = "duckdb",
     keep: Sequence[str] = (),
     outputs: Sequence[str] | None = None,
     threads: int | None = None,
@@ -63,7 +67,7 @@ def maintain(
         For each relation that the program reads a DataFrame, stream or table, or both, ``[table, stream]``: the table
         is loaded, and the stream goes on from there.
     program
-        Datalog text, or rules.
+        A query in Datalog, SQL or EDN, or rules. Tables of SQL and EDN are the sources, by name.
     checkpoint
         A folder for the state and for Spark's own checkpoint, on a local or mounted file system. Started again with
         the same one, the view goes on where it was.
@@ -94,10 +98,13 @@ def maintain(
     cells
         How many; by default one, or on a grid two, for each task that runs at a time.
     backend, bag, keep, outputs, threads, gpu_memory
-        See `gpu_wcoj.program.Program`. Of these, `layout` and `cells`, what is not given is taken from the session's
-        confs ``spark.gpuWcoj.backend``, ``.layout``, ``.cells``, ``.threads`` and ``.gpuMemory``. On cells, `threads`
-        are those of one cell, `gpu_memory` is that of one process of an executor, and what is kept is held by the
-        cells that the rows' hashes name.
+        See `gpu_wcoj.program.Program`; bags by default for SQL only. Of these, `layout` and `cells`, what is
+        not given is taken from the session's confs ``spark.gpuWcoj.backend``, ``.layout``, ``.cells``,
+        ``.threads`` and ``.gpuMemory``. On cells, `threads` are those of one cell, `gpu_memory` is that of one
+        process of an executor, and what is kept is held by the cells that the rows' hashes name.
+    language, dialect
+        Of the query; by default its beginning tells, see `gpu_wcoj.view`. The dialect is that of SQL, as sqlglot calls
+        it.
     emit_loaded
         Whether the answer over the loaded tables goes to the output, as batch -1. Without it, the output begins with
         what changes from there.
@@ -122,21 +129,27 @@ def maintain(
     if asked not in LAYOUTS:
         raise UsageError(f"there is no layout '{asked}'.\n  The layouts are: {listed(LAYOUTS)}.")
 
+    def reading(name: str) -> tuple[Reading, Reading]:
+        return _readings(
+            _of(changes, name, "auto"), _of(columns, name, None), _of(key, name, ()), _of(order_by, name, ())
+        )
+
+    tables: Tables = {}
+    if names_in(program, language):
+        given = sources_of(sources, tuple(sources), {name: reading(name) for name in sources})
+        tables = {one.relation: columns_of(one.frame.schema, one.data) for one in given}
+    rules, is_bag = rules_of(program, language, dialect, bag, tables)
+
     def make() -> Program:
         return Program(
-            program, bag=bag, keep=keep, outputs=outputs,
+            rules, bag=is_bag, keep=keep, outputs=outputs,
             backend=backend or _backend(confs.get("backend", "auto")),
             threads=threads if threads is not None else number(confs, "threads"),
             gpu_memory=gpu_memory if gpu_memory is not None else confs.get("gpuMemory"),
         )  # fmt: skip
 
     inputs = make().inputs
-    readings = {
-        name: _readings(
-            _of(changes, name, "auto"), _of(columns, name, None), _of(key, name, ()), _of(order_by, name, ())
-        )
-        for name in inputs
-    }
+    readings = {name: reading(name) for name in inputs}
     for option in (changes, columns, key, order_by):
         if isinstance(option, Mapping) and (unknown := [name for name in option if name not in inputs]):
             raise UnknownRelationError(unknown[0], inputs, "relations that the program reads")
@@ -153,7 +166,7 @@ def maintain(
         sink=sink if isinstance(sink, ToCallable) else None,
         cells=cells if cells is not None else number(confs, "cells"),
         adapts_from=_adapts_from(confs),
-        bag=bag,
+        bag=is_bag,
         keep=tuple(keep),
         outputs=None if outputs is None else tuple(outputs),
         backend=backend or _backend(confs.get("backend", "auto")),
@@ -162,7 +175,7 @@ def maintain(
         emit_loaded=emit_loaded,
         batch_rows=batch_rows,
     )
-    return CellView(session, found, program if isinstance(program, str) else str(program), place, how)
+    return CellView(session, found, as_text(rules, is_bag), place, how)
 
 
 def _readings(changes: Any, columns: Any, key: Any, order_by: Any) -> tuple[Reading, Reading]:
