@@ -29,7 +29,6 @@ from gpu_wcoj.query.binding import (
     bound_variables,
     standing,
 )
-from gpu_wcoj.query.stored import stored
 from gpu_wcoj.query.stratified import EXTREMES, loops_of
 from gpu_wcoj.query.terms import (
     Aggregate,
@@ -122,6 +121,8 @@ class _Core:
                 facts.append(Facts(f"{name}#facts", tuple(self.facts.get(name, ()))))
         if any(atom.relation == UNIT for rule in self.rules for atom in rule.atoms):
             facts.append(Facts(UNIT, ((0,),)))
+        from gpu_wcoj.query.stored import stored  # which few programs need
+
         return replace(
             self.source,
             rules=tuple(self.rules),
