@@ -170,6 +170,10 @@ WAYS = "[(way ?a ?b) [?a :knows ?b]] [(way ?a ?b) [?a :knows ?c] (way ?c ?b)]"
         ("?e :where (has ?e 36)", "[(has ?e ?v) [?e _ ?v]]", {(1,), (3,)}),
         ("?e :where (has ?e _)", "[(has ?e ?v) [?e _ ?v] [?e :age 36]]", {(1,), (3,)}),
         ("?e :where [?e :name] (not (way ?e 2) (way ?e 3))", "[(way ?a ?b) [?a :knows ?b]]", {(2,), (3,), (4,)}),
+        ("?n :where [_ :age ?n] (other ?n) (big ?n)",
+         "[(big ?x) [(> ?x 20)]] [(other ?x) [?e :age ?x] [?e :height] (not (big ?x) [(< ?x 0)])]", {(36,)}),
+        ("?c :where [_ :age ?b] [(!= ?b 12)] (or-join [?b ?c] (and [(> ?b 0)] [(ground 5) ?c]) (and [(- ?b 12) ?d] [(quot 48 ?d) ?c]))",
+         "[(r ?x) [?x]]", {(2,), (5,)}),
         ("?a :where ($roads step ?a 1)", "[(step ?a ?b) [?a ?b]]", {(3,)}),
         ("?e :where [?e :name] (lone ?e)", "[(lone ?e) [?e :name] (not-join [?e] [?e :knows ?f] [?f :age])]", {(3,)}),
     ],
@@ -232,6 +236,20 @@ def test_aggregates(text: str, expected: set[tuple[Any, ...]]) -> None:
 def test_inputs(in_: str, arguments: tuple[Any, ...], where: str, expected: set[tuple[Any, ...]]) -> None:
     rules = " :rules [[(has ?e ?v) [?e _ ?v]]]" if "(has" in where else ""
     assert asked(f"[:find ?e :in $ {in_} :where {where}{rules}]", *arguments) == expected
+
+
+def test_with_keeps_equal_values_of_others_apart() -> None:
+    heads = [("Cerberus", 3), ("Medusa", 1), ("Cyclops", 1), ("Chimera", 1)]
+    assert facts("[:find (sum ?heads) . :with ?monster :in [[?monster ?heads]]]", heads) == {(6,)}
+    assert facts("[:find (sum ?heads) . :in [[?monster ?heads]]]", heads) == {(4,)}
+    assert facts("[:find ?heads (count ?monster) :in [[?monster ?heads]]]", heads) == {(3, 1), (1, 3)}
+
+
+def facts(text: str, *arguments: Any) -> set[tuple[Any, ...]]:
+    """The answer of a query that reads only its arguments."""
+    query = parse(text, {}, arguments=arguments)
+    program = Program(query.rules, outputs=[query.output], backend=cpu_backend(False))
+    return {row for row, _ in program.step(query.given)[query.output].rows()}
 
 
 def test_sources_are_positional_or_named() -> None:

@@ -203,8 +203,15 @@ class _Evaluator:
 
     def called(self, name: str, terms: Sequence[Any], env: Env, source: str) -> Iterator[Env]:
         given = tuple(None if _is_open(one, env) else _bound(one, env) for one in terms)
-        rows = self.tables.setdefault((name, source, given), set())
-        yield from self.rows(set(rows), terms, env)
+        key = name, source, given
+        if key not in self.tables:
+            self.tables[key] = set()
+            try:
+                self._derive(key)
+            except UnboundError:
+                del self.tables[key]
+                raise
+        yield from self.rows(set(self.tables[key]), terms, env)
 
     def rows(self, rows: Iterable[Row], terms: Sequence[Any], env: Env) -> Iterator[Env]:
         for row in rows:

@@ -147,7 +147,9 @@ def data_form(data: Any, depth: int = 0) -> Form:
             raise ValueError(f"{data!r:.80} has half a surrogate pair in it")
         return Form("string", str(data))
     if isinstance(data, datetime):
-        return Form("inst", data.astimezone(UTC) if data.tzinfo else data.replace(tzinfo=UTC))
+        if data.tzinfo is None:
+            raise ValueError(f"{data.isoformat()} has no time zone")
+        return Form("inst", data.astimezone(UTC))
     if isinstance(data, uuid.UUID):
         return Form("uuid", data)
     if isinstance(data, Mapping):

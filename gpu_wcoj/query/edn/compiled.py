@@ -6,7 +6,7 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gpu_wcoj.errors import TypeMismatchError
+from gpu_wcoj.errors import TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.edn.answer import Query
 from gpu_wcoj.query.edn.asked import Asked, asked
@@ -60,23 +60,46 @@ def parse(query: Any, sources: Mapping[str, Source], *, arguments: Sequence[Any]
     >>> found.shape, found.columns
     ('relation', ('a', 'c'))
     """
-    return _Compiled(asked(query, sources, arguments, source)).query()
+    read = asked(query, sources, arguments, source)
+    try:
+        return _Compiled(read).query()
+    except _SharedError:
+        return _Compiled(read, is_separate=True).query()
+
+
+class _SharedError(Exception):
+    """What one caller asks a rule with hangs on what another negates."""
 
 
 class _Compiled:
-    def __init__(self, query: Asked) -> None:
-        self.asked = query
+    """A query on its way to rules.
+
+    Attributes
+    ----------
+    types
+        Of the columns of the answer, or of the rows that are aggregated.
+    written
+        The types of variables, per rule of the answer.
+    derived
+        Whether anything derives an answer.
+    """
+
+    def __init__(self, query: Asked, is_separate: bool = False) -> None:
+        self.asked, self.is_separate = query, is_separate
         text = query.text
         found = placed(text, query.clauses, query.rules, query.sources, query.reader, query.constants)
         scopes = Scopes(found.rules, query.reader)
-        self._refuse_unbound(scopes.bound(found.clauses))
         rules = {name: scopes.rule(name) for name in found.rules}
         self.clauses = scopes.resolved(text, found.clauses)
+        self._refuse_unbound(scopes.bound(found.clauses))
         wide = Kinds(query.sources, rules, is_wide=True)
         wide.check_rules()
         _ = wide.check(text, self.clauses, {})
         self.placed = found
-        self.compiler = Compiler(query.sources, rules, Kinds(query.sources, rules), scopes.needs, query.reader)
+        kinds = Kinds(query.sources, rules)
+        self.compiler = Compiler(
+            query.sources, rules, kinds, scopes.needs, query.reader, found.reached, is_separate=is_separate
+        )
         self.names = self.compiler.names
         self.types: dict[Var, Set] = {}
         self.written: dict[int, Env] = {}
@@ -118,7 +141,12 @@ class _Compiled:
             (*self._declarations(used), Declaration(output, distinct(dict(enumerate(names))), (None,) * len(names))),
             (output,),
         )
-        check(rules)
+        try:
+            check(rules)
+        except UnsupportedError:
+            if self.is_separate or not any(self.compiler.needs.values()):
+                raise
+            raise _SharedError from None
         reads = {name: one for name, one in self.compiler.reads.items() if name in used}
         given = {name: query.given[name] for name in self.compiler.rows if name in used}
         return Query(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from gpu_wcoj.query.edn.clauses import (
@@ -50,8 +51,17 @@ class Read:
     attributes: frozenset[str] | None
 
 
+Instance = tuple[str, tuple[str | None, ...], int]
+"""A rule, the types that it is called with, and by whom, if that matters."""
+
+
 class Compiler:
     """Writes rules down.
+
+    Parameters
+    ----------
+    is_separate
+        Whether callers of a rule that needs their values have a copy each: one may negate what another asks with.
 
     Attributes
     ----------
@@ -66,6 +76,8 @@ class Compiler:
         kinds: Kinds,
         needs: Mapping[str, frozenset[int]],
         reader: Clauses,
+        reached: Mapping[str, AbstractSet[str]],
+        is_separate: bool = False,
     ) -> None:
         self.sources, self.set, self.kinds, self.needs, self.reader = sources, rules, kinds, needs, reader
         self.names = Names()
@@ -75,8 +87,11 @@ class Compiler:
         self.columns: dict[str, Relation] = {}
         self.arity: dict[str, int] = {}
         self.rows: dict[str, Rows] = {}
-        self.instances: dict[tuple[str, tuple[str | None, ...]], str] = {}
-        self.waiting: list[tuple[str, tuple[str | None, ...]]] = []
+        self.reached, self.is_separate = reached, is_separate
+        self.instances: dict[Instance, str] = {}
+        self.waiting: list[Instance] = []
+        self.here = ("", 0)
+        self.n_sites = 0
 
     def add(self, text: Text, rule: Rule) -> int:
         """Write a rule down; its number."""
@@ -89,8 +104,7 @@ class Compiler:
     def finish(self) -> None:
         """Write down the rules that have been called, and leave out those that read what nothing derives."""
         while self.waiting:
-            name, types = self.waiting.pop(0)
-            self._instance(name, types)
+            self._instance(self.waiting.pop(0))
         empty = set(self.names.helpers)
         found: dict[int, Rule] = {}
         while True:
@@ -224,7 +238,8 @@ class Compiler:
             choices.append([None] if own is None else sorted(own))
             assert isinstance(term, (Var, Const))
             terms.append(self.names.term(term))
-        atoms = [Atom(self._called(clause.name, types), tuple(terms)) for types in itertools.product(*choices)]
+        site = self._site(clause.name)
+        atoms = [Atom(self._called(clause.name, types, site), tuple(terms)) for types in itertools.product(*choices)]
         asked = [terms[at] for at in sorted(self.needs[clause.name])]
         if asked:
             for atom in atoms:
@@ -239,15 +254,27 @@ class Compiler:
             atoms = [either]
         body.pieces.append(piece_of(atoms, is_plain=False))
 
-    def _called(self, name: str, types: tuple[str | None, ...]) -> str:
-        key = name, types
+    def _called(self, name: str, types: tuple[str | None, ...], site: int) -> str:
+        key = name, types, site
         if key not in self.instances:
             self.instances[key] = self.names.helper(spelled(self.set[name].name))
             self.waiting.append(key)
         return self.instances[key]
 
-    def _instance(self, name: str, types: tuple[str | None, ...]) -> None:
-        head = self.instances[name, types]
+    def _site(self, name: str) -> int:
+        """Which copy of a rule a call means: of those that their callers ask, each caller may have one."""
+        if not self.is_separate or not self.needs[name]:
+            return 0
+        caller, site = self.here
+        if caller and name in self.reached[caller] and caller in self.reached[name]:
+            return site
+        self.n_sites += 1
+        return self.n_sites
+
+    def _instance(self, instance: Instance) -> None:
+        name, types, site = instance
+        self.here = name, site
+        head = self.instances[instance]
         asked = sorted(self.needs[name])
         for branch in self.set[name].branches:
             env: Env = {

@@ -175,7 +175,9 @@ def form_of(data: Any, depth: int = 0) -> Form:
     if isinstance(data, str):
         return _of_text(data)
     if isinstance(data, datetime):
-        return Form("inst", data if data.tzinfo else data.replace(tzinfo=UTC))
+        if data.tzinfo is None:
+            raise ValueError(f"{data.isoformat()} has no time zone")
+        return Form("inst", data)
     if isinstance(data, uuid.UUID):
         return Form("uuid", data)
     if isinstance(data, dict):

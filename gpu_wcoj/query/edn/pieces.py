@@ -76,7 +76,10 @@ class Body:
 
 
 def needed(pieces: Sequence[Piece], wanted: Iterable[Variable]) -> list[Piece]:
-    """The parts that bind what is wanted, with what they need themselves."""
+    """The parts that bind what is wanted, with what they need themselves, and the comparisons of what they bind.
+
+    Comparisons may keep a calculation from what it cannot be asked of, such as a division by zero.
+    """
     waiting = list(dict.fromkeys(wanted))
     bound: set[Variable] = set()
     chosen: set[int] = set()
@@ -88,6 +91,8 @@ def needed(pieces: Sequence[Piece], wanted: Iterable[Variable]) -> list[Piece]:
         chosen.add(at)
         bound |= pieces[at].binds
         waiting += pieces[at].needs - bound
+    if chosen:
+        chosen |= {at for at, one in enumerate(pieces) if one.comparisons and not one.binds and one.needs <= bound}
     return [pieces[at] for at in sorted(chosen)]
 
 

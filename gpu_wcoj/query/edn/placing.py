@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from gpu_wcoj.errors import TypeMismatchError, nearest
@@ -40,12 +41,15 @@ class Placed:
         Sources and attributes that nothing is known of.
     open
         The sources that patterns read with any attribute.
+    reached
+        Per rule, those that it calls, and that these call.
     """
 
     clauses: tuple[Clause, ...]
     rules: Mapping[str, RuleSet]
     unknown: frozenset[tuple[str, str]]
     open: frozenset[str]
+    reached: Mapping[str, AbstractSet[str]]
 
 
 def placed(
@@ -70,8 +74,9 @@ def placed(
             for one in rule.branches
         )
         done[key] = RuleSet(name, branches, rule.required)
-    _refuse_negation(done, placing.calls)
-    return Placed(found, done, frozenset(placing.unknown), frozenset(placing.open))
+    reached = _reached(done, placing.calls)
+    _refuse_negation(done, placing.calls, reached)
+    return Placed(found, done, frozenset(placing.unknown), frozenset(placing.open), reached)
 
 
 def _with_constants(clause: Clause, constants: Mapping[Var, Const]) -> Clause:
@@ -80,8 +85,10 @@ def _with_constants(clause: Clause, constants: Mapping[Var, Const]) -> Clause:
     return inside(clause, constants)
 
 
-def _refuse_negation(rules: Mapping[str, RuleSet], calls: Mapping[str, Sequence[tuple[Text, Call, bool]]]) -> None:
-    """Raise for a rule that negates one which calls it."""
+Calls = Mapping[str, Sequence[tuple[Text, Call, bool]]]
+
+
+def _reached(rules: Mapping[str, RuleSet], calls: Calls) -> Mapping[str, AbstractSet[str]]:
     reached: dict[str, set[str]] = {}
     for name in rules:
         waiting, found = [name], set[str]()
@@ -91,6 +98,11 @@ def _refuse_negation(rules: Mapping[str, RuleSet], calls: Mapping[str, Sequence[
                     found.add(call.name)
                     waiting.append(call.name)
         reached[name] = found
+    return reached
+
+
+def _refuse_negation(rules: Mapping[str, RuleSet], calls: Calls, reached: Mapping[str, AbstractSet[str]]) -> None:
+    """Raise for a rule that negates one which calls it."""
     for name, rule in rules.items():
         for text, call, is_negated in calls.get(name, ()):
             if is_negated and (call.name == name or name in reached[call.name]):
@@ -187,7 +199,7 @@ class _Placing:
         if isinstance(key, Lookup):
             raise text.error("an attribute is a keyword or a variable", key.span)
         if isinstance(key, Const):
-            if key.type not in ("keyword", TEXT):
+            if key.type not in ("keyword", TEXT) or not str(key.value).startswith(":"):
                 raise text.error(f"an attribute is a keyword, as :name, and here is '{key}'", _place(key, clause))
             known = source.attributes.get(str(key.value))
             if known is None:
