@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +11,11 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, known_language, language_of, read
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.query.languages import Language
 
 
 def query(
@@ -112,6 +114,8 @@ def asked(
     GpuWcojError
         And whatever the parser of the language and `Program` raise.
     """
+    from gpu_wcoj.query.languages import BAGS, BY_NAME, known_language, language_of, read
+
     found: Language | None = None
     own: Mapping[str, Any] = {}
     if isinstance(text, Rules):
