@@ -140,6 +140,7 @@ QUERIES = {
         SELECT CAST(k AS DOUBLE) AS x, k + f AS y, k < f AS less, m - 0.5 AS z FROM v;
         SELECT EXTRACT(YEAR FROM d) AS y, MONTH(d) AS m, DAY(d) AS n FROM v;
         SELECT d FROM v WHERE d >= DATE '1995-01-01' AND d < DATE '1995-12-31' + INTERVAL '1' YEAR;
+        SELECT COALESCE(d, DATE '1990-01-01') AS d, CASE WHEN k = 1 THEN d ELSE '1990-01-01' END AS e FROM v;
         SELECT d FROM v WHERE d = '1994-01-31' OR d IN (DATE '1996-02-29', '2000-01-01');
         SELECT k FROM v WHERE p;
         SELECT k FROM v WHERE NOT p OR p IS NULL;
@@ -165,6 +166,8 @@ QUERIES = {
         SELECT a, EXISTS (SELECT 1 FROM u WHERE u.b = t.b) AS x, b IN (SELECT c FROM u) AS y FROM t;
         SELECT a FROM t WHERE a = 3 OR EXISTS (SELECT 1 FROM u WHERE u.b = t.b);
         SELECT a FROM t WHERE b IN (SELECT b FROM u UNION SELECT dst FROM e);
+        SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.b = t.b UNION SELECT src FROM e WHERE dst = t.a);
+        SELECT a FROM t WHERE a NOT IN (SELECT b FROM u WHERE c = 1 UNION ALL SELECT src FROM e WHERE dst = t.b);
         SELECT a FROM t WHERE a >= (SELECT MAX(c) FROM u);
         SELECT a, (SELECT COUNT(*) FROM u) AS n FROM t;
     """,
@@ -204,6 +207,7 @@ QUERIES = {
         SELECT a, b FROM t EXCEPT SELECT b, c FROM u;
         SELECT a, b FROM t INTERSECT SELECT src, dst FROM e;
         SELECT k FROM v UNION ALL SELECT f FROM v;
+        SELECT f FROM v EXCEPT SELECT k FROM v;
         SELECT x.a, COUNT(*) AS n FROM (SELECT a FROM t UNION ALL SELECT dst FROM e) x GROUP BY x.a;
         SELECT * FROM (VALUES (1, 'one'), (2, NULL)) w(i, n) JOIN t ON w.i = t.a;
         SELECT 1 AS x WHERE 1 = 2;
@@ -218,6 +222,9 @@ QUERIES = {
         WITH t AS (SELECT b FROM u) SELECT b FROM t;
         WITH RECURSIVE r(x, y) AS (SELECT src, dst FROM e UNION SELECT r.x, e.dst FROM r JOIN e ON r.y =
           e.src) SELECT * FROM r;
+        WITH RECURSIVE r(x) AS (
+          SELECT src FROM e UNION (SELECT c FROM r JOIN u ON r.x = u.b UNION ALL SELECT dst FROM r JOIN e ON src = x)
+        ) SELECT x FROM r;
         WITH RECURSIVE r(x) AS (SELECT 1 UNION SELECT dst FROM r JOIN e ON x = src) SELECT COUNT(*) AS n
           FROM r;
         WITH RECURSIVE r(x, n) AS (SELECT 1, 0 UNION SELECT dst, n + 1 FROM r JOIN e ON x = src WHERE n < 3)

@@ -24,6 +24,7 @@ def alike(context: Context, left: Expression, right: Expression, node: Node) -> 
         if is_date(one) and kind is not None and not kind.startswith(("date", "timestamp")):
             raise context.place.mistyped(f"a date is compared with a value of type '{kind}'", node)
     left, right = spelled(left), spelled(right)
+    _check_groups(context, left, right, node)
     kinds = _family(context, left), _family(context, right)
     if set(kinds) == {"integer", "double"} or set(kinds) == {"decimal", "double"}:
         left, right = (
@@ -31,6 +32,27 @@ def alike(context: Context, left: Expression, right: Expression, node: Node) -> 
             for one, kind in zip((left, right), kinds, strict=True)
         )
     return left, right
+
+
+def group_of(kind: str) -> str:
+    """What types it compares with: a number, a text, a truth value or a time.
+
+    Examples
+    --------
+    >>> group_of("decimal128(9, 2)"), group_of("timestamp[us]")
+    ('number', 'time')
+    """
+    if kind.startswith(("int", "uint", "decimal", "double", "float")):
+        return "number"
+    return "time" if kind.startswith(("date", "timestamp")) else "text" if "string" in kind else kind
+
+
+def _check_groups(context: Context, left: Expression, right: Expression, node: Node) -> None:
+    kinds = [context.kind(one) for one in (left, right)]
+    groups = {group_of(one) for one in kinds if one is not None}
+    is_spelled = any(isinstance(one, Constant) and isinstance(one.value, str) for one in (left, right))
+    if len(groups) > 1 and not (is_spelled and groups == {"text", "time"}):
+        raise context.place.mistyped(f"values of the types '{kinds[0]}' and '{kinds[1]}' do not compare", node)
 
 
 def _family(context: Context, value: Expression) -> str:

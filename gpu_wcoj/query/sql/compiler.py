@@ -15,6 +15,7 @@ from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.scope import Scope, matching, unique
 from gpu_wcoj.query.terms import Atom, Expression
+from gpu_wcoj.schema import DataType
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
@@ -77,7 +78,7 @@ class Compiler(Context):
             raise self.place.wrong(
                 f"there are {len(names)} names for {len(derived.columns)} columns", node.args.get("alias") or node
             )
-        return Derived(unique(names), derived.branches, derived.head)
+        return replace(derived, columns=unique(names))
 
     def relation(self, node: Node) -> Derived:
         """See `gpu_wcoj.query.sql.context.Context.relation`."""
@@ -102,7 +103,8 @@ class Compiler(Context):
     def table(self, name: str) -> Derived:
         """An input relation."""
         columns = self.tables[name]
-        terms = tuple(self.fresh(column, kind) for column, kind in columns.items())
+        kinds = (None if kind is None else DataType(kind).value_name for kind in columns.values())
+        terms = tuple(map(self.fresh, columns, kinds))
         return Derived(tuple(columns), ((Branch((Atom(name, terms),)), terms),))
 
     def truth(self, node: Node, wanted: str, scope: Scope, branch: Branch) -> list[Branch]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import nearest
+from gpu_wcoj.query.sql.alike import group_of
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.terms import Call, Constant, Expression
@@ -56,10 +57,10 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
     if type(node) in plain:
         check_parts(node, place, "this", "expression")
         op = next(op for kind, op in plain.items() if isinstance(node, kind))
-        return [node.this, node.expression], lambda values: Call(op, _numbers(context, values))
+        return [node.this, node.expression], lambda values: Call(op, _numbers(context, values, node))
     if isinstance(node, exp.Neg):
         check_parts(node, place, "this")
-        return [node.this], _call("-")
+        return [node.this], lambda values: Call("-", _numbers(context, values, node))
     if isinstance(node, exp.Div):
         return _division(context, node)
     if isinstance(node, exp.IntDiv):
@@ -67,7 +68,7 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
         return [node.this, node.expression], lambda values: Call("/", _integers(context, values, node))
     if isinstance(node, exp.DPipe):
         check_parts(node, place, "this", "expression", "safe")
-        return [node.this, node.expression], _call("cat")
+        return [node.this, node.expression], lambda values: Call("cat", _texts(context, values, node))
     single: dict[type, str] = {
         exp.Abs: "abs",
         exp.Lower: "lower",
@@ -102,9 +103,20 @@ def _call(op: str) -> Make:
     return lambda values: Call(op, tuple(values))
 
 
-def _numbers(context: Context, values: Sequence[Expression]) -> tuple[Expression, ...]:
+def _texts(context: Context, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
+    for one in values:
+        kind = context.kind(one)
+        if kind is not None and group_of(kind) != "text":
+            raise context.place.mistyped(f"'||' is of texts, and this has a value of type '{kind}'", node)
+    return tuple(values)
+
+
+def _numbers(context: Context, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
     """Integers and decimals beside doubles as doubles."""
     kinds = [context.kind(one) for one in values]
+    for kind in kinds:
+        if kind is not None and group_of(kind) != "number":
+            raise context.place.mistyped(f"this calculates with a value of type '{kind}'", node)
     if "double" not in kinds or None in kinds:
         return tuple(values)
     return tuple(_double(context, one) for one in values)

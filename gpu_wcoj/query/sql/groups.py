@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.query.sql.alike import group_of
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import UNIT, Context, Derived
 from gpu_wcoj.query.sql.joins import Joined
@@ -83,8 +84,7 @@ def grouped(context: Context, node: Node, found: Joined) -> Derived:
     if not rows and keys:
         return Derived(unique([name for _, name in items]), ())
     groups = _Groups(context, base, len(keys))
-    if context.dialect != "duckdb":
-        _check_means(context, groups, calls, asked)
+    _check_kinds(context, groups, calls, asked)
     branch, key_values, results = groups.joined(list(dict.fromkeys(asked)))
     numbers = context.numbered(len(keys))
     visible = {identity(context, key, found.scope): n for key, n in zip(keys, numbers, strict=True)}
@@ -178,12 +178,18 @@ def _keys(context: Context, node: Node, items: list[tuple[Node, str]], scope: Sc
     return keys
 
 
-def _check_means(context: Context, groups: _Groups, calls: Sequence[Node], asked: Sequence[_Asked]) -> None:
-    """Refuse means that are decimals in the dialect; those here are doubles."""
+def _check_kinds(context: Context, groups: _Groups, calls: Sequence[Node], asked: Sequence[_Asked]) -> None:
+    """Refuse sums of what is no number, and means that are decimals in the dialect; those here are doubles."""
     for node, one in zip(calls, asked, strict=True):
+        if one.op not in ("sum", "avg"):
+            continue
         kind = groups.kind(groups.n_keys + (one.argument or 0))
+        if kind is not None and group_of(kind) != "number":
+            raise context.place.mistyped(f"{one.op.upper()} is of numbers, and this is of type '{kind}'", node)
+        if one.op == "sum" or context.dialect == "duckdb":
+            continue
         is_integer = kind is not None and "int" in kind
-        if one.op == "avg" and kind != "double" and not (is_integer and context.dialect in DOUBLE_MEANS):
+        if kind != "double" and not (is_integer and context.dialect in DOUBLE_MEANS):
             raise context.place.refused(
                 f"AVG of {kind or 'a type that is not known'} may be a decimal in the dialect '{context.dialect}'",
                 node,

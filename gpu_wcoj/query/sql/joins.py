@@ -264,6 +264,8 @@ def _shared(context: Context, left: Joined, right: Joined, join: Join, method: s
 
     seen: list[str] = []
     for node in join.args.get("using") or ():
+        if not isinstance(node.this, (str, exp.Identifier)):
+            raise place.wrong("USING takes names of columns", node)
         if matching(node.name, False, seen):
             raise place.wrong(f"USING names '{node.name}' twice", node)
         seen.append(node.name)

@@ -86,8 +86,8 @@ def _check_tokens(tokens: Sequence[Any], place: Place) -> None:
         depth += (kind in ("L_PAREN", "L_BRACKET", "CASE")) - (kind in ("R_PAREN", "R_BRACKET", "END"))
         if depth > NESTING:
             raise _at(f"this nests more than {NESTING} deep", place, token.start, 1)
-        if kind == before == "COMMA":
-            raise _at("there is nothing between two commas", place, token.start, 1)
+        if kind == "COMMA" and before in ("COMMA", "L_PAREN", "SELECT", "DISTINCT", "FROM", "GROUP_BY", "BY"):
+            raise _at("there is nothing before this comma", place, token.start, 1)
         before = kind
 
 
