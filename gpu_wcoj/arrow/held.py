@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -183,19 +183,54 @@ def key_matrix(rows: pa.Table, what: str, string: Dictionary, binary: Dictionary
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """Rows of a table with numbers, which they keep as long as they are there. Immutable.
+class Block:
+    """Rows that came one after the other, in one piece.
 
     Attributes
     ----------
-    what
-        What to call the table in messages.
     rows
         The rows, also some that are gone.
     numbers
         int64, theirs, ascending.
     is_there
         Which of the rows are there.
+    """
+
+    rows: pa.Table
+    numbers: Int64Array
+    is_there: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def joined(self, other: Block) -> Block:
+        """These rows, then those of `other`, without what is gone."""
+        parts = [one.rows.filter(pa.array(one.is_there)) for one in (self, other)]
+        numbers = np.concatenate([one.numbers[one.is_there] for one in (self, other)])
+        return Block(pa.concat_tables(parts).combine_chunks(), numbers, np.ones(len(numbers), bool))
+
+    def without(self, numbers: Int64Array) -> Block:
+        """Without these rows; where most are gone, their memory is."""
+        is_there = self.is_there.copy()
+        is_there[np.searchsorted(self.numbers, numbers)] = False
+        left = Block(self.rows, self.numbers, is_there)
+        if len(self) < 1024 or 2 * int(np.count_nonzero(is_there)) >= len(self):
+            return left
+        return left.joined(Block(self.rows.slice(0, 0), self.numbers[:0], self.is_there[:0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Rows of a table with numbers, which they keep as long as they are there. Immutable.
+
+    A change costs what it brings, and a copy of a bit a row: rows stand in blocks of growing sizes.
+
+    Attributes
+    ----------
+    what
+        What to call the table in messages.
+    blocks
+        The rows, in the order in which they came; one block at least.
     next
         The number of the next new row.
 
@@ -208,18 +243,24 @@ class Held:
     """
 
     what: str
-    rows: pa.Table
-    numbers: Int64Array
-    is_there: BoolArray
+    blocks: tuple[Block, ...]
     next: int
 
     @staticmethod
     def of(what: str, rows: pa.Table) -> Held:
         """The rows of a table, numbered from 0."""
-        return Held(what, rows, np.arange(len(rows)), np.ones(len(rows), bool), len(rows))
+        whole = Block(rows.combine_chunks(), np.arange(len(rows)), np.ones(len(rows), bool))
+        return Held(what, (whole,), len(rows))
 
-    def __len__(self) -> int:
-        return int(self.is_there.sum())
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the columns."""
+        return self.blocks[0].rows.schema
+
+    @property
+    def nothing(self) -> pa.Table:
+        """No rows."""
+        return self.blocks[0].rows.slice(0, 0)
 
     def plus(self, rows: pa.Table) -> tuple[Held, Int64Array]:
         """With more rows, and their numbers.
@@ -229,21 +270,17 @@ class Held:
         TypeMismatchError
             If values are none of a column's type.
         """
-        first, second = self.alike(rows)
-        numbers = np.arange(self.next, self.next + len(rows))
-        joined = pa.concat_tables([first, second])
-        if joined.num_columns and joined.column(0).num_chunks > 64:
-            joined = joined.combine_chunks()
-        held = Held(
-            self.what,
-            joined,
-            np.concatenate([self.numbers, numbers]),
-            np.concatenate([self.is_there, np.ones(len(rows), bool)]),
-            self.next + len(rows),
-        )
-        return held, numbers
+        own, given = self.alike(rows)
+        numbers = np.arange(self.next, self.next + len(given))
+        if not len(given):
+            return own, numbers
+        blocks = [*own.blocks, Block(given.combine_chunks(), numbers, np.ones(len(given), bool))]
+        while len(blocks) > 1 and len(blocks[-2]) <= 2 * len(blocks[-1]):
+            last = blocks.pop()
+            blocks[-1] = blocks[-1].joined(last)
+        return Held(self.what, tuple(blocks), self.next + len(given)), numbers
 
-    def alike(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    def alike(self, rows: pa.Table) -> tuple[Held, pa.Table]:
         """The own rows and others, in the types of the own ones; where no row has shown a type yet, in the others'.
 
         Raises
@@ -251,41 +288,77 @@ class Held:
         TypeMismatchError
             If values are none of a column's type.
         """
-        own, other = self.rows, rows.select(self.rows.column_names)
-        for at, (known, given) in enumerate(zip(own.schema.types, other.schema.types, strict=True)):
-            name = own.column_names[at]
+        kinds, other = list(self.schema.types), rows.select(self.schema.names)
+        for at, (known, given) in enumerate(zip(self.schema.types, other.schema.types, strict=True)):
             if known == given:
                 continue
             if pa.types.is_null(known) or self.next == 0:
-                own = own.set_column(at, name, own.column(at).cast(given))
+                kinds[at] = given
                 continue
+            name = self.schema.names[at]
             try:
                 other = other.set_column(at, name, other.column(at).cast(known))
             except pa.ArrowException as error:
                 raise TypeMismatchError(f"{self.what}, column '{name}': {error}.") from None
-        return own, other
+        if kinds == list(self.schema.types):
+            return self, other
+        schema = pa.schema(list(zip(self.schema.names, kinds, strict=True)))
+        blocks = tuple(Block(one.rows.cast(schema), one.numbers, one.is_there) for one in self.blocks)
+        return Held(self.what, blocks, self.next), other
 
     def minus(self, numbers: Int64Array) -> Held:
-        """Without these rows; where many are gone, their memory is."""
-        is_there = self.is_there.copy()
-        is_there[np.searchsorted(self.numbers, numbers)] = False
-        if 2 * int(is_there.sum()) >= len(is_there) or len(is_there) < 1024:
-            return replace(self, is_there=is_there)
-        (kept,) = np.nonzero(is_there)
-        return Held(self.what, self.rows.take(kept), self.numbers[kept], np.ones(len(kept), bool), self.next)
+        """Without these rows."""
+        own = self._block_of(numbers)
+        blocks = [
+            block.without(numbers[own == at]) if (own == at).any() else block for at, block in enumerate(self.blocks)
+        ]
+        return Held(self.what, (*blocks[:1], *(one for one in blocks[1:] if len(one))), self.next)
+
+    def are_there(self, numbers: Int64Array) -> BoolArray:
+        """Which rows of these numbers are there."""
+        found = np.zeros(len(numbers), bool)
+        own = self._block_of(numbers)
+        for at, block in enumerate(self.blocks):
+            (mine,) = np.nonzero(own == at)
+            places = np.searchsorted(block.numbers, numbers[mine])
+            inside = places < len(block)
+            mine, places = mine[inside], places[inside]
+            found[mine] = (block.numbers[places] == numbers[mine]) & block.is_there[places]
+        return found
 
     def take(self, numbers: Int64Array, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of these numbers."""
-        places = np.searchsorted(self.numbers, numbers)
-        chosen = self.rows if columns is None else self.rows.select(columns)
-        return chosen.take(places)
+        """The rows of these numbers, also of some that are gone."""
+        own = self._block_of(numbers)
+        parts, order = [], []
+        for at, block in enumerate(self.blocks):
+            (mine,) = np.nonzero(own == at)
+            if len(mine) or (at == 0 and not len(numbers)):
+                chosen = block.rows if columns is None else block.rows.select(columns)
+                parts.append(chosen.take(np.searchsorted(block.numbers, numbers[mine])))
+                order.append(mine)
+        if len(parts) == 1:
+            return parts[0]
+        return pa.concat_tables(parts).combine_chunks().take(np.argsort(np.concatenate(order), kind="stable"))
 
     def present(self) -> tuple[pa.Table, Int64Array]:
         """All rows that are there, and their numbers."""
-        if bool(self.is_there.all()):
-            return self.rows, self.numbers
-        (kept,) = np.nonzero(self.is_there)
-        return self.rows.take(kept), self.numbers[kept]
+        whole = self.blocks[0]
+        for block in self.blocks[1:]:
+            whole = whole.joined(block)
+        if not bool(whole.is_there.all()):
+            whole = whole.joined(Block(self.nothing, whole.numbers[:0], whole.is_there[:0]))
+        return whole.rows, whole.numbers
+
+    def since(self, number: int) -> tuple[pa.Table, Int64Array]:
+        """The rows from this number on, and their numbers; also some that are gone."""
+        parts = [(block, int(np.searchsorted(block.numbers, number))) for block in self.blocks]
+        rows = pa.concat_tables([block.rows.slice(begin) for block, begin in parts])
+        return rows, np.concatenate([block.numbers[begin:] for block, begin in parts])
+
+    def _block_of(self, numbers: Int64Array) -> Int64Array:
+        """The block in which each of the numbers would stand."""
+        begins = [int(block.numbers[0]) for block in self.blocks[1:]]
+        return np.searchsorted(np.array(begins, np.int64), numbers, "right")
 
 
 class RowIndex:
@@ -307,9 +380,8 @@ class RowIndex:
 
     def catch_up(self, held: Held) -> None:
         """Take in the rows that have come since; of a change that may be undone, none."""
-        first = int(np.searchsorted(held.numbers, self._next))
-        if first < len(held.numbers):
-            self._add(held.rows.slice(first), held.numbers[first:])
+        if self._next < held.next:
+            self._add(*held.since(self._next))
             self._next = held.next
 
     def _add(self, rows: pa.Table, numbers: Int64Array) -> None:
@@ -339,13 +411,9 @@ class RowIndex:
             own = [*self._numbers[begins[at] : ends[at]].tolist(), *self._recent.get(one, ())]
             candidates += [(at, number) for number in own]
         numbers = np.array([number for _, number in candidates], np.int64)
-        places = np.searchsorted(held.numbers, numbers)
-        is_known = places < len(held.numbers)
-        is_known[is_known] &= held.numbers[places[is_known]] == numbers[is_known]
-        is_known[is_known] &= held.is_there[places[is_known]]
+        (alive,) = np.nonzero(held.are_there(numbers))
         found: list[list[int]] = [[] for _ in range(len(rows))]
-        (alive,) = np.nonzero(is_known)
-        own_keys = self._keys(held.rows.take(places[alive]))
+        own_keys = self._keys(held.take(numbers[alive]))
         for column, place in enumerate(alive.tolist()):
             at, number = candidates[place]
             if len(found[at]) < wanted[at] and bool((own_keys[:, column] == keys[:, at]).all()):

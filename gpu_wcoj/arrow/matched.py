@@ -45,9 +45,9 @@ def one_piece(column: pa.ChunkedArray) -> pa.Array:
     return found
 
 
-def nothing(like: pa.Table, column: str | None, size: int) -> pa.Array:
+def nothing(like: pa.Schema, column: str | None, size: int) -> pa.Array:
     """So many nulls, of the type of a column or of the rows as structs."""
-    return pa.nulls(size, pa.struct(list(like.schema)) if column is None else like.schema.field(column).type)
+    return pa.nulls(size, pa.struct(list(like)) if column is None else like.field(column).type)
 
 
 def no_text(size: int) -> pa.Array:
@@ -66,10 +66,10 @@ def table_of(names: Sequence[str], arrays: Sequence[pa.Array]) -> pa.Table:
     return pa.table(list(arrays), names=list(names))
 
 
-def pair(src: pa.Array, dst: pa.Array, names: Sequence[str], like: pa.Table) -> pa.Table:
+def pair(src: pa.Array, dst: pa.Array, names: Sequence[str], like: pa.Schema) -> pa.Table:
     """A table of edges that have nothing but ends, with the columns of `like`."""
     ends = dict(zip(names, (src, dst), strict=True))
-    return pa.table({one.name: ends[one.name].cast(one.type) for one in like.schema})
+    return pa.table({one.name: ends[one.name].cast(one.type) for one in like})
 
 
 def with_column(rows: pa.Table, name: str, values: Int64Array) -> pa.Table:

@@ -248,8 +248,8 @@ class Lookup:
         if rows is not None:
             return _shown_of(self.vertices.take(numbers_of(rows), one.field and [one.field]), one)
         if ids is None:
-            return nothing(self.vertices.rows, one.field, size)
-        kind = self.vertices.rows.schema.field(graph.id).type
+            return nothing(self.vertices.schema, one.field, size)
+        kind = self.vertices.schema.field(graph.id).type
         if one.field == graph.id:
             return ids if ids.type == kind else ids.cast(kind)
         present, _ = self.vertices.present()
@@ -261,12 +261,12 @@ class Lookup:
     def _edge(self, one: Wanted, columns: Mapping[tuple[str, str], Any], size: int) -> Any:
         from gpu_wcoj.arrow.matched import nothing, pair
 
-        graph, own = self.graph, self.edges.rows
+        graph, own = self.graph, self.edges.schema
         rows = columns.get((one.name, "row"))
         src, dst = columns.get((one.name, "src")), columns.get((one.name, "dst"))
         if one.field in (graph.src, graph.dst):
             found = src if one.field == graph.src else dst
-            return nothing(own, one.field, size) if found is None else found.cast(own.schema.field(one.field).type)
+            return nothing(own, one.field, size) if found is None else found.cast(own.field(one.field).type)
         if rows is not None:
             return _shown_of(self.edges.take(numbers_of(rows), one.field and [one.field]), one)
         if src is not None and dst is not None:
@@ -274,7 +274,7 @@ class Lookup:
         return nothing(own, one.field, size)
 
     def _ends(self) -> Any:
-        return self.edges.rows.select([self.graph.src]).rename_columns([self.graph.id])
+        return self.edges.nothing.select([self.graph.src]).rename_columns([self.graph.id]).schema
 
 
 def numbers_of(rows: Any) -> Int64Array:

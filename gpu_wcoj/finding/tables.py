@@ -97,7 +97,7 @@ class Table:
         what = self.held.what
         if isinstance(data, ZSet):
             data = data.with_weight_name("weight")
-        rows, weights = split_change(as_given(data, what), what, self.names, self.held.rows.column_names)
+        rows, weights = split_change(as_given(data, what), what, self.names, self.held.schema.names)
         refuse_nulls(rows, self.keys, what)
         _, rows = self.held.alike(rows)
         gone = self.find(rows.take(np.flatnonzero(weights < 0)), -weights[weights < 0])
@@ -111,7 +111,7 @@ class Table:
         """Numbers of rows that hold the same, each so many times."""
         if len(rows) == 0:
             return np.empty(0, np.int64)
-        found = self.indexed(self.held.rows.column_names).find(self.held, rows, times.tolist())
+        found = self.indexed(self.held.schema.names).find(self.held, rows, times.tolist())
         for at, (numbers, wanted) in enumerate(zip(found, times.tolist(), strict=True)):
             if len(numbers) < wanted:
                 (row,) = rows.slice(at, 1).to_pylist()
