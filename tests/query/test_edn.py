@@ -172,7 +172,8 @@ WAYS = "[(way ?a ?b) [?a :knows ?b]] [(way ?a ?b) [?a :knows ?c] (way ?c ?b)]"
         ("?e :where [?e :name] (not (way ?e 2) (way ?e 3))", "[(way ?a ?b) [?a :knows ?b]]", {(2,), (3,), (4,)}),
         ("?n :where [_ :age ?n] (other ?n) (big ?n)",
          "[(big ?x) [(> ?x 20)]] [(other ?x) [?e :age ?x] [?e :height] (not (big ?x) [(< ?x 0)])]", {(36,)}),
-        ("?c :where [_ :age ?b] [(!= ?b 12)] (or-join [?b ?c] (and [(> ?b 0)] [(ground 5) ?c]) (and [(- ?b 12) ?d] [(quot 48 ?d) ?c]))",
+        ("?c :where [_ :age ?b] [(!= ?b 12)] (or-join [?b ?c]"
+         " (and [(> ?b 0)] [(ground 5) ?c]) (and [(- ?b 12) ?d] [(quot 48 ?d) ?c]))",
          "[(r ?x) [?x]]", {(2,), (5,)}),
         ("?a :where ($roads step ?a 1)", "[(step ?a ?b) [?a ?b]]", {(3,)}),
         ("?e :where [?e :name] (lone ?e)", "[(lone ?e) [?e :name] (not-join [?e] [?e :knows ?f] [?f :age])]", {(3,)}),
@@ -306,6 +307,7 @@ def test_what_a_query_tells() -> None:
         "[:find ?e ?v :where [?e ?a ?v] [?e :soon ?v]]",
         "[:find ?e (sum ?n) :where [?e :soon ?n] [?e :name]]",
         "[:find ?e :where (or [?e :soon] [?e :soon 5])]",
+        "[:find ?e ?b :where [?e :soon ?n] [(< ?n 20) ?b]]",
     ],
 )
 def test_an_attribute_that_nobody_knows_yet(text: str) -> None:

@@ -124,7 +124,7 @@ class _Compiled:
         columns = tuple(dict.fromkeys([*(one.variable for one in query.find), *query.with_]))
         head = output if not aggregates else self.names.helper("rows")
         self._write(head, columns if aggregates else tuple(one.variable for one in query.find))
-        self.compiler.finish()
+        self.compiler.finish(head)
         self._judge(columns)
         if aggregates and self.derived:
             self._aggregate(output, head, columns)

@@ -101,8 +101,8 @@ class Compiler:
         self.rules[number] = rule
         return number
 
-    def finish(self) -> None:
-        """Write down the rules that have been called, and leave out those that read what nothing derives."""
+    def finish(self, head: str) -> None:
+        """Write down the rules that have been called; leave out what nothing derives, and what `head` does not need."""
         while self.waiting:
             self._instance(self.waiting.pop(0))
         empty = set(self.names.helpers)
@@ -117,6 +117,15 @@ class Compiler:
         for number, rule in self.rules.items():
             negated = tuple(atom for atom in rule.negated if atom.relation not in empty)
             self.rules[number] = replace(rule, negated=negated)
+        read: dict[str, set[str]] = {}
+        for rule in self.rules.values():
+            read.setdefault(rule.head.relation, set()).update(atom.relation for atom in rule.read)
+        waiting, used = [head], {head}
+        while waiting:
+            new = read.get(waiting.pop(), set()) - used
+            used |= new
+            waiting += new
+        self.rules = {number: rule for number, rule in self.rules.items() if rule.head.relation in used}
 
     def bodies(
         self, text: Text, clauses: Sequence[Clause], env: Env, outer: tuple[Piece, ...] = ()
@@ -124,9 +133,9 @@ class Compiler:
         """The bodies of clauses, one for each way to give their variables types."""
         for found in self.kinds.assigned(text, clauses, env):
             body = Body(outer)
-            met = [self._take(text, clause, found, body) for clause in clauses]  # also behind one that is not met
-            if all(met):
-                yield body, found
+            for clause in clauses:
+                self._take(text, clause, found, body)
+            yield body, found
 
     def write(self, text: Text, head: Atom, body: Body) -> int:
         """Write down a rule with a head and a body; its number."""
@@ -136,18 +145,16 @@ class Compiler:
         negated = dict.fromkeys(atom for piece in pieces for atom in piece.negated)
         return self.add(text, Rule(head, tuple(atoms), tuple(comparisons), tuple(negated)))
 
-    def _take(self, text: Text, clause: Clause, env: Env, body: Body) -> bool:
-        """Add a clause to a body; False if it can never be satisfied."""
+    def _take(self, text: Text, clause: Clause, env: Env, body: Body) -> None:
+        """Add a clause to a body; one that nothing satisfies reads a helper that nothing derives."""
         self.place = clause.span
         if isinstance(clause, Pattern):
-            atoms = self._pattern(text, clause, env)
-            body.pieces.append(piece_of(atoms))
-            return bool(atoms)
-        if isinstance(clause, Rows):
-            if not self.reader.given[clause.relation]:
-                return False
+            body.pieces.append(piece_of([self._pattern(text, clause, env)]))
+        elif isinstance(clause, Rows):
             self.rows[clause.relation] = clause
-            body.pieces.append(piece_of([Atom(clause.relation, tuple(map(self.names.any, clause.terms)))]))
+            is_empty = not self.reader.given[clause.relation]
+            name = self.names.helper("none") if is_empty else clause.relation
+            body.pieces.append(piece_of([Atom(name, tuple(map(self.names.any, clause.terms)))]))
         elif isinstance(clause, Call):
             self._call(text, clause, env, body)
         elif isinstance(clause, Predicate):
@@ -155,10 +162,9 @@ class Compiler:
         elif isinstance(clause, Function):
             self._function(text, clause, env, body)
         elif isinstance(clause, Or):
-            return self._or(text, clause, env, body)
+            self._or(text, clause, env, body)
         else:
             self._not(text, clause, env, body)
-        return True
 
     def _function(self, text: Text, clause: Function, env: Env, body: Body) -> None:
         result = self.names.term(clause.result)
@@ -174,7 +180,7 @@ class Compiler:
         bound = result if isinstance(result, Variable) else None
         body.pieces.append(piece_of(comparisons=[Comparison("=", result, value)], result=bound))
 
-    def _pattern(self, text: Text, clause: Pattern, env: Env) -> list[Atom]:
+    def _pattern(self, text: Text, clause: Pattern, env: Env) -> Atom:
         assert clause.source is not None
         source = source_of(self.sources, clause.source)
         if isinstance(source, Relation):
@@ -183,7 +189,7 @@ class Compiler:
                 what = f"'{clause.source}' has {known} terms elsewhere, and {len(clause.terms)} here"
                 raise text.error(what, clause.span)
             self.columns[source.name] = source
-            return [Atom(source.name, tuple(map(self.names.any, self._terms(clause))))]
+            return Atom(source.name, tuple(map(self.names.any, self._terms(clause))))
         assert isinstance(source, Datoms)
         entity, key, value = self._terms(clause)
         types = self._types(text, clause, source, value, env)
@@ -197,13 +203,13 @@ class Compiler:
             every = None if old is None or attributes is None else old | attributes
             self.reads[name] = Read(clause.source, kind, every)
         terms = tuple(map(self.names.any, (entity, key, value)))
-        if len(relations) < 2:
-            return [Atom(one, terms) for one in relations]
+        if len(relations) == 1:
+            return Atom(relations[0], terms)
         shared = tuple(dict.fromkeys(one for one in terms if isinstance(one, Variable) and not one.is_wildcard))
         name = self.names.helper("any")
         for one in relations:
             self.add(text, Rule(Atom(name, shared or (ZERO,)), (Atom(one, terms),)))
-        return [Atom(name, shared or (ZERO,))]
+        return Atom(name, shared or (ZERO,))
 
     def _terms(self, clause: Pattern) -> list[Var | Const | Blank]:
         return [one for one in clause.terms if isinstance(one, (Var, Const, Blank))]
@@ -285,17 +291,14 @@ class Compiler:
             for body, _ in self.bodies(branch.text, branch.clauses, env, outer):
                 self.write(branch.text, Atom(head, terms), body)
 
-    def _or(self, text: Text, clause: Or, env: Env, body: Body) -> bool:
+    def _or(self, text: Text, clause: Or, env: Env, body: Body) -> None:
         assert clause.variables is not None
         terms = tuple(map(self.names.term, clause.variables)) or (ZERO,)
         name = self.names.helper("or")
-        is_met = False
         for branch in clause.branches:
             for inner, _ in self.bodies(text, branch, env, body.available):
                 self.write(text, Atom(name, terms), inner)
-                is_met = True
         body.pieces.append(piece_of([Atom(name, terms)], is_plain=False))
-        return is_met
 
     def _not(self, text: Text, clause: Not, env: Env, body: Body) -> None:
         assert clause.variables is not None
