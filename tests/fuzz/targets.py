@@ -72,13 +72,8 @@ ATTRIBUTES = {
 
 
 def _sql(text: str) -> None:
-    for dialect in ("duckdb", "postgres", "spark"):
-        try:
-            rules = sql.parse(text, TABLES, dialect=dialect)
-        except GpuWcojError as error:
-            _worded(error)
-        else:
-            _printed(rules)
+    dialect = ("duckdb", "duckdb", "postgres", "spark")[len(text) % 4]
+    _printed(sql.parse(text, TABLES, dialect=dialect))
 
 
 def _edn(text: str) -> None:
@@ -110,8 +105,8 @@ def _motif(text: str) -> None:
     """A motif on the first line, and what it is to satisfy on the others."""
     first, _, where = text.partition("\n")
     graph = motifs.Graph(("id", "name", "n"), ("src", "dst", "amount", "text"))
-    for semantics in motifs.SEMANTICS:
-        _printed(motifs.compiled(motif.parse(first), where=where or None, semantics=semantics, graph=graph).rules)
+    semantics = motifs.SEMANTICS[len(text) % 3]
+    _printed(motifs.compiled(motif.parse(first), where=where or None, semantics=semantics, graph=graph).rules)
 
 
 def _language(text: str) -> None:
