@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 
@@ -41,21 +42,17 @@ class Kept:
         text = ";".join(f"CREATE VIEW {name} AS {QUERIES[name]}" for name in names)
         given = {name: begin[name].select(list(columns)) for name, columns in self.columns.items()}
         self.view = gw.view(text, given, backend="cpu", threads=threads)
-        self.rows: dict[str, Counter[Row]] = {name: Counter() for name in names}
-        self._add(self.view.snapshot())
+        program = self.program = self.view.program
+        self.rows: dict[str, Counter[Row]] = {name: Counter(program.relation(name).to_dict()) for name in names}
 
-    def apply(self, changes: Mapping[str, pa.Table]) -> gw.ZSet | dict[str, gw.ZSet]:
+    def apply(self, changes: Mapping[str, pa.Table]) -> dict[str, gw.ZSet]:
         """Take a tick's changes; what is timed."""
-        return self.view.apply(changes)
+        return self.program.step(changes)
 
-    def add(self, changes: gw.ZSet | dict[str, gw.ZSet]) -> int:
+    def add(self, found: Mapping[str, gw.ZSet]) -> int:
         """Add what `apply` gave to the rows; how many rows it has."""
-        return self._add(changes)
-
-    def _add(self, found: gw.ZSet | dict[str, gw.ZSet]) -> int:
-        by_name = found if isinstance(found, dict) else dict.fromkeys(self.names, found)
         total = 0
-        for name, change in by_name.items():
+        for name, change in found.items():
             held = self.rows[name]
             for row, weight in change.to_dict().items():
                 held[row] += weight
@@ -103,7 +100,7 @@ def _few(rows: Counter[Row]) -> str:
 
 def over_ticks(
     name: str, begin: Mapping[str, pa.Table], ticks: Sequence[Tick], threads: int, warm_up: int = 2
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Seconds of loading and of each tick, and of DuckDB's answer after it; all answers are compared.
 
     Parameters

@@ -165,11 +165,12 @@ class IndexedZSet:
     @property
     def _top(self) -> Level:
         """The first of `levels`."""
-        found: Level | None = self.__dict__.get("first level")
-        if found is None:
-            weights = self.weights if self.depth == 1 else None
-            record, support = self.backend.kernels.describe(self.values[0], None, weights)
-            found = self.__dict__.setdefault("first level", Level(self.values[0], None, weights, record, support))
+        held: Level | None = self.__dict__.get("first level")
+        if held is not None:
+            return held
+        weights = self.weights if self.depth == 1 else None
+        record, support = self.backend.kernels.describe(self.values[0], None, weights)
+        found: Level = self.__dict__.setdefault("first level", Level(self.values[0], None, weights, record, support))
         return found
 
     @property

@@ -34,7 +34,7 @@ def test_all_queries_of_one_text_over_refreshes(tables):
     other.close()
     assert all(kept.rows.values()), "every query has rows"
     assert sum(begun[name] != dict(rows) for name, rows in kept.rows.items()) >= 4
-    held = {name: kept.view.snapshot(name).to_dict() for name in QUERIES}
+    held = {name: kept.program.relation(name).to_dict() for name in QUERIES}
     assert held == {name: dict(rows) for name, rows in kept.rows.items()}
 
 
