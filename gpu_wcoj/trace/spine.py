@@ -130,6 +130,8 @@ def _dead_rows_pile_up(batches: list[IndexedZSet]) -> bool:
     floor = max(DEAD_FLOOR, isqrt(total))
     if sum(batch.n_negative for batch in batches[1:]) < floor:
         return False
+    if sum(batch.n_negative_of_key for batch in batches[1:]) < floor:
+        return False
     return _has_dead_key(batches, floor)
 
 

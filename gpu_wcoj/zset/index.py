@@ -198,6 +198,15 @@ class IndexedZSet:
         return int(np.count_nonzero(self.weights < 0))
 
     @cached_property
+    def n_negative_of_key(self) -> int:
+        """The most rows of negative weight that stand below one top-level value."""
+        if self.n_negative == 0:
+            return 0
+        below = self.negative_before[self.leaf_offsets]
+        (most,) = numbers(self.backend, (below[1:] - below[:-1]).max())
+        return most
+
+    @cached_property
     def _extremes(self) -> tuple[int, int]:
         """Both of the above, fetched from the device together."""
         weights = self.weights
