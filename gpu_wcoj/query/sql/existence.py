@@ -49,7 +49,8 @@ def _keys(
     """
     mine = row.variables
     added = [_added(row, one) for one in pairs]
-    keys = tuple(sorted({one for pair in added for one in pair.variables if one in mine}, key=_number))
+    asked = {one for pair in added for one in (*pair.variables, *(pair.solid - row.solid - row.known)) if one in mine}
+    keys = tuple(sorted(asked, key=_number))
     head = context.helper("keys")
     for pair, whole in zip(added, pairs, strict=True):
         bound = {term for atom in pair.atoms for term in atom.terms}
