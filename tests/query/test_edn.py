@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import gpu_wcoj as gw
 from gpu_wcoj import Program
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.query.edn import Attribute, Datoms, Query, Read, Relation, Symbol, parse
@@ -172,9 +173,8 @@ WAYS = "[(way ?a ?b) [?a :knows ?b]] [(way ?a ?b) [?a :knows ?c] (way ?c ?b)]"
         ("?e :where [?e :name] (not (way ?e 2) (way ?e 3))", "[(way ?a ?b) [?a :knows ?b]]", {(2,), (3,), (4,)}),
         ("?n :where [_ :age ?n] (other ?n) (big ?n)",
          "[(big ?x) [(> ?x 20)]] [(other ?x) [?e :age ?x] [?e :height] (not (big ?x) [(< ?x 0)])]", {(36,)}),
-        ("?c :where [_ :age ?b] [(!= ?b 12)] (or-join [?b ?c]"
-         " (and [(> ?b 0)] [(ground 5) ?c]) (and [(- ?b 12) ?d] [(quot 48 ?d) ?c]))",
-         "[(r ?x) [?x]]", {(2,), (5,)}),
+        ("?c :where [_ :age ?b] [(!= ?b 12)] (or-join [?b ?c] (and [(- ?b 12) ?d] [(quot 48 ?d) ?c]) (same ?b ?c))",
+         "[(same ?x ?y) [(identity ?x) ?y]]", {(2,), (36,)}),
         ("?a :where ($roads step ?a 1)", "[(step ?a ?b) [?a ?b]]", {(3,)}),
         ("?e :where [?e :name] (lone ?e)", "[(lone ?e) [?e :name] (not-join [?e] [?e :knows ?f] [?f :age])]", {(3,)}),
     ],
@@ -342,6 +342,13 @@ def test_columns_whose_types_nobody_knows() -> None:
     program = Program(query.rules, backend=cpu_backend(False))
     assert program.step({"r": [(1, 2), (2, 1), (2, 3)]})["find"].rows() == [((2, 4), 1)]
     assert query.types == (None, None)
+
+
+def test_a_relation_whose_clauses_nothing_can_satisfy_is_an_input_all_the_same() -> None:
+    edges = [(1, 2), (2, 3)]
+    assert gw.query("[:find ?a :where [$e ?a ?b] [(ground []) [?b ...]]]", e=edges).rows() == []
+    text = "[:find ?a :where [$e ?a ?b] (or-join [?b] [(= ?b 2)] (and [$f ?b] [(ground []) [?b ...]]))]"
+    assert gw.query(text, e=edges, f=[(3,)]).rows() == [((1,), 1)]
 
 
 def test_two_databases() -> None:

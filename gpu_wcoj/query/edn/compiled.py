@@ -15,10 +15,11 @@ from gpu_wcoj.query.edn.compiler import Compiler
 from gpu_wcoj.query.edn.functions import AGGREGATES
 from gpu_wcoj.query.edn.kinds import NUMBERS, UNORDERED, Env, Kinds, Set, join
 from gpu_wcoj.query.edn.names import distinct
+from gpu_wcoj.query.edn.pieces import ZERO
 from gpu_wcoj.query.edn.placing import placed
 from gpu_wcoj.query.edn.scopes import Scopes
 from gpu_wcoj.query.edn.sources import ENGINE, OPAQUE, TEXT, Source
-from gpu_wcoj.query.terms import Atom, Call, Declaration, Expression, Rule, Rules, Variable
+from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Declaration, Expression, Rule, Rules, Variable
 
 NOTHING = "nothing#1"
 """An input without rows, for queries to which nothing that is known can be an answer."""
@@ -134,7 +135,7 @@ class _Compiled:
         types = tuple(map(self._type, query.find))
         labels = query.labels
         names = labels[1] if labels else distinct(dict(enumerate(map(_name, query.find))))
-        written = tuple(self.compiler.rules.values())
+        written = (*self.compiler.rules.values(), *self._unread())
         used = Rules(written).inputs
         rules = Rules(
             written,
@@ -153,6 +154,16 @@ class _Compiled:
             rules, output, query.shape, names, labels and labels[0].removeprefix(":"), types,  # type: ignore[arg-type]  # one of the three
             given if self.derived else {NOTHING: ()}, reads, self.placed.unknown, self.placed.open,
         )  # fmt: skip
+
+    def _unread(self) -> list[Rule]:
+        """Rules that derive nothing, and read the plain relations that no other reads: they are inputs all the same."""
+        used = Rules(tuple(self.compiler.rules.values())).inputs
+        never = Comparison("=", Constant(0), Constant(1))
+        return [
+            Rule(Atom("unread#1", (ZERO,)), (Atom(name, tuple(Variable(f"_#{at}") for at in range(arity))),), (never,))
+            for name, arity in self.compiler.arity.items()
+            if name not in used
+        ]
 
     def _is_taken(self, name: str) -> bool:
         return any(getattr(one, "name", None) == name for one in self.asked.sources.values())
