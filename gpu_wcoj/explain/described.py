@@ -187,13 +187,13 @@ class Words:
         def name(column: int) -> str:
             return self.name_of(key.relation, column)
 
-        codes = {name(column): code for column, code in key.constants}
+        codes = {name(column): given for column, given in key.constants}
         where = []
-        for said, code in codes.items():
+        for said, given in codes.items():
             if said.endswith(" is null"):
-                where.append(said if code else f"{said.removesuffix(' null')} not null")
+                where.append(said if given else f"{said.removesuffix(' null')} not null")
             elif codes.get(f"{said} is null") != 1:
-                where.append(f"{said} = code {code}")
+                where.append(f"{said} = code {given}")
         where += [f"{name(left)} = {name(right)}" for left, right in key.equal]
         for column, op, other, code in key.compared:
             where.append(f"{name(column)} {op} {name(other) if other is not None else f'code {code}'}")
