@@ -32,32 +32,45 @@ if TYPE_CHECKING:
 class Runnable(Protocol):
     """What a run asks of a program."""
 
-    analyze: bool
+    @property
+    def analyze(self) -> bool:
+        """Whether ticks are measured."""
+        ...
+
+    @analyze.setter
+    def analyze(self, value: bool) -> None: ...
 
     @property
     def bag(self) -> bool:
         """Whether it has exact weights."""
+        ...
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The relations that take rows."""
+        ...
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """The relations whose changes it gives."""
+        ...
 
     @property
     def last_tick(self) -> TickReport:
         """What the last tick did."""
+        ...
 
     def arity(self, relation: str, /) -> int:
         """Number of columns of a relation."""
+        ...
 
     def step_counts(self, changes: Mapping[str, Any], /) -> Mapping[str, ChangeCount]:
         """Take a tick and count."""
+        ...
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, Any], None], /) -> Mapping[str, ChangeCount]:
         """Take a tick and hand out the changes."""
+        ...
 
     def load(self, changes: Mapping[str, Any], /) -> None:
         """Take a tick and do no more than the state needs."""

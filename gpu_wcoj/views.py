@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -131,6 +132,9 @@ class View:
 
     def __repr__(self) -> str:
         return f"View of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(repr(self))}</code>"
 
     @property
     def progress(self) -> TickReport:

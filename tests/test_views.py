@@ -64,6 +64,7 @@ class TestDatalog:
         assert view.count("edges") == 2
         assert view.progress.tick == 1
         assert repr(view) == "View of Program(tri from edges; set, cpu), after 2 ticks"
+        assert view._repr_html_() == f"<code>{view!r}</code>"
         assert "delta path" in view.explain()
         assert view.explain(format="datalog") == TRIANGLE
 

@@ -9,10 +9,9 @@ from typing import Final
 
 from gpu_wcoj.datoms import Database
 from gpu_wcoj.errors import GpuWcojError
-from gpu_wcoj.query import edn, motif, sql
+from gpu_wcoj.query import edn, languages, motif
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.languages import language_of
 from gpu_wcoj.query.motif import compiling as motifs
 from gpu_wcoj.query.printed import as_datalog
 from gpu_wcoj.query.terms import Rules
@@ -73,7 +72,7 @@ ATTRIBUTES = {
 
 def _sql(text: str) -> None:
     dialect = ("duckdb", "duckdb", "postgres", "spark")[len(text) % 4]
-    _printed(sql.parse(text, TABLES, dialect=dialect))
+    _printed(languages.read(text, "sql", tables=TABLES, dialect=dialect).rules)
 
 
 def _edn(text: str) -> None:
@@ -110,7 +109,7 @@ def _motif(text: str) -> None:
 
 
 def _language(text: str) -> None:
-    assert language_of(text) in ("datalog", "sql", "motif", "edn")
+    assert languages.language_of(text) in languages.LANGUAGES
 
 
 TARGETS: Final[Mapping[str, Target]] = {
