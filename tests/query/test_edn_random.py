@@ -11,7 +11,7 @@ import pytest
 from gpu_wcoj import Program
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.errors import EdnSyntaxError, SchemaError, UnsupportedError
-from gpu_wcoj.query.edn import Datoms, Query, parse
+from gpu_wcoj.query.edn import Datoms, Form, Query, parse, read
 from tests.query.edn_queries import ATTRIBUTES, KNOWN, VALUES, Queries
 from tests.reference import edn as reference
 
@@ -79,3 +79,28 @@ def test_answers_follow_the_evaluator(part: int) -> None:
         seed += 1
         n_found += agrees(Queries(seed).query(), seed)
     assert n_found
+
+
+def outcome(form: Form, present: set[Datom]) -> list[str] | str:
+    """The rows that a query finds, or how it is refused."""
+    try:
+        query = parse(form, {"$": Datoms(KNOWN)})
+    except (EdnSyntaxError, SchemaError, UnsupportedError) as error:
+        return type(error).__name__
+    program = Program(query.rules, outputs=[query.output], backend=cpu_backend(False))
+    given = {name: [(row, 1) for row in rows] for name, rows in query.given.items()}
+    return sorted(map(repr, program.step(fed(query, dict.fromkeys(present, 1)) | given)[query.output].rows()))
+
+
+def test_the_order_of_clauses_says_nothing() -> None:
+    for seed in range(3_000_000, 3_000_000 + N_QUERIES):
+        draw = random.Random(seed)
+        items = list(read(Queries(seed).query()).value)
+        begin, end = (next(at for at, one in enumerate(items) if one.value == part) for part in (":where", ":rules"))
+        clauses = items[begin + 1 : end]
+        present = {datom(draw) for _ in range(20)}
+        found = []
+        for _ in range(2):
+            draw.shuffle(clauses)
+            found.append(outcome(Form("vector", (*items[: begin + 1], *clauses, *items[end:])), present))
+        assert found[0] == found[1], (seed, items)

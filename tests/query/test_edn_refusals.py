@@ -268,3 +268,8 @@ def test_the_place_is_shown() -> None:
         "  ~~~~~~~~~~"
     )
     assert (caught.value.lineno, caught.value.offset, caught.value.filename) == (3, 9, "people.edn")
+
+
+def test_attributes_among_arguments_are_keywords() -> None:
+    with pytest.raises(EdnSyntaxError, match="an attribute is a keyword, as :name, and here is 'age'"):
+        refused("[:find ?e :in $ ?a :where [?e ?a 5]]", "age")
