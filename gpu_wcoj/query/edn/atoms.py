@@ -154,12 +154,12 @@ def inst(text: str) -> datetime:
     if len(fraction) > 6:
         raise AtomError("points in time are kept to the microsecond; leave out what is finer")
     zone: timezone = UTC
-    if match[8] and match[8] != "Z":
-        sign = -1 if match[8][0] == "-" else 1
-        zone = timezone(sign * timedelta(hours=int(match[8][1:3]), minutes=int(match[8][4:6])))
     numbers = [int(match[i] or default) for i, default in ((1, 0), (2, 1), (3, 1), (4, 0), (5, 0), (6, 0))]
     year, month, day, hour, minute, second = numbers
     try:
+        if match[8] and match[8] != "Z":
+            sign = -1 if match[8][0] == "-" else 1
+            zone = timezone(sign * timedelta(hours=int(match[8][1:3]), minutes=int(match[8][4:6])))
         found = datetime(year, month, day, hour, minute, second, int(fraction.ljust(6, "0")), zone)
         _ = found.astimezone(UTC)
     except (ValueError, OverflowError) as error:

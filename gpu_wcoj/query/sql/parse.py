@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,8 @@ def parse(
     if n_bytes > TEXT_BYTES:
         raise UsageError(f"the text has {n_bytes:,} bytes; {TEXT_BYTES:,} are allowed.")
     place = Place(text, source)
+    if half := re.search("[\\ud800-\\udfff]", text):
+        raise SqlSyntaxError("half a surrogate pair is no character", text, *place.at(half.start(), 1), source)
     known = {
         name: dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns)
         for name, columns in tables.items()
