@@ -33,12 +33,12 @@ def typed(one: Datom) -> reference.Row:
 def fed(query: Query, changes: dict[Datom, int]) -> dict[str, list[tuple[tuple[object, ...], int]]]:
     """The changes of each relation that a query reads."""
     found: dict[str, list[tuple[tuple[object, ...], int]]] = {}
-    for name, read in query.reads.items():
+    for name, own in query.reads.items():
         found[name] = [
             (one, weight)
             for one, weight in changes.items()
-            if {"ref": "long"}.get(ATTRIBUTES[one[1]], ATTRIBUTES[one[1]]) == read.type
-            and (read.attributes is None or one[1] in read.attributes)
+            if {"ref": "long"}.get(ATTRIBUTES[one[1]], ATTRIBUTES[one[1]]) == own.type
+            and (own.attributes is None or one[1] in own.attributes)
         ]
     return found
 
