@@ -9,7 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 HEAVY = {
-    "cupy", "cyclopts", "duckdb", "lark", "llvmlite", "numba", "pandas", "polars", "pyarrow", "pyspark", "rich", "scipy"
+    "cupy", "cyclopts", "duckdb", "lark", "llvmlite", "numba", "pandas", "polars", "pyarrow", "pyspark", "rich", "scipy",
+    "sqlglot",
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from gpu_wcoj.errors import (
     GpuWcojError,
     SchemaError,
     UnknownRelationError,
+    UnsupportedError,
     UsageError,
 )
 from tests.reference.fixpoint import fixpoint
@@ -193,6 +194,40 @@ class TestSql:
     def test_another_dialect(self):
         view = gw.view("SELECT `src` FROM edges", dialect="spark", edges=RING)
         assert view.count() == 3
+
+
+class TestEdn:
+    @pytest.mark.parametrize("seed", range(2))
+    def test_every_tick_is_what_recomputation_says(self, seed):
+        text = "[:find ?a (count ?b) :where [$edges ?a ?b] (not [$edges ?b ?a])]"
+        view = gw.view(text, schema={"edges": {"src": "int64", "dst": "int64"}})
+        total = view.snapshot()
+        for change, there in ticks(seed):
+            total = total + view.apply(edges=table(change))
+            expected = Counter(a for a, b in there if (b, a) not in there)
+            assert view.snapshot().to_dict() == dict.fromkeys(expected.items(), 1)
+            assert total.to_dict() == dict.fromkeys(expected.items(), 1)
+
+    def test_arguments(self):
+        text = "[:find ?a ?b :in ?least [?a ...] [[?b ?name]] :where (edges ?a ?b) [(>= ?b ?least)]]"
+        view = gw.view(text, edges=RING, arguments=[2, [1, 3], [[1, "x"], [2, "y"]]])
+        assert view.snapshot().rows() == [((1, 2), 1)]
+        assert view.apply(edges=[(3, 2)]).rows() == [((3, 2), 1)]
+        assert gw.query(text, edges=RING, arguments=[1, [3], [[1, "x"]]]).rows() == [((3, 1), 1)]
+        assert gw.query(text, edges=RING, arguments=[1, [], []]).rows() == []
+
+    def test_arguments_are_for_edn(self):
+        with pytest.raises(UsageError, match="arguments are for queries in EDN"):
+            gw.view(TRIANGLE, edges=RING, arguments=[1])
+
+    @pytest.mark.parametrize(("find", "shape"), [("?a .", "scalar"), ("[?a ?b]", "tuple")])
+    def test_one_row_of_many_is_refused(self, find, shape):
+        with pytest.raises(UnsupportedError, match=f"asks for a {shape}, which is one row of all that there are"):
+            gw.query(f"[:find {find} :where [$edges ?a ?b]]", edges=RING)
+
+    def test_columns_have_the_names_of_the_query(self):
+        assert gw.query("[:find ?b ?a :keys to from :where [$edges ?a ?b]]", edges=RING).names == ("to", "from")
+        assert gw.query("[:find [?a ...] :where [$edges ?a _]]", edges=RING).rows() == [((n,), 1) for n in (1, 2, 3)]
 
 
 class TestMotif:
