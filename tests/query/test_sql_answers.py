@@ -128,6 +128,10 @@ QUERIES = {
         SELECT s FROM t WHERE s LIKE '!%' ESCAPE '!';
         SELECT a FROM t WHERE a IS DISTINCT FROM b;
         SELECT a FROM t WHERE (a = b) IS NOT TRUE AND (a < b) IS TRUE;
+        SELECT a FROM t WHERE (a, b) = (1, 2) OR (a, b) = (NULL, 2);
+        SELECT a FROM t WHERE (a, b) <> (1, 2);
+        SELECT a FROM t WHERE 1 IN (1, 2) AND 1 NOT IN (2, 3) AND NOT (a = NULL) IS TRUE;
+        SELECT k FROM v WHERE k IS NOT DISTINCT FROM f OR k IS DISTINCT FROM m;
         SELECT a = b AS e, a < b OR b IS NULL AS o, NOT a = 1 AS n, a IN (1, 2) AS i, s LIKE 'x%' AS l FROM
           t;
     """,
@@ -135,11 +139,15 @@ QUERIES = {
         SELECT CASE WHEN a = 1 THEN b WHEN b IS NULL THEN -1 ELSE a END AS x FROM t;
         SELECT CASE a WHEN 1 THEN 'one' WHEN 2 THEN 'two' END AS x FROM t;
         SELECT COALESCE(a, b, 7) AS x, NULLIF(a, b) AS y FROM t;
+        SELECT IF(a = 1, b, 0) AS x, (a) AS y, 1 + 2 * 3 AS z, -(-1) AS w FROM t;
         SELECT s || '!' AS x, LENGTH(s) AS n, UPPER(s) AS u, SUBSTRING(s, 2, 1) AS c FROM t;
         SELECT k / 2 AS half, k + 1.5 AS more, f * 2 AS twice, m * 2 AS money, f / 4 AS part FROM v;
+        SELECT k FROM v WHERE k = m OR k > m;
+        SELECT k < m AS x, m = f AS y, CASE WHEN p THEN k ELSE 0.5 END AS z, COALESCE(m, k) AS w FROM v;
         SELECT CAST(k AS DOUBLE) AS x, k + f AS y, k < f AS less, m - 0.5 AS z FROM v;
         SELECT EXTRACT(YEAR FROM d) AS y, MONTH(d) AS m, DAY(d) AS n FROM v;
         SELECT d FROM v WHERE d >= DATE '1995-01-01' AND d < DATE '1995-12-31' + INTERVAL '1' YEAR;
+        SELECT d FROM v WHERE d > DATE '1994-02-03' - INTERVAL 3 DAY AND d < DATE '1994-03-31' + INTERVAL 2 YEAR;
         SELECT COALESCE(d, DATE '1990-01-01') AS d, CASE WHEN k = 1 THEN d ELSE '1990-01-01' END AS e FROM v;
         SELECT d FROM v WHERE d = '1994-01-31' OR d IN (DATE '1996-02-29', '2000-01-01');
         SELECT k FROM v WHERE p;
@@ -168,6 +176,7 @@ QUERIES = {
         SELECT a FROM t WHERE b IN (SELECT b FROM u UNION SELECT dst FROM e);
         SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.b = t.b UNION SELECT src FROM e WHERE dst = t.a);
         SELECT a FROM t WHERE a NOT IN (SELECT b FROM u WHERE c = 1 UNION ALL SELECT src FROM e WHERE dst = t.b);
+        SELECT a FROM t WHERE EXISTS (SELECT COUNT(*) FROM u) AND b IN ((SELECT MAX(b) FROM u GROUP BY c));
         SELECT a FROM t WHERE a >= (SELECT MAX(c) FROM u);
         SELECT a, (SELECT COUNT(*) FROM u) AS n FROM t;
     """,
@@ -208,6 +217,8 @@ QUERIES = {
         SELECT a, b FROM t INTERSECT SELECT src, dst FROM e;
         SELECT k FROM v UNION ALL SELECT f FROM v;
         SELECT f FROM v EXCEPT SELECT k FROM v;
+        SELECT k FROM v UNION ALL SELECT m FROM v UNION ALL SELECT 0.25;
+        SELECT k FROM v INTERSECT SELECT m FROM v;
         SELECT x.a, COUNT(*) AS n FROM (SELECT a FROM t UNION ALL SELECT dst FROM e) x GROUP BY x.a;
         SELECT * FROM (VALUES (1, 'one'), (2, NULL)) w(i, n) JOIN t ON w.i = t.a;
         SELECT 1 AS x WHERE 1 = 2;

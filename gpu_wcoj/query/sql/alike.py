@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def alike(context: Context, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
-    """Two values, neither null, in types that compare: numbers beside doubles as doubles, dates as they are spelled."""
+    """Two values, neither null, in types that compare: numbers as decimals or doubles, dates as they are spelled."""
     if is_date(left) and is_date(right):
         return spelled(left), spelled(right)
     for one, other in ((left, right), (right, left)):
@@ -25,13 +25,27 @@ def alike(context: Context, left: Expression, right: Expression, node: Node) -> 
             raise context.place.mistyped(f"a date is compared with a value of type '{kind}'", node)
     left, right = spelled(left), spelled(right)
     _check_groups(context, left, right, node)
-    kinds = _family(context, left), _family(context, right)
-    if set(kinds) == {"integer", "double"} or set(kinds) == {"decimal", "double"}:
-        left, right = (
-            Call("double", (one,)) if kind != "double" and not isinstance(one, Constant) else one
-            for one, kind in zip((left, right), kinds, strict=True)
-        )
-    return left, right
+    wanted = _common({_family(context, one) for one in (left, right)})
+    return _converted(context, left, wanted), _converted(context, right, wanted)
+
+
+def _common(families: set[str]) -> str:
+    """What numbers of such types become side by side; empty if they stay what they are."""
+    if len(families & {"integer", "decimal", "float", "double"}) < 2:
+        return ""
+    return "decimal" if families <= {"integer", "decimal", "constant"} else "double"
+
+
+def _converted(context: Context, value: Expression, wanted: str, scale: int = 0) -> Expression:
+    """A value that is not null as a double or a decimal; constants are what they stand beside."""
+    family = _family(context, value)
+    if not wanted or family in (wanted, "constant") or family not in ("integer", "decimal", "float"):
+        return value
+    return (
+        Call("double", (value,))
+        if wanted == "double"
+        else Call("*", (value, Constant(Decimal(1).quantize(Decimal(1).scaleb(-scale)))))
+    )
 
 
 def group_of(kind: str) -> str:
@@ -65,7 +79,7 @@ def _family(context: Context, value: Expression) -> str:
 def unified(
     context: Context, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()
 ) -> list[tuple[Branch, Values]]:
-    """Rows of the same columns: beside doubles, integers and decimals become doubles, too.
+    """Rows of the same columns: integers beside decimals become decimals, and all numbers beside doubles doubles.
 
     Dates of the text stand for dates where other rows have some; by themselves they are no values of a column. That is
     refused for those that `nodes` are given for, which are what a relation's columns are made of.
@@ -73,8 +87,13 @@ def unified(
     found = list(rows)
     for at in range(len(rows[0][1]) if rows else 0):
         families = {_family(context, values[at]) for _, values in found}
-        if "double" in families and families & {"integer", "decimal"}:
-            found = [one for branch, values in found for one in _as_double(context, branch, values, at)]
+        constants = [one.value for one in (values[at] for _, values in found) if isinstance(one, Constant)]
+        scales = [-int(one.as_tuple().exponent) for one in constants if isinstance(one, Decimal)]
+        families |= {"double" for one in constants if isinstance(one, float)} | {"decimal" for _ in scales}
+        wanted = _common(families)
+        if wanted:
+            scale = max([0, *scales])
+            found = [one for branch, values in found for one in _as(context, branch, values, at, wanted, scale)]
         if any(is_date(values[at]) for _, values in found):
             kinds = [context.kind(values[at]) or "" for _, values in found]
             if any(one.startswith(("date", "timestamp")) for one in kinds):
@@ -85,16 +104,18 @@ def unified(
     return found
 
 
-def _as_double(context: Context, branch: Branch, values: Values, at: int) -> Iterator[tuple[Branch, Values]]:
-    value = values[at]
-    if _family(context, value) not in ("integer", "decimal"):
+def _as(
+    context: Context, branch: Branch, values: Values, at: int, wanted: str, scale: int
+) -> Iterator[tuple[Branch, Values]]:
+    """A row with one of its columns as a double or a decimal, or null."""
+    if _converted(context, values[at], wanted) == values[at]:
         yield branch, values
         return
     numbers = context.numbered(len(values))
     branch = branch.with_values(dict(zip(numbers, values, strict=True)))
-    empty, full = branch.null(value), branch.not_null(value)
+    empty, full = branch.null(values[at]), branch.not_null(values[at])
     for one in (empty, full):
         if one is not None:
             made = [one.values[number] for number in numbers]
-            made[at] = NULL if one is empty else Call("double", (made[at],))
+            made[at] = NULL if one is empty else _converted(context, made[at], wanted, scale)
             yield one, tuple(made)

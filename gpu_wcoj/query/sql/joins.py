@@ -188,6 +188,8 @@ def _joined(context: Context, left: Joined, join: Join, around: Scope | None) ->
         left, right = _flat(context, left), _flat(context, right)
     scope = _both(context, left, right, join.this)
     names = list(_shared(context, left, right, join, method))
+    if method == "NATURAL" and not names:
+        raise place.wrong("the two sides of NATURAL JOIN have no column in common; write ON, or CROSS JOIN", join)
     condition = join.args.get("on")
     if not names and condition is None and method != "NATURAL" and kind != "CROSS":
         raise place.wrong("this join has no condition; write ON or USING, or CROSS JOIN", join.this)

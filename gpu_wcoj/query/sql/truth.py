@@ -346,7 +346,12 @@ def _like(context: Context, node: Node, wanted: str, scope: Scope, branch: Branc
         check_parts(node, place, "this", "expression")
         like = node.this
         char = context.literal(node.expression)
-        if not isinstance(like, exp.Like) or not isinstance(char, Constant) or not isinstance(char.value, str):
+        if (
+            not isinstance(like, exp.Like)
+            or not isinstance(char, Constant)
+            or not isinstance(char.value, str)
+            or len(char.value) != 1
+        ):
             raise place.refused("ESCAPE is supported behind LIKE, with a character", node)
         escape = (char,)
     check_parts(like, place, "this", "expression", "negate")
