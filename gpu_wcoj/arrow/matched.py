@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gpu_wcoj.arrow.held import dictionaries, key_matrix
 from gpu_wcoj.arrow.outgoing import decode
+from gpu_wcoj.arrow.row_index import dictionaries, key_matrix
 from gpu_wcoj.column import Column, Int64Array
 
 
@@ -26,6 +26,8 @@ def constant(value: int | str, size: int) -> pa.Array:
 
 def places(values: pa.Array, among: pa.ChunkedArray) -> Int64Array:
     """Where values stand in a column that holds each of them once."""
+    if pa.types.is_dictionary(among.type):
+        among = among.cast(among.type.value_type)
     if values.type != among.type:
         values = values.cast(among.type)
     return np.asarray(pc.index_in(values, value_set=among)).astype(np.int64)

@@ -68,7 +68,7 @@ class Matcher:
         is_kept: bool = True,
         **options: Any,
     ) -> None:
-        from gpu_wcoj.arrow.held import is_of_spark, kinds_of
+        from gpu_wcoj.arrow.given import is_of_spark, kinds_of
 
         vertices, edges = _tables(graph, vertices, edges)
         self.motif = parse(motif) if isinstance(motif, str) else motif
@@ -253,7 +253,7 @@ def _check_keys(table: str, names: Collection[str], keys: Mapping[str, str]) -> 
 
 def _ids(name: str, values: Any, program: Program) -> Incoming:
     """A list of ids as the program's input, each once; nulls are none."""
-    from gpu_wcoj.arrow.held import distinct_values
+    from gpu_wcoj.arrow.given import distinct_values
 
     relation = f"ids#{name}"
     return read_change(

@@ -15,13 +15,14 @@ from gpu_wcoj.query.motif.form import ROW
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.arrow.held import Held, RowIndex
+    from gpu_wcoj.arrow.held import Held
+    from gpu_wcoj.arrow.row_index import RowIndex
     from gpu_wcoj.program import Program
 
 
 def given(data: Any, what: str) -> Any:
     """A table as it was given; a `ZSet` gives rows as often as they weigh."""
-    from gpu_wcoj.arrow.held import as_given
+    from gpu_wcoj.arrow.given import as_given
 
     if not isinstance(data, ZSet):
         return as_given(data, what)
@@ -60,7 +61,8 @@ class Table:
     @staticmethod
     def of(name: str, data: Any, keys: Sequence[str], needed: Sequence[str]) -> Table:
         """Of a table as `given` gives it, these columns."""
-        from gpu_wcoj.arrow.held import Held, kinds_of, read_rows, refuse_nulls
+        from gpu_wcoj.arrow.given import kinds_of, read_rows, refuse_nulls
+        from gpu_wcoj.arrow.held import Held
 
         what = f"the {name}"
         rows = read_rows(data, what, needed)
@@ -72,7 +74,7 @@ class Table:
 
     def check_unique(self) -> None:
         """Raise if two rows have the same keys."""
-        from gpu_wcoj.arrow.held import dictionaries, key_matrix
+        from gpu_wcoj.arrow.row_index import dictionaries, key_matrix
 
         rows, _ = self.held.present()
         matrix = key_matrix(rows.select(self.keys), self.held.what, *dictionaries())
@@ -92,7 +94,7 @@ class Table:
         SchemaError
             If a row goes that is not there, or a vertex comes that is.
         """
-        from gpu_wcoj.arrow.held import as_given, refuse_nulls, split_change
+        from gpu_wcoj.arrow.given import as_given, refuse_nulls, split_change
 
         what = self.held.what
         if isinstance(data, ZSet):
@@ -124,7 +126,7 @@ class Table:
 
     def check_new(self, rows: Any, gone: Int64Array) -> None:
         """Raise if a row that comes has the keys of another one, of those that go aside."""
-        from gpu_wcoj.arrow.held import dictionaries, key_matrix
+        from gpu_wcoj.arrow.row_index import dictionaries, key_matrix
 
         keys = key_matrix(rows.select(self.keys), self.held.what, *dictionaries())
         _, first, count = np.unique(keys, axis=1, return_index=True, return_counts=True)
@@ -141,7 +143,7 @@ class Table:
 
     def indexed(self, columns: Sequence[str]) -> RowIndex:
         """The index of these columns, with all rows that are there."""
-        from gpu_wcoj.arrow.held import RowIndex
+        from gpu_wcoj.arrow.row_index import RowIndex
 
         for one in self.index:
             if one.columns == tuple(columns):

@@ -97,7 +97,7 @@ def condition(chance: random.Random, motif: Motif, has_vertices: bool, depth: in
         f"{column} IN (1, 2, 3)", f"{column} NOT IN (1, 2)", f"{column} BETWEEN 1 AND 2", f"{column} IS NOT NULL",
         f"{column} NOT BETWEEN 1 AND 2", f"{column} IS NULL", f"{column} IN (1, NULL)", f"{column} NOT IN (1, NULL)",
         f"({column} + 1) IS NULL", f"{column} IN (1.5, 2)", f"abs({column} - 2) = 1", f"{column} / 2 > 1", "TRUE",
-        f"{column} % 2 = 1", f"{column} IN (NULL)",
+        f"{column} % 2 = 1", f"{column} IN (NULL)", f"{column} NOT IN (1, 4, 5, 6, 7, 8)",
     ]  # fmt: skip
     if not texts or chance.random() < 0.6:
         return chance.choice(of_numbers)

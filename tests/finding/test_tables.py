@@ -70,6 +70,14 @@ def test_types_go_out_as_they_came_in():
     assert [nothing.schema.field(name).type for name in ("_hop", "_pattern")] == [pa.int64(), pa.string()]
 
 
+def test_ids_that_are_categories():
+    ids = pa.array(["x", "y"]).dictionary_encode()
+    edges = pa.table({"src": ids, "dst": ids.take(pa.array([1, 0]))})
+    found = gw.find("(a)-[e]->(b)", vertices=pa.table({"id": ids, "n": [1, 2]}), edges=edges, columns=["a.n", "b", "e"])
+    assert sorted(row["a.n"] for row in found.to_arrow().to_pylist()) == [1, 2]
+    assert {row["b"]["id"]: row["b"]["n"] for row in found.to_arrow().to_pylist()} == {"x": 1, "y": 2}
+
+
 def test_other_names_of_columns():
     found = gw.find(
         "(a)-[e]->(b)", vertices={"account": [1, 2], "x": [7, 8]}, edges={"from": [1], "to": [2]},

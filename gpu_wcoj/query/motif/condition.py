@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 NESTING = 100
 """How deep an expression may nest."""
 
+MOST_VALUES = 1000
+"""The longest list behind IN."""
+
 _DIGITS = 30
 _MIRRORED = {"<>": "!="}
 
@@ -254,6 +257,11 @@ class _Reader:
     def among(self, node: Node, parts: list[Node], is_negated: bool, depth: int) -> Condition:
         first, *rest = parts
         value = self.value(first, depth + 1)
+        if len(rest) > MOST_VALUES:
+            what = (
+                f"the list has {len(rest):,} values; {MOST_VALUES:,} are allowed.\n  Pass longer lists of ids as ids="
+            )
+            raise UnsupportedError(pointed_lines(what + "{...}", self.text, span_of(node), self.source))
         found: dict[Constant, None] = {}
         has_null = False
         for part in rest:

@@ -14,6 +14,9 @@ FUNCTIONS = {"lower": "lower", "upper": "upper", "length": "strlen", "abs": "abs
              "day": "day"}  # fmt: skip
 """Functions of conditions, and what they are called in rules."""
 
+FEW = 4
+"""Of so many values, each is compared; more are a relation."""
+
 _FLOATS = ("float32", "float64")
 
 
@@ -22,6 +25,7 @@ class Literals(NamedTuple):
 
     comparisons: tuple[Comparison, ...]
     atoms: tuple[Atom, ...]
+    negated: tuple[Atom, ...]
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Writer:
         """A conjunction."""
         comparisons: list[Comparison] = []
         atoms: list[Atom] = []
+        negated: list[Atom] = []
         for literal in case:
             if isinstance(literal, IsNull):
                 op = "!=" if literal.is_negated else "="
@@ -53,15 +58,15 @@ class Writer:
             elif isinstance(literal, Test):
                 left, right = self.alike(self.written(literal.left), self.written(literal.right))
                 comparisons.append(Comparison(literal.op, left, right))
-            elif literal.is_negated or len(literal.among) == 1:
+            elif len(literal.among) <= (FEW if literal.is_negated else 1):
                 op = "!=" if literal.is_negated else "="
                 value = self.written(literal.value)
                 for one in literal.among:
                     left, right = self.alike(value, self.written(one))
                     comparisons.append(Comparison(op, left, right))
             else:
-                atoms.append(self.among(literal))
-        return Literals(tuple(comparisons), tuple(atoms))
+                (negated if literal.is_negated else atoms).append(self.among(literal))
+        return Literals(tuple(comparisons), tuple(atoms), tuple(negated))
 
     def among(self, literal: Among) -> Atom:
         """That a value is one of a list, whose values are of its type then."""

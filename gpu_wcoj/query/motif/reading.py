@@ -23,6 +23,8 @@ MOST_HOPS = 32
 """The longest chain."""
 MOST_EDGES = 64
 """How many edges a motif may have, chains spelled out."""
+MOST_TERMS = 64
+"""How many terms a motif may have; the plan of one with many vertices of their own takes long."""
 MOST_WAYS = 64
 """In how many ways a motif may be spelled out: the product over its ranges and undirected chains."""
 
@@ -209,6 +211,9 @@ class _Reader:
 
     def check_size(self, motif: Motif) -> None:
         """Refuse what is too large, before anything is spelled out."""
+        if len(motif.terms) > MOST_TERMS:
+            what = f"the motif has {len(motif.terms):,} terms; {MOST_TERMS} are allowed"
+            raise self.refused(what, motif.terms[MOST_TERMS].span)
         n_edges = n_ways = 0
         ways = 1
         for term in motif.terms:

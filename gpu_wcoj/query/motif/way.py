@@ -125,7 +125,7 @@ class Way:
         for case in chosen:
             written = self.writer().literals(case)
             comparisons = (*distinct, *written.comparisons)
-            rules.append(Rule(head, (*atoms, *written.atoms), comparisons, negated))
+            rules.append(Rule(head, (*atoms, *written.atoms), comparisons, (*negated, *written.negated)))
         return part, rules
 
     def is_table(self, owner: str) -> bool:
@@ -268,7 +268,9 @@ class Way:
             lists = tuple(Atom(one.relation, (own_terms[self.graph.id],)) for one in ids)
             for case in combined([cases(one) for one in own]):
                 written = inner.writer(own_terms).literals(case)
-                self.compiler.rules.append(Rule(head, (read, *lists, *written.atoms), written.comparisons))
+                self.compiler.rules.append(
+                    Rule(head, (read, *lists, *written.atoms), written.comparisons, written.negated)
+                )
         return Atom(name, tuple(terms[one] for one in columns))
 
     def plain(self, column: str, key: str, table: str) -> str:

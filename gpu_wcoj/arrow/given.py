@@ -1,0 +1,184 @@
+"""Tables as they are given, whole or as changes, in Arrow's form or as a DataFrame of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gpu_wcoj.arrow.row_index import dictionaries, encode_all, key_matrix
+from gpu_wcoj.arrow.table import columns_by_name
+from gpu_wcoj.arrow.types import type_of
+from gpu_wcoj.column import Int64Array
+from gpu_wcoj.errors import ColumnError, SchemaError, UnsupportedTypeError, UsageError
+from gpu_wcoj.weights import as_weights
+
+
+def as_given(data: Any, what: str) -> Any:
+    """Anything that is shaped as a table as one of Arrow, or a DataFrame of Spark as it is, which is not read yet.
+
+    Examples
+    --------
+    >>> as_given({"id": [1, 2], "name": ["x", "y"]}, "the vertices").to_pydict()
+    {'id': [1, 2], 'name': ['x', 'y']}
+    """
+    if is_of_spark(data):
+        if data.isStreaming:
+            raise UsageError(f"{what} are a stream.\n  Collect its batches, and pass each to apply.")
+        return data
+    arrays = columns_by_name(data, what)
+    return pa.table({name: _array(values, f"{what}, column '{name}'") for name, values in arrays.items()})
+
+
+def is_of_spark(data: Any) -> bool:
+    """Whether `data` is a DataFrame of Spark, whichever kind."""
+    return type(data).__module__.startswith("pyspark.sql") and hasattr(data, "toArrow")
+
+
+def kinds_of(data: Any) -> dict[str, str]:
+    """The columns of a table as `as_given` gives it, and the families of their types; empty where there is none.
+
+    Examples
+    --------
+    >>> kinds_of(pa.table({"n": [1], "tags": [["x"]]}))
+    {'n': 'integer', 'tags': ''}
+    """
+    if is_of_spark(data):
+        return {one.name: _SPARK_KINDS.get(one.dataType.typeName(), "") for one in data.schema.fields}
+    return {one.name: _kind(one.type) for one in data.schema}
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """The type in which rows can be taken: views of texts and bytes are copied."""
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_without_views(one.type)) for one in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    return kind
+
+
+_SPARK_KINDS = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), "integer"), "float": "float32", "double": "float64",
+    "string": "string", "boolean": "bool",
+}  # fmt: skip
+
+
+def _kind(given: pa.DataType) -> str:
+    try:
+        return type_of(given).family
+    except UnsupportedTypeError:
+        return ""
+
+
+def read_rows(data: Any, what: str, columns: Sequence[str]) -> pa.Table:
+    """These columns of a table as `as_given` gives it; what is Spark's is collected.
+
+    Raises
+    ------
+    ColumnError
+        If a column is missing.
+    """
+    known = list(kinds_of(data))
+    for name in columns:
+        if name not in known:
+            raise ColumnError(what.removeprefix("the "), name, known)
+    if is_of_spark(data):
+        quoted = [f"`{name.replace('`', '``')}`" for name in columns]
+        return as_given(data.select(*quoted).toArrow(), what)
+    return data.select(list(columns))
+
+
+def _array(values: Any, what: str) -> pa.ChunkedArray:
+    if isinstance(values, pa.Array):
+        values = pa.chunked_array([values])
+    if isinstance(values, pa.ChunkedArray):
+        kind = _without_views(values.type)
+        return values if kind == values.type else values.cast(kind)
+    try:
+        if isinstance(values, np.ma.MaskedArray):
+            array = pa.array(np.asarray(values), mask=np.ma.getmaskarray(values))
+        elif isinstance(values, np.ndarray) and values.dtype.kind in "OTSU":
+            array = pa.array(values.tolist())
+        else:
+            array = pa.array(values)
+    except (pa.ArrowException, UnicodeError, OverflowError) as error:
+        raise UnsupportedTypeError(f"{what}: {error}.") from None
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def split_change(data: Any, what: str, names: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, Int64Array]:
+    """The rows of a change and their weights, each row once; those of no weight are left out.
+
+    Parameters
+    ----------
+    data
+        A table as `as_given` gives it, with the columns `names` and, where it has one more, weights: ``weight``, or
+        ``_weight`` where the table has a column of that name.
+    columns
+        Which of them are needed.
+    """
+    given = list(kinds_of(data))
+    weight = "weight"
+    while weight in names:
+        weight = f"_{weight}"
+    for name in given:
+        if name not in (*names, weight):
+            raise ColumnError(what.removeprefix("the "), name, (*names, weight))
+    rows = read_rows(data, what, columns)
+    if weight not in given:
+        return rows, np.ones(len(rows), np.int64)
+    column = encode_all(read_rows(data, what, [weight]), what, *dictionaries())[0]
+    weights = as_weights(column, f"{what}: the weights")
+    if bool((weights == 1).all()):
+        return rows, weights
+    keys = key_matrix(rows, what, *dictionaries())
+    _, first, place = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    exact = np.zeros(len(first), object)
+    np.add.at(exact, place.ravel(), weights.astype(object))
+    kept = np.flatnonzero(exact != 0)
+    return rows.take(first[kept]), as_weights(exact[kept].tolist(), f"{what}: the weights")
+
+
+def refuse_nulls(rows: pa.Table, columns: Iterable[str], what: str) -> None:
+    """Raise if one of these columns has a null."""
+    for name in columns:
+        if rows.column(name).null_count:
+            row = rows.column(name).is_null().to_pylist().index(True)
+            raise SchemaError(
+                f"{what}, column '{name}': row {row} is null.\n  Leave such rows out before they come in."
+            )
+
+
+def distinct_values(values: Any, what: str) -> pa.Table:
+    """A table of one column: values, each once, without nulls.
+
+    Parameters
+    ----------
+    values
+        An array or list of them, or a table with one column.
+    """
+    if isinstance(values, (list, tuple, set, frozenset, range)):
+        array = _array(list(values), what)
+    elif isinstance(values, np.ndarray) and values.ndim == 1:
+        array = _array(values, what)
+    else:
+        table = as_given(values, what)
+        if is_of_spark(table):
+            table = read_rows(table, what, table.columns)
+        if table.num_columns != 1:
+            raise SchemaError(f"{what} are a table of {table.num_columns} columns; one is allowed.")
+        array = table.column(0)
+    return pa.table({"id": pc.unique(array.drop_null())})
