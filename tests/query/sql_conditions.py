@@ -115,6 +115,8 @@ class Conditions:
                 conditions.append(pair)
         if self.chance.random() < 0.4:
             conditions.append(self._comparison(inner))
+        if self.chance.random() < 0.1 and outer.columns:
+            conditions.append(self._comparison(outer))
         if depth > 1 and self._may("nested exists", 0.2):
             conditions.append(f"{self.chance.choice(('', 'NOT '))}EXISTS ({self._inner(inner, 1)})")
         what = self.chance.choice(("1", "*", inner.qualified(inner.columns[0], self.chance)))

@@ -96,7 +96,7 @@ class Writer(Conditions):
         for number, (text, kind, label) in enumerate(pairs):
             name, shown = label, text
             if name is None or name in taken or self.chance.random() < 0.3:
-                name = f"o{number}"
+                name = next(one for one in (f"o{number}", *(f"o{number}_{i}" for i in range(9))) if one not in taken)
                 shown = f"{text} {self.chance.choice(('AS ', ''))}{name}"
             taken.add(name)
             items.append(shown)
@@ -138,7 +138,7 @@ class Writer(Conditions):
         keys: dict[str, tuple[str, str, str | None]] = {}
         for _ in range(self.chance.choice((1, 1, 2, 3))):
             key = self._item(scope, None)
-            if any(one.name in key[0] for one in scope.columns):
+            if key[1] != "mean" and any(one.name in key[0] for one in scope.columns):
                 keys[key[0]] = key
         return list(keys.values())
 
@@ -226,7 +226,7 @@ class Writer(Conditions):
             names = self.chance.sample(shared, self.chance.randint(1, len(shared)))
             return f"{left} {word} {right} USING ({', '.join(names)})", scope.merged(other, names, kind)
         both = scope.beside(other)
-        pairs = [self._equality(scope, other) for _ in range(self.chance.choice((1, 1, 1, 1, 1, 2)))]
+        pairs = [self._equality(scope, other) for _ in range(self.chance.choice((1, 1, 1, 1, 1, 1, 1, 2, 0)))]
         conditions = [pair for pair in pairs if pair]
         if self._may("one-sided", 0.25):
             conditions.append(self._comparison(Scope(self.chance.choice((scope, other)).owned)))
@@ -234,7 +234,7 @@ class Writer(Conditions):
             conditions.append(pair)
         if not conditions and kind == "inner":
             return f"{left} CROSS JOIN {right}", both
-        conditions = conditions or [self._comparison(Scope(other.owned))]
+        conditions = conditions or [self._comparison(Scope(self.chance.choice((scope, other)).owned))]
         self.chance.shuffle(conditions)
         return (
             f"{left} {word} {right} ON {' AND '.join(dict.fromkeys(conditions))}",

@@ -36,6 +36,16 @@ VALUES: dict[str, tuple[object, ...]] = {
 }
 """What a column may hold; all floats and what is calculated from them are exact."""
 
+EXTREMES: dict[str, tuple[object, ...]] = {
+    "int": (2**63 - 1, -(2**63), 2**63 - 2, 0, 2**53 + 1, 2**53),
+    "text": ("", " ", "x\u0301", "'", "\U0001f600", "X"),
+    "truth": (True, False),
+    "date": (dt.date.min, dt.date.max, dt.date(1969, 12, 31)),
+    "decimal": tuple(map(Decimal, ("9999999.99", "-9999999.99", "0.01", "-0.01"))),
+    "float": (1.7e308, -1.7e308, 5e-324, 0.1, -0.0, 0.0),
+}
+"""Values at the ends of what a type holds, and some that are close to one another."""
+
 NAMES = {
     "a": "int", "b": "int", "c": "int", "k": "int", "s": "text", "t": "text", "p": "truth", "d": "date",
     "m": "decimal", "f": "float",
@@ -103,14 +113,19 @@ class _Manner:
         return tuple(row)
 
 
-def random_script(chance: random.Random, tables: Sequence[Table], n_ticks: int) -> Script:
+def random_script(
+    chance: random.Random,
+    tables: Sequence[Table],
+    n_ticks: int,
+    values_of: Mapping[str, tuple[object, ...]] = VALUES,
+) -> Script:
     """A first load and further ticks; a table may be empty at first, may be emptied, and may have its nulls late.
 
     The first tick names every table, so that types of columns are known; later ones leave some out.
     """
     manners = {
         table.name: _Manner(
-            {kind: values[: chance.choice((2, 3, 4, 6))] for kind, values in VALUES.items()},
+            {kind: values[: chance.choice((2, 3, 4, 6))] for kind, values in values_of.items()},
             chance.choice((0.0, 0.1, 0.2, 0.3, 0.3, 1.0 if chance.random() < 0.1 else 0.2)),
             chance.choice((0, 0, 0, 3)),
             chance.random() < 0.3,
