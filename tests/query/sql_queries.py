@@ -189,7 +189,7 @@ class Writer(Conditions):
         while left:
             size = left if not self._may("comma", 0.3) else self.chance.randint(1, left)
             text, own = self._chain(size, depth)
-            if groups and self.chance.random() < 0.9 and (pair := self._equality(scope, own)):
+            if groups and (not scope.is_one or self.chance.random() < 0.9) and (pair := self._equality(scope, own)):
                 own.wanted.append(pair)
             groups.append(text)
             scope = scope.beside(own)
@@ -214,7 +214,7 @@ class Writer(Conditions):
         self.used.add(kind)
         if kind == "cross":
             both = scope.beside(other)
-            if self.chance.random() < 0.8 and (pair := self._equality(scope, other)):
+            if (not scope.is_one or self.chance.random() < 0.8) and (pair := self._equality(scope, other)):
                 both.wanted.append(pair)
             return f"{left} CROSS JOIN {right}", both
         word = {"inner": self.chance.choice(("JOIN", "INNER JOIN")), "left": "LEFT JOIN", "right": "RIGHT OUTER JOIN",
@@ -226,7 +226,9 @@ class Writer(Conditions):
             names = self.chance.sample(shared, self.chance.randint(1, len(shared)))
             return f"{left} {word} {right} USING ({', '.join(names)})", scope.merged(other, names, kind)
         both = scope.beside(other)
-        pairs = [self._equality(scope, other) for _ in range(self.chance.choice((1, 1, 1, 1, 1, 1, 1, 2, 0)))]
+        pairs = [
+            self._equality(scope, other) for _ in range(self.chance.choice((1, 1, 1, 1, 1, 1, 1, 2, not scope.is_one)))
+        ]
         conditions = [pair for pair in pairs if pair]
         if self._may("one-sided", 0.25):
             conditions.append(self._comparison(Scope(self.chance.choice((scope, other)).owned)))

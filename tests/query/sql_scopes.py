@@ -56,6 +56,11 @@ class Scope:
         """Those that are called by an owner, and so are the same one whatever stands beside them."""
         return [one for one in self.columns if one.owner is not None]
 
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one relation's; products of more would be large."""
+        return len({one.owner for one in self.columns}) <= 1
+
     @staticmethod
     def of(alias: str, columns: Sequence[Column]) -> Scope:
         """One relation under an alias."""
