@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 HEAVY = {
-    "cupy", "cyclopts", "duckdb", "lark", "llvmlite", "numba", "pandas", "polars", "pyarrow", "pyspark", "rich", "scipy",
-    "sqlglot",
+    "cupy", "cyclopts", "duckdb", "lark", "llvmlite", "numba", "pandas", "polars", "pyarrow", "pyspark", "rich",
+    "scipy", "sqlglot",
 }  # fmt: skip
 
 

@@ -45,7 +45,8 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     Raises
     ------
     UnsupportedError
-        For relations without columns, for what null cannot do (see `gpu_wcoj.query.nulls`), and for negation or aggregation through recursion (the cycle is named).
+        For relations without columns, for what null cannot do (see `gpu_wcoj.query.nulls`), and for negation or
+        aggregation through recursion (the cycle is named).
     SchemaError
         If a relation is declared twice, a declaration names a column twice, or rules of one head aggregate differently.
     ArityError
