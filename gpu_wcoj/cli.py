@@ -314,7 +314,7 @@ def bench(
     threads
         How many every contender may use.
     workloads
-        Only these of the suite's, such as triangle,path3.
+        Only these of the suite's, such as triangle,path3; random for the queries that chance writes.
     """
     main_of_bench = _bench()
     if threads < 1:

@@ -21,6 +21,8 @@ SuiteName = Literal["quick", "varied", "full", "tiny"]
 Strategy = Literal["wcoj", "binary", "auto"]
 RESULTS = Path(__file__).parents[2] / ".run" / "bench"
 """Where the JSON goes if no folder is named; git ignores it."""
+RANDOM = "random"
+"""As a workload, the queries that chance writes."""
 WITHIN, WITHIN_RANDOM = 1.15, 1.3
 """How many times as long as the better strategy ``auto`` may take."""
 
@@ -44,13 +46,13 @@ def main(
     if unknown := sorted(set(asked) - set(RIVALS)):
         raise UsageError(f"there is no rival {', '.join(unknown)}.\n  The rivals are: {', '.join(RIVALS)}; all; none.")
     if workloads:
-        known = dict.fromkeys(spec.workload for spec in chosen.specs)
+        known = dict.fromkeys([*(spec.workload for spec in chosen.specs), *([RANDOM] if chosen.random_queries else [])])
         if unknown := sorted(set(workloads) - set(known)):
             raise UsageError(
                 f"the suite '{suite}' has no workload {', '.join(unknown)}.\n  Its workloads are: {', '.join(known)}."
             )
         specs = tuple(spec for spec in chosen.specs if spec.workload in workloads)
-        chosen = replace(chosen, specs=specs, random_queries=0)
+        chosen = replace(chosen, specs=specs, random_queries=chosen.random_queries if RANDOM in workloads else 0)
     strategies = STRATEGIES if strategy is None else (strategy,)
     if "dogs3" in asked:
         with contextlib.suppress(dogs.NotBuiltError):  # its contender says what is missing
