@@ -335,7 +335,7 @@ def test_the_command_runs_a_suite(tmp_path, capfd):
         record.check.is_right and record.plan_seconds > 0 and record.bound_rows > 0 for record in document.records
     )
     assert document.comparisons[0].ratio > 0
-    assert sum(one.case.family == "random" for one in document.comparisons) == SUITES["tiny"].random_queries
+    assert sum(one.case.family == "random" for one in document.comparisons) == suites.SUITES["tiny"].random_queries
     assert document.machine["commit"]
     assert "auto by the better one" in printed
     assert "WRONG" not in printed
