@@ -268,7 +268,7 @@ class _Reader:
             if token.type == "DECIMAL":
                 return Constant(Decimal(sign + token[:-1]))
             if token.type == "FLOAT":
-                return _float(sign + token)
+                return float_constant(sign + token)
             return Constant(int(sign + digits))
         except UnsupportedTypeError as error:
             raise self.error(str(error), token) from None
@@ -327,7 +327,7 @@ class _Reader:
         return DatalogSyntaxError(what, self.text, line, column, width or len(token) - start, self.source)
 
 
-def _float(text: str) -> Constant:
+def float_constant(text: str) -> Constant:
     """A float; a decimal where the float's shortest text is short, and not what stands there."""
     found = Constant(float(text))
     shortest = Decimal(repr(found.value))

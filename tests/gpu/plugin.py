@@ -102,7 +102,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def imported(path: Path) -> set[str]:
     """The libraries that a file imports as soon as it is imported itself."""
-    body = ast.parse(path.read_text(encoding="utf-8")).body
+    try:
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+    except SyntaxError:  # pytest says so, if it is to read the file
+        return set()
     names = [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in body if isinstance(node, ast.ImportFrom)]
     return {name.partition(".")[0] for name in names}

@@ -9,17 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
 from gpu_wcoj.query.checks import check
+from gpu_wcoj.query.datalog import RESERVED, float_constant
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.terms import (
     AGGREGATES,
     COMPARISONS,
     ESCAPES,
     FUNCTIONS,
+    NULL,
+    TAKEN,
     Aggregate,
     Atom,
     Call,
@@ -37,8 +41,11 @@ from gpu_wcoj.query.terms import (
 _SKIP = re.compile(r"(?:/\*.*?\*/|//[^\n]*|[\s\ufeff]+)*", re.DOTALL)
 _TOKEN = re.compile(
     r"""(?P<directive>\.(?:decl|input|output)(?!\w))
+      | (?P<safe>[^\W\d]\w*\?)
       | (?P<bool>(?:true|false)(?!\w))
+      | (?P<null>null(?!\w))
       | (?P<name>[^\W\d]\w*)
+      | (?P<decimal>[0-9]+(?:\.[0-9]+)?m(?!\w))
       | (?P<float>[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+))
       | (?P<integer>[0-9]+)
       | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
@@ -47,7 +54,7 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 NAME_LENGTH = 255
-NOT_A_NAME = (*AGGREGATES, *FUNCTIONS, "not", "true", "false", "_")
+NOT_A_NAME = (*AGGREGATES, *RESERVED, "not", "true", "false", "null", "_")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
 _UNESCAPED = {spelled[1]: char for char, spelled in ESCAPES.items()}
 
@@ -153,7 +160,7 @@ class _Reader:
                 negated.append(self.atom())
                 if in_parentheses:
                     self.need(")")
-            elif here.kind == "name" and after.text == "(" and here.text not in (*FUNCTIONS, *AGGREGATES):
+            elif here.kind == "name" and after.text == "(" and self.is_atom(here):
                 atoms.append(self.atom())
             else:
                 left = self.sum()
@@ -163,6 +170,22 @@ class _Reader:
                 comparisons.append(Comparison(operator.text, left, self.sum(), self.span(here)))
             if not self.sign(","):
                 return tuple(atoms), tuple(comparisons), tuple(negated)
+
+    def is_atom(self, name: Token) -> bool:
+        """Whether a name and a parenthesis begin an atom: of functions, some may be relations, too."""
+        if name.text in (*RESERVED, *AGGREGATES):
+            return False
+        return name.text not in FUNCTIONS or self.behind(self.next(1)).text in (",", ".", ")", "}")
+
+    def behind(self, opened: Token) -> Token:
+        """What follows the parenthesis that closes this one."""
+        here, self.at = self.at, opened.end
+        depth = 1
+        while depth and (token := self.next(operator=True)).kind not in ("end", "other"):
+            depth += (token.text == "(") - (token.text == ")") if token.kind == "sign" else 0
+            self.at = token.end
+        found, self.at = self.next(operator=True), here
+        return found
 
     def atom(self) -> Atom:
         begin = self.next()
@@ -183,13 +206,7 @@ class _Reader:
         name, sign = self.next(), self.next(1)
         if name.text not in AGGREGATES or sign.text != "(":
             return False
-        at, depth = sign.end, 1
-        while depth and at < len(self.text):
-            depth += (self.text[at] == "(") - (self.text[at] == ")")
-            at += 1
-        here, self.at = self.at, at
-        behind, self.at = self.next(operator=True), here
-        return behind.text in (",", ")")
+        return self.behind(sign).text in (",", ")")
 
     def applied(self) -> Call:
         op = self.step(self.next()).text
@@ -220,11 +237,8 @@ class _Reader:
         if not self.sign("-"):
             return self.operand()
         number = self.next()
-        if number.kind in ("integer", "float"):
-            self.step(number)
-            return Constant(
-                float(f"-{number.text}") if number.kind == "float" else self.whole(f"-{number.text}", number)
-            )
+        if number.kind in ("integer", "float", "decimal"):
+            return self.number(self.step(number), "-")
         return Call("-", (self.signed(),))
 
     def operand(self) -> Expression:
@@ -237,22 +251,34 @@ class _Reader:
                 return inner
             case "name" if token.text in FUNCTIONS and after.text == "(":
                 arguments = self.terms()
-                if len(arguments) != {"substr": 3, "strlen": 1}.get(token.text, max(2, len(arguments))):
+                least, most = TAKEN.get(token.text, (1, 1))
+                if not least <= len(arguments) <= most:
                     _mistake(self.text, token.at)
                 return Call(token.text, arguments)
             case "name" if token.text in AGGREGATES and (after.text in ("(", ":") or after.kind in _VALUES):
                 return self.aggregate(token.text)
             case "name" if len(token.text) <= NAME_LENGTH:
                 return Variable(token.text)
+            case "safe" if token.text[:-1] not in ("true", "false", "null", "_") and len(token.text) <= NAME_LENGTH + 1:
+                return Variable(token.text)
             case "bool":
                 return Constant(token.text == "true")
-            case "float":
-                return Constant(float(token.text))
-            case "integer":
-                return Constant(self.whole(token.text, token))
+            case "null":
+                return NULL
+            case "float" | "integer" | "decimal":
+                return self.number(token)
             case "string":
                 return Constant(self.string(token))
         return _mistake(self.text, token.at)
+
+    def number(self, token: Token, sign: str = "") -> Constant:
+        if token.kind == "decimal":
+            return Constant(Decimal(sign + token.text[:-1]))
+        return (
+            float_constant(sign + token.text)
+            if token.kind == "float"
+            else Constant(self.whole(sign + token.text, token))
+        )
 
     def aggregate(self, op: str) -> Aggregate:
         value = None if self.next().text == ":" else self.sum()
@@ -288,7 +314,7 @@ class _Reader:
         while not self.sign(")"):
             if names:
                 self.need(",")
-            names.append(self.name())
+            names.append(self.string(self.step(self.next())) if self.next().kind == "string" else self.name())
             types.append(self.type() if self.sign(":") else None)
         return Declaration(relation, tuple(names), tuple(types), self.span(begin))
 
@@ -340,7 +366,7 @@ class _Reader:
             _mistake(self.text, self.next().at)
 
 
-_VALUES = ("name", "integer", "float", "string", "bool")
+_VALUES = ("name", "safe", "integer", "float", "decimal", "string", "bool", "null")
 
 
 def _numbered(rule: Rule) -> Rule:
