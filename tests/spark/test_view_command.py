@@ -84,6 +84,20 @@ def test_a_table_and_a_folder_of_one_relation(spark, tmp_path, capsys):
     assert gws.View.restore(tmp_path / "checkpoint").relation("p").rows() == [((2, 4), 1)]
 
 
+def test_a_view_in_sql(spark, tmp_path, capsys):
+    """Its file says which language it is in; equal rows count as often as they stand there."""
+    write_stream(tmp_path / "changes", [pa.table({"a": [1, 2, 2], "b": [2, 3, 3], "w": [1, 1, 1]})])
+    (tmp_path / "hops.sql").write_text("CREATE VIEW hop AS SELECT e.a, f.b AS c FROM e JOIN e AS f ON e.b = f.a")
+    status = cli.main(
+        ["spark", "run", str(tmp_path / "hops.sql"), "--source", f"e={tmp_path}/changes?weight=w",
+         "--checkpoint", str(tmp_path / "checkpoint")]
+    )  # fmt: skip
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    assert printed.out.endswith("hop: 2 rows\n")
+    assert gws.View.restore(tmp_path / "checkpoint").relation("hop").rows() == [((1, 3), 2)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
