@@ -102,8 +102,26 @@ def _check_depth(root: Node, place: Place) -> None:
         node, depth = waiting.pop()
         if depth > NESTING:
             raise place.wrong(f"this nests more than {NESTING} deep", node)
+        _check_names(node, place)
         is_chain = isinstance(node, (exp.Connector, exp.SetOperation))
         waiting += [(one, depth + (not is_chain or type(one) is not type(node))) for one in node.iter_expressions()]
+
+
+def _check_names(node: Node, place: Place) -> None:
+    """Refuse what stands where a name is to be and is none: sqlglot takes variables and parameters there."""
+    from sqlglot import expressions as exp
+
+    if not isinstance(node, (exp.Alias, exp.Column, exp.CTE, exp.Table, exp.TableAlias)):
+        return
+    names = (exp.Identifier, exp.Star) if isinstance(node, exp.Column) else (exp.Identifier,)
+    parts = ("alias",) if isinstance(node, (exp.Alias, exp.CTE)) else ("this", "table", "db", "catalog", "columns")
+    for part in parts:
+        value = node.args.get(part)
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, (exp.Var, exp.Parameter, exp.Placeholder, exp.SessionParameter)) or (
+                isinstance(node, exp.Column) and one is not None and not isinstance(one, names)
+            ):
+                raise place.wrong("expected a name", one if one.meta else node)
 
 
 def _explained(error: Any, tokens: Sequence[Any], place: Place) -> SqlSyntaxError:
