@@ -46,7 +46,8 @@ def main(
     if unknown := sorted(set(asked) - set(RIVALS)):
         raise UsageError(f"there is no rival {', '.join(unknown)}.\n  The rivals are: {', '.join(RIVALS)}; all; none.")
     if workloads:
-        known = dict.fromkeys([*(spec.workload for spec in chosen.specs), *([RANDOM] if chosen.random_queries else [])])
+        names = [spec.workload for spec in chosen.specs] + [RANDOM] * bool(chosen.random_queries)
+        known = dict.fromkeys(names)
         if unknown := sorted(set(workloads) - set(known)):
             raise UsageError(
                 f"the suite '{suite}' has no workload {', '.join(unknown)}.\n  Its workloads are: {', '.join(known)}."
