@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NESTING = 100
 """How deep expressions and queries may stand within each other."""
+OPEN_JOINS = 8
+"""How many JOINs may wait for their ON or USING: sqlglot tries twice as many ways with each."""
 KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "JOIN", "LEFT JOIN", "ON", "USING", "UNION ALL", "CREATE VIEW",
     "WITH", "DISTINCT", "EXISTS", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "END", "AND", "OR", "NOT", "IN", "AS",
@@ -83,8 +85,16 @@ def _quiet() -> Generator[None]:
 
 def _check_tokens(tokens: Sequence[Any], place: Place) -> None:
     depth, before = 0, ""
+    n_open, is_whole = 0, False
     for token in tokens:
         kind = token.token_type.name
+        is_whole = is_whole or kind in ("CROSS", "NATURAL")
+        if kind == "JOIN":
+            n_open, is_whole = n_open + (not is_whole), False
+        elif kind in ("ON", "USING", "SEMICOLON"):
+            n_open = 0 if kind == "SEMICOLON" else max(0, n_open - 1)
+        if n_open > OPEN_JOINS:
+            raise _at("this JOIN, as others before it, has no ON or USING; write CROSS JOIN", place, token.start, 4)
         depth += (kind in ("L_PAREN", "L_BRACKET", "CASE")) - (kind in ("R_PAREN", "R_BRACKET", "END"))
         if depth > NESTING:
             raise _at(f"this nests more than {NESTING} deep", place, token.start, 1)
