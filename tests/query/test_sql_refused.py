@@ -174,6 +174,8 @@ UNSUPPORTED = [
 ]
 
 WRONG = [
+    ("SELECT 1 AS a FROM t" + " JOIN t" * 9, SqlSyntaxError, "JOIN", "has no ON or USING"),
+    ("SELECT a FROM t WHERE t.$a IS NULL", SqlSyntaxError, None, "expected a name"),
     ("", SqlSyntaxError, None, "there is no statement"),
     ("SELECT", SqlSyntaxError, None, "SELECT names no column"),
     ("SELECT a FRO r", SqlSyntaxError, "r", r"'r' cannot stand here after 'FRO'. Did you mean 'FROM'\?"),
