@@ -101,14 +101,14 @@ def view(
         "iterations": iterations, "replan": replan, "analyze": analyze, "strategy": strategy, "order": order,
     }  # fmt: skip
     if isinstance(text, str) and found == "motif":
-        from gpu_wcoj.finding import kept
+        from gpu_wcoj.finding import Matcher
 
         for option, value in zip(_ONLY_RULES, (bag, outputs, keep, schema), strict=True):
             if value is not None and value != ():
                 raise UsageError(f"the option '{option}' is not for motifs.\n  Leave it out.")
         if isinstance(relations, Mapping):
             relations, more = None, given_relations(relations, more)
-        return MotifView(kept(text, relations, **more, **options))
+        return MotifView(Matcher(text, relations, **more, **options))
     program, rows = asked(
         text, given_relations(relations, more), found, dialect, bag, arguments, may_be_empty=True, schema=schema,
         outputs=outputs, keep=keep, **options,

@@ -4,8 +4,8 @@
 `matches.py` is what comes out.
 """
 
-from gpu_wcoj.finding.calls import find, kept
+from gpu_wcoj.finding.calls import find
 from gpu_wcoj.finding.matcher import Matcher
 from gpu_wcoj.finding.matches import Matches
 
-__all__ = ["Matcher", "Matches", "find", "kept"]
+__all__ = ["Matcher", "Matches", "find"]

@@ -83,33 +83,3 @@ def find(
         id=id, src=src, dst=dst, is_kept=False, **options,
     )  # fmt: skip
     return matcher.first()
-
-
-def kept(
-    motif: str | Motif,
-    graph: Any = None,
-    /,
-    *,
-    vertices: Any = None,
-    edges: Any = None,
-    where: str | None = None,
-    semantics: Semantics = "homomorphism",
-    columns: Sequence[str] | None = None,
-    ids: Mapping[str, Any] | None = None,
-    id: str = "id",  # noqa: A002  # the column is called so
-    src: str = "src",
-    dst: str = "dst",
-    **options: Any,
-) -> Matcher:
-    """As `find`, but the matches are kept up to date: see `gpu_wcoj.finding.matcher.Matcher`.
-
-    Examples
-    --------
-    >>> matcher = kept("(a)-[e]->(b)", edges={"src": [1], "dst": [2], "n": [5]}, where="e.n > 4", columns=["e.n"])
-    >>> matcher.apply(edges={"src": [1, 1], "dst": [3, 2], "n": [7, 5], "weight": [1, -1]}).rows()
-    [((5,), -1), ((7,), 1)]
-    """
-    return Matcher(
-        motif, graph, vertices=vertices, edges=edges, where=where, semantics=semantics, columns=columns, ids=ids,
-        id=id, src=src, dst=dst, is_kept=True, **options,
-    )  # fmt: skip
