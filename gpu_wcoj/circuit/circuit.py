@@ -260,6 +260,8 @@ class Circuit:
         """
         for index, spines in zip(self.indices(), held.spines, strict=True):
             index.commit(spines)
+        for one in self.common:
+            one.forget()
         for head, bound, total in zip(self.heads.values(), held.weight_bounds, held.totals, strict=True):
             head.weight_bound = bound
             if isinstance(head, Head):

@@ -35,6 +35,10 @@ class CommonJoin:
         """A tick begins; its members know whether they will ask."""
         asking = sum(one.asks for one in self.members)
         self.waiting = {} if asking < 2 else dict.fromkeys(range(len(self.members[0].execution.phases)), asking)
+        self.forget()
+
+    def forget(self) -> None:
+        """Give back the pieces that nobody has taken: the tick has failed, or is over."""
         self._pieces = {}
 
     def pieces(self, member: SharedJoin, phase: int) -> list[Piece]:

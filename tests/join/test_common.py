@@ -117,4 +117,6 @@ def test_a_failing_calculation_is_told_of_the_first_rule():
     program.step({"e": [(1, 2), (2, 3)]})
     with pytest.raises(CalculationError, match="'h"):
         program.step({"e": [(3, 0), (2, 0)]})
+    (common,) = program._ledger.state.sides.ahead.circuit.common
+    assert not common._pieces  # nothing of a tick that has failed is held
     assert program.step({"e": [(3, 1)]})["g"].rows() == [((1, 2, 2), 1), ((2, 3, 1), 1)]
