@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.circuit.head import ChangeCount
-from gpu_wcoj.errors import (
-    UnknownRelationError,
-    UnsupportedError,
-    UsageError,
-    WeightOverflowError,
-)
+from gpu_wcoj.errors import UsageError, WeightOverflowError
 from gpu_wcoj.incoming import Incoming, read_change
+from gpu_wcoj.inspection import Inspected
 from gpu_wcoj.join.execution import ITERATIONS, Execution
 from gpu_wcoj.join.memory import CHUNK_ROWS
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.lowering import Lowered, Lowering, stored_columns
+from gpu_wcoj.lowering import Lowering, stored_columns
 from gpu_wcoj.options import (
     check_inputs,
     declared,
@@ -35,26 +31,23 @@ from gpu_wcoj.options import (
 from gpu_wcoj.outgoing import Outgoing, pieces_of
 from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.planner.feedback import Feedback
-from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.strata import unread
 from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.routing.router import router_of
-from gpu_wcoj.subject import Subject
 from gpu_wcoj.tick import Ledger, Mark, State, TickReport, as_shown
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.explain.rendering import Format
-    from gpu_wcoj.planner.known import Known
+    from gpu_wcoj.subject import Subject
 
 __all__ = ["ChangeCount", "Program", "TickReport"]
 
 
-class Program:
+class Program(Inspected):
     """Rules over relations; `step` takes changes of the inputs and gives the changes of the answers.
 
     Parameters
@@ -184,23 +177,6 @@ class Program:
         semantics = "bag" if self.bag else "set"
         return f"Program({', '.join(self.outputs)} from {', '.join(self.inputs)}; {semantics}, {self.backend.name})"
 
-    @property
-    def last_tick(self) -> TickReport:
-        """What the last tick did."""
-        return self._ledger.state.report
-
-    def arity(self, relation: str) -> int:
-        """Number of columns of a relation.
-
-        Raises
-        ------
-        UnknownRelationError
-            If the program has no such relation.
-        """
-        if relation not in self.inputs and relation not in self.heads:
-            raise UnknownRelationError(relation, {*self.inputs, *self.heads})
-        return self._arity[relation]
-
     def step(self, changes: Mapping[str, Any]) -> dict[str, ZSet]:
         """Take one tick's changes of the inputs; return the changes of the outputs.
 
@@ -288,42 +264,7 @@ class Program:
         """
         if self._ledger.state is not mark.state:
             self._ledger.returned(mark.state)
-            for dictionary, size in zip(self.dictionaries, mark.sizes, strict=True):
-                dictionary.truncate(size)
-
-    def relation(self, name: str) -> ZSet:
-        """All rows of a relation. A head that is neither kept nor read by a rule is joined afresh from the state.
-
-        Raises
-        ------
-        UnknownRelationError
-            If the program has no such relation.
-        """
-        self.arity(name)
-        side = self._ledger.reading(name)
-        if side is None:
-            return self._outgoing.empty(name)
-        columns, weights = side.circuit.whole(name)
-        return self._outgoing.as_zset(name, [PhaseRows(columns, weights)], side.circuit.backend)
-
-    def count(self, name: str) -> int:
-        """Number of rows of a relation; in bag semantics the sum of their weights. Not enumerated where it can be."""
-        self.arity(name)
-        side = self._ledger.reading(name)
-        return 0 if side is None else side.circuit.total(name)
-
-    def empty(self, name: str) -> ZSet:
-        """No rows, with the names and types of a relation's columns; int64 where no row has shown the type yet.
-
-        Examples
-        --------
-        >>> program = Program("path(a, c) :- edge(a, b), edge(b, c).")
-        >>> program.load({"edge": [("x", "y")]})
-        >>> program.empty("path").to_arrow().schema.types[0]
-        DataType(string)
-        """
-        self.arity(name)
-        return self._outgoing.empty(name)
+            self._forget(mark.sizes)
 
     def checkpoint(self, path: str | PathLike[str]) -> None:
         """Store the state in a folder, from which `restore` makes the program again. All or nothing.
@@ -383,110 +324,9 @@ class Program:
     @property
     def subject(self) -> Subject:
         """What a checkpoint keeps of the program."""
+        from gpu_wcoj.subject import Subject
+
         return Subject(self._schema, self._lowering, self._ledger, self.dictionaries)
-
-    def explain(
-        self,
-        *,
-        analyze: bool = False,
-        bounds: bool = False,
-        statistics: str | PathLike[str] | None = None,
-        format: Format = "text",  # noqa: A002  # the option is called --format
-    ) -> str:
-        """How the program runs: per rule its delta paths, per path each variable with its extenders.
-
-        Parameters
-        ----------
-        analyze
-            Also what the last tick did, by the plan that it went by: per level the prefixes that it extended, the
-            bound on the work, proposals, survivors, bytes and time. Prefixes, bytes and times are there for ticks that
-            were measured: those behind the first call with this option, or all of a program with `analyze`. Where they
-            are not, the text says so.
-        bounds
-            Also how many prefixes each level can have for one changed row at most, by the sizes and the largest degrees
-            of the relations as they are now: a linear program each, for which SciPy is needed. Levels of recursions
-            have none.
-        statistics
-            A folder with a ``statistics.json``: the plan of a program that begins with such relations.
-        format
-            ``"text"``; ``"json"``, whose keys are the fields of `gpu_wcoj.explain.tree.PlanTree`; ``"mermaid"``, a
-            flowchart; ``"svg"``, a drawing; or ``"datalog"``, which is no plan but the program as Datalog text,
-            whatever language it was written in.
-
-        Raises
-        ------
-        UsageError
-            For another format, or where a program as text is asked for more than itself.
-        SchemaError
-            If there are no such statistics.
-        BackendUnavailableError
-            If there are to be bounds, and SciPy is not installed.
-
-        Examples
-        --------
-        >>> print(Program("path(a, c) :- edge(a, b), edge(b, c).").explain())
-        backend cpu, set semantics
-        <BLANKLINE>
-        path   (derivations are counted: its rows are distinct)
-          path(a, c) :- edge(a, b), edge(b, c).
-            delta path 1: change of edge(a, b)
-              c: look up edge(b, c) before, by edge[0, 1]
-            delta path 2: change of edge(b, c)
-              a: look up edge(a, b) after, by edge[1, 0]
-        <BLANKLINE>
-        arrangements
-          edge[0, 1]
-          edge[1, 0]
-        """
-        from gpu_wcoj.explain.bounded import sizes_of_known, sizes_of_state
-        from gpu_wcoj.explain.rendering import check_format, rendered
-        from gpu_wcoj.explain.shown import Shown
-        from gpu_wcoj.planner.known import Known
-
-        check_format(format)
-        if format == "datalog":
-            return self._as_datalog(analyze or bounds or statistics is not None)
-        known = None if statistics is None else Known.read(statistics)
-        lowered = self._lowered if known is None else None
-        planned = self._planned(known) if lowered is None else lowered.plan
-        shown = Shown(
-            self._outgoing.column_name,
-            self.backend.name,
-            self.bag,
-            None if self._ledger.router is None else str(self._ledger.router),
-            None if lowered is None else lowered.chosen or None,
-            self.last_tick.recounted,
-        )
-        sizes_of = None
-        if bounds and known is not None:
-            sizes_of = sizes_of_known(known)
-        elif bounds and lowered is not None:
-            sides = self._ledger.settled()
-            assert sides is not None
-            sizes_of = sizes_of_state(sides.ahead.circuit)
-        if analyze:
-            self.analyze = True
-        return rendered(shown.of(planned, self.last_tick if analyze else None, sizes_of), format)
-
-    def _as_datalog(self, asks_for_more: bool) -> str:
-        from gpu_wcoj.query.printed import as_datalog
-
-        if asks_for_more:
-            raise UsageError("the program as Datalog says nothing of its plan.\n  Ask for another format.")
-        default = self.rules.outputs or unread(self.rules)
-        rules = self.rules if default == self.outputs else replace(self.rules, outputs=self.outputs)
-        return as_datalog(rules, bag=self.bag)
-
-    @property
-    def analyze(self) -> bool:
-        """Whether ticks are measured for ``explain(analyze=True)``; can be set between ticks."""
-        return self._measures
-
-    @analyze.setter
-    def analyze(self, value: bool) -> None:
-        self._measures = value
-        for side in self._ledger.state.sides or ():
-            side.circuit.execution.measures = value
 
     def share_work(self, number: int, of: int) -> None:
         """From the first tick on, work on one of `of` shares of every change: that with the number `number`.
@@ -513,48 +353,14 @@ class Program:
         """
         if self._ledger.state.report.tick != -1 or self._ledger.state.sides is not None:
             raise UsageError("work is shared from the first tick on, and there has been one.\n  Take a new program.")
-        if not 0 <= number < of:
-            raise UsageError(f"there is no share {number} of {of}; they are numbered from 0.")
-        read = {atom.relation for rule in self.rules.rules for atom in rule.read}
-        stateful = [name for name in self.heads if name in read or name in self.keep]
-        stateful += [] if self.bag else sorted(self._planned().counted)
-        stateful += [one.relation for one in self._lowering.rules.groupings]
-        negating = [rule.head.relation for rule in self._lowering.rules.rules if rule.negated]
-        if negating and not stateful:
-            raise UnsupportedError(
-                f"the head '{negating[0]}' negates, and what one share derives another may take back.\n"
-                "  Run the program in one process."
-            )
-        if stateful:
-            raise UnsupportedError(
-                f"the head '{stateful[0]}' has state of its own, of which no share can tell the rest.\n"
-                "  Let it keep all variables in one rule, and combine the shares elsewhere."
-            )
+        from gpu_wcoj.sharing import check_number, check_shareable  # which engines of one cell have no use for
+
+        check_number(number, of)
+        check_shareable(self.rules, self._lowering.rules, self.keep, () if self.bag else self._planned().counted)
         text, binary = self.dictionaries
         text.encode_one("")  # as code 0, which rows without a value have, too
         binary.encode_one(b"")
         self._share = number, of
-
-    def compact(self) -> None:
-        """Merge every arrangement into one batch; nothing that has cancelled is left. O(state)."""
-        self._ledger.compact()
-
-    @property
-    def state_rows(self) -> dict[str, list[int]]:
-        """Per arrangement, for people, the rows of its batches."""
-        sides = self._ledger.settled()
-        if sides is None:
-            return {}
-        return {
-            str(key): [len(batch) for batch in arrangement.accumulated()]
-            for index in sides.ahead.circuit.indices()
-            for key, arrangement in index.arrangements.items()
-        }
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the state's arrays take, those of a twin and of backlogs too; dictionaries not counted."""
-        return sum(side.nbytes for side in self._ledger.state.sides or ())
 
     # One tick.
 
@@ -612,8 +418,7 @@ class Program:
             if isinstance(raised, WeightOverflowError):
                 raised = self._outgoing.overflow_as_shown(raised)
             if self._ledger.state is before:
-                for dictionary, size in zip(self.dictionaries, sizes, strict=True):
-                    dictionary.truncate(size)
+                self._forget(sizes)
             self._ledger.settled()
             try:
                 if raised is error:
@@ -625,9 +430,10 @@ class Program:
             self._outgoing.evaluated = None
         return counts
 
-    @property
-    def _lowered(self) -> Lowered | None:
-        return self._ledger.lowered
+    def _forget(self, sizes: Sequence[int]) -> None:
+        """Leave no more than so many values in the dictionaries."""
+        for dictionary, size in zip(self.dictionaries, sizes, strict=True):
+            dictionary.truncate(size)
 
     def _read(self, name: str, data: Any) -> Incoming:
         if isinstance(data, Incoming):
@@ -640,11 +446,6 @@ class Program:
     def _as_given(self, ignored: Mapping[str, int]) -> Mapping[str, int]:
         """What is said of inputs, by the names that they have for their user."""
         return {name: ignored[one] for name, one in self._input_of.items() if one in ignored}
-
-    def _planned(self, known: Known | None = None) -> Plan:
-        """The plan before any row has been seen, by what is known nevertheless."""
-        types = self._ledger.state.types
-        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), known)
 
     def _execution(self) -> Execution:
         def ranks(family: str) -> Int64Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Held, Measured
@@ -15,10 +16,12 @@ from gpu_wcoj.lowering import Lowered, Lowering
 from gpu_wcoj.planner.feedback import Feedback
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.types import Types
-from gpu_wcoj.routing.journal import Journal
 from gpu_wcoj.routing.router import Router
 from gpu_wcoj.routing.sides import Side, Sides
 from gpu_wcoj.zset.arrays import memory_error, within_memory
+
+if TYPE_CHECKING:
+    from gpu_wcoj.routing.journal import Journal  # which programs without a checkpoint have no use for
 
 Work = dict[str, dict[int, dict[int, dict[str, Int64Array]]]]
 """Per head, rule, delta path and variable, what the kernels counted; see `gpu_wcoj.kernels.protocol`."""

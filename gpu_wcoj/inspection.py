@@ -1,0 +1,236 @@
+"""What can be asked of a program between ticks: its relations, their sizes, its plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.errors import UnknownRelationError, UsageError
+from gpu_wcoj.lowering import Lowered, Lowering
+from gpu_wcoj.outgoing import Outgoing
+from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.query.strata import unread
+from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.tick import Ledger, TickReport
+from gpu_wcoj.trace.arrangement import PhaseRows
+from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.explain.rendering import Format
+    from gpu_wcoj.planner.known import Known
+
+
+class Inspected:
+    """A program as it stands: nothing here changes an answer.
+
+    Attributes
+    ----------
+    rules
+        As they were given.
+    inputs, heads, outputs
+        Relations that take rows, that rules define, and whose changes ticks return.
+    bag
+        Whether weights are exact, as those of bags.
+    backend
+        Where the state lives.
+    """
+
+    rules: Rules
+    inputs: tuple[str, ...]
+    heads: tuple[str, ...]
+    outputs: tuple[str, ...]
+    bag: bool
+    backend: Backend
+    _arity: dict[str, int]
+    _measures: bool
+    _lowering: Lowering
+    _ledger: Ledger
+    _outgoing: Outgoing
+
+    @property
+    def last_tick(self) -> TickReport:
+        """What the last tick did."""
+        return self._ledger.state.report
+
+    def arity(self, relation: str) -> int:
+        """Number of columns of a relation.
+
+        Raises
+        ------
+        UnknownRelationError
+            If the program has no such relation.
+        """
+        if relation not in self.inputs and relation not in self.heads:
+            raise UnknownRelationError(relation, {*self.inputs, *self.heads})
+        return self._arity[relation]
+
+    def relation(self, name: str) -> ZSet:
+        """All rows of a relation. A head that is neither kept nor read by a rule is joined afresh from the state.
+
+        Raises
+        ------
+        UnknownRelationError
+            If the program has no such relation.
+        """
+        self.arity(name)
+        side = self._ledger.reading(name)
+        if side is None:
+            return self._outgoing.empty(name)
+        columns, weights = side.circuit.whole(name)
+        return self._outgoing.as_zset(name, [PhaseRows(columns, weights)], side.circuit.backend)
+
+    def count(self, name: str) -> int:
+        """Number of rows of a relation; in bag semantics the sum of their weights. Not enumerated where it can be."""
+        self.arity(name)
+        side = self._ledger.reading(name)
+        return 0 if side is None else side.circuit.total(name)
+
+    def empty(self, name: str) -> ZSet:
+        """No rows, with the names and types of a relation's columns; int64 where no row has shown the type yet.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import Program
+        >>> program = Program("path(a, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [("x", "y")]})
+        >>> program.empty("path").to_arrow().schema.types[0]
+        DataType(string)
+        """
+        self.arity(name)
+        return self._outgoing.empty(name)
+
+    def compact(self) -> None:
+        """Merge every arrangement into one batch; nothing that has cancelled is left. O(state)."""
+        self._ledger.compact()
+
+    @property
+    def state_rows(self) -> dict[str, list[int]]:
+        """Per arrangement, for people, the rows of its batches."""
+        sides = self._ledger.settled()
+        if sides is None:
+            return {}
+        return {
+            str(key): [len(batch) for batch in arrangement.accumulated()]
+            for index in sides.ahead.circuit.indices()
+            for key, arrangement in index.arrangements.items()
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the state's arrays take, those of a twin and of backlogs too; dictionaries not counted."""
+        return sum(side.nbytes for side in self._ledger.state.sides or ())
+
+    def explain(
+        self,
+        *,
+        analyze: bool = False,
+        bounds: bool = False,
+        statistics: str | PathLike[str] | None = None,
+        format: Format = "text",  # noqa: A002  # the option is called --format
+    ) -> str:
+        """How the program runs: per rule its delta paths, per path each variable with its extenders.
+
+        Parameters
+        ----------
+        analyze
+            Also what the last tick did, by the plan that it went by: per level the prefixes that it extended, the
+            bound on the work, proposals, survivors, bytes and time. Prefixes, bytes and times are there for ticks that
+            were measured: those behind the first call with this option, or all of a program with `analyze`. Where they
+            are not, the text says so.
+        bounds
+            Also how many prefixes each level can have for one changed row at most, by the sizes and the largest degrees
+            of the relations as they are now: a linear program each, for which SciPy is needed. Levels of recursions
+            have none.
+        statistics
+            A folder with a ``statistics.json``: the plan of a program that begins with such relations.
+        format
+            ``"text"``; ``"json"``, whose keys are the fields of `gpu_wcoj.explain.tree.PlanTree`; ``"mermaid"``, a
+            flowchart; ``"svg"``, a drawing; or ``"datalog"``, which is no plan but the program as Datalog text,
+            whatever language it was written in.
+
+        Raises
+        ------
+        UsageError
+            For another format, or where a program as text is asked for more than itself.
+        SchemaError
+            If there are no such statistics.
+        BackendUnavailableError
+            If there are to be bounds, and SciPy is not installed.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import Program
+        >>> print(Program("path(a, c) :- edge(a, b), edge(b, c).").explain())
+        backend cpu, set semantics
+        <BLANKLINE>
+        path   (derivations are counted: its rows are distinct)
+          path(a, c) :- edge(a, b), edge(b, c).
+            delta path 1: change of edge(a, b)
+              c: look up edge(b, c) before, by edge[0, 1]
+            delta path 2: change of edge(b, c)
+              a: look up edge(a, b) after, by edge[1, 0]
+        <BLANKLINE>
+        arrangements
+          edge[0, 1]
+          edge[1, 0]
+        """
+        from gpu_wcoj.explain.bounded import sizes_of_known, sizes_of_state
+        from gpu_wcoj.explain.rendering import check_format, rendered
+        from gpu_wcoj.explain.shown import Shown
+        from gpu_wcoj.planner.known import Known
+
+        check_format(format)
+        if format == "datalog":
+            return self._as_datalog(analyze or bounds or statistics is not None)
+        known = None if statistics is None else Known.read(statistics)
+        lowered = self._lowered if known is None else None
+        planned = self._planned(known) if lowered is None else lowered.plan
+        shown = Shown(
+            self._outgoing.column_name,
+            self.backend.name,
+            self.bag,
+            None if self._ledger.router is None else str(self._ledger.router),
+            None if lowered is None else lowered.chosen or None,
+            self.last_tick.recounted,
+        )
+        sizes_of = None
+        if bounds and known is not None:
+            sizes_of = sizes_of_known(known)
+        elif bounds and lowered is not None:
+            sides = self._ledger.settled()
+            assert sides is not None
+            sizes_of = sizes_of_state(sides.ahead.circuit)
+        if analyze:
+            self.analyze = True
+        return rendered(shown.of(planned, self.last_tick if analyze else None, sizes_of), format)
+
+    def _as_datalog(self, asks_for_more: bool) -> str:
+        from gpu_wcoj.query.printed import as_datalog
+
+        if asks_for_more:
+            raise UsageError("the program as Datalog says nothing of its plan.\n  Ask for another format.")
+        default = self.rules.outputs or unread(self.rules)
+        rules = self.rules if default == self.outputs else replace(self.rules, outputs=self.outputs)
+        return as_datalog(rules, bag=self.bag)
+
+    @property
+    def analyze(self) -> bool:
+        """Whether ticks are measured for ``explain(analyze=True)``; can be set between ticks."""
+        return self._measures
+
+    @analyze.setter
+    def analyze(self, value: bool) -> None:
+        self._measures = value
+        for side in self._ledger.state.sides or ():
+            side.circuit.execution.measures = value
+
+    @property
+    def _lowered(self) -> Lowered | None:
+        return self._ledger.lowered
+
+    def _planned(self, known: Known | None = None) -> Plan:
+        """The plan before any row has been seen, by what is known nevertheless."""
+        types = self._ledger.state.types
+        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), known)
