@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from gpu_wcoj.circuit.adopting import rows_to_build
 from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.planner.costs import foreseen
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.planner.feedback import CLEARLY, SORTING, Feedback, Place
-from gpu_wcoj.planner.foreseen import foreseen
 from gpu_wcoj.planner.known import Known
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.mixing import mixed

@@ -21,8 +21,8 @@ from gpu_wcoj.planner.calculations import INTEGERS, Kinds
 from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Setting, Strategy
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.planner.groupings import grouping_plan, source_key
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import components, cycle
-from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
 

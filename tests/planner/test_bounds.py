@@ -22,8 +22,8 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.bounds import Size, bound, bounds, sizes_of
+from gpu_wcoj.planner.costs import foreseen
 from gpu_wcoj.planner.expected import Levels
-from gpu_wcoj.planner.foreseen import foreseen
 from gpu_wcoj.planner.hypergraph import is_acyclic, reduce
 from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.query.datalog import parse

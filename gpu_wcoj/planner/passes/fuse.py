@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpu_wcoj.join.path import DeltaPath, Step
+from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.planner.draft import Draft, Order
+from gpu_wcoj.planner.turns import in_turn
 
 
 def fused(draft: Draft) -> Draft:
     r"""Let the atom that an order names propose a variable's values alone, the others look them up afterwards.
 
-    A level at which one atom takes part is a lookup as it is. The other atoms are looked up once all of their variables
-    are bound, or right before they propose one themselves.
+    A level at which one atom takes part is a lookup as it is; see `gpu_wcoj.planner.turns`.
 
     Examples
     --------
@@ -44,22 +44,4 @@ def fused(draft: Draft) -> Draft:
 
 def one_by_one(path: DeltaPath, order: Order) -> DeltaPath:
     """The path with a variable's other atoms behind the one that proposes it alone, where there is one."""
-    if not any(via is not None for via in order.via):
-        return path
-    begun = dict(zip(order.variables, order.via, strict=True))
-    steps: list[Step] = []
-    late: dict[int, list[Step]] = {}
-    for at, step in enumerate(path.steps):
-        via = begun.get(step.variable)
-        if via is None or step.is_lookup or len(step.atoms) == 1:
-            for number in step.atoms:
-                steps += late.pop(number, [])
-            steps.append(step)
-            continue
-        steps += late.pop(via, [])
-        steps.append(replace(step, atoms=(via,)))
-        for number in (number for number in step.atoms if number != via):
-            late.setdefault(number, []).append(Step(step.variable, (number,), is_lookup=True))
-            if not any(number in other.atoms for other in path.steps[at + 1 :]):
-                steps += late.pop(number)
-    return replace(path, steps=tuple(steps))
+    return replace(path, steps=in_turn(path.steps, dict(zip(order.variables, order.via, strict=True))))

@@ -81,7 +81,7 @@ class Chooser:
     estimator: Estimator = field(init=False)
 
     def __post_init__(self) -> None:
-        self.estimator = Estimator(self.body, self.seed, self.known)
+        self.estimator = Estimator.of_body(self.body, self.seed, self.known)
 
     def choose(self, hint: Sequence[str] = ()) -> tuple[Order, ...]:
         """The order, then others that begin with a variable that as many atoms reach."""
@@ -94,7 +94,7 @@ class Chooser:
             if self.strategy == "auto":
                 for order in self._left_deep_orders():
                     orders += [order, self._closing_together(order), replace(order, via=(None,) * len(order.via))]
-            costs = {order: self.estimator.cost(order) for order in orders}
+            costs = {order: self.estimator.along(order).cost for order in orders}
             best = min(costs, key=costs.__getitem__)
             chosen = best if costs[best] < CLEARLY * costs[chosen] else chosen
         if hinted or len(self.body.atoms) > MOST_ATOMS:
@@ -161,7 +161,7 @@ class Chooser:
         """Atom after atom; of the orders by the first one, the cheapest."""
         if not self._may_compare:
             return self._atoms_in_turn(None)
-        return min(self._left_deep_orders(), key=self.estimator.cost)
+        return min(self._left_deep_orders(), key=lambda order: self.estimator.along(order).cost)
 
     def _left_deep_orders(self) -> list[Order]:
         """Atom after atom, for every atom that may come first."""

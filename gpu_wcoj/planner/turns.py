@@ -1,0 +1,41 @@
+"""Steps at which one atom proposes alone: its own, and those at which the others are looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gpu_wcoj.join.path import Step
+
+
+def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step, ...]:
+    """The steps with the others behind the atom that proposes a variable alone, where there is one.
+
+    They are looked up once all of their variables are bound, or right before they propose one themselves.
+
+    Examples
+    --------
+    >>> steps = Step("b", (0, 1)), Step("c", (1, 2))
+    >>> [one.name for one in in_turn(steps, {"b": 0, "c": 2})]
+    ['b', 'c', 'b@1', 'c@1']
+    >>> [one.name for one in in_turn(steps, {"b": 0, "c": None})]
+    ['b', 'b@1', 'c']
+    """
+    if not any(one is not None for one in via.values()):
+        return tuple(steps)
+    found: list[Step] = []
+    late: dict[int, list[Step]] = {}
+    for at, step in enumerate(steps):
+        alone = via.get(step.variable)
+        if alone is None or step.is_lookup or len(step.atoms) == 1:
+            for number in step.atoms:
+                found += late.pop(number, [])
+            found.append(step)
+            continue
+        found += late.pop(alone, [])
+        found.append(replace(step, atoms=(alone,)))
+        for number in (number for number in step.atoms if number != alone):
+            late.setdefault(number, []).append(Step(step.variable, (number,), is_lookup=True))
+            if not any(number in other.atoms for other in steps[at + 1 :]):
+                found += late.pop(number)
+    return tuple(found)
