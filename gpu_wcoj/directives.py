@@ -8,7 +8,7 @@ from pathlib import Path
 from gpu_wcoj.errors import UsageError, listed, nearest
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.files.whole import OutputSpec
-from gpu_wcoj.query.terms import Directive, Rules
+from gpu_wcoj.query.rules import Directive, Rules
 from gpu_wcoj.schema import DataType
 
 _PARAMETERS = ("IO", "filename", "delimiter", "headers", "rfc4180")

@@ -11,8 +11,8 @@ from gpu_wcoj.errors import UnknownRelationError, UsageError
 from gpu_wcoj.lowering import Lowered, Lowering
 from gpu_wcoj.outgoing import Outgoing
 from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import unread
-from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.tick import Ledger, TickReport
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.zset import ZSet

@@ -11,7 +11,7 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:

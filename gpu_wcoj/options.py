@@ -10,7 +10,7 @@ import numpy as np
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, listed
 from gpu_wcoj.planner.draft import STRATEGIES, Strategy
 from gpu_wcoj.planner.types import Types, names_of
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.schema import DataType
 
 Names = dict[str, tuple[str, ...]]

@@ -33,8 +33,8 @@ from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.planner.feedback import Feedback
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import unread
-from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.routing.router import router_of
 from gpu_wcoj.tick import Ledger, Mark, State, TickReport, as_shown
 from gpu_wcoj.trace.arrangement import PhaseRows

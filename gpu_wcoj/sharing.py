@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gpu_wcoj.errors import UnsupportedError, UsageError
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 
 
 def check_number(number: int, of: int) -> None:

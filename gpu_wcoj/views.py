@@ -13,7 +13,7 @@ from gpu_wcoj.once import asked, given_relations, without_ones
 from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.program import Program, TickReport
 from gpu_wcoj.query.languages import Language, known_language, language_of
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:

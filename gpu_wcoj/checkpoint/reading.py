@@ -15,8 +15,8 @@ from gpu_wcoj.checkpoint.manifest import Manifest, manifest_name, read_file, rea
 from gpu_wcoj.checkpoint.stored import load
 from gpu_wcoj.checkpoint.watched import WatchedFolder
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UsageError
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.stored import made_again
-from gpu_wcoj.query.terms import Rules
 from gpu_wcoj.subject import Kept
 
 LEASE = "lease"

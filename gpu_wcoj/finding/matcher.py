@@ -16,7 +16,7 @@ from gpu_wcoj.query.motif.compiling import compiled
 from gpu_wcoj.query.motif.form import ROW, Compiled, Graph, Semantics
 from gpu_wcoj.query.motif.pattern import Motif
 from gpu_wcoj.query.motif.reading import parse
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 
 T = TypeVar("T")
 

@@ -27,7 +27,8 @@ from gpu_wcoj.join.path import Calculation, Condition
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of, comparable
 from gpu_wcoj.planner.equalities import Resolve, resolver
 from gpu_wcoj.planner.nulls import Nulls, never_holds, nulls_of
-from gpu_wcoj.query.terms import MIRRORED, NULL, Atom, Constant, Expression, Rule, Term, Variable
+from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.terms import MIRRORED, NULL, Atom, Constant, Expression, Term, Variable
 from gpu_wcoj.schema import NO_DECIMAL, DataType
 from gpu_wcoj.trace.arrangement import ComparedColumns
 

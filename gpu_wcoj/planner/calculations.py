@@ -9,7 +9,8 @@ from typing import Protocol
 
 from gpu_wcoj.join.path import Calculation, Condition
 from gpu_wcoj.planner.results import decimal_kind
-from gpu_wcoj.query.terms import Computed, Rule, Term, Variable
+from gpu_wcoj.query.rules import Computed, Rule
+from gpu_wcoj.query.terms import Term, Variable
 from gpu_wcoj.schema import INT64, DataType
 
 

@@ -13,7 +13,7 @@ from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, St
 from gpu_wcoj.planner.body import Alias, Body, BodyAtom, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
 from gpu_wcoj.planner.expected import Levels
-from gpu_wcoj.query.terms import Rule
+from gpu_wcoj.query.rules import Rule
 
 Strategy = Literal["auto", "wcoj", "binary"]
 """How delta paths join: all atoms of a variable at once, or one after the other, or as costs say."""

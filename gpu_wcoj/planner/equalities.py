@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gpu_wcoj.query.terms import Expression, Rule, Term, Variable, plain
+from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.terms import Expression, Term, Variable, plain
 
 Resolve = Callable[[Expression], Term]
 """What is left in the place of a term."""

@@ -14,7 +14,8 @@ from functools import cached_property
 from gpu_wcoj.planner.joingraph import Column, Edge, Filter, JoinGraph, Table
 from gpu_wcoj.planner.lookups import Arranged, Lookup, LookupPlan
 from gpu_wcoj.planner.solver import Costs, solve
-from gpu_wcoj.query.terms import MIRRORED, Comparison, Constant, Rule, Variable
+from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.terms import MIRRORED, Comparison, Constant, Variable
 
 SENT = Costs(lookup=0.0, found=0.0, exchanged=1.0, maintained=0.0)
 """Costs where only prefixes that travel count; of ways that are equal then, one over arrangements that are there."""

@@ -141,7 +141,7 @@ def plan(
 
 
 def _estimate(path: DeltaPath, known: KnownRelations) -> tuple[Expected, ...]:
-    from gpu_wcoj.planner.foreseen import foreseen
+    from gpu_wcoj.planner.costs import foreseen
 
     found = foreseen(path, known)
     return () if found is None else found.levels

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpu_wcoj.planner.equalities import Resolve, resolver
-from gpu_wcoj.query.terms import NULL, Atom, Expression, Rule, Term, Variable
+from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.terms import NULL, Atom, Expression, Term, Variable
 
 Nullable = Mapping[str, Sequence[bool]]
 """Per relation, which columns may hold null."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from gpu_wcoj.planner.body import Alias
+from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.strata import components
-from gpu_wcoj.query.terms import Expression, Rule, Variable
+from gpu_wcoj.query.terms import Expression, Variable
 
 
 def same_rows(by_head: Mapping[str, Sequence[Rule]]) -> dict[str, Alias]:

@@ -7,7 +7,8 @@ from decimal import Decimal
 
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.results import BOOL, DOUBLE, STRING, aggregate_of, decimal_kind, result_of
-from gpu_wcoj.query.terms import NULL, Computed, Constant, Rule, Rules, Variable, plain
+from gpu_wcoj.query.rules import Computed, Rule, Rules
+from gpu_wcoj.query.terms import NULL, Constant, Variable, plain
 from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
 
 Place = tuple[str, int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.terms import (
     AGGREGATES,
     Aggregate,
@@ -11,7 +12,6 @@ from gpu_wcoj.query.terms import (
     Call,
     Comparison,
     Expression,
-    Rule,
     Variable,
     aggregates_of,
     variables_of,

@@ -21,18 +21,9 @@ from gpu_wcoj.query.binding import (
     standing,
 )
 from gpu_wcoj.query.nulls import check_nulls
+from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.stratified import check_stratified
-from gpu_wcoj.query.terms import (
-    NULL,
-    Aggregate,
-    Call,
-    Constant,
-    Rule,
-    Rules,
-    Span,
-    Variable,
-    variables_of,
-)
+from gpu_wcoj.query.terms import NULL, Aggregate, Call, Constant, Span, Variable, variables_of
 
 _SHOWN = 200
 _At = Callable[[str, Span], str]

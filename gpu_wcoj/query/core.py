@@ -29,21 +29,9 @@ from gpu_wcoj.query.binding import (
     bound_variables,
     standing,
 )
+from gpu_wcoj.query.rules import Declaration, Extreme, Facts, Grouping, Rule, Rules
 from gpu_wcoj.query.stratified import EXTREMES, loops_of
-from gpu_wcoj.query.terms import (
-    Aggregate,
-    Atom,
-    Comparison,
-    Constant,
-    Declaration,
-    Expression,
-    Extreme,
-    Facts,
-    Grouping,
-    Rule,
-    Rules,
-    Variable,
-)
+from gpu_wcoj.query.terms import Aggregate, Atom, Comparison, Constant, Expression, Variable
 from gpu_wcoj.query.variant import UNIT, ZERO, Variant, is_wildcard
 
 MOST_ZEROS = 6

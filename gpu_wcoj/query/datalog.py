@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.errors import DatalogSyntaxError, SchemaError, UnsupportedTypeError, UsageError, pointed
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.declared import declared_type
+from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from gpu_wcoj.query.terms import (
     AGGREGATES,
     ESCAPES,
@@ -22,11 +23,7 @@ from gpu_wcoj.query.terms import (
     Call,
     Comparison,
     Constant,
-    Declaration,
-    Directive,
     Expression,
-    Rule,
-    Rules,
     Span,
     Variable,
 )

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 
 from gpu_wcoj.errors import UnsupportedError, UsageError, listed, nearest, pointed
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 
 Language = Literal["datalog", "sql", "motif", "edn"]
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)

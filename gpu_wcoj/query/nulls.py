@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 
 from gpu_wcoj.errors import UnsupportedError
 from gpu_wcoj.query.binding import applied, inner_aggregates, standing
-from gpu_wcoj.query.terms import NULL, Aggregate, Call, Comparison, Expression, Rule, Span, Variable, variables_of
+from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.terms import NULL, Aggregate, Call, Comparison, Expression, Span, Variable, variables_of
 
 _At = Callable[[str, Span], str]
 

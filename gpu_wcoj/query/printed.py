@@ -9,19 +9,8 @@ from dataclasses import dataclass, replace
 
 from gpu_wcoj.query.binding import expressions
 from gpu_wcoj.query.datalog import NAME_LENGTH, RESERVED
-from gpu_wcoj.query.terms import (
-    AGGREGATES,
-    Aggregate,
-    Atom,
-    Call,
-    Comparison,
-    Constant,
-    Expression,
-    Grouping,
-    Rule,
-    Rules,
-    Variable,
-)
+from gpu_wcoj.query.rules import Grouping, Rule, Rules
+from gpu_wcoj.query.terms import AGGREGATES, Aggregate, Atom, Call, Comparison, Constant, Expression, Variable
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _CONSTANTS = frozenset({"true", "false", "null", "_"})
@@ -43,7 +32,7 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
 
     Examples
     --------
-    >>> from gpu_wcoj.query.terms import Declaration
+    >>> from gpu_wcoj.query.rules import Declaration
     >>> x, y = Variable("x"), Variable("first name")
     >>> once = Rule(Atom("once#1", (x, y)), (Atom("my table", (x, y)),))
     >>> print(as_datalog(Rules((once,), (Declaration("my table", ("id", "first name"), ("int64", None)),))))

@@ -9,22 +9,8 @@ from typing import Any, Final
 
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.printed import as_datalog
-from gpu_wcoj.query.terms import (
-    Aggregate,
-    Atom,
-    Call,
-    Comparison,
-    Computed,
-    Constant,
-    Declaration,
-    Directive,
-    Extreme,
-    Facts,
-    Grouping,
-    Rule,
-    Rules,
-    Variable,
-)
+from gpu_wcoj.query.rules import Computed, Declaration, Directive, Extreme, Facts, Grouping, Rule, Rules
+from gpu_wcoj.query.terms import Aggregate, Atom, Call, Comparison, Constant, Variable
 
 _KIND = "kind"
 _CLASSES: Final[dict[str, type[Any]]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 
 
 def components(reads: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:

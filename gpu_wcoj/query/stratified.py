@@ -10,19 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from gpu_wcoj.errors import SchemaError, UnsupportedError
 from gpu_wcoj.query.binding import applied, definitions, inner_aggregates, within
+from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.strata import components, reads_of, way
-from gpu_wcoj.query.terms import (
-    Atom,
-    Call,
-    Comparison,
-    Constant,
-    Expression,
-    Rule,
-    Rules,
-    Span,
-    Variable,
-    variables_of,
-)
+from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Expression, Span, Variable, variables_of
 
 EXTREMES = ("min", "max")
 """The aggregates of heads that may go through recursion."""

@@ -8,19 +8,8 @@ from typing import Protocol
 
 from gpu_wcoj.query.binding import definitions, keys_of, needed, standing
 from gpu_wcoj.query.constant import calculated, holds
-from gpu_wcoj.query.terms import (
-    NULL,
-    Aggregate,
-    Atom,
-    Call,
-    Comparison,
-    Computed,
-    Constant,
-    Expression,
-    Rule,
-    Term,
-    Variable,
-)
+from gpu_wcoj.query.rules import Computed, Rule
+from gpu_wcoj.query.terms import NULL, Aggregate, Atom, Call, Comparison, Constant, Expression, Term, Variable
 
 UNIT = "unit#facts"
 """An input of one row."""

@@ -20,7 +20,8 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.options import processors
 from gpu_wcoj.planner.types import Types
-from gpu_wcoj.query.terms import Atom, Rule, Rules, Variable
+from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.terms import Atom, Variable
 from gpu_wcoj.routing.costs import ALWAYS, CostModel, SideCosts
 from gpu_wcoj.routing.sides import Side, Sides
 

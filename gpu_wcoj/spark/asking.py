@@ -12,7 +12,7 @@ from gpu_wcoj.errors import UsageError
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import BAGS, Language, known_language, language_of, read
 from gpu_wcoj.query.printed import as_datalog
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.spark.cells.chosen import Layout as CellsLayout
 from gpu_wcoj.spark.cells.spread import reason_against, require_spread
 

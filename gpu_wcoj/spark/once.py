@@ -20,7 +20,7 @@ from gpu_wcoj.errors import UnknownRelationError, UsageError, listed
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.languages import Language
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.spark.asking import Tables, columns_of, names_in, rules_of
 from gpu_wcoj.spark.cells.answer import Spread, chosen_for, files_of
 from gpu_wcoj.spark.cells.chosen import Chosen

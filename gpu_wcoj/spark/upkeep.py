@@ -11,7 +11,7 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import UnknownRelationError, UsageError, listed
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.languages import Language
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.spark.asking import Tables, as_text, columns_of, names_in, rules_of
 from gpu_wcoj.spark.cells.moving import ADAPTS_FROM
 from gpu_wcoj.spark.cells.view import CellOptions, CellView

@@ -23,7 +23,8 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.planner.types import Types, names_of
-from gpu_wcoj.query.terms import NULL, Constant, Rule, Rules, Variable
+from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.terms import NULL, Constant, Variable
 from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.streams.later import split
 from gpu_wcoj.streams.layout import is_null

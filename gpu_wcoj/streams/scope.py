@@ -14,7 +14,7 @@ from gpu_wcoj.streams.operators.generate import Generate
 from gpu_wcoj.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from gpu_wcoj.query.terms import Rule
+    from gpu_wcoj.query.rules import Rule
     from gpu_wcoj.streams.place import Place
     from gpu_wcoj.streams.time import Time
 

@@ -12,7 +12,8 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import NegativeWeightError
-from gpu_wcoj.query.terms import Atom, Grouping, Rule, Rules, Variable
+from gpu_wcoj.query.rules import Grouping, Rule, Rules
+from gpu_wcoj.query.terms import Atom, Variable
 from tests.join.twin import INTEGERS, fed, random_script, translated
 from tests.kinds import KINDS, Kind, lacking
 from tests.reference.changes import apply_bag, apply_rows, apply_zset, minus

@@ -14,7 +14,7 @@ from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.motif import compiling as motifs
 from gpu_wcoj.query.printed import as_datalog
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 
 ROOT = Path(__file__).parents[2]
 CORPUS = Path(__file__).parent / "corpus"

@@ -17,6 +17,7 @@ import pytest
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.datalog import RESERVED, float_constant
 from gpu_wcoj.query.declared import declared_type
+from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from gpu_wcoj.query.terms import (
     AGGREGATES,
     COMPARISONS,
@@ -29,11 +30,7 @@ from gpu_wcoj.query.terms import (
     Call,
     Comparison,
     Constant,
-    Declaration,
-    Directive,
     Expression,
-    Rule,
-    Rules,
     Span,
     Variable,
 )

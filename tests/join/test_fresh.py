@@ -17,7 +17,8 @@ from gpu_wcoj.join.fresh import Known, fresh_of, fresh_rows
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.terms import Rule, Variable
+from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.terms import Variable
 from gpu_wcoj.trace.arrangement import COMPARE, Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
 from tests.kinds import Kind, lacking

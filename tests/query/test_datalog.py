@@ -23,20 +23,8 @@ from gpu_wcoj.errors import (
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.datalog import NAME_LENGTH, TEXT_BYTES, parse
 from gpu_wcoj.query.declared import SPELLINGS
-from gpu_wcoj.query.terms import (
-    COMPARISONS,
-    Aggregate,
-    Atom,
-    Call,
-    Comparison,
-    Constant,
-    Declaration,
-    Directive,
-    Rule,
-    Rules,
-    Span,
-    Variable,
-)
+from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
+from gpu_wcoj.query.terms import COMPARISONS, Aggregate, Atom, Call, Comparison, Constant, Span, Variable
 
 
 def variables(*names):

@@ -8,7 +8,8 @@ from gpu_wcoj.errors import DatalogSyntaxError, UnsafeRuleError, UnsupportedErro
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.terms import NULL, Atom, Comparison, Constant, Rule, Rules, Variable
+from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.terms import NULL, Atom, Comparison, Constant, Variable
 
 X, Y, SAFE = Variable("x"), Variable("y"), Variable("x?")
 

@@ -12,18 +12,8 @@ from gpu_wcoj.errors import UsageError
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import NAME_LENGTH, parse
 from gpu_wcoj.query.printed import as_datalog
-from gpu_wcoj.query.terms import (
-    NULL,
-    Aggregate,
-    Atom,
-    Call,
-    Constant,
-    Declaration,
-    Directive,
-    Rule,
-    Rules,
-    Variable,
-)
+from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
+from gpu_wcoj.query.terms import NULL, Aggregate, Atom, Call, Constant, Variable
 from tests.recursion import programs
 from tests.reference.chance import INPUTS, chance_text
 from tests.reference.fixpoint import fixpoint

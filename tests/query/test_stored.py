@@ -10,8 +10,9 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.rules import Declaration, Rule, Rules
 from gpu_wcoj.query.stored import made_again, stored
-from gpu_wcoj.query.terms import Atom, Constant, Declaration, Rule, Rules, Variable
+from gpu_wcoj.query.terms import Atom, Constant, Variable
 from tests.reference.chance import chance_text
 
 

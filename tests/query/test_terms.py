@@ -3,7 +3,8 @@
 import pytest
 
 from gpu_wcoj.errors import UnsupportedTypeError
-from gpu_wcoj.query.terms import Atom, Comparison, Constant, Declaration, Rule, Rules, Variable
+from gpu_wcoj.query.rules import Declaration, Rule, Rules
+from gpu_wcoj.query.terms import Atom, Comparison, Constant, Variable
 
 X, Y = Variable("x"), Variable("y")
 

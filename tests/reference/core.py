@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gpu_wcoj.query import terms
+from gpu_wcoj.query.rules import Rules
 from tests.reference.written import Aggregate, Atom, Call, Literal, Name, Rule, Term, Test, Written
 
 
-def from_core(rules: terms.Rules) -> Written:
+def from_core(rules: Rules) -> Written:
     """The program, rule by rule; facts are rules without a body."""
     best = {one.relation: one for one in rules.extremes}
     found = [Rule(Atom(facts.relation, facts_row)) for facts in rules.facts for facts_row in facts.rows]

@@ -11,7 +11,7 @@ from gpu_wcoj.planner.body import Alias, Body, alias_of, normalise
 from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.nulls import cases
 from gpu_wcoj.planner.same import same_rows
-from gpu_wcoj.query.terms import Rule
+from gpu_wcoj.query.rules import Rule
 
 
 def normalised(draft: Draft) -> Draft:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from gpu_wcoj.query.edn.asked import Shape
 from gpu_wcoj.query.edn.compiler import Read
 from gpu_wcoj.query.edn.forms import Symbol
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 
 Row = tuple[Any, ...]
 

@@ -19,7 +19,8 @@ from gpu_wcoj.query.edn.pieces import ZERO
 from gpu_wcoj.query.edn.placing import placed
 from gpu_wcoj.query.edn.scopes import Scopes
 from gpu_wcoj.query.edn.sources import ENGINE, OPAQUE, TEXT, Source
-from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Declaration, Expression, Rule, Rules, Variable
+from gpu_wcoj.query.rules import Declaration, Rule, Rules
+from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Expression, Variable
 
 NOTHING = "nothing#1"
 """An input without rows, for queries to which nothing that is known can be an answer."""

@@ -34,7 +34,8 @@ from gpu_wcoj.query.edn.names import Names, spelled
 from gpu_wcoj.query.edn.pieces import ZERO, Body, Piece, calculated, compared, piece_of
 from gpu_wcoj.query.edn.sources import OPAQUE, Datoms, Relation, Source, source_of
 from gpu_wcoj.query.edn.where import Clauses
-from gpu_wcoj.query.terms import Atom, Comparison, Constant, Expression, Rule, Variable
+from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.terms import Atom, Comparison, Constant, Expression, Variable
 
 MOST_RULES = 10_000
 """How many rules a query may become."""

@@ -15,7 +15,8 @@ from gpu_wcoj.query.motif.form import ROW, SEMANTICS, Compiled, Element, Graph, 
 from gpu_wcoj.query.motif.pattern import Edge, Motif
 from gpu_wcoj.query.motif.reading import pointed_lines
 from gpu_wcoj.query.motif.way import Way, parallel
-from gpu_wcoj.query.terms import Atom, Constant, Declaration, Rule, Rules
+from gpu_wcoj.query.rules import Declaration, Rule, Rules
+from gpu_wcoj.query.terms import Atom, Constant
 
 
 def compiled(

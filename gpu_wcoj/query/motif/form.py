@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpu_wcoj.query.motif.pattern import Motif
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 
 Semantics = Literal["homomorphism", "edges-distinct", "nodes-distinct"]
 SEMANTICS: tuple[Semantics, ...] = ("homomorphism", "edges-distinct", "nodes-distinct")

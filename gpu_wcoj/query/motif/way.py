@@ -15,7 +15,8 @@ from gpu_wcoj.query.motif.form import ROW, Element, Part
 from gpu_wcoj.query.motif.pattern import Edge, Path
 from gpu_wcoj.query.motif.reading import pointed_lines
 from gpu_wcoj.query.motif.spelled import Names
-from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Expression, Rule, Variable
+from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Expression, Variable
 
 if TYPE_CHECKING:
     from gpu_wcoj.query.motif.compiling import Compiler

@@ -1,4 +1,4 @@
-"""Views in SQL, to `gpu_wcoj.query.terms.Rules`."""
+"""Views in SQL, to `gpu_wcoj.query.rules.Rules`."""
 
 from gpu_wcoj.query.sql.parse import parse
 

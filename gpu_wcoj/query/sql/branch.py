@@ -11,17 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.query.constant import holds
-from gpu_wcoj.query.terms import (
-    MIRRORED,
-    NULL,
-    Atom,
-    Call,
-    Comparison,
-    Constant,
-    Expression,
-    Variable,
-    variables_of,
-)
+from gpu_wcoj.query.terms import MIRRORED, NULL, Atom, Call, Comparison, Constant, Expression, Variable, variables_of
 
 Values = tuple[Expression, ...]
 

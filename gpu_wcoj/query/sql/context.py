@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.sql.writing import rule
-from gpu_wcoj.query.terms import NULL, Atom, Call, Constant, Expression, Rule, Variable, variables_of
+from gpu_wcoj.query.terms import NULL, Atom, Call, Constant, Expression, Variable, variables_of
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql.alike import group_of
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import UNIT, Context, Derived
@@ -17,7 +18,7 @@ from gpu_wcoj.query.sql.joins import Joined
 from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.sql.scope import Scope, unique
 from gpu_wcoj.query.sql.truth import TRUE
-from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Constant, Expression, Rule, Variable
+from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Constant, Expression, Variable
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import SqlSyntaxError, UsageError, nearest
 from gpu_wcoj.query.checks import check
+from gpu_wcoj.query.rules import Declaration, Rule, Rules
 from gpu_wcoj.query.sql.compiler import Compiler
 from gpu_wcoj.query.sql.context import Derived
 from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.scope import matching
 from gpu_wcoj.query.sql.statements import statements as read
-from gpu_wcoj.query.terms import Declaration, Rule, Rules
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

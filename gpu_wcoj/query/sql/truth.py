@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.existence import within, without
 from gpu_wcoj.query.sql.known import check_parts
 from gpu_wcoj.query.sql.literals import spelled
 from gpu_wcoj.query.sql.scope import Scope
-from gpu_wcoj.query.terms import NULL, Atom, Call, Constant, Expression, Rule
+from gpu_wcoj.query.terms import NULL, Atom, Call, Constant, Expression
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

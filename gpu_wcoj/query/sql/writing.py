@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql.branch import Branch, Values, substituted
 from gpu_wcoj.query.terms import (
     AGGREGATES,
@@ -17,7 +18,6 @@ from gpu_wcoj.query.terms import (
     Comparison,
     Constant,
     Expression,
-    Rule,
     Variable,
     variables_of,
 )

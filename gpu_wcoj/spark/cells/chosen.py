@@ -14,7 +14,7 @@ from typing import Any, Literal
 from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageError, listed
 from gpu_wcoj.planner.exchanges import Exchanges
 from gpu_wcoj.planner.lookups import Arranged
-from gpu_wcoj.query.terms import Rule, Rules
+from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.spark.cells.shares import MOST_CELLS, Shares, best_shares, even_shares, shares_of
 
 Layout = Literal["auto", "hypercube", "replicated"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType, StringType
 
-from gpu_wcoj.query.terms import Rules
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.spark.cells.chosen import MOST_HEAVY, Chosen, Heavy, Value
 from gpu_wcoj.spark.cells.rows import data_columns
 

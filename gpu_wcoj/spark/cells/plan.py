@@ -19,7 +19,8 @@ from math import prod
 from typing import Literal
 
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.query.terms import Atom, Comparison, Expression, Rule, Rules, Variable
+from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.terms import Atom, Comparison, Expression, Variable
 from gpu_wcoj.spark.cells.chosen import Chosen, Names, Value, shares_in
 
 OWNER_SALT = 1 << 20

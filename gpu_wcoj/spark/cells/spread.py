@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpu_wcoj.errors import UnsupportedError
-from gpu_wcoj.query.terms import NULL, Call, Constant, Rule, Rules, Variable
+from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.terms import NULL, Call, Constant, Variable
 
 
 def reason_against(rules: Rules) -> str:

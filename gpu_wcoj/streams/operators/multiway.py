@@ -16,7 +16,7 @@ from gpu_wcoj.join.generic import as_python
 from gpu_wcoj.join.magnitudes import added_magnitudes
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.options import processors
-from gpu_wcoj.query.terms import Rule
+from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.streams.later import Later
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.ruled import Ruled, checked_rule

@@ -1,0 +1,238 @@
+"""Whole queries, whatever language they came from: rules over terms, and what a text declares beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from gpu_wcoj.query.terms import Aggregate, Atom, Call, Comparison, Constant, Expression, Span, Variable, aggregates_of
+
+
+@dataclass(frozen=True)
+class Computed:
+    """``variable = call`` of a rule in core form: the call's arguments are variables and constants."""
+
+    variable: Variable
+    call: Call
+
+    def __str__(self) -> str:
+        return f"{self.variable} = {self.call}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``head :- atoms, not negated, comparisons.`` A rule without a body is a fact.
+
+    In core form, which is what the planner takes, terms of atoms and comparisons are variables and constants, what is
+    calculated stands in `computed`, each behind those that it uses, and every variable of a negated atom is bound by
+    the positive ones or computed. Elsewhere they may be any expressions.
+    """
+
+    head: Atom
+    atoms: tuple[Atom, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    negated: tuple[Atom, ...] = ()
+    computed: tuple[Computed, ...] = ()
+
+    def __str__(self) -> str:
+        negated = (f"!{atom}" for atom in self.negated)
+        body = ", ".join([*map(str, self.atoms), *negated, *map(str, self.computed), *map(str, self.comparisons)])
+        return f"{self.head} :- {body}." if body else f"{self.head}."
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The distinct variables of the body's atoms, in the order in which they first stand."""
+        return tuple(dict.fromkeys(variable for atom in self.atoms for variable in atom.variables))
+
+    @property
+    def aggregates(self) -> tuple[Aggregate, ...]:
+        """The aggregates of the rule, in the order in which they stand; not those within other ones."""
+        return tuple(aggregates_of((*self.head.terms, *_parts(self))))
+
+    @property
+    def read(self) -> tuple[Atom, ...]:
+        """All atoms of the body, also negated ones and those of aggregates."""
+        return tuple(_read(self, self.aggregates))
+
+
+def _parts(body: Rule | Aggregate) -> Iterator[Expression]:
+    for atom in (*body.atoms, *body.negated):
+        yield from atom.terms
+    for comparison in body.comparisons:
+        yield from (comparison.left, comparison.right)
+
+
+def _read(body: Rule | Aggregate, within: Iterable[Aggregate]) -> Iterator[Atom]:
+    yield from (*body.atoms, *body.negated)
+    for one in within:
+        inner = (*_parts(one),) if one.value is None else (one.value, *_parts(one))
+        yield from _read(one, aggregates_of(inner))
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """``.decl relation(column: type, ...)``: names of columns, and their types where given (else None).
+
+    Names that are no names of Datalog stand in quotes, as ``"first name"``.
+    """
+
+    relation: str
+    columns: tuple[str, ...]
+    types: tuple[str | None, ...]
+    span: Span = field(default=Span(), compare=False)
+
+    def __str__(self) -> str:
+        names = map(_column, self.columns)
+        pairs = zip(names, self.types, strict=True)
+        shown = ", ".join(name if kind is None else f"{name}: {kind}" for name, kind in pairs)
+        return f".decl {self.relation}({shown})"
+
+
+def _column(name: str) -> str:
+    is_name = re.fullmatch(r"[^\W\d]\w*", name) and name not in ("true", "false", "null", "_")
+    return name if is_name else str(Constant(name))
+
+
+@dataclass(frozen=True)
+class Directive:
+    """``.input relation(name=value, ...)`` or ``.output ...``: where the command line reads or writes a relation.
+
+    Attributes
+    ----------
+    kind
+        ``input`` or ``output``.
+    parameters
+        Names and values, in order. The text has quotes around values where they are no names or numbers.
+    """
+
+    kind: str
+    relation: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    span: Span = field(default=Span(), compare=False)
+
+    def __str__(self) -> str:
+        pairs = ", ".join(f"{name}={_parameter(value)}" for name, value in self.parameters)
+        return f".{self.kind} {self.relation}" + (f"({pairs})" if pairs else "")
+
+
+def _parameter(value: str) -> str:
+    return value if re.fullmatch(r"[^\W\d]\w*|[0-9]+", value) else str(Constant(value))
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A head of a program in core form that aggregates another relation by its first columns.
+
+    Attributes
+    ----------
+    relation
+        The head; its columns are the keys and then the result.
+    source
+        The relation that is aggregated: the keys, then the value (for ``count``: none), then whatever tells the
+        rows that count apart. Rows whose value is null do not count.
+    keys
+        How many columns are keys. Groups without rows do not stand in the head, also where there are no keys.
+    op
+        ``count``, ``sum``, ``min``, ``max`` or ``mean``.
+    """
+
+    relation: str
+    source: str
+    keys: int
+    op: str
+
+    def __str__(self) -> str:
+        by = f"its first {self.keys} columns" if self.keys > 1 else "its first column" if self.keys else "nothing"
+        return f"{self.relation}: {self.op} of {self.source} by {by}"
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """A head of a program in core form that keeps, of rows that agree elsewhere, the one with the least value.
+
+    Attributes
+    ----------
+    column
+        Where the value stands.
+    op
+        ``min`` or ``max``.
+    """
+
+    relation: str
+    column: int
+    op: str
+
+    def __str__(self) -> str:
+        return f"{self.relation}: {self.op} of column {self.column}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Rows that the text of a program in core form gives of an input, which are there from the first tick on."""
+
+    relation: str
+    rows: tuple[tuple[int | float | bool | str | Decimal | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A whole program text: its rules in order, its declarations, and the relations its ``.output`` lines name.
+
+    As text it is a program again, which parses to an equal value; in core form, a text for people.
+
+    Attributes
+    ----------
+    directives
+        All ``.input`` lines, and behind them those ``.output`` lines that have parameters, one for each relation.
+    groupings, extremes, facts
+        Of a program in core form.
+
+    Examples
+    --------
+    >>> x, y = Variable("x"), Variable("y")
+    >>> swap = Rule(Atom("swap", (y, x)), (Atom("pair", (x, y)),), (Comparison("<", x, Constant(5)),))
+    >>> print(Rules((swap,), (Declaration("pair", ("left", "right"), ("int64", None)),), ("swap",)))
+    .decl pair(left: int64, right)
+    swap(y, x) :- pair(x, y), x < 5.
+    .output swap
+    """
+
+    rules: tuple[Rule, ...]
+    declarations: tuple[Declaration, ...] = ()
+    outputs: tuple[str, ...] = ()
+    text: str = field(default="", compare=False)
+    groupings: tuple[Grouping, ...] = ()
+    extremes: tuple[Extreme, ...] = ()
+    directives: tuple[Directive, ...] = ()
+    facts: tuple[Facts, ...] = ()
+
+    def __str__(self) -> str:
+        inputs = [one for one in self.directives if one.kind == "input"]
+        written = {one.relation: one for one in self.directives if one.kind == "output"}
+        outputs = [written.get(name, Directive("output", name)) for name in self.outputs]
+        facts = [Rule(Atom(one.relation, tuple(map(Constant, row))), ()) for one in self.facts for row in one.rows]
+        core = (*self.groupings, *self.extremes)
+        return "\n".join(map(str, (*self.declarations, *inputs, *facts, *self.rules, *core, *outputs)))
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The relations that rules define, in the order in which they first stand."""
+        grouped = (one.relation for one in self.groupings)
+        return tuple(dict.fromkeys([*(rule.head.relation for rule in self.rules), *grouped]))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The relations that take rows: those that bodies read and no rule defines, and heads that ``.input`` names."""
+        heads = set(self.heads)
+        used = dict.fromkeys(atom.relation for rule in self.rules for atom in rule.read)
+        named = (one.relation for one in self.directives if one.kind == "input" and one.relation in heads)
+        return tuple(dict.fromkeys([*(name for name in used if name not in heads), *named]))
+
+    @property
+    def arity(self) -> dict[str, int]:
+        """Columns of each relation that rules use."""
+        atoms = (atom for rule in self.rules for atom in (rule.head, *rule.read))
+        found = {atom.relation: len(atom.terms) for atom in atoms}
+        return found | {one.relation: one.keys + 1 for one in self.groupings}
