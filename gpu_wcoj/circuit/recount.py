@@ -16,7 +16,7 @@ from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.join.summing import AllowanceError, carrying, may_sum
-from gpu_wcoj.join.whole import Moment, WholeJoin, sampled
+from gpu_wcoj.join.whole import SAMPLED, Moment, WholeJoin, gauged, report, sampled
 from gpu_wcoj.trace.arrangement import Arrangement
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -54,11 +54,14 @@ class Recounted:
         Of the whole counts.
     instead
         What following the change would have cost.
+    paths
+        Per rule, the delta path along which all is counted.
     """
 
     phase: int
     cost: int
     instead: float
+    paths: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"counted afresh for {self.cost:,} candidates instead of about {self.instead:,.0f}"
@@ -160,7 +163,8 @@ class Recounting:
             return None
         if self.execution.weighted and self.bound() >= 1 << 63:
             return None
-        self.last.append(Recounted(phase, cost, following))
+        assert self._known is not None
+        self.last.append(Recounted(phase, cost, following, self._known.paths))
         return after - before, after
 
     def total(self) -> int:
@@ -213,8 +217,10 @@ class Recounting:
             generic = join.generic_join(number, phase)
             if generic is not None:
                 path = join.query.paths[number]
-                sample = replace(generic, work={}, meter=None)  # it is no part of what the tick does
-                cost += sampled(path, seeds, carrying(sample, path), not self.execution.weighted)
+                sample = carrying(replace(generic, work={}, meter=None), path)  # it is no part of following the change
+                sample = gauged(sample) if self.execution.measures else sample
+                cost += sampled(path, seeds, sample, not self.execution.weighted)
+                report(join, [sample], SAMPLED)
         self._rate = cost / max(1, rows)
         return cost
 

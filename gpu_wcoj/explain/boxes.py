@@ -76,6 +76,8 @@ def _rule(head: HeadTree, rule: RuleTree, total: int) -> RulePanel:
         derivations = Box("head", (f"derivations of {head.name}",))
         asked = _chains(rule.asked, derivations, f"asked for the derivations of {rule.asked_for}")
         chains.extend(asked)
+    if rule.afresh is not None:
+        chains.extend(_chains(rule.afresh, Box("head", (head.name,)), "counted afresh"))
     shared = (replace(one, boxes=tuple(_with_share(one.boxes, total))) for one in chains)
     return RulePanel(rule.rule, tuple(shared))
 
@@ -83,9 +85,7 @@ def _rule(head: HeadTree, rule: RuleTree, total: int) -> RulePanel:
 def _chains(path: PathTree, end: Box, title: str = "") -> Iterator[Chain]:
     """The path, and its variants where these have been counted or else in one line."""
     title = title or f"delta path {path.number}"
-    is_asked = path.number == 0
-    sign = "!" if path.is_negated else ""
-    lines = [f"{path.change_of} is given" if is_asked else f"change of {sign}{path.change_of}"]
+    lines = [_beginning(path, title)]
     lines += [f"where {', '.join(path.where)}"] if path.where else []
     lines += [f"check {use}" for use in path.held]
     lines += map(str, path.then)
@@ -96,6 +96,13 @@ def _chains(path: PathTree, end: Box, title: str = "") -> Iterator[Chain]:
     for variant in path.variants:
         order = f"{title} in the order {', '.join(variant.order)}, where that begins with fewer values"
         yield Chain(order, (_seed(lines[:1], variant.seed_counts), *_levels(variant.levels), end))
+
+
+def _beginning(path: PathTree, title: str) -> str:
+    """What starts a path."""
+    if title == "counted afresh":
+        return f"all of {path.change_of}" if path.change_of else "tried"
+    return f"{path.change_of} is given" if path.number == 0 else f"change of {'!' * path.is_negated}{path.change_of}"
 
 
 def _seed(lines: Iterable[str], counts: SeedCounts | None) -> Box:

@@ -7,9 +7,11 @@ from dataclasses import replace
 from functools import reduce
 
 from gpu_wcoj.circuit.circuit import Measured
+from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.circuit.recursion.rules import RANK
 from gpu_wcoj.explain.tree import (
     Counts,
+    Done,
     HeadTree,
     LevelTree,
     PathTree,
@@ -17,9 +19,11 @@ from gpu_wcoj.explain.tree import (
     RuleTree,
     SeedCounts,
     TickTree,
+    Use,
     VariantTree,
 )
 from gpu_wcoj.join.meter import JoinCounts, PathCounts, StepCounts
+from gpu_wcoj.join.whole import GIVEN_UP, SAMPLED, WHOLE
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Int64Array
 from gpu_wcoj.tick import TickReport, Work
 
@@ -29,9 +33,11 @@ def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -
     notes = [*notes, *_unmeasured(tree, ticked)]
     total = _sum(map(counts_of_work, _all_work(ticked.work)))
     if ticked.measured is None:
-        heads = tuple(_worked(head, ticked.work) for head in tree.heads)
+        heads = tuple(_worked(head, ticked.work, ticked.recounted.get(head.name, ())) for head in tree.heads)
     else:
-        heads = tuple(_measured(head, tree, ticked.measured) for head in tree.heads)
+        heads = tuple(
+            _measured(head, tree, ticked.measured, ticked.recounted.get(head.name, ())) for head in tree.heads
+        )
         levels = _sum_measured(_all_levels(heads))
         more = total.proposals - levels.proposals
         total = replace(
@@ -54,7 +60,9 @@ def counts_of_work(work: Sequence[int] | Int64Array) -> Counts:
 
 def _all_levels(heads: Iterable[HeadTree]) -> Iterable[Counts]:
     """What all levels did."""
-    for path in (path for head in heads for rule in head.rules for path in (*rule.paths, rule.asked) if path):
+    for path in (
+        path for head in heads for rule in head.rules for path in (*rule.paths, rule.asked, rule.afresh) if path
+    ):
         for levels in (path.levels, *(variant.levels for variant in path.variants)):
             yield from (level.counts for level in levels if level.counts is not None)
         yield from (counts for _, counts in path.further)
@@ -76,8 +84,6 @@ def _unmeasured(tree: PlanTree, ticked: TickReport) -> list[str]:
             notes.append("counts of recursions were not told apart: they are in the total only")
     elif "grouping" in kinds:
         notes.append("aggregates have no levels: only the time of the whole is measured")
-    if any(head.recounted for head in tree.heads):
-        notes.append("what was counted afresh has no levels")
     return notes
 
 
@@ -99,14 +105,53 @@ def _sum_measured(counts: Iterable[Counts]) -> Counts:
 # A tick of which only the kernels' counts are there.
 
 
-def _worked(head: HeadTree, work: Work) -> HeadTree:
+def _worked(head: HeadTree, work: Work, recounted: Sequence[Recounted]) -> HeadTree:
     if head.kind == "recursive" or head.name not in work:
         return head
-    rules = (
-        replace(rule, paths=tuple(_worked_path(path, paths.get(path.number - 1, {})) for path in rule.paths))
-        for rule, paths in ((rule, work[head.name].get(at, {})) for at, rule in enumerate(head.rules))
-    )
+    rules = []
+    for at, rule in enumerate(head.rules):
+        paths = work[head.name].get(at, {})
+        own = tuple(_worked_path(path, paths.get(path.number - 1, {})) for path in rule.paths)
+        counts = {name: counts_of_work(counted) for name, counted in paths.get(WHOLE, {}).items()}
+        rules.append(replace(rule, paths=own, afresh=_afresh(rule, at, recounted, counts)))
     return replace(head, rules=tuple(rules))
+
+
+def _afresh(
+    rule: RuleTree, number: int, recounted: Sequence[Recounted], counts: Mapping[str, Counts], prefixes: int = 0,
+    seconds: float | None = None,
+) -> PathTree | None:  # fmt: skip
+    """What whole counts of a rule did, by steps; None if there were none and none was thought of."""
+    if not counts:
+        return None
+    named = {SAMPLED: "samples, to decide", GIVEN_UP: "given up, as it costs more than following the change"}
+    levels: tuple[LevelTree, ...] = ()
+    path = replace(rule.paths[0], number=0, change_of="", is_negated=False, seeds=(), where=(), held=(), then=())
+    if recounted:
+        path = rule.paths[recounted[-1].paths[number]]
+        path = replace(path, number=0, held=tuple(map(_whole, path.held)), then=tuple(map(_done, path.then)))
+        levels = tuple(_level_afresh(level, counts) for level in path.levels)
+    known = {level.step for level in levels}
+    further = ((named.get(name, name), one) for name, one in counts.items() if name not in known)
+    seeds = None if seconds is None else SeedCounts(0, prefixes, seconds)
+    return replace(
+        path, levels=levels, variants=(), seed_estimate=None, seed_counts=seeds if recounted else None,
+        further=tuple(further),
+    )  # fmt: skip
+
+
+def _level_afresh(level: LevelTree, counts: Mapping[str, Counts]) -> LevelTree:
+    uses, then = tuple(map(_whole, level.uses)), tuple(map(_done, level.then))
+    return replace(level, uses=uses, then=then, estimate=None, at_most=None, counts=counts.get(level.step))
+
+
+def _whole(use: Use) -> Use:
+    """An atom as a whole count after a phase of the tick sees it."""
+    return replace(use, sees="after")
+
+
+def _done(done: Done) -> Done:
+    return done if done.use is None else replace(done, use=_whole(done.use))
 
 
 def _worked_path(path: PathTree, steps: Mapping[str, Int64Array]) -> PathTree:
@@ -122,14 +167,17 @@ def _worked_path(path: PathTree, steps: Mapping[str, Int64Array]) -> PathTree:
 # A tick that was measured.
 
 
-def _measured(head: HeadTree, tree: PlanTree, measured: Measured) -> HeadTree:
+def _measured(head: HeadTree, tree: PlanTree, measured: Measured, recounted: Sequence[Recounted]) -> HeadTree:
     """A head with what its joins did; those of a recursion stand at its first head, and tell by their rules' text."""
     head = replace(head, seconds=measured.seconds.get(head.name))
     if head.kind != "recursive":
         joins = measured.joins.get(head.name, ())
-        rules = [
-            replace(rule, paths=_with_paths(rule.paths, [join])) for rule, join in zip(head.rules, joins, strict=False)
-        ]
+        rules = []
+        for at, (rule, join) in enumerate(zip(head.rules, joins, strict=False)):
+            whole = join.paths.get((WHOLE, 0), PathCounts(0, 0, 0.0, {}))
+            counts = {name: _counts(step) for name, step in whole.steps.items()}
+            afresh = _afresh(rule, at, recounted, counts, whole.prefixes, whole.seconds)
+            rules.append(replace(rule, paths=_with_paths(rule.paths, [join]), afresh=afresh))
         return replace(head, rules=(*rules, *head.rules[len(rules) :]))
     together = [other.name for other in tree.heads if other.stratum == head.stratum]
     of_loop = [join for name in together for join in measured.joins.get(name, ())]

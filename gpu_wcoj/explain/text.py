@@ -37,6 +37,14 @@ def _rule(rule: RuleTree) -> Iterator[str]:
     if rule.asked is not None:
         yield f"  asked for the derivations of {rule.asked_for}"
         yield from _indented(_path(rule.asked), 4)
+    if rule.afresh is not None:
+        yield f"  counted afresh{_from(rule.afresh)}"
+        yield from _indented(_path(rule.afresh), 4)
+
+
+def _from(path: PathTree) -> str:
+    """What a whole count begins with; nothing if there was none."""
+    return f": all of {path.change_of}" if path.change_of else ""
 
 
 def _path(path: PathTree) -> Iterator[str]:

@@ -231,7 +231,8 @@ class PathTree:
     seed_estimate
         Prefixes that a changed row is expected to start.
     further
-        Counted under other names than those of steps: ranks that were looked up, and values new to a group of rows.
+        Counted under other names than those of steps: ranks that were looked up, values new to a group of rows, and
+        samples.
     """
 
     number: int
@@ -265,6 +266,9 @@ class RuleTree:
         What is given to it.
     joined_with
         Heads with rules of the same body, with which it is joined once where their rows are listed.
+    afresh
+        What whole counts of the rule did in the last tick, if they were asked for their work: the path that they took,
+        every atom of it seen whole, and beside it what was done to decide on them or given up.
     """
 
     rule: str
@@ -272,6 +276,7 @@ class RuleTree:
     asked: PathTree | None = None
     asked_for: Literal["", "rows", "groups"] = ""
     joined_with: tuple[str, ...] = ()
+    afresh: PathTree | None = None
 
 
 @dataclass(frozen=True)

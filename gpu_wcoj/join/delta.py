@@ -324,8 +324,9 @@ class IncrementalGenericJoin:
 
     @property
     def survivors(self) -> int:
-        """At least the number of bindings that the last tick added up."""
-        return sum(int(counted[SURVIVORS]) for path in self.work.values() for counted in path.values()) + self.seeds
+        """At least the number of bindings that the last tick added up, whole counts left out."""
+        followed = [steps.values() for number, steps in self.work.items() if number >= 0]
+        return sum(int(counted[SURVIVORS]) for steps in followed for counted in steps) + self.seeds
 
     def _head(self, piece: Prefixes) -> list[Int64Array]:
         return self._columns(piece.values, len(piece))

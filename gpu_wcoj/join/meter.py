@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
@@ -27,6 +28,13 @@ class Gauge:
     nbytes: int = 0
     seconds: float = 0.0
 
+    def plus(self, other: Gauge) -> Gauge:
+        """Both together."""
+        return Gauge(
+            self.prefixes + other.prefixes, self.rows + other.rows, self.nbytes + other.nbytes,
+            self.seconds + other.seconds,
+        )  # fmt: skip
+
 
 @dataclass(eq=False)
 class Meter:
@@ -35,7 +43,8 @@ class Meter:
     Attributes
     ----------
     number, variant
-        Of the path in its query, and of the variant; 0 for the path itself.
+        Of the path in its query, and of the variant; 0 for the path itself. A whole count has a number of its own, see
+        `gpu_wcoj.join.whole`.
     work
         Per step, by name, what the kernels counted.
     changes
@@ -57,6 +66,12 @@ class Meter:
     def gauge(self, step: str) -> Gauge:
         """That of a step."""
         return self.gauges.setdefault(step, Gauge())
+
+    def added_up(self, name: str) -> dict[str, Gauge]:
+        """The gauges; if there is a name, all together under it."""
+        if not name or not self.gauges:
+            return dict(self.gauges)
+        return {name: reduce(Gauge.plus, self.gauges.values())}
 
     @contextmanager
     def seeding(self, backend: Backend) -> Generator[None]:

@@ -6,8 +6,9 @@ Any of its delta paths serves: its atom gives all of its rows as seeds, and ever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from operator import add
 
 import numpy as np
 
@@ -29,6 +30,12 @@ SAMPLE = 64
 """Of so many seeds one is tried, to tell what all of them cost."""
 
 FEWEST_TRIED, MOST_TRIED = 16, 256
+
+WHOLE = -1
+"""Where the work of a tick is kept by the numbers of delta paths, that of whole counts has this one."""
+
+SAMPLED, GIVEN_UP = "#sampled", "#given up"
+"""Beside the steps of a whole count: what all samples did that decide on one, and all counts that cost too much."""
 
 Batches = tuple[IndexedZSet, ...]
 
@@ -82,10 +89,11 @@ class WholeJoin:
             for own in (seeds, *batches.values()):
                 bound *= sum(batch.largest_weight for batch in own)
         negated = {check.use.atom: self.moment.batches(self._arrangement(check.use)) for check in path.absent}
-        return GenericJoin(
+        join = GenericJoin(
             {use.atom: use for use in path.others}, batches, True, path.compared, execution.backend,
             execution.piece_rows, execution.ranks, bound, negated=negated, dictionary=execution.dictionary,
         )  # fmt: skip
+        return gauged(join) if execution.measures else join
 
     def seeds(self, path: DeltaPath, generic: GenericJoin) -> Seeds:
         """All rows of the path's atom, in the order that serves best."""
@@ -104,7 +112,9 @@ class WholeJoin:
             return 0
         path = self.join.query.paths[number]
         whole = self.moment.compact(self._arrangement(path.seed))
-        return sampled(path, whole, generic, not self.join.execution.weighted, most)
+        cost = sampled(path, whole, generic, not self.join.execution.weighted, most)
+        report(self.join, [generic], SAMPLED)
+        return cost
 
     def total(self, number: int, most: float | None = None) -> tuple[int, int]:
         """The sum of the weights of all bindings, along a path; and what it cost.
@@ -125,19 +135,49 @@ class WholeJoin:
         n_blocks = -(-n_blocks // threads) * threads if len(seeds) >= threads * FEWEST_TRIED else n_blocks
         edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
 
+        begun: list[GenericJoin] = []
+
         def block(at: int) -> Sequence[tuple[int, int]]:
             own = self.generic(number) if at else generic
             assert own is not None
+            begun.append(own)
             part = seeds.part(edges[at], edges[at + 1], execution.backend.xp)
             allowance = Allowance(None if most is None else most / n_blocks)
-            found = Summing(own, allowance, not execution.weighted).over(bind(path, part, own), path.steps)
+            prefixes = bind(path, part, own)
+            if own.meter is not None:
+                own.meter.prefixes += len(prefixes)
+            found = Summing(own, allowance, not execution.weighted).over(prefixes, path.steps)
             return [(found, allowance.cost(own))]
 
-        if threads == 1 or n_blocks == 1:
-            counted = [block(at)[0] for at in range(n_blocks)]
-        else:
-            counted = list(in_order(block, n_blocks, threads))
+        is_counted = False
+        try:
+            if threads == 1 or n_blocks == 1:
+                counted = [block(at)[0] for at in range(n_blocks)]
+            else:
+                counted = list(in_order(block, n_blocks, threads))
+            is_counted = True
+        finally:
+            report(self.join, begun, "" if is_counted else GIVEN_UP)
         return sum(found for found, _ in counted), sum(cost for _, cost in counted)
+
+
+def gauged(join: GenericJoin) -> GenericJoin:
+    """The join, with a meter of its own."""
+    from gpu_wcoj.join.measured import measured
+    from gpu_wcoj.join.meter import Meter
+
+    return measured(join, Meter(WHOLE, 0, join.work))
+
+
+def report(join: IncrementalGenericJoin, did: Sequence[GenericJoin], name: str = "") -> None:
+    """Let what these joins have done by now count as work of a rule's tick, under one name if there is one."""
+    for one in did:
+        work = dict(one.work)
+        if name and work:
+            work = {name: reduce(add, work.values())}
+        join.finished.append((WHOLE, work))
+        if one.meter is not None:
+            join.meters.append(replace(one.meter, work=work, gauges=one.meter.added_up(name)))
 
 
 def sampled(

@@ -8,7 +8,7 @@ nothing, the next look has to wait for twice as much work; so all looks together
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -55,6 +55,11 @@ class _Gauge:
 
     head: str
     seeds: list[tuple[Arrangement, float]]
+
+    def counted_afresh(self, circuit: Circuit) -> Collection[int]:
+        """The phases of the last tick that were not followed."""
+        head = circuit.heads[self.head]
+        return [one.phase for one in head.recounting.last] if isinstance(head, Head) else ()
 
 
 @dataclass(eq=False)
@@ -112,6 +117,8 @@ class Feedback:
             head, proposed = gauge.head, 0
             for rule, paths in work[head].items():
                 for number, steps in paths.items():
+                    if number < 0:  # a whole count, of which nothing is expected
+                        continue
                     own = 0
                     for counted in steps.values():
                         own += counted.item(PROPOSALS)
@@ -123,9 +130,11 @@ class Feedback:
             if not proposed:
                 continue
             self.proposed += proposed
+            afresh = gauge.counted_afresh(circuit)
             for arrangement, rate in gauge.seeds:
-                for batch in arrangement.pending:
-                    self.expected += rate * batch.n_rows * stands_for
+                for phase, batch in enumerate(arrangement.pending):
+                    if phase not in afresh:
+                        self.expected += rate * batch.n_rows * stands_for
         if self.proposed >= self.look_at:
             self._look(circuit, plan, tick)
 

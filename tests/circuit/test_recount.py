@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 import gpu_wcoj as gw
@@ -12,7 +14,9 @@ from gpu_wcoj.circuit import recount
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.datasets import rmat, undirected
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaError, WeightOverflowError
-from gpu_wcoj.join import delta, last, summing
+from gpu_wcoj.join import delta, last, summing, whole
+from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
 from tests.join.twin import check_counts, fed, random_script
 from tests.kinds import KINDS, Kind, lacking
 from tests.recursion.twin import Judges
@@ -215,3 +219,86 @@ def test_the_number_is_known_on_either_side_and_under_every_plan(route):
         else:
             assert program.step_counts({"e": rows})["h"] == plain.step_counts({"e": rows})["h"]
         assert program.count("h") == plain.count("h")
+
+
+@pytest.mark.parametrize(("threads", "analyze"), [(1, False), (2, True)])
+@pytest.mark.parametrize("name", ["path", "diamond", "house", "negated"])
+def test_all_that_the_kernels_do_is_reported(name, threads, analyze, monkeypatch):
+    """Samples and counts that are given up, too: every array that a kernel counts in is part of the report."""
+    counted = {}
+    made = GenericJoin.work_of
+
+    def noted(join, step):
+        work = made(join, step)
+        counted[id(work)] = work
+        return work
+
+    monkeypatch.setattr(GenericJoin, "work_of", noted)
+    monkeypatch.setattr(recount, "MARGIN", 2.0)
+    base, rest = skewed()
+    program = gw.Program(f"{TEXTS[name]} .output h", analyze=analyze, threads=threads)
+    seen = set()
+    for tick in ({"e": base[:3000], "f": base[:2000]}, {"e": rest[:1500]}, {"f": rest[:1100]}, {"e": rest[1500:3000]}):
+        counted.clear()
+        tick = {one: rows for one, rows in tick.items() if one in program.inputs}
+        if not tick:
+            continue
+        program.step_counts(tick)
+        work = program.last_tick.work["h"][0]
+        reported = sum((one for steps in work.values() for one in steps.values()), start=np.zeros(N_WORK, np.int64))
+        assert reported.tolist() == sum(counted.values(), start=np.zeros(N_WORK, np.int64)).tolist()
+        afresh = work.get(whole.WHOLE, {})
+        seen.update(name if name.startswith("#") else "step" for name in afresh)
+        assert any(not name.startswith("#") for name in afresh) == bool(program.last_tick.recounted)
+        document = json.loads(program.explain(analyze=True, format="json"))
+        (rule,) = document["heads"][-1]["rules"]
+        assert (rule["afresh"] is not None) == bool(afresh)
+        total = document["tick"]["total"]
+        assert [total["proposals"], total["survivors"]] == reported[[PROPOSALS, SURVIVORS]].tolist()
+        for head in program.last_tick.recounted.values():
+            shown = rule["afresh"]
+            levels = [one["counts"]["survivors"] for one in shown["levels"] if one["counts"]]
+            assert sum(levels) == sum(own[SURVIVORS] for name, own in afresh.items() if not name.startswith("#"))
+            assert all(use["sees"] == "after" for level in shown["levels"] for use in level["uses"])
+            assert "counted afresh: all of " in program.explain(analyze=True)
+            assert shown["change_of"] == rule["paths"][head[-1].paths[0]]["change_of"]
+            if analyze:
+                assert shown["seed_counts"]["prefixes"] > 0
+                assert total["bytes"] >= sum(own["bytes"] for _, own in shown["further"]) > 0
+    assert seen >= {"#sampled", "step"}
+
+
+def test_counts_that_are_given_up_are_reported(monkeypatch):
+    monkeypatch.setattr(recount.Recounting, "_following", lambda *_: 1e6)
+    base, rest = skewed()
+    program = gw.Program(PATH.replace("e(c, d)", "e(c, d), e(a, d)"))
+    program.load({"e": base})
+    monkeypatch.setattr(recount.Recounting, "_allowance", lambda *_: 50_000.0)
+    monkeypatch.setattr(recount.Recounting, "_known", recount._Known(1.0, 1, (0,)))
+    program.step_counts({"e": rest[:1500]})
+    assert not program.last_tick.recounted
+    afresh = program.last_tick.work["h"][0][whole.WHOLE]
+    assert list(afresh) == [whole.GIVEN_UP]
+    spent = afresh[whole.GIVEN_UP]
+    assert spent[PROPOSALS] + spent[PROBES] + 2 * spent[SURVIVORS] > 25_000
+    assert "given up, as it costs more than following the change: " in program.explain(analyze=True)
+
+
+def test_what_is_counted_afresh_is_no_mistaken_estimate(monkeypatch):
+    """Nothing is expected of a phase that is not followed, and what it does is not taken for what a path does."""
+    base, rest = skewed()
+    program = gw.Program(PATH)
+    program.load({"e": base})
+    sums = program._ledger.feedback
+    before = sums.proposed, sums.expected, dict(sums.done)
+    program.step_counts({"e": rest[2:1500]})
+    assert program.last_tick.recounted
+    assert (sums.proposed, sums.expected, sums.done) == before
+    mixed = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:1500].tolist()] + [((1, 2), 1), ((5, 9), 1)])
+    program.step_counts({"e": mixed})
+    assert [one.phase for one in program.last_tick.recounted["h"]] == [0]
+    paths = program.last_tick.work["h"][0]
+    followed = sum(int(work[PROPOSALS]) for n, steps in paths.items() if n >= 0 for work in steps.values())
+    assert sums.proposed - before[0] == followed
+    rate = sum(rate for _, rate in next(iter(sums._gauges.values()))[0].seeds)
+    assert sums.expected - before[1] == pytest.approx(rate * 2) or followed == 0

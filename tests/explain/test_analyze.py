@@ -30,7 +30,7 @@ def all_counts(plan: dict) -> Iterator[dict]:
     """Of every level, whatever it belongs to."""
     for head in plan["heads"]:
         for rule in head["rules"]:
-            for path in (*rule["paths"], *([rule["asked"]] if rule["asked"] else [])):
+            for path in (*rule["paths"], *(rule[one] for one in ("asked", "afresh") if rule[one])):
                 for levels in (path["levels"], *(variant["levels"] for variant in path["variants"])):
                     yield from (level["counts"] for level in levels if level["counts"])
                 yield from (counts for _, counts in path["further"])
@@ -240,20 +240,27 @@ def test_counts_without_rows():
     assert {one["rows"] for one in levels} == {one["bytes"] for one in levels} == {0}
 
 
-def test_changes_that_are_counted_afresh_have_no_levels():
-    """What is tried on the way to find out that this is cheaper is no part of the tick."""
+def test_changes_that_are_counted_afresh_have_levels_of_their_own():
+    """What is tried on the way to find out that this is cheaper is part of the tick, too."""
     random = np.random.default_rng(4)
     edges = np.stack([random.zipf(1.6, 20_000) % 900, random.zipf(1.6, 20_000) % 900], axis=1)
     program = gw.Program("h(a, b, c, d) :- edge(a, b), edge(b, c), edge(c, d).", analyze=True, backend="cpu")
     program.step_counts({"edge": edges})
     plan = analyzed(program)
-    assert "counted afresh" in plan["heads"][0]["recounted"][0]
-    assert not list(all_counts(plan))
-    assert plan["tick"]["total"]["proposals"] == reported(program)["proposals"]
-    assert plan["tick"]["notes"] == ["what was counted afresh has no levels"]
+    (head,) = plan["heads"]
+    (rule,) = head["rules"]
+    assert "counted afresh" in head["recounted"][0]
+    assert not any(level["counts"] for path in rule["paths"] for level in path["levels"])
+    assert [level["variable"] for level in rule["afresh"]["levels"]] == ["a", "d"]
+    assert [name for name, _ in rule["afresh"]["further"]] == ["samples, to decide"]
+    for key in COUNTED:
+        assert plan["tick"]["total"][key] == reported(program)[key] == sum(one[key] for one in all_counts(plan))
+    assert plan["tick"]["notes"] == []
     program.step_counts({"edge": [(1000, 1), (1, 1000)]})
     plan = analyzed(program)
-    assert plan["heads"][0]["recounted"] == []
+    (head,) = plan["heads"]
+    assert head["recounted"] == []
+    assert head["rules"][0]["afresh"] is None
     assert sum(one["survivors"] for one in all_counts(plan)) == reported(program)["survivors"] > 0
 
 
