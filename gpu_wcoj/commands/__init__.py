@@ -1,0 +1,1 @@
+"""The commands of ``gpu-wcoj``, each in a file of its own."""

@@ -1,0 +1,63 @@
+"""The files that a command names, as its program reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.errors import UnknownRelationError, UsageError
+
+if TYPE_CHECKING:
+    from gpu_wcoj.files.spec import InputSpec
+    from gpu_wcoj.motifs import MotifProgram
+    from gpu_wcoj.program import Program
+
+
+def given_files(files: Sequence[str] | None) -> tuple[InputSpec, ...]:
+    """What an option names: ``RELATION=PATH?option=value``."""
+    from gpu_wcoj.files.spec import parse_input
+
+    return tuple(map(parse_input, files or ()))
+
+
+def check_tick_rows(tick_rows: int | None) -> None:
+    """Raise for ticks without rows."""
+    if tick_rows is not None and tick_rows < 1:
+        raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
+
+
+def named_files(
+    engine: Program | MotifProgram, folder: Path, given: Collection[str]
+) -> tuple[tuple[InputSpec, ...], dict[str, tuple[str | None, ...]]]:
+    """The files that a program names itself, and the types that it declares for them."""
+    from gpu_wcoj.directives import inputs_of
+
+    named = tuple(spec for spec in inputs_of(engine.rules, folder, given) if not _is_empty(spec.path))
+    declared = {one.relation: one.types for one in engine.rules.declarations}
+    return named, {spec.relation: declared[spec.relation] for spec in named if spec.relation in declared}
+
+
+def check_files(program: Program | MotifProgram, loaded: Sequence[InputSpec], fed: Sequence[InputSpec]) -> None:
+    """Raise for files of relations that a program does not read, or that the options cannot take."""
+    _check_relations(program, loaded, "--input")
+    _check_relations(program, fed, "--changes")
+    if ticked := [spec for spec in loaded if spec.tick is not None]:
+        raise UsageError(
+            f"'{ticked[0]}' has a tick column, but --input is one tick.\n  Use --changes, or leave it out."
+        )
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a file is there and has no rows: what another program writes of an empty relation."""
+    return path.is_file() and path.stat().st_size == 0
+
+
+def _check_relations(program: Program | MotifProgram, specs: Sequence[InputSpec], option: str) -> None:
+    seen: set[str] = set()
+    for spec in specs:
+        if spec.relation not in program.inputs:
+            raise UnknownRelationError(spec.relation, program.inputs, "relations that the program reads")
+        if spec.relation in seen:
+            raise UsageError(f"{option} names relation '{spec.relation}' twice.\n  Put its rows into one file.")
+        seen.add(spec.relation)

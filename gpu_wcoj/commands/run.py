@@ -1,0 +1,113 @@
+"""The command ``gpu-wcoj run``: a program over files, tick by tick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from gpu_wcoj.commands.files import check_files, check_tick_rows, given_files, named_files
+from gpu_wcoj.commands.options import DIALECT, FILES, FLAG, LANGUAGE, TEXT, Motif, motif_options
+from gpu_wcoj.errors import UsageError
+from gpu_wcoj.query.languages import Language
+
+
+def run(
+    program: Annotated[Path | None, Parameter(help="A file with the text of the program.")] = None,
+    /,
+    *,
+    text: Annotated[str | None, TEXT] = None,
+    language: Annotated[Language | None, LANGUAGE] = None,
+    dialect: Annotated[str, DIALECT] = "duckdb",
+    input: Annotated[list[str] | None, FILES] = None,  # noqa: A002  # the option is called --input
+    changes: Annotated[list[str] | None, FILES] = None,
+    tick_rows: int | None = None,
+    count: Annotated[bool, FLAG] = False,
+    output: Path | None = None,
+    checkpoint: Path | None = None,
+    backend: Literal["auto", "cpu", "cuda"] = "auto",
+    gpu_memory: str | None = None,
+    route: str = "auto",
+    threads: int | None = None,
+    strategy: Literal["auto", "wcoj", "binary"] = "auto",
+    bag: Annotated[bool, FLAG] = False,
+    motif: Motif | None = None,
+    memory: str | None = None,
+    json: Annotated[bool, FLAG] = False,
+) -> None:
+    """Run a program over files: load the inputs as the first tick, then feed the changes tick by tick.
+
+    A file is given as RELATION=PATH?option=value&...: Parquet, Arrow IPC, CSV, TSV or whitespace text, gzipped or
+    not. Options are columns=0,1 weight=2 tick=3 (columns by position from 0, or by name), sep=tab header=no skip=1
+    types=int64,string (text only) and format=parquet|arrow|csv|tsv|text.
+
+    A program can name its files itself, beside its own: .input edge(filename="edge.csv", delimiter=",") and
+    .output path(filename="path.csv"). Without parameters, and if no file is given here, .input edge reads
+    edge.facts and .output path writes path.csv, fields separated by tabs.
+
+    Parameters
+    ----------
+    input
+        A file that is loaded before all changes; once for each relation.
+    changes
+        A file whose rows follow in order, cut into ticks; once for each relation.
+    tick_rows
+        Rows of changes to a tick, 1000 if not said otherwise; not where the files have tick columns.
+    count
+        Count the answer without ever producing it.
+    output
+        A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column.
+    checkpoint
+        A folder that holds the state after every tick: the same command goes on there after it was stopped or killed.
+    backend
+        Where the state lives and the joins run; auto is the GPU where there is one, else the CPU.
+    gpu_memory
+        How much of the GPU's memory may be used, such as 8GB or 50%; all of it if not said otherwise.
+    route
+        Where ticks run if the state is on a GPU: auto, device, cpu, or from how many changed rows on there.
+    threads
+        How many threads they use.
+    strategy
+        How relations are joined: wcoj meets them all in each variable, binary takes one after the other, and auto
+        chooses by what it expects that to cost.
+    bag
+        Keep exact weights instead of sets; SQL and motifs do so always.
+    motif
+        What is asked of the matches of a motif.
+    memory
+        How much memory the rows read at one time may take, such as 4GB; half of the machine's if not said otherwise.
+    json
+        Print one line of JSON a tick and one at the end.
+    """
+    from gpu_wcoj.asked import Asked
+    from gpu_wcoj.files.budget import memory_budget
+
+    budget = memory_budget(memory)
+    loaded = given_files(input)
+    fed = given_files(changes)
+    if not loaded and not fed and program is None and text is None:
+        raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
+    check_tick_rows(tick_rows)
+    if count and output is not None:
+        raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
+    asked = Asked(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
+    engine = asked.program(
+        bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads, strategy=strategy,
+        route=int(route) if route.isdecimal() else route,
+    )  # fmt: skip
+    from gpu_wcoj.directives import outputs_of
+    from gpu_wcoj.runner import Job, run_job
+
+    check_files(engine, loaded, fed)
+    given = {spec.relation for spec in (*loaded, *fed)}
+    folder = Path() if program is None else program.parent
+    named, declared = named_files(engine, folder, given)
+    if not given and not engine.rules.directives and engine.inputs:
+        raise UsageError(
+            "there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both;"
+            " or name files in the program, by lines .input."
+        )
+    results = () if count or output is not None else outputs_of(engine.rules, folder, bool(given))
+    inputs = (*loaded, *named)
+    run_job(engine, Job(inputs, fed, tick_rows, count, output, budget, json, checkpoint, declared, results))
