@@ -28,18 +28,22 @@ FEWER = 2
 """Prefixes are sorted where so many times as many of them stand at no more places than that."""
 
 
-def hidden(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[bool, bool]:
-    """Whether the steps cannot tell the variable bound last, and whether any of those bound."""
-    if len(prefixes.order) == 0:
-        return False, False
+def seen_by(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin) -> set[str]:
+    """The variables that steps speak of, and those that their atoms have bound before."""
     depth = dict(prefixes.layout)
     seen = set[str]()
     for step in steps:
         seen |= step.spoken
-        if step.is_lookup:
-            seen.add(step.variable)
         for atom in step.atoms:
             seen.update(join.uses[atom].variables[: depth.get(atom, 0)])
+    return seen
+
+
+def hidden(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[bool, bool]:
+    """Whether the steps cannot tell the variable bound last, and whether any of those bound."""
+    if len(prefixes.order) == 0:
+        return False, False
+    seen = seen_by(steps, prefixes, join)
     return prefixes.order[-1] not in seen, not seen.issuperset(prefixes.order)
 
 
@@ -79,7 +83,7 @@ def alike(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple
             return prefixes.take(backend.xp.zeros(1, np.int64), backend.xp), backend.xp.zeros(n, np.int64)
         starts = backend.kernels.run_starts(look)
         if len(starts) < n:
-            prefixes, group = prefixes.take(starts, backend.xp), _runs(starts, n, backend)
+            prefixes, group = prefixes.take(starts, backend.xp), runs(starts, n, backend)
     if len(prefixes) < SORT_FROM or (len(steps) == 1 and len(steps[0].atoms) == 1 and not steps[0].checks):
         return prefixes, group
     look, places = look_of(prefixes, steps, join)
@@ -88,11 +92,11 @@ def alike(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple
     order = backend.kernels.lexsort(look)
     starts = backend.kernels.run_starts([column[order] for column in look])
     own = backend.xp.empty(len(prefixes), np.int64)
-    own[order] = _runs(starts, len(prefixes), backend)
+    own[order] = runs(starts, len(prefixes), backend)
     return prefixes.take(order[starts], backend.xp), own if group is None else own[group]
 
 
-def _runs(starts: IndexArray, n: int, backend: Backend) -> IndexArray:
+def runs(starts: IndexArray, n: int, backend: Backend) -> IndexArray:
     """For each of `n` rows the number of its run."""
     if backend.device is None:
         return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, n)))

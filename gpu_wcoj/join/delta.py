@@ -151,7 +151,7 @@ class IncrementalGenericJoin:
             wanted = self.query.head_variables
             depth = path.depth_of(wanted)
             own = -sign if path.is_negated else sign
-            for piece in join.pieces(prefixes, path.steps[:depth]):
+            for piece in self._pieces(join, prefixes, path, depth):
                 if depth < len(path.steps):
                     yield piece, own, *join.count_bounded(piece, path.steps[depth:])
                 else:
@@ -176,6 +176,14 @@ class IncrementalGenericJoin:
                 weights = counts * weights if isinstance(weights, int) else times(counts, weights, backend, bound)
             if len(piece):
                 yield Piece(self._head(piece), weights, bound)
+
+    def _pieces(self, join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
+        """The prefixes bound to the first steps of a path."""
+        if not path.branches:
+            return join.pieces(prefixes, path.steps[:depth])
+        from gpu_wcoj.join.branch import pieces_along  # which few paths need
+
+        return pieces_along(join, prefixes, path, depth)
 
     def count(self, phase: int) -> int:
         """Sum of the weights of the change of one phase; the last level is enumerated only where it has checks."""

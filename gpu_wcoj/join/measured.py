@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.meter import Gauge, Meter, now
 from gpu_wcoj.join.path import Step
@@ -42,6 +43,20 @@ class MeasuredJoin(GenericJoin):
 
     def _gauge(self, step: Step) -> Gauge:
         return Gauge() if self.meter is None else self.meter.gauge(step.name)
+
+
+def timed(pieces: Iterator[Prefixes], gauge: Gauge, n_prefixes: int, backend: Backend) -> Iterator[Prefixes]:
+    """The pieces, which are made of so many prefixes; time that passes between two of them is not counted."""
+    gauge.prefixes += n_prefixes
+    while True:
+        start = now(backend)
+        piece = next(pieces, None)
+        gauge.seconds += now(backend) - start
+        if piece is None:
+            return
+        gauge.rows += len(piece)
+        gauge.nbytes += bytes_of(piece)
+        yield piece
 
 
 def measured(join: GenericJoin, meter: Meter) -> MeasuredJoin:

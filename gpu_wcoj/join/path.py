@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -171,6 +171,28 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Branch:
+    """Steps of a path in a row, from `begin` up to `end`, that are taken once for all prefixes that look alike to them.
+
+    See `gpu_wcoj.join.branch`.
+    """
+
+    begin: int
+    end: int
+
+
+def branch_name(steps: Sequence[Step]) -> str:
+    """What the steps of a branch are called together, among the steps of their path.
+
+    Examples
+    --------
+    >>> branch_name([Step("c", (0,)), Step("d", (1,))])
+    'branch of c'
+    """
+    return f"branch of {steps[0].name}"
+
+
+@dataclass(frozen=True)
 class DeltaPath:
     """One term of the delta rule: the change of one atom, extended through the others.
 
@@ -193,6 +215,8 @@ class DeltaPath:
         change goes down the one that gives it the fewest values to begin with.
     seed_checks
         What follows once the seed's variables are bound.
+    branches
+        Which of the steps are taken apart from the prefixes and joined back where rows are listed, in their order.
     """
 
     seeds: tuple[AtomUse, ...]
@@ -202,6 +226,7 @@ class DeltaPath:
     sort_first: tuple[str, ...] = ()
     variants: tuple[DeltaPath, ...] = ()
     seed_checks: tuple[Check, ...] = ()
+    branches: tuple[Branch, ...] = ()
 
     @property
     def is_negated(self) -> bool:

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from gpu_wcoj.join import branch
+from gpu_wcoj.join.path import Branch, DeltaPath
 from gpu_wcoj.planner import lower
 from gpu_wcoj.planner import passes as planner
 from gpu_wcoj.planner.draft import Draft, Order
@@ -25,6 +27,11 @@ def with_passes(monkeypatch: pytest.MonkeyPatch, passes: Iterable[Pass]) -> None
 
 def with_any_orders(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None:
     """Let chance choose orders, and per variable the atom that proposes alone, or none."""
+    with_passes(monkeypatch, any_orders(chance, PASSES))
+
+
+def any_orders(chance: random.Random, passes: Iterable[Pass]) -> list[Pass]:
+    """The passes, chance in the place of the one that chooses orders."""
 
     def by_chance(draft: Draft) -> Draft:
         rules = []
@@ -42,7 +49,29 @@ def with_any_orders(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> N
             rules.append(replace(one, orders=tuple(orders)))
         return replace(draft, rules=tuple(rules))
 
-    with_passes(monkeypatch, [by_chance if one is ordered else one for one in PASSES])
+    return [by_chance if one is ordered else one for one in passes]
+
+
+def with_any_branches(monkeypatch: pytest.MonkeyPatch, chance: random.Random, *, orders: bool = False) -> None:
+    """Let chance bracket the steps of every path, and always join branches back, whatever prefixes share."""
+    monkeypatch.setattr(branch, "MOST_DISTINCT", 1.0)
+
+    def by_chance(draft: Draft) -> Draft:
+        return draft.over(lambda one: replace(one, paths=tuple(bracketed(path) for path in one.paths)))
+
+    def bracketed(path: DeltaPath) -> DeltaPath:
+        found, at, n = [], 0, len(path.steps)
+        while at < n:
+            end = chance.randint(at + 1, n)
+            if chance.random() < 0.8:
+                found.append(Branch(at, end))
+            at = end
+        variants = tuple(bracketed(one) for one in path.variants)
+        return replace(path, branches=tuple(found), variants=variants)
+
+    after = planner.sorted_first
+    passes = [*PASSES[: PASSES.index(after) + 1], by_chance, *PASSES[PASSES.index(after) + 1 :]]
+    with_passes(monkeypatch, any_orders(chance, passes) if orders else passes)
 
 
 def hints(text: str, chance: random.Random) -> dict[str, list[str]]:

@@ -1,0 +1,371 @@
+"""Branches of a path: steps that are taken once for all prefixes that look alike to them, and joined back.
+
+A branch sees of a prefix where it stands in the atoms that its steps extend, and the values that these speak of. One
+prefix is extended for all that agree in that, piece by piece, and each row that it leads to is then put to every one of
+them. Branches that stand side by side and do not see each other are all looked at before any row of one is put to a row
+of another: a prefix that one of them leads nowhere is dropped first. So a tick costs what its branches hold and what
+comes out of it, and not what would stand between; this is a bushy plan, as against a left-deep one.
+
+The rows of a branch are kept while they fit a piece. Of the first that has more, each piece is joined back as it comes;
+further ones are looked at again for each piece of the others. So memory is bounded by one piece a step and branch.
+Where prefixes share nothing, a branch that stands alone is taken step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.alike import runs, seen_by
+from gpu_wcoj.join.generic import GenericJoin, independent
+from gpu_wcoj.join.memory import with_memory
+from gpu_wcoj.join.path import DeltaPath, Step, branch_name
+from gpu_wcoj.join.prefixes import Layout, Prefixes
+from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, IndexArray, Int64Array
+from gpu_wcoj.zset.arrays import numbers, positions
+
+MOST_DISTINCT = 0.75
+"""A branch that stands alone is joined back where no more than this share of the prefixes look different to it."""
+
+Part = tuple[Step, ...]
+Stage = Step | tuple[Part, ...]
+"""A step, or the steps of branches that stand side by side."""
+
+
+def stages(path: DeltaPath, depth: int) -> tuple[Stage, ...]:
+    """The first steps of a path, those of branches together; of a branch that goes on, the steps that are among them.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.join.path import Branch
+    >>> steps = tuple(Step(name, (at,)) for at, name in enumerate("abcde"))
+    >>> path = DeltaPath((), (), (), steps, branches=(Branch(1, 3), Branch(3, 4)))
+    >>> def shown(stage):
+    ...     return stage.name if isinstance(stage, Step) else ["".join(step.name for step in part) for part in stage]
+    >>> [shown(stage) for stage in stages(path, 5)], [shown(stage) for stage in stages(path, 2)]
+    (['a', ['bc', 'd'], 'e'], ['a', ['b']])
+    """
+    found: list[Stage] = []
+    at = 0
+    for branch in path.branches:
+        begin, end = min(branch.begin, depth), min(branch.end, depth)
+        found += path.steps[at:begin]
+        part = path.steps[begin:end]
+        before = found[-1] if found else None
+        if part and begin == at and isinstance(before, tuple) and _are_apart(before, part):
+            found[-1] = (*before, part)
+        elif part:
+            found.append((part,))
+        at = end
+    return (*found, *path.steps[at:depth])
+
+
+def _are_apart(parts: Sequence[Part], other: Part) -> bool:
+    """Whether steps see nothing of what others bind."""
+    before = tuple(step for part in parts for step in part)
+    own = set(other)
+    return all(own.issuperset(part) or own.isdisjoint(part) for part in independent((*before, *other)))
+
+
+def pieces_along(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
+    """Bind what the first steps of a path bind, piece by piece, its branches joined back."""
+    if not path.branches:
+        return join.pieces(prefixes, path.steps[:depth])
+    found = stages(path, depth)
+    groups = [_group(at) for stage in found if not isinstance(stage, Step) for at in range(len(stage))]
+    return _through(replace(join, needed=join.needed.union(groups)), prefixes, found)
+
+
+def _group(number: int) -> str:
+    """The column that says which prefixes look alike to a branch."""
+    return f"#{number}"
+
+
+def _through(join: GenericJoin, prefixes: Prefixes, found: Sequence[Stage]) -> Iterator[Prefixes]:
+    if len(prefixes) == 0:
+        return
+    if not found:
+        yield prefixes
+        return
+    stage = found[0]
+    bound = join.pieces(prefixes, (stage,)) if isinstance(stage, Step) else _joined(join, prefixes, stage)
+    for piece in bound:
+        yield from _through(join, piece, found[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of a branch.
+
+    Attributes
+    ----------
+    number, steps
+        Of the branch.
+    rows
+        Rows of one group stand together; a column says which group it is.
+    first
+        Per group where its rows begin, and where the last ones end.
+    new
+        The variables that they bind.
+    """
+
+    number: int
+    steps: Part
+    rows: Prefixes
+    first: Int64Array
+    new: tuple[str, ...]
+
+    def sizes(self, prefixes: Prefixes) -> Int64Array:
+        """How many rows each prefix has."""
+        group = prefixes.values[_group(self.number)]
+        return self.first[group + 1] - self.first[group]
+
+
+@dataclass(eq=False)
+class _Branch:
+    """A branch that is being looked at.
+
+    Attributes
+    ----------
+    n_groups
+        Of prefixes that look alike.
+    pieces
+        Of its rows, with the number of the group of each; those of one group stand together, over all pieces.
+    """
+
+    number: int
+    steps: Part
+    n_groups: int
+    n_seen: int
+    pieces: Iterator[Prefixes]
+
+    def some(self, join: GenericJoin) -> tuple[list[Prefixes], bool]:
+        """Rows as long as they fit a piece, and whether these are all."""
+        found: list[Prefixes] = []
+        n_rows = 0
+        for piece in self.pieces:
+            if len(piece):
+                found.append(piece)
+                n_rows += len(piece)
+            if n_rows > join.chunk_rows:
+                return found, False
+        return found, True
+
+    def rows(self, pieces: Sequence[Prefixes], backend: Backend) -> _Rows:
+        """One or more pieces as one."""
+        whole = _concatenated(pieces, backend.xp)
+        first = backend.xp.searchsorted(whole.values[_group(self.number)], backend.xp.arange(self.n_groups + 1))
+        return _Rows(self.number, self.steps, whole, first, whole.order[1 + self.n_seen :])
+
+
+def _joined(join: GenericJoin, prefixes: Prefixes, parts: Sequence[Part]) -> Iterator[Prefixes]:
+    """The prefixes with the rows of branches that stand side by side."""
+    backend = join.backend
+    held: list[_Rows] = []
+    late: list[Part] = []
+    flowing: tuple[_Branch, list[Prefixes]] | None = None
+    is_alone = len(parts) == 1
+    for number, steps in enumerate(parts):
+        opened = None if is_alone and len(prefixes) == 1 else _opened(join, prefixes, number, steps, is_alone)
+        if opened is None:
+            yield from join.pieces(prefixes, steps)
+            return
+        branch, group = opened
+        pieces, is_all = branch.some(join)
+        if is_all and not pieces:
+            return
+        if is_all:
+            prefixes = _with(prefixes, number, group)
+            held.append(branch.rows(pieces, backend))
+            (kept,) = positions(backend, held[-1].sizes(prefixes) > 0)
+            prefixes = prefixes if len(kept) == len(prefixes) else prefixes.take(kept, backend.xp)
+        elif flowing is None:
+            prefixes = _with(prefixes, number, group)
+            flowing = branch, pieces
+        else:
+            late.append(steps)
+    begun = iter((prefixes,)) if flowing is None else _flowing(join, prefixes, *flowing)
+    for piece in begun:
+        for whole in _with_all(join, piece, held):
+            if late:
+                yield from _joined(join, whole, late)
+            else:
+                yield whole
+
+
+def _opened(
+    join: GenericJoin, prefixes: Prefixes, number: int, steps: Part, unless_distinct: bool
+) -> tuple[_Branch, Int64Array] | None:
+    """Begin a branch: one prefix for all that look alike to it, and per prefix which one; None where few do.
+
+    What is extended keeps where it stands in the branch's own atoms, what the branch speaks of, and its number.
+    """
+    backend, n = join.backend, len(prefixes)
+    xp, kernels = backend.xp, backend.kernels
+    rows, layout = _standing(join, prefixes, steps, inside=True)
+    asked = frozenset[str]().union(*(step.spoken for step in steps))
+    values = {name: column for name, column in prefixes.values.items() if name in asked}
+
+    def grouped(_: int) -> tuple[IndexArray, Int64Array]:
+        look = [*(prefixes.positions[row] for row in rows), *values.values()]
+        if not look:
+            return xp.zeros(1, np.int64), xp.zeros(n, np.int64)
+        order = kernels.lexsort(look)
+        starts = kernels.run_starts([column[order] for column in look])
+        group: Int64Array = xp.empty(n, np.int64)
+        group[order] = runs(starts, n, backend)
+        return order[starts], group
+
+    chosen, group = _within_memory(backend, grouped, "bringing together what looks alike to a branch")
+    n_groups = len(chosen)
+    if unless_distinct and n_groups > n * MOST_DISTINCT:
+        return None
+    seen = seen_by(steps, prefixes, join)
+    order = tuple(name for name in prefixes.order if name in seen)
+    columns = {name: column[chosen] for name, column in values.items()}
+    columns[_group(number)] = xp.arange(n_groups, dtype=np.int64)
+    stand = _matrix([prefixes.positions[row][chosen] for row in rows], n_groups, xp)
+    bare = Prefixes((_group(number), *order), columns, None, layout, stand)
+    return _Branch(number, steps, n_groups, len(order), join.pieces(bare, steps)), group
+
+
+def _flowing(join: GenericJoin, prefixes: Prefixes, branch: _Branch, begun: list[Prefixes]) -> Iterator[Prefixes]:
+    """The prefixes with the rows of a branch, piece by piece of these."""
+    backend = join.backend
+    group = prefixes.values[_group(branch.number)]
+    order = backend.kernels.lexsort([group])
+    of_group = backend.xp.searchsorted(group[order], backend.xp.arange(branch.n_groups + 1))
+    for piece in chain(begun, branch.pieces):
+        if len(piece) == 0:
+            continue
+        rows = branch.rows([piece], backend)
+        own = piece.values[_group(branch.number)]
+        begin, end = numbers(backend, of_group[own[0]], of_group[own[-1] + 1])
+        if begin < end:
+            mine = prefixes if end - begin == len(prefixes) else prefixes.take(_sorted(order[begin:end]), backend.xp)
+            yield from _with_rows(join, mine, rows)
+
+
+def _with_all(join: GenericJoin, prefixes: Prefixes, held: Sequence[_Rows]) -> Iterator[Prefixes]:
+    if not held:
+        yield prefixes
+        return
+    for piece in _with_rows(join, prefixes, held[0]):
+        yield from _with_all(join, piece, held[1:])
+
+
+def _with_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterator[Prefixes]:
+    """Each prefix with each row of its group: prefixes in their order, rows of a prefix in theirs."""
+    name = branch_name(branch.steps)
+    work = join.work.setdefault(name, join.backend.xp.zeros(N_WORK, np.int64))
+    pieces = _put_to_rows(join, prefixes, branch)
+    if join.meter is not None:
+        from gpu_wcoj.join.measured import timed
+
+        pieces = timed(pieces, join.meter.gauge(name), len(prefixes), join.backend)
+    for piece in pieces:
+        work[SURVIVORS] += len(piece)
+        yield piece
+
+
+def _put_to_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterator[Prefixes]:
+    backend = join.backend
+    ends = backend.kernels.exclusive_sum(branch.sizes(prefixes))
+    (total,) = numbers(backend, ends[-1])
+    begin = 0
+    while begin < total:
+
+        def piece(rows: int, begin: int = begin) -> Prefixes:
+            parent, at = _pairs(prefixes, branch, ends, begin, min(begin + rows, total), backend)
+            return _composed(join, prefixes, parent, branch, at)
+
+        found = _within_memory(backend, piece, "joining a branch back", join.chunk_rows)
+        begin += len(found)
+        yield found
+
+
+def _pairs(
+    prefixes: Prefixes, branch: _Rows, ends: Int64Array, begin: int, end: int, backend: Backend
+) -> tuple[Int64Array, Int64Array]:
+    """Of the pairs of prefixes and their rows, those from `begin` to `end`: both of their positions."""
+    xp = backend.xp
+    pair = xp.arange(begin, end, dtype=np.int64)
+    if backend.device is None:
+        first, last = np.searchsorted(ends, begin, "right") - 1, np.searchsorted(ends, end, "left")
+        sizes = np.minimum(ends[first + 1 : last + 1], end) - np.maximum(ends[first:last], begin)
+        parent = np.repeat(np.arange(first, last), sizes)
+    else:
+        parent = xp.searchsorted(ends, pair, side="right") - 1
+    group = prefixes.values[_group(branch.number)]
+    return parent, pair + (branch.first[group] - ends[:-1])[parent]
+
+
+def _composed(join: GenericJoin, prefixes: Prefixes, parent: Int64Array, branch: _Rows, at: Int64Array) -> Prefixes:
+    """Prefixes and rows of a branch side by side, at these positions of both."""
+    xp = join.backend.xp
+    rows = branch.rows
+    own = _group(branch.number)
+    values = {name: column[parent] for name, column in prefixes.values.items() if name != own}
+    values.update({name: column[at] for name, column in rows.values.items() if name != own and name not in values})
+    weights = None if prefixes.weights is None else prefixes.weights[parent]
+    if rows.weights is not None:
+        weights = rows.weights[at] if weights is None else weights * rows.weights[at]
+    others, layout = _standing(join, prefixes, branch.steps, inside=False)
+    stand = [one[at] for one in rows.positions] + [prefixes.positions[row][parent] for row in others]
+    matrix = _matrix(stand, len(parent), xp)
+    return Prefixes((*prefixes.order, *branch.new), values, weights, (*rows.layout, *layout), matrix)
+
+
+def _standing(join: GenericJoin, prefixes: Prefixes, steps: Part, inside: bool) -> tuple[list[int], Layout]:
+    """The rows of positions in the atoms that steps extend, or in all others; and these atoms with their depths."""
+    extended = {atom for step in steps for atom in step.atoms}
+    rows: list[int] = []
+    layout: list[tuple[int, int]] = []
+    at = 0
+    for atom, depth in prefixes.layout:
+        n_batches = len(join.batches[atom])
+        if (atom in extended) == inside:
+            layout.append((atom, depth))
+            rows.extend(range(at, at + n_batches))
+        at += n_batches
+    return rows, tuple(layout)
+
+
+def _matrix(rows: Sequence[Int64Array], n: int, xp: Any) -> Int64Array:
+    matrix: Int64Array = xp.stack(rows) if rows else xp.zeros((0, n), np.int64)
+    return matrix
+
+
+def _with(prefixes: Prefixes, number: int, group: Int64Array) -> Prefixes:
+    """The prefixes with the number of each one's group."""
+    return replace(prefixes, values={**prefixes.values, _group(number): group})
+
+
+def _concatenated(pieces: Sequence[Prefixes], xp: Any) -> Prefixes:
+    """Pieces of the same layout as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    weights = None
+    if any(piece.weights is not None for piece in pieces):
+        weights = xp.concatenate(
+            [xp.ones(len(piece), np.int64) if piece.weights is None else piece.weights for piece in pieces]
+        )
+    values = {name: xp.concatenate([piece.values[name] for piece in pieces]) for name in pieces[0].values}
+    stand = xp.concatenate([piece.positions for piece in pieces], axis=1)
+    return Prefixes(pieces[0].order, values, weights, pieces[0].layout, stand)
+
+
+def _sorted(rows: IndexArray) -> IndexArray:
+    rows = rows.copy()
+    rows.sort()
+    return rows
+
+
+def _within_memory(backend: Backend, run: Any, doing: str, rows: int = 0) -> Any:
+    """``run(rows)``, with fewer rows where a device has no memory for all."""
+    return run(rows) if backend.device is None else with_memory(backend, rows, run, doing)
