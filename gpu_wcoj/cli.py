@@ -45,10 +45,15 @@ def bench(
     report: Path | None = None,
     threads: int = 1,
     workloads: str = "",
+    resume: bool = False,
+    limit: float | None = None,
+    rounds: int | None = None,
+    hours: float | None = None,
 ) -> None:
     """Measure the strategies of joining beside each other and beside rivals; every answer is checked before its time.
 
-    It needs the sources: what pip installs is the engine alone.
+    It needs the sources: what pip installs is the engine alone. Results are written after every case, so a run may be
+    ended at any time.
 
     Parameters
     ----------
@@ -66,11 +71,25 @@ def bench(
         How many every contender may use.
     workloads
         Only these of the suite's, such as triangle,path3; random for the queries that chance writes.
+    resume
+        Go on with the results of a run that was ended, of the same commit and settings.
+    limit
+        Seconds that a contender may take to load, or for a round; the suite's own limits by default.
+    rounds
+        How often a contender is timed at each case, at most; as the suite says by default.
+    hours
+        No further case is begun after so many.
     """
     main_of_bench = _bench()
-    if threads < 1:
-        raise UsageError(f"--threads is {threads}.\n  It is 1 or more.")
-    wrong = main_of_bench(suite, strategy, rivals, report, threads, tuple(filter(None, workloads.split(","))))
+    least: list[tuple[str, float | None, float]] = [("threads", threads, 1), ("rounds", rounds, 1)]
+    least += [("limit", limit, 0.001), ("hours", hours, 0.0)]
+    for name, value, lowest in least:
+        if value is not None and value < lowest:
+            raise UsageError(f"--{name} is {value}.\n  It is {lowest:g} or more.")
+    named = tuple(filter(None, workloads.split(",")))
+    wrong = main_of_bench(
+        suite, strategy, rivals, report, threads, named, resume=resume, limit=limit, rounds=rounds, hours=hours
+    )
     if wrong:
         raise GpuWcojError(f"{wrong} answers were wrong, as the lines above say.\n  Please report it.")
 

@@ -50,6 +50,21 @@ class Spec:
     seed: int = 1
     rivals: tuple[str, ...] | None = None
 
+    @property
+    def name(self) -> str:
+        """What tells it apart from all others of a suite, without its rows.
+
+        Examples
+        --------
+        >>> Spec("triangle", "rmat", {"scale": 7, "edges": 500}, 20, "mixed", 2).name
+        'triangle, rmat scale=7 edges=500, 2 ticks of 20 mixed'
+        """
+        size = " ".join(f"{name}={value}" for name, value in self.size.items())
+        rest = "" if self.how == "count" else f", {self.how}"
+        rest += "" if self.seed == 1 else f", seed {self.seed}"
+        ticks = f"{self.n_ticks or 'all'} ticks of {self.change_rows:,} {self.kind}"
+        return f"{self.workload}, {self.data} {size}, {ticks}{rest}"
+
 
 @dataclass(frozen=True, eq=False)
 class Made:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def query_of(seed: int) -> Query:
 
 def comparisons(
     seeds: Sequence[int], size: Size, threads: int, limit: float, say: Callable[[int], None]
-) -> Iterator[Comparison]:
+) -> Generator[Comparison]:
     """Compare the strategies on the queries of these seeds; one that takes longer than `limit` seconds is stopped."""
     left = list(seeds)
     while left:

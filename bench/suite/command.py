@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from bench.rivals import dogs
+from bench.suite.ending import ending
 from bench.suite.record import Comparison, Document, Record
 from bench.suite.registry import RIVALS, STRATEGIES
 from bench.suite.runner import Progress, SuiteRun
-from bench.suite.suites import SUITES
+from bench.suite.store import Store
+from bench.suite.suites import SUITES, Suite
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.progress import LateBar
 
@@ -34,40 +38,95 @@ def main(
     report: Path | None = None,
     threads: int = 1,
     workloads: Sequence[str] = (),
+    *,
+    resume: bool = False,
+    limit: float | None = None,
+    rounds: int | None = None,
+    hours: float | None = None,
 ) -> int:
     """Run a suite, print what it finds, and write it as JSON; `gpu_wcoj.cli.bench` says what the parameters are.
 
     Returns
     -------
     How many answers were wrong.
+
+    Raises
+    ------
+    SystemExit
+        After SIGINT or SIGTERM, when what there is has been written.
     """
-    chosen = SUITES[suite]
+    chosen = _chosen(SUITES[suite], workloads, limit, rounds)
     asked = {"all": tuple(RIVALS), "none": ()}.get(rivals, tuple(filter(None, rivals.split(","))))
     if unknown := sorted(set(asked) - set(RIVALS)):
         raise UsageError(f"there is no rival {', '.join(unknown)}.\n  The rivals are: {', '.join(RIVALS)}; all; none.")
-    if workloads:
-        names = [spec.workload for spec in chosen.specs] + [RANDOM] * bool(chosen.random_queries)
-        known = dict.fromkeys(names)
-        if unknown := sorted(set(workloads) - set(known)):
-            raise UsageError(
-                f"the suite '{suite}' has no workload {', '.join(unknown)}.\n  Its workloads are: {', '.join(known)}."
-            )
-        specs = tuple(spec for spec in chosen.specs if spec.workload in workloads)
-        chosen = replace(chosen, specs=specs, random_queries=chosen.random_queries if RANDOM in workloads else 0)
     strategies = STRATEGIES if strategy is None else (strategy,)
     if "dogs3" in asked:
         with contextlib.suppress(dogs.NotBuiltError):  # its contender says what is missing
             dogs.build()
     print(f"suite {suite}: {len(chosen.specs)} cases, {', '.join((*strategies, *asked))}, {threads} thread(s) each")
-    with LateBar() as bar:
-        document = SuiteRun(chosen, strategies, asked, threads, Progress(bar.update, show, compare)).run()
-    path = (report or RESULTS) / _file_name(document)
-    document.write(path)
+    store = Store(report or RESULTS)
+    with LateBar() as bar, ending() as end:
+        seconds = math.inf if hours is None else hours * 3600
+        progress = Progress(_logged(bar.update), show, compare, store.write)
+        run = SuiteRun(chosen, strategies, asked, threads, progress, seconds)
+        if resume:
+            _resume(run, store)
+        try:
+            document = run.run()
+        except BaseException:
+            if end.signal is None:
+                raise
+            document = replace(run.document, ended=f"{end.signal.name} ended it")
+    store.write(document)
     conclude(document)
-    print(f"Written to {path}")
+    print(f"Written to {store.path}")
     if report is not None:
         tell(report)
+    if end.signal is not None:
+        raise SystemExit(end.status)
     return len(wrong(document))
+
+
+def _chosen(suite: Suite, workloads: Sequence[str], limit: float | None, rounds: int | None) -> Suite:
+    """The suite as it is asked for."""
+    if limit is not None:
+        suite = replace(suite, limit=limit, rival_limit=limit)
+    if rounds is not None:
+        suite = replace(suite, rounds=rounds)
+    if not workloads:
+        return suite
+    known = dict.fromkeys([spec.workload for spec in suite.specs] + [RANDOM] * bool(suite.random_queries))
+    if unknown := sorted(set(workloads) - set(known)):
+        raise UsageError(
+            f"the suite '{suite.name}' has no workload {', '.join(unknown)}.\n  Its workloads are: {', '.join(known)}."
+        )
+    specs = tuple(spec for spec in suite.specs if spec.workload in workloads)
+    return replace(suite, specs=specs, random_queries=suite.random_queries if RANDOM in workloads else 0)
+
+
+def _resume(run: SuiteRun, store: Store) -> None:
+    earlier = store.resumed(run.document)
+    if earlier is None:
+        print(f"{store.folder} holds nothing to resume of commit {run.document.machine['commit']}: it begins anew")
+        return
+    run.resume(earlier)
+    print(f"resumes {store.path}, and skips the {len(earlier.done)} of {len(earlier.planned)} cases that it holds:")
+    for name in earlier.done:
+        print(f"  {name}")
+
+
+def _logged(say: Callable[[str, float], None]) -> Callable[[str, float], None]:
+    """Where nobody looks at a bar, a line says how far the run is, for who reads the log."""
+    last = f"{0:.0%}"
+
+    def both(what: str, share: float) -> None:
+        nonlocal last
+        say(what, share)
+        if (shown := f"{share:.0%}") != last and not sys.stderr.isatty():
+            print(f"{shown} done, now {what}", flush=True)
+        last = shown
+
+    return both
 
 
 def tell(folder: Path) -> None:
@@ -133,6 +192,9 @@ def conclude(document: Document) -> None:
             f"planning: median {_duration(planned.seconds.median)}, at most {_duration(planned.seconds.most)}, "
             f"{planned.queries} queries of up to {planned.largest_atoms} atoms"
         )
+    if document.ended is not None:
+        left = document.left_out
+        print(f"{document.ended}; {len(left)} of {len(document.planned)} cases are left out: {'; '.join(left)}")
     if failures := wrong(document):
         print(f"{len(failures)} WRONG ANSWERS: {'; '.join(failures)}")
     print(f"{document.seconds:.0f} s in all")
@@ -156,11 +218,6 @@ def wrong(document: Document) -> list[str]:
 def _name(comparison: Comparison) -> str:
     case = comparison.case
     return f"random query {case.seed}" if case.family == "random" else case.key
-
-
-def _file_name(document: Document) -> str:
-    day, commit = str(document.machine["date"])[:10], str(document.machine["commit"]).replace("+", "-")
-    return f"suite-{document.suite}-{day}-{commit}.json"
 
 
 def _duration(seconds: float) -> str:

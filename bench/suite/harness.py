@@ -6,8 +6,8 @@ Contenders of one group take their rounds in turn, A B C, B C A, C A B and so on
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,14 +37,14 @@ class Limits:
     rounds
         Timed rounds, at most.
     limit_bytes
-        Of address space.
+        Of address space, for the contenders that are held to a share of it.
     """
 
     limit: float
     budget: float
     rounds: int
     threads: int = 1
-    limit_bytes: int | None = None
+    limit_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -90,6 +90,15 @@ def measured(
     -------
     The runs, and what was expected, with what right contenders have added to it.
     """
+    with started(made, tiny, names, limits) as runs:
+        say("warm-up")
+        warmed(runs, made, limits)
+        return runs, timed(runs, made, limits, expected, say)
+
+
+@contextmanager
+def started(made: Made, tiny: Made, names: Sequence[str], limits: Limits) -> Iterator[list[Run]]:
+    """Let contenders start and warm up at the same time, as no time of this is kept; they are ended at the end."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-rows-")))
         made.stream.write(folder / "rows")
@@ -97,26 +106,38 @@ def measured(
         runs = []
         for name in names:
             task = Task(name, made.workload, made.case.how, limits.threads, folder / "rows", folder / "tiny")
-            process = Process("bench.suite.child", task, limits.threads, limits.limit_bytes)
+            process = Process("bench.suite.child", task, limits.threads, limits.limit_bytes.get(name))
             runs.append(Run(name, stack.enter_context(process)))
             runs[-1].process.tell("warm")
-        say("warm-up")
-        for run in runs:
-            _attempt(run, lambda run: run.about.update(run.process.hear(START_SECONDS + limits.limit)))
-            deletes = any(len(change.deleted) for tick in made.stream.ticks for change in tick.values())
-            if run.stopped is None and deletes and not run.about["takes_deletions"]:
-                run.stopped = "takes no deletions"
+        yield runs
         for run in _alive(runs):
-            say(f"{run.contender} loads")
-            _attempt(run, lambda run: run.loaded.update(run.process.ask("load", limits.limit)))
-        wanted = expected() if _alive(runs) else Expected()
-        for run in _alive(runs):
-            say(f"{run.contender}, first round")
-            _attempt(run, lambda run: _first_round(run, made, wanted, limits))
-        wanted = settled(wanted, _alive(runs))
-        say("timed rounds")
-        _timed_rounds([run for run in _alive(runs) if run.check and run.check.is_right], made, limits)
-    return runs, wanted
+            run.process.tell("end")  # so that all of them are at it when the first is waited for
+
+
+def warmed(runs: Sequence[Run], made: Made, limits: Limits) -> None:
+    """Wait until all of them have warmed up."""
+    deletes = any(len(change.deleted) for tick in made.stream.ticks for change in tick.values())
+    for run in runs:
+        _attempt(run, lambda run: run.about.update(run.process.hear(START_SECONDS + limits.limit)))
+        if run.stopped is None and deletes and not run.about["takes_deletions"]:
+            run.stopped = "takes no deletions"
+
+
+def timed(
+    runs: Sequence[Run], made: Made, limits: Limits, expected: Callable[[], Expected], say: Callable[[str], None]
+) -> Expected:
+    """Let contenders that are warm load, answer, and take their rounds, one at a time; what comes back is expected."""
+    for run in _alive(runs):
+        say(f"{run.contender} loads")
+        _attempt(run, lambda run: run.loaded.update(run.process.ask("load", limits.limit)))
+    wanted = expected() if _alive(runs) else Expected()
+    for run in _alive(runs):
+        say(f"{run.contender}, first round")
+        _attempt(run, lambda run: _first_round(run, made, wanted, limits))
+    wanted = settled(wanted, _alive(runs))
+    say("timed rounds")
+    _timed_rounds([run for run in _alive(runs) if run.check and run.check.is_right], made, limits)
+    return wanted
 
 
 def settled(expected: Expected, runs: Sequence[Run]) -> Expected:

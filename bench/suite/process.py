@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import json
 import os
 import pickle
 import resource
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +21,7 @@ from typing import Any, Self
 from bench.suite.contender import MissingError, NotForThisError
 
 ROOT = Path(__file__).parents[2]
+_PR_SET_PDEATHSIG = 1
 
 
 class StoppedError(RuntimeError):
@@ -110,15 +114,21 @@ class Process:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None and self._process.poll() is None:
+    def end(self) -> None:
+        """Let it end in good order, if it has not ended yet."""
+        if self._process.poll() is None:
             try:
                 self.ask("end", 10.0)
                 self._process.wait(10.0)
             except (StoppedError, subprocess.TimeoutExpired):
                 pass
+        self.kill()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.end()
         self.kill()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             try:
@@ -139,6 +149,7 @@ def serve(opened: Callable[[Any, Path], Callable[[str], dict[str, Any]]]) -> Non
     opened
         Takes the task and a folder of its own, and returns what answers a line.
     """
+    _end_with_parent()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     folder = Path(sys.argv[1])
@@ -161,3 +172,11 @@ def serve(opened: Callable[[Any, Path], Callable[[str], dict[str, Any]]]) -> Non
         answers.flush()
         if command == "end":
             break
+    atexit._run_exitfuncs()
+    os._exit(0)  # without taking all modules apart, which is a fifth of a second
+
+
+def _end_with_parent() -> None:
+    """Where Linux can, let this process be killed when the thread that started it ends, whatever it is at."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))

@@ -8,6 +8,7 @@ checks the answers, the others are timed.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import types
 import typing
@@ -276,8 +277,20 @@ class Document:
         ``quick``, ``full`` or another name.
     seconds
         Of the whole run.
+        All sessions together, where it was resumed.
     missing
         Contenders that were asked for and could not take part, and why.
+    settings
+        What the run was asked for; it goes on with the same only. See `bench.suite.store`.
+    planned
+        The names of all cases that it was to take, random queries among them; none in a document that was written
+        before they were kept.
+    done
+        Of these, the ones whose records are here, with the seconds that each took.
+    ended
+        Why it stopped before the last case; None where it did not.
+    resumed
+        When it went on, each time that it did.
     """
 
     machine: Mapping[str, Any]
@@ -289,12 +302,25 @@ class Document:
     seconds: float = 0.0
     missing: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    planned: tuple[str, ...] = ()
+    done: Mapping[str, float] = field(default_factory=dict)
+    ended: str | None = None
+    resumed: tuple[str, ...] = ()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The planned cases that are not here, in their order."""
+        return tuple(name for name in self.planned if name not in self.done)
 
     def write(self, path: Path) -> None:
-        """Write it as JSON, whole or not at all."""
+        """Write it as JSON, whole or not at all: whoever reads the path finds this document or the one before."""
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_suffix(".new")
-        new.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        with new.open("w") as file:
+            file.write(json.dumps(asdict(self), indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         new.replace(path)
 
     @classmethod

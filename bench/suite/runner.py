@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from bench.engine import machine
 from bench.suite import chance
 from bench.suite.bounding import bound_rows
-from bench.suite.catalogue import Made, Spec, made, tiny
+from bench.suite.catalogue import WORKLOADS, Made, Spec, made, tiny
 from bench.suite.comparison import compared
 from bench.suite.contender import MissingError
-from bench.suite.harness import Limits, Run, measured, record_of
+from bench.suite.harness import Limits, Run, measured, record_of, started, timed, warmed
 from bench.suite.judge import Expected, judge
 from bench.suite.memory import held_bytes
+from bench.suite.pace import Pace
 from bench.suite.planning import plan_seconds, planning
 from bench.suite.record import Comparison, Document, Order, Record
 from bench.suite.registry import HELD, RIVALS, STRATEGIES
+from bench.suite.store import sources
 from bench.suite.suites import Suite
 
 LIBRARIES = ("numpy", "pyarrow", "numba", "llvmlite")
 OPTIONAL = ("scipy", "duckdb", "python-graphblas", "suitesparse-graphblas", "ladybug", "pyspark")
+RANDOM_WEIGHT = 0.15
+"""How long a query that chance writes takes beside one contender at a case."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +43,14 @@ class Progress:
         Takes each record when it is there,
     compare
         and each comparison.
+    keep
+        Takes the document, as far as it has come, whenever a case is done.
     """
 
     say: Callable[[str, float], None]
     show: Callable[[Record], None]
     compare: Callable[[Comparison], None]
+    keep: Callable[[Document], None]
 
 
 @dataclass
@@ -55,6 +65,8 @@ class SuiteRun:
         Of `RIVALS`.
     threads
         For each contender.
+    seconds
+        After which no further case is begun.
     """
 
     suite: Suite
@@ -62,34 +74,91 @@ class SuiteRun:
     rivals: Sequence[str]
     threads: int
     progress: Progress
+    seconds: float = math.inf
+    document: Document = field(init=False)
     records: list[Record] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
-    def run(self) -> Document:
-        """Run all cases."""
-        begin = time.monotonic()
+    def __post_init__(self) -> None:
         described = machine.describe(LIBRARIES, OPTIONAL)
         described["threads"] = self.threads
-        suite = self.suite
-        seeds = range(1, suite.random_queries + 1) if set(self.strategies) == set(STRATEGIES) else ()
-        parts = len(suite.specs) + (10 if seeds else 0)
-        for number, spec in enumerate(suite.specs):
-            self.case(spec, number / parts)
-        for one in chance.comparisons(
-            seeds, suite.random_size, self.threads, suite.limit,
-            lambda seed: self.progress.say(f"random query {seed}", (len(suite.specs) + 10 * seed / len(seeds)) / parts),
-        ):  # fmt: skip
-            self.comparisons.append(one)
-            self.progress.compare(one)
+        planned = (*(spec.name for spec in self.suite.specs), *map(_random, self._seeds()))
+        self.document = Document(described, self.suite.name, 1, (), settings=self._settings(), planned=planned)
+
+    def resume(self, earlier: Document) -> None:
+        """Take over what another run of the same settings has done, so that `run` does the rest."""
+        date = str(self.document.machine["date"])
+        self.document = replace(earlier, ended=None, resumed=(*earlier.resumed, date))
+        self.records, self.comparisons = list(earlier.records), list(earlier.comparisons)
+        self.missing = dict(earlier.missing)
+
+    def run(self) -> Document:
+        """Run all cases that the document does not hold yet, as far as the time goes."""
+        pace = Pace({name: self._weight(name) for name in self.document.planned}, dict(self.document.done))
+        begin = time.monotonic()
+        before = self.document.seconds
+
+        def over() -> bool:
+            return time.monotonic() - begin > self.seconds
+
+        def done(name: str) -> None:
+            pace.took(name)
+            self.document = replace(
+                self.document, records=tuple(self.records), comparisons=tuple(self.comparisons),
+                missing=dict(self.missing), done=dict(pace.done), seconds=before + time.monotonic() - begin,
+            )  # fmt: skip
+            self.progress.keep(self.document)
+
+        for spec in self.suite.specs:
+            if spec.name not in pace.done and not over():
+                pace.begin()
+                self.case(spec, pace)
+                done(spec.name)
+        seeds = [seed for seed in self._seeds() if _random(seed) not in pace.done]
+        compared = chance.comparisons(
+            () if over() else seeds, self.suite.random_size, self.threads, self.suite.limit,
+            lambda seed: self.progress.say(pace.words(_random(seed)), pace.share),
+        )  # fmt: skip
+        with contextlib.closing(compared):
+            pace.begin()
+            for one in compared:
+                self.comparisons.append(one)
+                self.progress.compare(one)
+                done(_random(one.case.seed))
+                if over():
+                    break
+                pace.begin()
+        if self.document.left_out:
+            return replace(self.document, ended=f"the {self.seconds / 3600:g} hours were over")
         self.progress.say("planning", 1.0)
-        texts = [chance.query_of(seed).text for seed in range(1, (suite.random_queries or 20) + 1)]
-        return Document(
-            described, suite.name, 1, tuple(self.records), tuple(self.comparisons), planning(texts),
-            time.monotonic() - begin, self.missing,
+        texts = [chance.query_of(seed).text for seed in range(1, (self.suite.random_queries or 20) + 1)]
+        return replace(
+            self.document, planning=planning(texts), missing=dict(self.missing),
+            seconds=before + time.monotonic() - begin,
         )  # fmt: skip
 
-    def case(self, spec: Spec, share: float) -> None:
+    def _seeds(self) -> range:
+        return range(1, self.suite.random_queries + 1 if set(self.strategies) == set(STRATEGIES) else 1)
+
+    def _settings(self) -> dict[str, Any]:
+        suite = self.suite
+        limits = ("limit", "rival_limit", "budget", "rounds", "judge_limit")
+        return {
+            "strategies": list(self.strategies), "rivals": list(self.rivals), "threads": self.threads,
+            **{name: getattr(suite, name) for name in limits}, "random size": asdict(suite.random_size),
+            "sources": sources(),
+        }  # fmt: skip
+
+    def _weight(self, name: str) -> float:
+        """How long a case may take beside others: by how many contenders take part."""
+        spec = next((spec for spec in self.suite.specs if spec.name == name), None)
+        if spec is None:
+            return RANDOM_WEIGHT
+        rivals = [rival for rival in self.rivals if spec.rivals is None or rival in spec.rivals]
+        return float(len(self.strategies) + sum(len(RIVALS[rival]) for rival in rivals))
+
+    def case(self, spec: Spec, pace: Pace) -> None:
         """The strategies on one case, and the rivals if it is for them."""
         try:
             case, small = made(spec), made(tiny(spec))
@@ -101,7 +170,7 @@ class SuiteRun:
         plan = plan_seconds(workload.text, bag=workload.bag)
 
         def say(text: str) -> None:
-            self.progress.say(f"{case.case.key}: {text}", share)
+            self.progress.say(pace.words(f"{case.case.key}: {text}"), pace.share)
 
         def judged() -> Expected:
             say("another engine counts")
@@ -117,31 +186,45 @@ class SuiteRun:
             self.progress.compare(found)
         for rival in self.rivals:
             if spec.rivals is None or rival in spec.rivals:
-                for name in RIVALS[rival]:
-                    if name not in self.missing:
-                        expected = self._rival(spec, name, expected, bound, say)
+                expected = self._rival(spec, RIVALS[rival], expected, bound, say)
 
     def _rival(
-        self, spec: Spec, name: str, expected: Expected, bound: float | None, say: Callable[[str], None]
+        self, spec: Spec, contenders: Sequence[str], expected: Expected, bound: float | None, say: Callable[[str], None]
     ) -> Expected:
-        """One contender of a rival, by both orders of vertices where that makes a difference."""
+        """A rival's contenders, by both orders of vertices where that makes a difference; all warm up together."""
         suite = self.suite
-        held = held_bytes() if name in HELD else None
+        names = [name for name in contenders if name not in self.missing]
+        held = {name: held_bytes() for name in names if name in HELD}
         limits = Limits(suite.rival_limit, suite.budget, suite.rounds, self.threads, held)
-        orders: list[Order] = ["generated"]
-        for order in orders:
-            case, small = made(spec, order), made(tiny(spec), order)
-            wanted = expected if order == "generated" else replace(expected, digest=None)
-            (run,), found = measured(
-                case, small, [name], limits, lambda: wanted, lambda text: say(f"{name}, {text}")  # noqa: B023
-            )  # fmt: skip
-            if order == "generated":
-                expected = found
-            self._take(record_of(run, case, self.threads, bound, None), run)
-            depends = case.workload.depends_on_order and run.about.get("depends_on_order", False)
-            if depends and order == "generated" and not run.missing:
-                orders.append("degree")
+        orders: tuple[Order, ...] = (
+            ("generated", "degree") if WORKLOADS[spec.workload].depends_on_order else ("generated",)
+        )
+        with contextlib.ExitStack() as stack:
+            begun: list[tuple[Made, Run]] = []
+            for order in orders:
+                case, small = made(spec, order), made(tiny(spec), order)
+                runs = stack.enter_context(started(case, small, names, limits))
+                begun += [(case, run) for run in runs]
+            say(f"{', '.join(names)}, warm-up")
+            for case, run in begun:
+                warmed([run], case, limits)
+            for name in names:
+                for case, run in [one for one in begun if one[1].contender == name]:
+                    expected = self._rival_timed(case, run, limits, expected, bound, say)
         return expected
+
+    def _rival_timed(
+        self, case: Made, run: Run, limits: Limits, expected: Expected, bound: float | None, say: Callable[[str], None]
+    ) -> Expected:
+        """One contender that is warm; by degrees only where it says that this makes a difference."""
+        as_generated = case.case.vertex_order == "generated"
+        if not as_generated and (run.missing or not run.about.get("depends_on_order", False)):
+            return expected
+        wanted = expected if as_generated else replace(expected, digest=None)
+        found = timed([run], case, limits, lambda: wanted, lambda text: say(f"{run.contender}, {text}"))
+        run.process.end()
+        self._take(record_of(run, case, self.threads, bound, None), run)
+        return found if as_generated else expected
 
     def _take(self, record: Record, run: Run) -> None:
         if run.missing:
@@ -149,6 +232,11 @@ class SuiteRun:
         else:
             self.records.append(record)
             self.progress.show(record)
+
+
+def _random(seed: int) -> str:
+    """The name of a query that chance writes."""
+    return f"random query {seed}"
 
 
 def _comparison(runs: Sequence[Run], case: Made) -> Comparison:
