@@ -25,7 +25,7 @@ from gpu_wcoj.spark.asking import Tables, columns_of, names_in, rules_of
 from gpu_wcoj.spark.cells.answer import Spread, chosen_for, files_of
 from gpu_wcoj.spark.cells.chosen import Chosen
 from gpu_wcoj.spark.cells.handing import changed
-from gpu_wcoj.spark.cells.plan import CellPlan
+from gpu_wcoj.spark.cells.planning import cell_plan
 from gpu_wcoj.spark.confs import confs_of, number
 from gpu_wcoj.spark.files import Attempt, json_schema
 from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, spread_of
@@ -157,7 +157,7 @@ def explain(
     _check(engine, frames)
     chosen = _chosen(spark, engine, frames, layout, cells)
     if isinstance(chosen, Chosen):
-        return str(CellPlan.of(engine.rules, engine.outputs, engine.bag, chosen))
+        return str(cell_plan(engine.rules, engine.outputs, engine.bag, chosen))
     return f"layout one, in the driver: {chosen}\n{engine.explain()}"
 
 

@@ -17,7 +17,8 @@ from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageErro
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cells.chosen import Chosen, choose, shares_in
 from gpu_wcoj.spark.cells.keys import cell_keys, spark_hash
-from gpu_wcoj.spark.cells.plan import CellPlan, Route
+from gpu_wcoj.spark.cells.plan import Route
+from gpu_wcoj.spark.cells.planning import cell_plan
 from gpu_wcoj.spark.cells.shares import best_shares, shares_of
 
 TEXTS = {
@@ -81,7 +82,7 @@ def test_each_binding_is_in_one_cell(name: str, cells: int, heavy: dict[int, Any
     rnd = random.Random(cells)
     rules = parse(TEXTS[name])
     chosen = choose(rules, "hypercube", cells, heavy=heavy)
-    plan = CellPlan.of(rules, rules.heads, False, chosen)
+    plan = cell_plan(rules, rules.heads, False, chosen)
     assert len(plan.stages) == 1
     (stage,) = plan.stages
     rows = {one: {(rnd.randrange(8), rnd.randrange(8)) for _ in range(60)} for one in rules.inputs}
@@ -110,17 +111,17 @@ def test_each_binding_is_in_one_cell(name: str, cells: int, heavy: dict[int, Any
 def test_heads_that_need_an_owner() -> None:
     text = "h(a, c) :- e(a, b), e(b, c). g(a) :- h(a, b), f(b, a). g(a) :- f(a, a)."
     rules = parse(text)
-    plan = CellPlan.of(rules, ("g",), False, choose(rules, "hypercube", 4))
+    plan = cell_plan(rules, ("g",), False, choose(rules, "hypercube", 4))
     assert [stage.kind for stage in plan.stages] == ["join", "owner", "join", "owner"]
     assert "drops variables" in plan.finals["h"]
     assert "several rules" in plan.finals["g"]
     kept = parse("p(b) :- e(a, b), f(b, c).")
-    grid = CellPlan.of(kept, ("p",), False, choose(kept, "hypercube", 4))
+    grid = cell_plan(kept, ("p",), False, choose(kept, "hypercube", 4))
     assert [stage.kind for stage in grid.stages] == ["join"], "b alone is hashed, and it is kept"
-    copies = CellPlan.of(kept, ("p",), False, choose(kept, "replicated", 4))
+    copies = cell_plan(kept, ("p",), False, choose(kept, "replicated", 4))
     assert [stage.kind for stage in copies.stages] == ["join", "owner"]
     with pytest.raises(UsageError, match="Name an output"):
-        CellPlan.of(kept, (), False, choose(kept, "hypercube", 4))
+        cell_plan(kept, (), False, choose(kept, "hypercube", 4))
 
 
 def random_text(rnd: random.Random) -> str:
@@ -150,7 +151,7 @@ def test_lookups_decide_what_is_hashed() -> None:
         if chosen.is_shared(0):
             shared += 1
             assert cost.shipped_rows == cost.input_rows, "no row is copied"
-            plan = CellPlan.of(rules, rules.heads, False, chosen)
+            plan = cell_plan(rules, rules.heads, False, chosen)
             assert all(route.coordinate(0) == 0 and len(route.hashed) == 1 for route in plan.travelling[0].routes)
     assert 40 < shared < 110
 
@@ -158,7 +159,7 @@ def test_lookups_decide_what_is_hashed() -> None:
 def test_a_key_of_two_columns_fills_all_cells() -> None:
     """A column of two values would leave cells of a grid empty."""
     rules = parse("o(a, b, c) :- e(a, b), f(a, b, c).")
-    plan = CellPlan.of(rules, rules.heads, False, choose(rules, "auto", 8))
+    plan = cell_plan(rules, rules.heads, False, choose(rules, "auto", 8))
     ((route,), _) = (one.routes for one in plan.travelling[:2])
     assert len(cells_of(route, (0, 0))) == 1
     assert {cell for a in range(2) for b in range(40) for cell in cells_of(route, (a, b))} == set(range(8))
@@ -168,13 +169,13 @@ def test_a_key_of_two_columns_fills_all_cells() -> None:
         "    lookups need no exchange: what joins is in one cell",
     ]
     triangle = parse(TEXTS["triangle"])
-    shown = str(CellPlan.of(triangle, triangle.heads, False, choose(triangle, "auto", 8)))
+    shown = str(cell_plan(triangle, triangle.heads, False, choose(triangle, "auto", 8)))
     assert "lookups would be exchanged by " in shown
 
 
 def test_rules_that_look_up_by_the_same_columns_share_their_rows() -> None:
     rules = parse("s(a, b, c) :- e(a, b), f(a, c). r(x, y, z) :- f(y, z), e(y, x), e(y, z).")
-    plan = CellPlan.of(rules, rules.heads, False, choose(rules, "hypercube", 8))
+    plan = cell_plan(rules, rules.heads, False, choose(rules, "hypercube", 8))
     assert [len(one.routes) for one in plan.travelling] == [1, 1]
 
 
@@ -184,7 +185,7 @@ def test_what_older_checkpoints_have_chosen_stays() -> None:
     old = {"layout": "hypercube", "cells": 4, "parts": [[{"a": 2, "b": 2}]], "heavy": [{}], "reason": "as asked for"}
     chosen = Chosen.from_json(old)
     assert chosen.to_json() == old
-    plan = CellPlan.of(rules, rules.heads, False, chosen)
+    plan = cell_plan(rules, rules.heads, False, chosen)
     assert [one.salt for relation in plan.travelling for one in relation.routes[0].hashed] == [0, 1, 1, 0]
     new = choose(rules, "hypercube", 4)
     assert Chosen.from_json(json.loads(json.dumps(new.to_json()))) == new
@@ -199,9 +200,7 @@ def test_layout_by_cost() -> None:
         "replicated",
         "on a grid a cell would hold 54% of a rule's rows, more than 50%",
     )
-    assert "replicated, 4 cells: on a grid a cell would hold 54%" in str(
-        CellPlan.of(clique, clique.heads, False, chosen)
-    )
+    assert "replicated, 4 cells: on a grid a cell would hold 54%" in str(cell_plan(clique, clique.heads, False, chosen))
 
 
 def test_what_is_chosen_is_kept() -> None:

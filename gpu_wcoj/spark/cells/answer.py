@@ -17,6 +17,7 @@ from gpu_wcoj.spark.cells.flow import flow, work_of
 from gpu_wcoj.spark.cells.heavy import heavy_values
 from gpu_wcoj.spark.cells.load import Notes
 from gpu_wcoj.spark.cells.plan import CellPlan
+from gpu_wcoj.spark.cells.planning import cell_plan
 from gpu_wcoj.spark.cells.rows import Columns, by_declaration, quoted, united
 from gpu_wcoj.spark.cells.shares import MOST_CELLS
 from gpu_wcoj.spark.formats import WEIGHT
@@ -49,7 +50,7 @@ class Spread:
     def of(cls, program: Program, frames: Mapping[str, DataFrame], chosen: Chosen) -> Spread:
         """A program over DataFrames, by a layout."""
         tables = as_tables(program, frames)
-        plan = CellPlan.of(program.rules, program.outputs, program.bag, chosen)
+        plan = cell_plan(program.rules, program.outputs, program.bag, chosen)
         fresh = Program(program.rules, bag=program.bag, outputs=program.outputs, backend="cpu")
         return cls(program, plan, Columns.of(plan, {name: one.schema for name, one in tables.items()}, fresh), tables)
 

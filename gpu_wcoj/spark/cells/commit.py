@@ -24,6 +24,7 @@ from gpu_wcoj.spark.cells.held import CHOSEN, Held, chosen_in
 from gpu_wcoj.spark.cells.load import Notes, told
 from gpu_wcoj.spark.cells.moving import HELD, LOOKED, gathered, heavier, is_due, looked
 from gpu_wcoj.spark.cells.plan import CellPlan
+from gpu_wcoj.spark.cells.planning import cell_plan
 from gpu_wcoj.spark.cells.rows import Columns, again, united
 from gpu_wcoj.spark.cells.spread import require_spread
 from gpu_wcoj.spark.cells.state import CELLS, Entry, Tidying, as_json
@@ -143,7 +144,7 @@ class CellRun:
         before = _before(place)
         first = choose(known.rules, layout, cells or 1, sizes, heavy) if before is None else before
         first.check(place, layout, cells)
-        plan = CellPlan.of(known.rules, known.outputs, bag, first, known.keep)
+        plan = cell_plan(known.rules, known.outputs, bag, first, known.keep)
         columns = Columns.of(plan, schemas, make())
         kept = {"chosen": first.to_json(), "columns": columns.described()}
         takeover = False if options is None else options.takeover
@@ -156,7 +157,7 @@ class CellRun:
                 raise _in_one_place(place)
             if last is not None and CHOSEN in last.extra:
                 now = Chosen.from_json(last.extra[CHOSEN])
-                plan = CellPlan.of(known.rules, known.outputs, bag, now, known.keep)
+                plan = cell_plan(known.rules, known.outputs, bag, now, known.keep)
                 columns = Columns.of(plan, schemas, make())
             handing: Handing = NoFiles()
             if sink is not None:
@@ -292,7 +293,7 @@ class CellRun:
         if chosen is None:
             return None
         known = self.program
-        plan = CellPlan.of(known.rules, known.outputs, known.bag, chosen, known.keep)
+        plan = cell_plan(known.rules, known.outputs, known.bag, chosen, known.keep)
         fresh = Program(known.rules, bag=known.bag, outputs=known.outputs, keep=known.keep, backend="cpu")
         columns = Columns.of(plan, self.schemas, fresh)
         tables = gathered(self._root, self.plan, last, self.columns, session)

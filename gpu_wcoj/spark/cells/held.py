@@ -17,6 +17,7 @@ from gpu_wcoj.program import Program
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cells.chosen import Chosen
 from gpu_wcoj.spark.cells.plan import CellPlan, Stage
+from gpu_wcoj.spark.cells.planning import cell_plan
 from gpu_wcoj.spark.cells.state import Entry, cells_folder, read_entry
 from gpu_wcoj.spark.formats import ORDER
 from gpu_wcoj.zset.zset import ZSet
@@ -49,7 +50,7 @@ class Held:
         options = definition.options()
         rules = Program(definition.text, outputs=options["outputs"], keep=options["keep"], backend="cpu").rules
         chosen = chosen_in(root, definition, manifest)
-        plan = CellPlan.of(rules, options["outputs"], options["bag"], chosen, options["keep"])
+        plan = cell_plan(rules, options["outputs"], options["bag"], chosen, options["keep"])
         return cls(root, manifest, definition, plan)
 
     def rows(self, name: str) -> list[ZSet]:

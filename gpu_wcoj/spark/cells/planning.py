@@ -1,0 +1,251 @@
+"""From rules to stages.
+
+In a join stage, a cell evaluates rules whose atoms read *roles*: an input of the cell for each atom, or for atoms whose
+rows go to the same cells. A row is taken into a role only if it was routed for it. So a binding is found in just one
+cell, the one that its hashed variables name, whatever other rows that cell holds, and nothing has to be filtered: each
+of its rows agrees with that cell on the variables of its atom, and every hashed variable is in some atom.
+
+A head is final in its cell if no two cells can derive the same row: it has one rule and keeps all hashed variables (on
+a grid), or all variables (anywhere). Of another one the cells give what their derivations change, summed by row, to an
+owner stage: the row's hash names the one cell that keeps its count. Rows of heads that other rules read go on, by the
+same routing, to the join stage of those rules, which comes later in the same batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from gpu_wcoj.errors import UsageError
+from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.terms import Atom, Comparison, Expression, Variable
+from gpu_wcoj.spark.cells.chosen import Chosen, Names
+from gpu_wcoj.spark.cells.plan import OWNER_SALT, CellPlan, Hashed, Result, Route, Stage, Travelling
+
+
+def cell_plan(rules: Rules, outputs: Sequence[str], bag: bool, chosen: Chosen, keep: Sequence[str] = ()) -> CellPlan:
+    """Plan a program.
+
+    Parameters
+    ----------
+    keep
+        Heads whose rows are to be held by the cells that their hashes name.
+
+    Raises
+    ------
+    UsageError
+        If nothing is put out.
+    """
+    if not outputs:
+        raise UsageError("outputs=[]: on cells, only what is put out is computed.\n  Name an output.")
+    return _Planner(rules, tuple(outputs), bag, chosen, tuple(keep)).planned()
+
+
+@dataclass(eq=False)
+class _Planner:
+    rules: Rules
+    outputs: tuple[str, ...]
+    bag: bool
+    chosen: Chosen
+    keep: tuple[str, ...] = ()
+    travelling: list[Travelling] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+    finals: dict[str, str] = field(default_factory=dict)
+    held: dict[str, dict[tuple[int, int], list[Route]]] = field(default_factory=dict)
+
+    def planned(self) -> CellPlan:
+        for name in self.rules.inputs:
+            self._new(name)
+        needed = self._needed()
+        levels = self._levels()
+        for level in range(1, max(levels.values()) + 1):
+            heads = [name for name in self.rules.heads if levels[name] == level and name in needed]
+            if heads:
+                self._add_level(heads)
+        held = {name: tuple(next(iter(atoms.values()))) for name, atoms in self.held.items()}
+        return CellPlan(
+            self.rules, self.bag, self.outputs, self.chosen, tuple(self.stages), tuple(self.travelling), self.finals,
+            held,
+        )  # fmt: skip
+
+    def _needed(self) -> set[str]:
+        """The heads that an output, or what is kept, is made of."""
+        needed = list(dict.fromkeys([*self.outputs, *self.keep]))
+        for name in needed:
+            for rule in self.rules.rules:
+                if rule.head.relation == name:
+                    needed.extend(
+                        atom.relation
+                        for atom in rule.atoms
+                        if atom.relation in self.rules.heads and atom.relation not in needed
+                    )
+        return set(needed)
+
+    def _levels(self) -> dict[str, int]:
+        levels = dict.fromkeys(self.rules.inputs, 0)
+        while len(levels) < len(self.rules.inputs) + len(self.rules.heads):
+            for name in self.rules.heads:
+                read = [a.relation for rule in self.rules.rules if rule.head.relation == name for a in rule.atoms]
+                if name not in levels and all(one in levels for one in read):
+                    levels[name] = 1 + max(levels[one] for one in read)
+        return {name: levels[name] for name in self.rules.heads}
+
+    def _add_level(self, heads: Sequence[str]) -> None:
+        number = len(self.stages)
+        roles: dict[tuple[object, ...], int] = {}
+        of_role: list[int] = []
+        texts: list[str] = []
+        results: list[Result] = []
+        exchanged: list[tuple[str, int, int]] = []
+        for head in heads:
+            own = [(at, rule) for at, rule in enumerate(self.rules.rules) if rule.head.relation == head]
+            width = len(own[0][1].head.terms)
+            final, why = self._is_final(own)
+            part = None if final else self._new(head, is_part=True)
+            goes_on = self._read(head)
+            if final:
+                targets = (self._new(head),) if goes_on else ()
+            else:
+                assert part is not None
+                targets = (part,)
+                exchanged.append((head, width, part))
+            self.finals[head] = why
+            for at, rule in own:
+                for way in range(len(self.chosen.parts[at])):
+                    name = f"out{len(results)}"
+                    whole = (final and why.startswith("counted")) or self._keeps_all(rule)
+                    texts.append(self._cell_rule(rule, at, way, name, not whole, number, roles, of_role))
+                    results.append(Result(name, head, width, not final, targets, final and head in self.outputs))
+        self.stages.append(Stage(number, "join", "\n".join(texts), tuple(of_role), tuple(results)))
+        if exchanged:
+            self._add_owner(exchanged)
+
+    def _add_owner(self, exchanged: Sequence[tuple[str, int, int]]) -> None:
+        number = len(self.stages)
+        texts, results = [], []
+        for role, (head, width, part) in enumerate(exchanged):
+            row = Hashed(tuple(range(width)), OWNER_SALT, self.chosen.cells, 1)
+            route = Route(number, role, (row,), self.chosen.cells)
+            self._route(part, route)
+            self.held[head] = {(-1, -1): [route]}
+            variables = ", ".join(f"v{i}" for i in range(width))
+            texts.append(f"out{role}({variables}) :- in{role}({variables}).")
+            targets = (self._new(head),) if self._read(head) else ()
+            results.append(Result(f"out{role}", head, width, False, targets, head in self.outputs))
+        roles = tuple(part for _, _, part in exchanged)
+        self.stages.append(Stage(number, "owner", "\n".join(texts), roles, tuple(results)))
+
+    def _is_final(self, own: Sequence[tuple[int, Rule]]) -> tuple[bool, str]:
+        """Whether no two cells can derive the same row of a head, and why."""
+        if own[0][1].head.relation in self.keep:
+            return False, "is kept: a row's derivations are counted by the cell that its hash names"
+        if len(own) > 1:
+            return False, "has several rules: a row's derivations are counted by the cell that its hash names"
+        at, rule = own[0]
+        if self._keeps_all(rule):
+            return True, "keeps all variables: a row is derived in one cell, once"
+        ways = [self.chosen.coordinates(at, way) for way in range(len(self.chosen.parts[at]))]
+        hashed = {name for grid in ways for names, parts in grid if parts > 1 for name in names}
+        hashed |= set(self.chosen.heavy[at])
+        kept = {term.name for term in rule.head.terms if isinstance(term, Variable)}
+        if self.chosen.layout == "hypercube" and hashed <= kept:
+            return True, "counted in the cell that derives it, as it keeps all hashed variables"
+        return False, "drops variables: a row's derivations are counted by the cell that its hash names"
+
+    @staticmethod
+    def _keeps_all(rule: Rule) -> bool:
+        kept = {term for term in rule.head.terms if isinstance(term, Variable)}
+        return set(_variables(rule)) <= kept
+
+    def _cell_rule(
+        self,
+        rule: Rule,
+        at: int,
+        way: int,
+        name: str,
+        keep_all: bool,
+        stage: int,
+        roles: dict[tuple[object, ...], int],
+        of_role: list[int],
+    ) -> str:
+        """The rule as a cell evaluates it; the roles of its atoms are made, with their routes."""
+        variables = _variables(rule)
+        renamed = {one: f"v{i}" for i, one in enumerate(variables)}
+
+        def spelt(term: Expression) -> str:
+            return renamed[term] if isinstance(term, Variable) else str(term)
+
+        coordinates = self.chosen.coordinates(at, way)
+        grid = prod(parts for _, parts in coordinates) if self.chosen.layout == "hypercube" else self.chosen.cells
+        heavy = list(self.chosen.heavy[at].items())
+        atoms = []
+        for position, atom in enumerate(rule.atoms):
+            hashed = _hashed(atom, coordinates, variables, self.chosen.is_shared(at, way))
+            restricted = []
+            for variable in atom.variables:
+                for bit, (heavy_name, values) in enumerate(heavy):
+                    if heavy_name == variable.name:
+                        column = atom.terms.index(variable)
+                        restricted.append((column, tuple(values), bool(way >> bit & 1)))
+            relation = self._number_of(atom.relation)
+            key = (relation, hashed, grid, tuple(restricted))
+            is_new = key not in roles
+            if is_new:
+                roles[key] = len(of_role)
+                of_role.append(relation)
+            route = Route(stage, roles[key], hashed, grid, tuple(restricted))
+            if is_new:
+                self._route(relation, route)
+            own = {one.name for one in atom.variables}
+            if not any(way >> bit & 1 for bit, (heavy_name, _) in enumerate(heavy) if heavy_name not in own):
+                self.held.setdefault(atom.relation, {}).setdefault((at, position), []).append(route)
+            atoms.append(f"in{roles[key]}({', '.join(map(spelt, atom.terms))})")
+        head = [spelt(term) for term in rule.head.terms]
+        if keep_all:
+            head += [renamed[one] for one in variables if one not in rule.head.terms]
+        comparisons = [f"{spelt(one.left)} {one.op} {spelt(one.right)}" for one in rule.comparisons]
+        return f"{name}({', '.join(head)}) :- {', '.join([*atoms, *comparisons])}."
+
+    def _read(self, head: str) -> bool:
+        return any(atom.relation == head for rule in self.rules.rules for atom in rule.atoms)
+
+    def _new(self, name: str, is_part: bool = False) -> int:
+        self.travelling.append(Travelling(len(self.travelling), name, (), is_part))
+        return len(self.travelling) - 1
+
+    def _number_of(self, name: str) -> int:
+        return next(one.number for one in self.travelling if one.name == name and not one.is_part)
+
+    def _route(self, relation: int, route: Route) -> None:
+        known = self.travelling[relation]
+        self.travelling[relation] = replace(known, routes=(*known.routes, route))
+
+
+def _variables(rule: Rule) -> list[Variable]:
+    """All variables, those that only comparisons bind too."""
+    found: dict[Variable, None] = dict.fromkeys(rule.variables)
+    for comparison in rule.comparisons:
+        assert isinstance(comparison, Comparison)
+        found.update(dict.fromkeys(comparison.variables))
+    found.update(dict.fromkeys(rule.head.variables))
+    return list(found)
+
+
+def _hashed(
+    atom: Atom, coordinates: Sequence[tuple[Names, int]], variables: Sequence[Variable], is_shared: bool
+) -> tuple[Hashed, ...]:
+    """The coordinates that an atom's rows determine, by their columns.
+
+    Each has a salt of its own, so that the same values do not always fall into the same parts. What lookups share has
+    none, whatever its variables are called: then rules that look a relation up by the same columns share a role.
+    """
+    column_of = {one.name: atom.terms.index(one) for one in atom.variables}
+    place = {one.name: i for i, one in enumerate(variables)}
+    found, stride = [], 1
+    for names, parts in coordinates:
+        if column_of.keys() >= set(names):
+            columns = tuple(column_of[name] for name in names)
+            found.append(Hashed(columns, 0 if is_shared else place[names[0]], parts, stride))
+        stride *= parts
+    return tuple(sorted(found, key=lambda one: one.columns))
