@@ -9,15 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpu_wcoj.streams.aggregators import Aggregator as Aggregator
+    from gpu_wcoj.streams.aggregator import Aggregator as Aggregator
     from gpu_wcoj.streams.aggregators import Apply as Apply
     from gpu_wcoj.streams.aggregators import ApplyRows as ApplyRows
-    from gpu_wcoj.streams.aggregators import Count as Count
     from gpu_wcoj.streams.aggregators import CountDistinct as CountDistinct
     from gpu_wcoj.streams.aggregators import Max as Max
-    from gpu_wcoj.streams.aggregators import Mean as Mean
     from gpu_wcoj.streams.aggregators import Min as Min
-    from gpu_wcoj.streams.aggregators import Sum as Sum
     from gpu_wcoj.streams.aggregators import TopK as TopK
     from gpu_wcoj.streams.circuit import Circuit as Circuit
     from gpu_wcoj.streams.circuit import Subcircuit as Subcircuit
@@ -25,22 +22,25 @@ if TYPE_CHECKING:
     from gpu_wcoj.streams.stream import Stream as Stream
     from gpu_wcoj.streams.time import Time as Time
     from gpu_wcoj.streams.timed import TimedTrace as TimedTrace
+    from gpu_wcoj.streams.totals import Count as Count
+    from gpu_wcoj.streams.totals import Mean as Mean
+    from gpu_wcoj.streams.totals import Sum as Sum
     from gpu_wcoj.streams.trace import Trace as Trace
 
 _HOME = {
-    "Aggregator": "aggregators",
+    "Aggregator": "aggregator",
     "Apply": "aggregators",
     "ApplyRows": "aggregators",
     "Circuit": "circuit",
-    "Count": "aggregators",
+    "Count": "totals",
     "CountDistinct": "aggregators",
     "Max": "aggregators",
-    "Mean": "aggregators",
+    "Mean": "totals",
     "Min": "aggregators",
     "Operator": "operator",
     "Stream": "stream",
     "Subcircuit": "circuit",
-    "Sum": "aggregators",
+    "Sum": "totals",
     "Time": "time",
     "TimedTrace": "timed",
     "TopK": "aggregators",

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from gpu_wcoj.errors import CircuitError, UsageError
-from gpu_wcoj.streams.aggregators import Aggregator, CountDistinct
+from gpu_wcoj.streams.aggregator import Aggregator
+from gpu_wcoj.streams.aggregators import CountDistinct
 from gpu_wcoj.streams.callables import Names
 from gpu_wcoj.streams.layout import Sorting
 from gpu_wcoj.streams.matching import JoinShape

@@ -10,7 +10,7 @@ from gpu_wcoj.column import Column
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.streams.aggregated import aggregated
-from gpu_wcoj.streams.aggregators import Aggregator, Sum, group_sums
+from gpu_wcoj.streams.aggregator import Aggregator
 from gpu_wcoj.streams.first import first_rows
 from gpu_wcoj.streams.grouped import Groups, grouped, keys_of, refuse_negative
 from gpu_wcoj.streams.layout import ColumnName, Sorting
@@ -19,6 +19,7 @@ from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.operators.float_sums import float_change
 from gpu_wcoj.streams.place import NOTHING, Place, places_of
 from gpu_wcoj.streams.timed import TimedTrace
+from gpu_wcoj.streams.totals import Sum, group_sums
 from gpu_wcoj.streams.trace import Trace
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.zset import ZSet
