@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Final
 
 from cyclopts import App, CycloptsError
 
 from gpu_wcoj import __version__
+from gpu_wcoj.commands.bench import bench
 from gpu_wcoj.commands.calibrate import calibrate
 from gpu_wcoj.commands.explain import explain
 from gpu_wcoj.commands.generate import generate
 from gpu_wcoj.commands.run import run
-from gpu_wcoj.errors import GpuWcojError, UsageError
+from gpu_wcoj.errors import GpuWcojError
 
 ERROR_STATUS: Final = 2
 INTERRUPTED_STATUS: Final = 130
@@ -34,89 +34,9 @@ app = App(
 app.command(run)
 app.command(explain)
 app.command(calibrate)
-
-
-@app.command
-def bench(
-    *,
-    suite: Literal["quick", "varied", "full", "tiny"] = "quick",
-    strategy: Literal["wcoj", "binary", "auto"] | None = None,
-    rivals: str = "all",
-    report: Path | None = None,
-    threads: int = 1,
-    workloads: str = "",
-    resume: bool = False,
-    limit: float | None = None,
-    rounds: int | None = None,
-    hours: float | None = None,
-) -> None:
-    """Measure the strategies of joining beside each other and beside rivals; every answer is checked before its time.
-
-    It needs the sources: what pip installs is the engine alone. Results are written after every case, so a run may be
-    ended at any time.
-
-    Parameters
-    ----------
-    suite
-        quick takes five minutes on two processors, full some hours; varied takes some minutes more than quick, varies
-        changes, state and skew, and asks no rivals; tiny only shows that everything runs.
-    strategy
-        One of the engine's; by default all of them, in turn.
-    rivals
-        Some of kept,duckdb,ladybug,graphblas,spark,dogs3; all or none. What is not installed is left out, and said.
-    report
-        A folder for the results as JSON, and for REPORT.md and report.html, made of all results there; by default
-        there is no report, and results go to .run/bench of the sources.
-    threads
-        How many every contender may use.
-    workloads
-        Only these of the suite's, such as triangle,path3; random for the queries that chance writes.
-    resume
-        Go on with the results of a run that was ended, of the same commit and settings.
-    limit
-        Seconds that a contender may take to load, or for a round; the suite's own limits by default.
-    rounds
-        How often a contender is timed at each case, at most; as the suite says by default.
-    hours
-        No further case is begun after so many.
-    """
-    main_of_bench = _bench()
-    least: list[tuple[str, float | None, float]] = [("threads", threads, 1), ("rounds", rounds, 1)]
-    least += [("limit", limit, 0.001), ("hours", hours, 0.0)]
-    for name, value, lowest in least:
-        if value is not None and value < lowest:
-            raise UsageError(f"--{name} is {value}.\n  It is {lowest:g} or more.")
-    named = tuple(filter(None, workloads.split(",")))
-    wrong = main_of_bench(
-        suite, strategy, rivals, report, threads, named, resume=resume, limit=limit, rounds=rounds, hours=hours
-    )
-    if wrong:
-        raise GpuWcojError(f"{wrong} answers were wrong, as the lines above say.\n  Please report it.")
-
-
+app.command(bench)
 app.command("gpu_wcoj.spark.command:app", name="spark", help="Run programs on Apache Spark.")
 app.command(generate)
-
-
-def _bench() -> Callable[..., int]:
-    """What runs the benchmark, of the sources that this package is a part of.
-
-    Raises
-    ------
-    UsageError
-        If the package was installed without them.
-    """
-    here = Path(__file__).resolve().parents[1]
-    if not (here / "bench" / "suite").is_dir():
-        raise UsageError(
-            "the benchmark is not installed: it is a part of the sources, in the folder bench.\n"
-            "  Get the sources of gpu_wcoj, and run 'make bench-suite' there."
-        )
-    if str(here) not in sys.path:
-        sys.path.insert(0, str(here))
-    from bench.suite.command import main as run_suite
-
-    return run_suite
 
 
 def _complain(message: str) -> None:

@@ -44,7 +44,7 @@ def main(
     rounds: int | None = None,
     hours: float | None = None,
 ) -> int:
-    """Run a suite, print what it finds, and write it as JSON; `gpu_wcoj.cli.bench` says what the parameters are.
+    """Run a suite, print what it finds, and write it as JSON; `gpu_wcoj.commands.bench` says what the parameters are.
 
     Returns
     -------
