@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 from cyclopts import App, Parameter
 
@@ -13,9 +15,13 @@ from bench.engine import machine
 from bench.rivals import dogs, engine
 from bench.rivals.arriving import HUB, generate
 from bench.rivals.tick import Run, check
+from gpu_wcoj.progress import LateBar
 
 RESULTS = Path(__file__).parents[1] / "results"
 LIBRARIES = ("numpy", "pyarrow", "numba", "llvmlite")
+
+Contender = Callable[[int, int | None, float], Run]
+"""Takes nodes of a tick, ticks at most, and seconds."""
 
 app = App(name="python -m bench.rivals")
 
@@ -49,9 +55,10 @@ def main(
     few
         Ticks of the runs in which one node arrives at a time; the others go on to the end.
     seconds
-        After which a contender is ended; the whole takes ten times as long at most, and what it takes to load.
+        After which a contender is ended; it is compared over the ticks that it has done by then. The whole takes ten
+        times as long at most, and what it takes to load.
     output
-        The folder that the JSON goes to.
+        The folder that the JSON goes to, whenever a contender has ended.
     """
     graph = generate(scale, edges, seed, hub)
     for way in get_args(engine.Way):
@@ -62,30 +69,45 @@ def main(
     except dogs.NotBuiltError as error:
         left_out = str(error)
         print(f"dogs3 is left out: {left_out}")
-    summaries, compared = [], []
-    with tempfile.TemporaryDirectory() as folder:
+    found = machine.describe(LIBRARIES)
+    record: dict[str, Any] = {
+        "machine": found,
+        "graph": {"scale": scale, "edges": edges, "seed": seed, "hub": hub},
+        "seconds": seconds, "left_out": left_out, "runs": [], "compared": [],
+    }  # fmt: skip
+    name = f"dogs3-{str(found['date'])[:10]}-{str(found['commit']).partition('+')[0]}-scale{scale}.json"
+    with tempfile.TemporaryDirectory() as folder, LateBar() as bar:
         path = Path(folder) / "edges.txt"
         graph.write(path)
-        for batch in nodes:
-            limit = few if batch == 1 else None
-            runs: list[Run] = [engine.run(graph, way, batch, limit, seconds) for way in get_args(engine.Way)]
-            if program is not None:
-                runs += [dogs.run(program, path, query, batch, limit, seconds) for query in ("wcoj", "delta")]
-            check(runs)
-            for run in runs:
-                summaries.append(run.summary())
-                print(json.dumps(run.summary()), flush=True)
-            for run in runs[2:]:
-                compared.append(run.beside(runs[1]))
-                print(json.dumps(compared[-1]), flush=True)
+        contenders: dict[str, Contender] = {
+            f"engine, {way}": partial(engine.run, graph, way) for way in get_args(engine.Way)
+        }
+        if program is not None:
+            contenders |= {f"dogs3 {query}": partial(dogs.run, program, path, query) for query in get_args(dogs.Query)}
+        for number, batch in enumerate(nodes):
+            runs: list[Run] = []
+            for contender, run in contenders.items():
+                share = (number + len(runs) / len(contenders)) / len(nodes)
+                bar.update(f"{contender}, {batch} nodes a tick, at most {seconds:g} s", share)
+                runs.append(run(batch, few if batch == 1 else None, seconds))
+                check(runs)
+                record["runs"].append(runs[-1].summary())
+                print(json.dumps(runs[-1].summary()), flush=True)
+                if len(runs) > 2:
+                    record["compared"].append(runs[-1].beside(runs[1]))
+                    print(json.dumps(record["compared"][-1]), flush=True)
+                if output is not None:
+                    _write(record, output / name)
     if output is not None:
-        found = machine.describe(LIBRARIES)
-        name = f"dogs3-{str(found['date'])[:10]}-{str(found['commit']).partition('+')[0]}-scale{scale}.json"
-        graph_of = {"scale": scale, "edges": edges, "seed": seed, "hub": hub}
-        record = {"machine": found, "graph": graph_of, "left_out": left_out, "runs": summaries, "compared": compared}
-        output.mkdir(exist_ok=True)
-        (output / name).write_text(json.dumps(record, indent=2) + "\n")
         print(f"written to {output / name}")
+
+
+def _write(record: Mapping[str, Any], path: Path) -> None:
+    """Whole or not at all; it is written whenever a contender has ended, so that nothing is lost."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(record, indent=2) + "\n")
+    new.replace(path)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ TARGET = Path(__file__).parents[2] / ".run" / "dogs3"
 """Where cargo builds; git ignores it."""
 BUILD_SECONDS = 900
 
-Query = Literal["delta", "wcoj"]
+Query = Literal["wcoj", "delta"]
 
 
 class NotBuiltError(RuntimeError):
@@ -70,8 +70,11 @@ def run(program: Path, edges: Path, query: Query, nodes: int, limit: int | None,
         assert process.stdout is not None
         assert process.stderr is not None
         ended = threading.Event()
+        computed = at_end = None
 
         def end() -> None:
+            nonlocal at_end
+            at_end = _computed(process.pid)
             ended.set()
             process.kill()
 
@@ -82,9 +85,21 @@ def run(program: Path, edges: Path, query: Query, nodes: int, limit: int | None,
                 if line.endswith("}\n"):
                     found = json.loads(line)
                     ticks.append(Tick(found["edges"], found["triangles"], found["seconds"], found["cpu"]))
+                    computed = _computed(process.pid)
             message = process.stderr.read().strip()
         finally:
             timer.cancel()
     if process.returncode and not ended.is_set():
         raise RuntimeError(f"dogs3 ended with {process.returncode}: {message}")
-    return Run(f"dogs3 {query}", nodes, ticks, f"ended after {seconds:g} s" if ended.is_set() else None)
+    if not ended.is_set():
+        return Run(f"dogs3 {query}", nodes, ticks)
+    unfinished = None if at_end is None or computed is None else at_end - computed
+    return Run(f"dogs3 {query}", nodes, ticks, f"ended after {seconds:g} s", unfinished)
+
+
+def _computed(pid: int) -> float | None:
+    """Seconds that a process's first thread has computed for, where Linux tells them; it has no other."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None

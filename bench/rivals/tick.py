@@ -34,12 +34,15 @@ class Run:
     ----------
     stopped
         Why there are no more, or None.
+    unfinished
+        Seconds that it had computed for the next tick when it was stopped; None where that is not known.
     """
 
     contender: str
     nodes: int
     ticks: Sequence[Tick]
     stopped: str | None = None
+    unfinished: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -79,6 +82,13 @@ class Run:
         if pairs:
             largest = max(pairs, key=lambda pair: pair[0].edges)
             found |= {"times": _times(pairs), "times_largest": _times([largest])}
+        if self.unfinished is not None and len(self.ticks) < len(other.ticks):
+            next_one = other.ticks[len(self.ticks)]
+            done = next_one.seconds if next_one.cpu is None else next_one.cpu
+            found["unfinished_tick"] = {
+                "number": len(self.ticks), "edges": next_one.edges, "cpu_seconds_at_least": self.unfinished,
+                "times_at_least": self.unfinished / max(done, 1e-9),
+            }  # fmt: skip
         return found
 
     def summary(self) -> dict[str, object]:
