@@ -64,6 +64,7 @@ class Run:
     digest: str | None = None
     check: Check | None = None
     stopped: str | None = None
+    unfinished: float | None = None
     missing: bool = False
 
     @property
@@ -189,7 +190,7 @@ def record_of(run: Run, made: Made, threads: int, bound_rows: float | None, plan
         peak_bytes=run.memory.get("peak_bytes"), before_bytes=run.loaded.get("before_bytes"),
         state_bytes=run.memory.get("state_bytes"),
         work=Work(**work) if work else None, bound_rows=bound_rows, plan_seconds=plan_seconds,
-        check=run.check, stopped=run.stopped, notes=run.about.get("notes", {}),
+        check=run.check, stopped=run.stopped, unfinished_seconds=run.unfinished, notes=run.about.get("notes", {}),
     )  # fmt: skip
 
 
@@ -214,7 +215,11 @@ def _first_round(run: Run, made: Made, expected: Expected, limits: Limits) -> No
             run.first = {"changes": [], "seconds": [], "cpu_seconds": []}
             run.count = before
             return
-    run.first = run.process.ask("forward", limits.limit)
+    try:
+        run.first = run.process.ask("forward", limits.limit)
+    except StoppedError as error:
+        run.unfinished = error.computed
+        raise
     if expected.after is not None and expected.after <= COUNTED_ROWS:
         run.count = run.process.ask("count", limits.limit)["count"]
         if expected.after <= HASHED_ROWS:

@@ -31,11 +31,14 @@ class StoppedError(RuntimeError):
     ----------
     kind
         ``MissingError`` and ``NotForThisError`` are those of `bench.suite.contender`, ``limit`` is the limit.
+    computed
+        At the limit, seconds for which it had computed since it was told what to do; None where that is not known.
     """
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, computed: float | None = None) -> None:
         super().__init__(message)
         self.kind = kind
+        self.computed = computed
 
 
 class Process:
@@ -58,6 +61,7 @@ class Process:
         folder = Path(self._folder.name)
         (folder / "task").write_bytes(pickle.dumps((task, limit_bytes)))
         self._errors = (folder / "errors").open("w+")
+        self._computed: float | None = None
         own = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, str(folder)],
@@ -68,6 +72,7 @@ class Process:
     def tell(self, command: str) -> None:
         """Let it begin with a command, whose answer `hear` waits for."""
         assert self._process.stdin is not None
+        self._computed = computed(self._process.pid)
         try:
             self._process.stdin.write(command + "\n")
             self._process.stdin.flush()
@@ -86,8 +91,10 @@ class Process:
         assert stdout is not None
         ready, _, _ = select.select([stdout], [], [], limit)
         if not ready:
+            both = self._computed, computed(self._process.pid)
             self.kill()
-            raise StoppedError("limit", f"stopped after {limit:g} s")
+            spent = None if both[0] is None or both[1] is None else both[1] - both[0]
+            raise StoppedError("limit", f"stopped after {limit:g} s", spent)
         line = stdout.readline()
         if not line:
             status = self._process.wait()
@@ -137,6 +144,15 @@ class Process:
             except BrokenPipeError:
                 pass  # what was not read any more
         self._folder.cleanup()
+
+
+def computed(pid: int) -> float | None:
+    """Seconds for which all threads of a process have computed; None where the system does not tell, or it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def serve(opened: Callable[[Any, Path], Callable[[str], dict[str, Any]]]) -> None:

@@ -207,6 +207,9 @@ class Record:
         From the text to a plan, without data; None for rivals.
     stopped
         Why it came to no end, or did not start; None where it came to one.
+    unfinished_seconds
+        Processor time that it had taken for the first round when it was stopped in it, so that a whole round takes at
+        least as much; None where it was not.
     """
 
     case: Case
@@ -227,6 +230,7 @@ class Record:
     plan_seconds: float | None = None
     check: Check | None = None
     stopped: str | None = None
+    unfinished_seconds: float | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 

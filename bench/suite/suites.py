@@ -217,4 +217,27 @@ VARIED = Suite(
     random_size=Size(),
 )  # fmt: skip
 
-SUITES: Mapping[str, Suite] = MappingProxyType({suite.name: suite for suite in (TINIEST, QUICK, VARIED, FULL)})
+
+def _skewed() -> tuple[Spec, ...]:
+    """Skewed cyclic patterns at 1,000 changes a tick, each from a small state on: where the strategies part."""
+    graphs: Mapping[str, tuple[tuple[int, int], ...]] = {
+        "triangle": ((11, 16_000), (14, 200_000), (16, 1_000_000), (17, 2_000_000)),
+        "cycle4": ((8, 2_000), (10, 8_000), (12, 40_000), (14, 200_000)),
+        "diamond": ((8, 2_000), (10, 8_000), (12, 40_000), (14, 200_000)),
+        "clique4": ((8, 2_000), (10, 8_000), (12, 40_000), (14, 200_000)),
+        "bowtie": ((8, 2_000), (9, 4_000), (10, 8_000)),
+        "house": ((8, 2_000), (9, 4_000), (10, 8_000)),
+    }
+    return tuple(
+        Spec(name, "rmat", {"scale": scale, "edges": edges}, 1_000, "mixed", 1, rivals=())
+        for name, sizes in graphs.items()
+        for scale, edges in sizes
+    )
+
+
+SKEWED = Suite(
+    "skewed", _skewed(), limit=30, rival_limit=30, budget=1, rounds=5, judge_limit=2, random_queries=0,
+    random_size=Size(),
+)  # fmt: skip
+
+SUITES: Mapping[str, Suite] = MappingProxyType({suite.name: suite for suite in (TINIEST, QUICK, VARIED, SKEWED, FULL)})
