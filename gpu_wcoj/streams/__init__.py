@@ -1,5 +1,25 @@
 """Circuits of one's own: streams of Z-sets, operators on them, and subcircuits that run to a fixpoint.
 
+All operators are methods of a stream unless another owner is named. Those called ``incremental_...`` take changes and
+give changes; in a subcircuit, they do so under nested time, (tick, iteration).
+
+Linear
+    Of whole columns ``map``, ``flat_map``, ``filter``; of rows ``map_rows``, ``flat_map_rows``, ``filter_rows``;
+    ``index_with``, ``inspect``, ``-s``, ``s + t``, ``s - t``; ``delay``, ``differentiate``, ``integrate``;
+    ``trace(keys, timed=...)``, with ``delay`` and ``consolidate`` of a trace; of a subcircuit ``introduce`` (δ0) and
+    ``eliminate`` (∫), ``hold`` (a constant) and ``export`` (the last value), ``feedback``.
+Bilinear
+    ``join`` with a stream or a trace, ``incremental_join``. Linear in the left stream: ``semijoin``, ``antijoin``,
+    ``incremental_semijoin``, ``incremental_antijoin``. Linear in each atom: ``multiway(rule, streams)`` of a circuit or
+    subcircuit, a worst-case optimal join of many streams.
+Not linear
+    ``distinct``, ``incremental_distinct``; ``outer_join(..., keep=...)``, ``incremental_outer_join``; with ``Count``,
+    ``Sum``, ``Min``, ``Max``, ``Mean``, ``CountDistinct``, ``TopK``, ``Apply`` and ``ApplyRows``, ``aggregate(keys,
+    ...)`` and ``incremental_aggregate``.
+Of a circuit
+    ``source``, ``sink``, ``step``; of subcircuits too, ``generate``, a function of time, and ``add(operator,
+    *streams)`` for one of your own, a subclass of ``Operator``.
+
 Names are loaded when they are first used.
 """
 
