@@ -8,10 +8,9 @@ from dataclasses import replace
 from gpu_wcoj.circuit.adopting import rows_to_build
 from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.planner.costs import foreseen
-from gpu_wcoj.planner.expected import Expected
-from gpu_wcoj.planner.feedback import CLEARLY, SORTING, Feedback, Place
+from gpu_wcoj.planner.feedback import CLEARLY, SORTING, Feedback
 from gpu_wcoj.planner.known import Known
-from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.planner.lower import Place, Plan
 from gpu_wcoj.planner.mixing import mixed
 from gpu_wcoj.routing.journal import Journal
 from gpu_wcoj.routing.sides import Sides
@@ -22,8 +21,8 @@ def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int) -
 
     The statistics are those of the state, and every path counts by what it has done so far: another one is taken to do
     so many times as much as it is expected to cost of what the present one is. Paths that would not be clearly cheaper
-    stay, and so do loops. To arrange rows for the others has to cost less than they would have saved by now. The sides
-    that are given are left as they are.
+    stay. To arrange rows for the others has to cost less than they would have saved by now. The sides that are given
+    are left as they are.
 
     Parameters
     ----------
@@ -37,7 +36,7 @@ def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int) -
     would_be = feedback.proposed - sum(feedback.done[place] * (1 - share) for place, share in cheaper.items())
     if would_be * CLEARLY > feedback.proposed:
         feedback.begin_anew(tick)
-        return sides.noting(replace(present, estimates=estimates_of(present, known)), lowered.chosen)
+        return sides.noting(present.expecting(known), lowered.chosen)
     planned = mixed(present, planned, cheaper)
     circuit = lowering.circuit(planned, sides.ahead.circuit.execution)
     spent = SORTING * rows_to_build(circuit, sides.ahead.circuit) * len(list(sides))
@@ -46,7 +45,7 @@ def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int) -
         feedback.wait_for(spent / saved)
         return sides
     why = f"chosen anew before tick {tick}, as {feedback.why()}"
-    found = sides.planned_as(lowering, replace(planned, estimates=estimates_of(planned, known)), why)
+    found = sides.planned_as(lowering, planned.expecting(known), why)
     feedback.begin_anew(tick, spent)
     return found
 
@@ -56,15 +55,8 @@ def suited(sides: Sides, lowering: Lowering) -> Sides:
     lowered = sides.primary.lowered
     present, known = lowered.plan, Known.of_circuit(sides.primary.circuit)
     planned = lowering.plan(lowered.types, lowered.shapes, known)
-    places = [
-        (name, rule, number)
-        for name, queries in present.queries.items()
-        for rule, query in enumerate(queries)
-        for number in range(len(query.paths))
-    ]
-    cheaper = _cheaper(planned, present, known, places)
-    plan = mixed(present, planned, cheaper)
-    plan = replace(plan, estimates=estimates_of(plan, known))
+    cheaper = _cheaper(planned, present, known, present.places())
+    plan = mixed(present, planned, cheaper).expecting(known)
     try:
         return sides.planned_as(lowering, plan, "") if cheaper else sides.noting(plan, "")
     except MemoryError:  # what has been loaded is there, and arranging it otherwise is not worth failing
@@ -80,24 +72,11 @@ def carried_over(journal: Journal | None, before: Sides, after: Sides) -> Journa
     return replace(journal, circuit=new, changes=journal.changes if canonical[0] == canonical[1] else None)
 
 
-def estimates_of(plan: Plan, known: Known) -> dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]]:
-    """`Plan.estimates` of a plan that there is, by other knowledge."""
-    estimates = {}
-    for name, queries in plan.queries.items():
-        own = []
-        for query in queries:
-            found = (foreseen(path, known) for path in query.paths)
-            own.append(tuple(() if one is None else one.levels for one in found))
-        estimates[name] = tuple(own)
-    return estimates
-
-
 def _cheaper(planned: Plan, present: Plan, known: Known, places: Iterable[Place]) -> dict[Place, float]:
     """The paths of another plan that are clearly cheaper than the present ones, and what share of these they cost."""
     found: dict[Place, float] = {}
     for place in places:
-        head, rule, number = place
-        old, new = (foreseen(one.queries[head][rule].paths[number], known) for one in (present, planned))
+        old, new = (foreseen(one.path(place), known) for one in (present, planned))
         if old is not None and new is not None and new.cost * CLEARLY < old.cost:
             found[place] = new.cost / old.cost
     return found

@@ -8,15 +8,19 @@ nothing, the next look has to wait for twice as much work; so all looks together
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
-from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.planner.lower import ASKED, Place, Plan
 from gpu_wcoj.trace.arrangement import Arrangement
+
+if TYPE_CHECKING:
+    from gpu_wcoj.circuit.recursion.loop import Loop
 
 FEWEST = 1 << 16
 """Fewer proposed values than this are nobody's worry."""
@@ -30,9 +34,6 @@ CLEARLY = 1.5
 """A plan replaces another one if that one is expected to cost so many times as much."""
 SORTING = 8.0
 """What it costs to arrange a row anew, in proposed values."""
-
-Place = tuple[str, int, int]
-"""A head, and the numbers of one of its rules and of a delta path of that."""
 
 HeadWork = Mapping[int, Mapping[int, Mapping[str, Int64Array]]]
 """Per rule, path and variable, what the kernels counted."""
@@ -60,6 +61,61 @@ class _Gauge:
         """The phases of the last tick that were not followed."""
         head = circuit.heads[self.head]
         return [one.phase for one in head.recounting.last] if isinstance(head, Head) else ()
+
+    def proposed(self, work: HeadWork) -> Iterator[tuple[Place, int]]:
+        """The values that paths have proposed in the last tick, where that is any."""
+        for rule, paths in work.items():
+            for number, steps in paths.items():
+                if number < 0:  # a whole count, of which nothing is expected
+                    continue
+                own = 0
+                for counted in steps.values():
+                    own += counted.item(PROPOSALS)
+                if own:
+                    yield (self.head, rule, number), own
+
+    def expected(self, circuit: Circuit) -> float:
+        """The values that were expected."""
+        afresh, total = self.counted_afresh(circuit), 0.0
+        for arrangement, rate in self.seeds:
+            for phase, batch in enumerate(arrangement.pending):
+                if phase not in afresh:
+                    total += rate * batch.n_rows
+        return total
+
+
+@dataclass(eq=False)
+class _LoopGauge:
+    """What the rules of a loop are expected to propose.
+
+    Attributes
+    ----------
+    head
+        Its first one, which speaks for all.
+    rates
+        Per path, the values expected for each row that starts it.
+    """
+
+    head: str
+    loop: Loop
+    rates: dict[Place, float]
+
+    def proposed(self, work: HeadWork) -> Iterator[tuple[Place, int]]:
+        """The values that paths have proposed in the last tick, where that is any; looking up ranks is none of that."""
+        for at, one in enumerate(self.loop.joins):
+            for number, steps in work[at].items():
+                own = sum(counted.item(PROPOSALS) for name, counted in steps.items() if not name.startswith("#"))
+                if own:
+                    yield (one.rule.head, one.rule.number, ASKED if one.is_asked else number), own
+
+    def expected(self, _: Circuit) -> float:
+        """The values that were expected."""
+        total = 0.0
+        for one in self.loop.joins:
+            for number, rows in enumerate(one.seeds):
+                place = one.rule.head, one.rule.number, ASKED if one.is_asked else number
+                total += rows * self.rates.get(place, 0.0)
+        return total
 
 
 @dataclass(eq=False)
@@ -93,7 +149,7 @@ class Feedback:
     patience: float = 1.0
     built: float = 0.0
     is_due: bool = False
-    _gauges: WeakKeyDictionary[Circuit, list[_Gauge]] = field(default_factory=WeakKeyDictionary)
+    _gauges: WeakKeyDictionary[Circuit, list[_Gauge | _LoopGauge]] = field(default_factory=WeakKeyDictionary)
     _has_state: bool = False
 
     def observe(self, circuit: Circuit, plan: Plan, work: Mapping[str, HeadWork], tick: int) -> None:
@@ -114,27 +170,13 @@ class Feedback:
             gauges = self._gauges[circuit] = _gauges(circuit, plan)
         done = self.done
         for gauge in gauges:
-            head, proposed = gauge.head, 0
-            for rule, paths in work[head].items():
-                for number, steps in paths.items():
-                    if number < 0:  # a whole count, of which nothing is expected
-                        continue
-                    own = 0
-                    for counted in steps.values():
-                        own += counted.item(PROPOSALS)
-                    if own:
-                        own *= stands_for
-                        place = (head, rule, number)
-                        done[place] = done.get(place, 0.0) + own
-                        proposed += own
-            if not proposed:
-                continue
-            self.proposed += proposed
-            afresh = gauge.counted_afresh(circuit)
-            for arrangement, rate in gauge.seeds:
-                for phase, batch in enumerate(arrangement.pending):
-                    if phase not in afresh:
-                        self.expected += rate * batch.n_rows * stands_for
+            proposed = 0
+            for place, own in gauge.proposed(work[gauge.head]):
+                done[place] = done.get(place, 0.0) + own * stands_for
+                proposed += own
+            if proposed:
+                self.proposed += proposed * stands_for
+                self.expected += gauge.expected(circuit) * stands_for
         if self.proposed >= self.look_at:
             self._look(circuit, plan, tick)
 
@@ -187,8 +229,8 @@ def _is_large(circuit: Circuit) -> bool:
     return False
 
 
-def _gauges(circuit: Circuit, plan: Plan) -> list[_Gauge]:
-    found = []
+def _gauges(circuit: Circuit, plan: Plan) -> list[_Gauge | _LoopGauge]:
+    found: list[_Gauge | _LoopGauge] = []
     for name, head in circuit.heads.items():
         if not isinstance(head, Head):
             continue
@@ -201,4 +243,24 @@ def _gauges(circuit: Circuit, plan: Plan) -> list[_Gauge]:
                 arrangement, before = rates.get(rows, (join.arrangements[path.seed.key], 0.0))
                 rates[rows] = arrangement, before + sum(level.proposed for level in expected[1:])
         found.append(_Gauge(name, list(rates.values())))
+    if plan.loops:
+        from gpu_wcoj.circuit.recursion.loop import LoopHead
+
+        first = (circuit.heads[next(iter(loop.widths))] for loop in plan.loops)
+        found += [
+            _LoopGauge(head.name, head.loop, _rates(head.loop, plan)) for head in first if isinstance(head, LoopHead)
+        ]
+    return found
+
+
+def _rates(loop: Loop, plan: Plan) -> dict[Place, float]:
+    """Per path of a loop, the values that each row that starts it is expected to propose."""
+    found: dict[Place, float] = {}
+    for rule in loop.plan.rules:
+        paths = plan.estimates.get(rule.head)
+        for number, levels in enumerate(paths[rule.number] if paths else ()):
+            found[rule.head, rule.number, number] = sum(level.proposed for level in levels[1:])
+        asked = plan.asked.get(rule.head)
+        if asked:
+            found[rule.head, rule.number, ASKED] = sum(level.proposed for level in asked[rule.number][1:])
     return found

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpu_wcoj.circuit.recursion.loop import Loop, LoopHead, loop_heads
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
-from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan, LoopRule, ranked_query
+from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan, LoopRule
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaQuery
@@ -45,10 +45,10 @@ def loop_plan(
     held = {key for own in bodies.values() for _, query in own for key in query.keys}
     rules = []
     for head, own in bodies.items():
-        for body, query in own:
-            asked = asked_query(head, body, known, held, best.get(head))
-            held.update(asked.paths[0].keys)
-            rules.append(LoopRule(head, query, ranked_query(query, widths), ranked_query(asked, widths)))
+        for number, (body, query) in enumerate(own):
+            asking = asked_query(head, body, known, held, best.get(head))
+            held.update(asking.paths[0].keys)
+            rules.append(LoopRule.of(head, number, query, asking, widths))
     return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.rules import LoopPlan
     from gpu_wcoj.join.common import CommonJoin
 
+
+Place = tuple[str, int, int]
+"""A head, and the numbers of one of its rules and of a delta path of that."""
+
+ASKED = -2
+"""The number of the path by which a loop finds derivations of rows, in the place of that of a delta path."""
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -60,6 +66,8 @@ class Plan:
     candidates
         How many orders of delta paths were looked at.
     """
+    asked
+        Per head of a loop and rule, what is expected of the path that finds the derivations of rows, for one of them.
 
     shapes: Mapping[str, Shape]
     order: tuple[str, ...]
@@ -72,6 +80,36 @@ class Plan:
     estimates: Mapping[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = field(default_factory=dict)
     candidates: int = 0
 
+    asked: Mapping[str, tuple[tuple[Expected, ...], ...]] = field(default_factory=dict)
+
+    def path(self, place: Place) -> DeltaPath:
+        """One of its delta paths, or one that a loop asks, ranks left out."""
+        head, rule, number = place
+        if number != ASKED:
+            return self.queries[head][rule].paths[number]
+        rules = (one for loop in self.loops for one in loop.rules)
+        return next(one.asking.paths[0] for one in rules if (one.head, one.number) == (head, rule))
+
+    def places(self) -> list[Place]:
+        """All of them."""
+        found = [
+            (head, rule, number)
+            for head, own in self.queries.items()
+            for rule, query in enumerate(own)
+            for number in range(len(query.paths))
+        ]
+        return found + [(one.head, one.number, ASKED) for loop in self.loops for one in loop.rules]
+
+    def expecting(self, known: KnownRelations) -> Plan:
+        """The same plan with what is expected by other knowledge."""
+        estimates = {
+            name: tuple(tuple(_estimate(path, known) for path in one.paths) for one in own)
+            for name, own in self.queries.items()
+        }
+        asked: dict[str, tuple[tuple[Expected, ...], ...]] = {}
+        for one in (one for loop in self.loops for one in loop.rules):
+            asked[one.head] = (*asked.get(one.head, ()), _estimate(one.asking.paths[0], known))
+        return replace(self, estimates=estimates, asked=asked)
 
 def plan(
     rules: Rules,
@@ -131,13 +169,10 @@ def plan(
         live = bodies.get(first, [])  # an aggregating head has none
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
             counted.add(first)
-    estimates = {
-        name: tuple(tuple(_estimate(path, known) for path in one.paths) for one in own) for name, own in queries.items()
-    }
     return Plan(
-        dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, strategy, estimates,
-        draft.candidates,
-    )  # fmt: skip
+        dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, strategy,
+        candidates=draft.candidates,
+    ).expecting(known)  # fmt: skip
 
 
 def _estimate(path: DeltaPath, known: KnownRelations) -> tuple[Expected, ...]:

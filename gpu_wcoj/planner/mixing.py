@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
-from gpu_wcoj.planner.feedback import Place
-from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.planner.lower import ASKED, Place, Plan
 from gpu_wcoj.trace.arrangement import ArrangementKey
+
+if TYPE_CHECKING:
+    from gpu_wcoj.circuit.recursion.rules import LoopPlan
 
 
 def mixed(present: Plan, planned: Plan, wanted: Collection[Place]) -> Plan:
@@ -29,7 +32,22 @@ def mixed(present: Plan, planned: Plan, wanted: Collection[Place]) -> Plan:
             _mixed(old, new, {number for head, at, number in wanted if (head, at) == (name, rule)})
             for rule, (old, new) in enumerate(zip(rules, planned.queries[name], strict=True))
         )
-    return replace(present, queries=queries, estimates={})
+    loops = zip(present.loops, planned.loops, strict=True)
+    mixed_loops = tuple(_mixed_loop(old, new, queries, wanted) for old, new in loops)
+    return replace(present, queries=queries, loops=mixed_loops, estimates={}, asked={})
+
+
+def _mixed_loop(
+    old: LoopPlan, new: LoopPlan, queries: Mapping[str, Sequence[DeltaQuery]], wanted: Collection[Place]
+) -> LoopPlan:
+    """A loop whose rules go by these queries, and ask by the paths of the other plan that are wanted."""
+    rules = []
+    for own, other in zip(old.rules, new.rules, strict=True):
+        query = queries[own.head][own.number]
+        asking = other.asking if (own.head, own.number, ASKED) in wanted else own.asking
+        is_same = query is own.query and asking is own.asking
+        rules.append(own if is_same else type(own).of(own.head, own.number, query, asking, old.widths))
+    return replace(old, rules=tuple(rules))
 
 
 def _mixed(old: DeltaQuery, new: DeltaQuery, wanted: Collection[int]) -> DeltaQuery:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gpu_wcoj.circuit.recursion.derived import derived
+from gpu_wcoj.circuit.recursion.rule_join import RuleJoin
 from gpu_wcoj.circuit.recursion.rules import LoopRule
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
@@ -41,7 +42,7 @@ class Asking:
         backend = execution.backend
         self._seeds = [Arrangement(rule.asked.paths[0].seed.key, backend) for rule in rules]
         self.joins = [
-            IncrementalGenericJoin(rule.asked, {**before, seed.key: seed}, execution)
+            RuleJoin(rule, IncrementalGenericJoin(rule.asked, {**before, seed.key: seed}, execution), is_asked=True)
             for rule, seed in zip(rules, self._seeds, strict=True)
         ]
 
@@ -57,9 +58,10 @@ class Asking:
         xp = backend.xp
         rows = PhaseRows([*columns, xp.arange(n, dtype=np.int64)], 1)
         found: list[list[Int64Array]] = []
-        for seed, join in zip(self._seeds, self.joins, strict=True):
+        for seed, one in zip(self._seeds, self.joins, strict=True):
             seed.receive_delta([rows])
-            for told, iterations, counts in derived(join, self._width, -1):
+            one.begins((0,))
+            for told, iterations, counts in derived(one.join, self._width, -1):
                 found.append([*told, iterations, counts])
             seed.discard()
         if not found:

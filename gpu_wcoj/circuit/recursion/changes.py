@@ -9,6 +9,7 @@ from gpu_wcoj.circuit.recursion.best import BestHistory, Better
 from gpu_wcoj.circuit.recursion.derived import derived
 from gpu_wcoj.circuit.recursion.history import SetHistory
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
+from gpu_wcoj.circuit.recursion.rule_join import RuleJoin
 from gpu_wcoj.circuit.recursion.rules import LoopPlan
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
@@ -55,7 +56,9 @@ class Changes:
         for index in heads.values():
             for key, arrangement in index.arrangements.items():
                 self._views[key], before[key] = _as_it_is(arrangement), _as_it_is(arrangement)
-        self._rules = [(rule, IncrementalGenericJoin(rule.ranked, self._views, execution)) for rule in plan.rules]
+        self._rules = [
+            RuleJoin(rule, IncrementalGenericJoin(rule.ranked, self._views, execution)) for rule in plan.rules
+        ]
         self._histories: dict[str, SetHistory] = {}
         for name, index in heads.items():
             rules = [rule for rule in plan.rules if rule.head == name]
@@ -66,10 +69,10 @@ class Changes:
                 self._histories[name] = SetHistory(index, Asking(rules, before, execution))
 
     @property
-    def joins(self) -> list[IncrementalGenericJoin]:
+    def joins(self) -> list[RuleJoin]:
         """The joins in use, to be asked for their work."""
-        asking = [join for history in self._histories.values() for join in history.asking.joins]
-        return [*(join for _, join in self._rules), *asking]
+        asking = [one for history in self._histories.values() for one in history.asking.joins]
+        return [*self._rules, *asking]
 
     def iterations(self) -> Iterator[int]:
         """Run; yield the number of every iteration at which something was looked at."""
@@ -114,12 +117,12 @@ class Changes:
         TooManyDerivedError
             If the tick has derived more than it may.
         """
-        for rule, join in self._rules:
-            if all(self._views[path.seed.key].delta(0) is None for path in join.query.paths):
+        for one in self._rules:
+            if not one.begins((0,)):
                 continue
-            width = self._heads[rule.head].columns
-            for columns, iterations, weights in derived(join, width, step):
-                self._histories[rule.head].put(iterations, columns, weights)
+            head = one.rule.head
+            for columns, iterations, weights in derived(one.join, self._heads[head].columns, step):
+                self._histories[head].put(iterations, columns, weights)
                 self._left -= len(weights)
                 if self._left < 0:
                     raise TooManyDerivedError

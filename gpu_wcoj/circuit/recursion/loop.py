@@ -11,6 +11,7 @@ from gpu_wcoj.circuit.head import ChangeCount, PieceSink
 from gpu_wcoj.circuit.recursion.best import Better, change_of_best
 from gpu_wcoj.circuit.recursion.changes import Changes, TooManyDerivedError
 from gpu_wcoj.circuit.recursion.ranked import LoopChange, RankedIndex, rows_held, unranked
+from gpu_wcoj.circuit.recursion.rule_join import RuleJoin
 from gpu_wcoj.circuit.recursion.rules import LoopPlan
 from gpu_wcoj.circuit.recursion.scratch import Scratch
 from gpu_wcoj.errors import IterationLimitError
@@ -54,7 +55,7 @@ class Loop:
     best: Mapping[str, RelationIndex]
     outside: Mapping[ArrangementKey, Arrangement]
     execution: Execution
-    joins: list[IncrementalGenericJoin] = field(default_factory=list)
+    joins: list[RuleJoin] = field(default_factory=list)
     _changes: dict[str, LoopChange] | None = None
 
     def __post_init__(self) -> None:
@@ -106,7 +107,7 @@ class Loop:
 
     def _refuse_failures(self, changes: Mapping[str, LoopChange]) -> None:
         """Raise if a binding of a rule lacks a value when the loop has ended; those of iterations may be gone."""
-        failed = {join.query.rule for join in self.joins if join.may_have_failed}
+        failed = {one.join.query.rule for one in self.joins if one.join.may_have_failed}
         for rule in self.plan.rules:
             if rule.query.rule in failed:
                 arrangements = dict(self.outside)
@@ -201,7 +202,7 @@ class LoopHead:
     @property
     def joins(self) -> Sequence[IncrementalGenericJoin]:
         """Those of the loop in the last tick, at its first head."""
-        return self.loop.joins if self.number == 0 else ()
+        return [one.join for one in self.loop.joins] if self.number == 0 else ()
 
     @property
     def state(self) -> tuple[RelationIndex, ...]:

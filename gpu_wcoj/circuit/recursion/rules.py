@@ -18,6 +18,8 @@ class LoopRule:
 
     Attributes
     ----------
+    number
+        Its place among the rules of its head.
     query
         The rule over rows without ranks.
     ranked
@@ -26,12 +28,21 @@ class LoopRule:
         From rows of the head, numbered, to their derivations: the number, then the ranks. Its one path is seeded by a
         pseudo-relation of the head's columns and the number. Of a head that keeps best values, from groups to the
         number, the value and the ranks.
+    asking
+        The same without ranks.
     """
 
     head: str
+    number: int
     query: DeltaQuery
     ranked: DeltaQuery
     asked: DeltaQuery
+    asking: DeltaQuery
+
+    @classmethod
+    def of(cls, head: str, number: int, query: DeltaQuery, asking: DeltaQuery, widths: Mapping[str, int]) -> LoopRule:
+        """The rule by its queries over rows without ranks; `widths` are those of `LoopPlan`."""
+        return cls(head, number, query, ranked_query(query, widths), ranked_query(asking, widths), asking)
 
 
 @dataclass(frozen=True)

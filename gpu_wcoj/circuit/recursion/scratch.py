@@ -12,7 +12,8 @@ import numpy as np
 
 from gpu_wcoj.circuit.recursion.best import Better
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
-from gpu_wcoj.circuit.recursion.rules import LoopPlan, LoopRule, without_rank
+from gpu_wcoj.circuit.recursion.rule_join import RuleJoin
+from gpu_wcoj.circuit.recursion.rules import LoopPlan, without_rank
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.fresh import fresh_of
@@ -67,16 +68,16 @@ class Scratch:
             self._found[plain] = Spine(policy=POLICY)
             self._views[plain] = Arrangement(plain, self._backend)
             self._read.add(plain)
-        self._first = [rule for rule in rules if not _seeds_in(rule.query, heads)]
-        self._first_joins = [IncrementalGenericJoin(rule.query, outside, execution) for rule in self._first]
-        self._next = [rule for rule in rules if _seeds_in(rule.query, heads)]
-        self._probed = {key for rule in self._next for path in rule.query.paths for key in self._probed_by(path)}
-        self._next_joins = [self._over_views(rule.query, outside) for rule in self._next]
+        first = (rule for rule in rules if not _seeds_in(rule.query, heads))
+        self._first = [RuleJoin(rule, IncrementalGenericJoin(rule.query, outside, execution)) for rule in first]
+        later = [rule for rule in rules if _seeds_in(rule.query, heads)]
+        self._probed = {key for rule in later for path in rule.query.paths for key in self._probed_by(path)}
+        self._next = [RuleJoin(rule, self._over_views(rule.query, outside)) for rule in later]
 
     @property
-    def joins(self) -> list[IncrementalGenericJoin]:
+    def joins(self) -> list[RuleJoin]:
         """The joins in use, to be asked for their work."""
-        return [*self._first_joins, *self._next_joins]
+        return [*self._first, *self._next]
 
     def iterations(self) -> Iterator[int]:
         """Run; yield the number of every iteration that has found something."""
@@ -86,22 +87,21 @@ class Scratch:
             yield rank
             self._take_in(found, rank)
             rank += 1
-            live = [
-                (rule, join) for rule, join in zip(self._next, self._next_joins, strict=True) if self._is_live(join)
-            ]
-            found = self._iteration(live)
+            found = self._iteration([one for one in self._next if one.begins((INSERTIONS,))])
 
     def _begun(self) -> dict[str, list[Int64Array]]:
         """What the rules derive that read the outside only: nothing before the tick, so it is their change."""
-        first = list(zip(self._first, self._first_joins, strict=True))
-        found = self._iteration([(rule, join) for rule, join in first if not join.query.has_negation])
-        for rule, join in first:
-            if join.query.has_negation:
-                columns = _gained(join, self._heads[rule.head].columns)
+        for one in self._first:
+            one.begins(range(len(self._execution.phases)))
+        found = self._iteration([one for one in self._first if not one.join.query.has_negation])
+        for one in self._first:
+            if one.join.query.has_negation:
+                head = one.rule.head
+                columns = _gained(one.join, self._heads[head].columns)
                 if len(columns[0]):
-                    also = found.get(rule.head, [column[:0] for column in columns])
+                    also = found.get(head, [column[:0] for column in columns])
                     together = [self._backend.xp.concatenate(own) for own in zip(also, columns, strict=True)]
-                    found[rule.head] = self._improving(rule.head, self._backend.kernels.distinct_rows(together))
+                    found[head] = self._improving(head, self._backend.kernels.distinct_rows(together))
         return found
 
     def result(self) -> dict[str, dict[ArrangementKey, IndexedZSet]]:
@@ -167,15 +167,11 @@ class Scratch:
         seeds = (AtomUse(path.seed.atom, key, tuple(variable[column] for column in key.order)) for key in keys)
         return replace(path, seeds=tuple(seeds))
 
-    def _is_live(self, join: IncrementalGenericJoin) -> bool:
-        """Whether something that a join reads is new."""
-        return any(self._views[path.seed.key].delta(INSERTIONS) is not None for path in join.query.paths)
-
-    def _iteration(self, rules: Sequence[tuple[LoopRule, IncrementalGenericJoin]]) -> dict[str, list[Int64Array]]:
+    def _iteration(self, rules: Sequence[RuleJoin]) -> dict[str, list[Int64Array]]:
         """What these rules derive that no iteration has found before."""
         joins: dict[str, list[IncrementalGenericJoin]] = {}
-        for rule, join in rules:
-            joins.setdefault(rule.head, []).append(join)
+        for one in rules:
+            joins.setdefault(one.rule.head, []).append(one.join)
         found: dict[str, list[Int64Array]] = {}
         for name, own in joins.items():
             columns = self._improving(name, fresh_of(own, INSERTIONS, self._known(self._heads[name])))

@@ -1,0 +1,232 @@
+"""Loops whose plans change between ticks: rows and ranks are those of a run from scratch, and a bad plan is left."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpu_wcoj import Program
+from gpu_wcoj import replanning as replanning_module
+from gpu_wcoj.circuit.recursion.loop import LoopHead
+from gpu_wcoj.circuit.recursion.ranked import RankedIndex
+from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.kernels.protocol import PROPOSALS
+from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.planner import feedback, single
+from gpu_wcoj.planner.draft import Order
+from gpu_wcoj.planner.lower import ASKED, Place, Plan
+from gpu_wcoj.planner.passes.orders import Chooser
+from tests.join.twin import random_script, translated
+from tests.kinds import KINDS, Kind, lacking
+from tests.recursion.programs import ALL, CLOSURES, SETS
+from tests.recursion.twin import SMALL, Judges, compared, without_debts
+from tests.reference.written import aggregates, written
+
+LONG = bool(os.environ.get("TEST_LONG"))
+"""Whether everything is tried."""
+
+TURNING = {
+    "closure, three at once": CLOSURES["closure, three at once"],
+    "same generation": SETS["same generation"],
+    "two heads": SETS["points-to"],
+    "negation below and in a loop": (
+        "p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z). q(x, y) :- f(x, y), !p(x, y)."
+        " q(x, w) :- q(x, y), f(y, z), q(z, w), !p(y, w)."
+    ),
+    "least values": "d(x, min(0)) :- s(x). d(z, min(d + w)) :- d(x, d), t(x, y, w), e(y, u), f(u, z).",
+    "greatest values of groups": (
+        "w(x, y, max(c)) :- t(x, y, c). w(x, z, max(a)) :- w(x, y, a), e(y, u), e(u, z), w(u, z, b)."
+        " n(x, c) :- s(x), c = count : { w(x, _, _) }."
+    ),
+}
+"""Loops with rules that leave several variables to a path, so that there are several orders."""
+
+TRIED = TURNING | (ALL if LONG else {})
+
+
+@pytest.fixture(params=[kind for kind in KINDS if kind != "numpy"])
+def kind(request) -> Kind:
+    reason = lacking(request.param)
+    if reason:
+        pytest.skip(reason)
+    return Kind(request.param)
+
+
+@pytest.fixture
+def turned(monkeypatch):
+    """Every tick begins with orders by chance, in some of the paths by chance; yields what has changed."""
+    chance, planned, made = random.Random("turned"), Lowering.plan, replanning_module.mixed
+    found: dict[str, set[Place]] = {"delta": set(), "asked": set()}
+
+    def any_order(self: Lowering, *given: Any) -> Plan:
+        hints: dict[str, list[str]] = {}
+        for rule in self.rules.rules:
+            names = sorted({variable.name for atom in rule.atoms for variable in atom.variables})
+            chance.shuffle(names)
+            hints[rule.head.relation] = names
+        return planned(replace(self, hints=hints, strategy=chance.choice(["auto", "wcoj", "binary"])), *given)
+
+    def some(_: Plan, present: Plan, *__: Any) -> dict[Place, float]:
+        return {place: 1.0 for place in present.places() if chance.random() < 0.7}
+
+    def mix(present: Plan, planned: Plan, wanted: dict[Place, float]) -> Plan:
+        plan = made(present, planned, wanted)
+        for place in plan.places():
+            if plan.path(place) != present.path(place):
+                found["asked" if place[2] == ASKED else "delta"].add(place)
+        rules = [rule for loop in plan.loops for rule in loop.rules]
+        assert all(rule.query is plan.queries[rule.head][rule.number] for rule in rules)
+        return plan
+
+    def hurry(self: feedback.Feedback, *_: Any) -> None:
+        if self.factor is not None:
+            self.is_due, self.done = True, defaultdict(float)
+
+    class AnyOrder(Chooser):
+        """Chooses by chance, for the paths that are asked."""
+
+        def choose(self, hint: Any = ()) -> tuple[Order, ...]:
+            names = list(self.body.variables)
+            chance.shuffle(names)
+            return super().choose(hint or names)
+
+    monkeypatch.setattr(single, "Chooser", AnyOrder)
+    monkeypatch.setattr(Lowering, "plan", any_order)
+    monkeypatch.setattr(replanning_module, "_cheaper", some)
+    monkeypatch.setattr(replanning_module, "mixed", mix)
+    monkeypatch.setattr(replanning_module, "SORTING", 0.0)
+    monkeypatch.setattr(replanning_module, "CLEARLY", 0.0)
+    monkeypatch.setattr(feedback.Feedback, "observe", hurry)
+    return found
+
+
+def with_ranks(program: Program) -> dict[str, Any]:
+    """All rows of heads in loops, with their ranks; of heads that keep best values, their histories."""
+    sides = program._ledger.settled()
+    if sides is None:
+        return {}
+    circuit = sides.primary.circuit
+    held = {}
+    for name, head in circuit.heads.items():
+        for index in head.state:
+            if isinstance(index, RankedIndex):
+                columns, weights = index.rows()
+                rows = [circuit.backend.to_host(one).tolist() for one in (*columns, weights)]
+                held[name] = sorted(zip(*rows, strict=True))
+                for key, arrangement in index.arrangements.items():  # every arrangement holds the same
+                    again = RelationIndex(name, index.width, [key], circuit.backend)
+                    again.load(columns, weights)
+                    found, expected = (one.columns() for one in (arrangement, again.arrangements[key]))
+                    assert [a.tolist() for a in map(circuit.backend.to_host, (*found[0], found[1]))] == [
+                        a.tolist() for a in map(circuit.backend.to_host, (*expected[0], expected[1]))
+                    ]
+    return held
+
+
+def _aggregates(text: str) -> bool:
+    rules = written(text).rules
+    return any(rule.aggregates or any(True for one in rule.body for _ in aggregates(one)) for rule in rules)
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+@pytest.mark.parametrize("name", TRIED)
+def test_any_plan_may_follow_any_other(name, bag, turned, tmp_path):
+    """By recomputation, after inserts and deletes; the same ranks as of a program that keeps its plan."""
+    text = TRIED[name]
+    inputs = {one: written(text).arities[one] for one in written(text).inputs}
+    for seed in range(6 if LONG else 2):
+        script = translated(random_script(random.Random(f"{text} {seed}"), inputs), SMALL)
+        if bag and _aggregates(text):
+            script = without_debts(script)
+        program, fixed = Program(text, bag=bag, threads=1 + bag), Program(text, bag=bag, replan=None)
+        judges, again = Judges(text, bag, clingo=False), Judges(text, bag, clingo=False)
+        for number, tick in enumerate(script):
+            place = f"{name}, seed {seed}, tick {number}"
+            way = ("step", "step_counts", "step_pieces")[(seed + number) % 3]
+            compared(program, judges, tick, way, place)
+            compared(fixed, again, tick, "step", place)
+            assert with_ranks(program) == with_ranks(fixed), place
+            if number % 4 == 3:
+                program.checkpoint(tmp_path / f"{seed}")
+                if (number + seed) % 2:
+                    program = Program.restore(tmp_path / f"{seed}")
+                    assert with_ranks(program) == with_ranks(fixed), place
+    assert (turned["delta"] and turned["asked"]) or name not in TURNING
+
+
+@pytest.mark.parametrize("name", list(TURNING)[2:5])
+def test_every_backend(name, kind, turned):
+    text = TRIED[name]
+    inputs = {one: written(text).arities[one] for one in written(text).inputs}
+    script = translated(random_script(random.Random(f"{text}"), inputs), SMALL)
+    program, judges = Program(text, backend=kind.backend()), Judges(text, clingo=False)
+    for number, tick in enumerate(script[: None if LONG or not kind.on_device else 6]):
+        compared(program, judges, tick, "step", f"tick {number}")
+    assert turned["delta"]
+
+
+RULES = "hit(x, y) :- start(x, y). hit(x, z) :- hit(x, y), wide(y, u, w), narrow(w), go(w, z), pick(u)."
+"""From a row of hit, u should come before w where pick has few rows, and w before u where narrow and go have."""
+
+
+def skewed(n_ticks: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """A tick that loads, then new starts and gone ones; in one of them pick gets many rows, and narrow loses most."""
+    chance = np.random.default_rng(seed)
+    side = 60
+    wide = np.unique(np.stack([chance.integers(0, top, 6_000) for top in (30, side, side)], axis=1), axis=0)
+    yield {
+        "wide": wide, "pick": [(0,)], "narrow": [(i,) for i in range(side)],
+        "go": [(i, (7 * i) % 30) for i in range(side)], "start": [(0, 0)],
+    }  # fmt: skip
+    kept: list[tuple[int, int]] = []
+    for number in range(n_ticks):
+        new = [(1 + 400 * number + i, int(chance.integers(0, 30))) for i in range(400)]
+        gone, kept = kept[:100], kept[100:] + new
+        tick: dict[str, Any] = {"start": [(row, 1) for row in new] + [(row, -1) for row in gone]}
+        if number == 1:
+            tick["pick"] = [(i,) for i in range(1, side)]
+            tick["narrow"] = [((i,), -1) for i in range(2, side)]
+        yield tick
+
+
+def proposed(program: Program) -> dict[str, int]:
+    """Values that the last tick looked at, ranks left out, per kind of path."""
+    sides = program._ledger.settled()
+    assert sides is not None
+    total = {"delta": 0, "asked": 0}
+    for head in sides.primary.circuit.heads.values():
+        assert isinstance(head, LoopHead)
+        for at, one in enumerate(head.loop.joins):
+            for steps in program.last_tick.work[head.name][at].values():
+                own = sum(int(counted[PROPOSALS]) for name, counted in steps.items() if not name.startswith("#"))
+                total["asked" if one.is_asked else "delta"] += own
+    return total
+
+
+def was_replanned(program: Program) -> bool:
+    return "\nplan: chosen anew before tick" in program.explain()
+
+
+@pytest.mark.parametrize("bag", [False, True] if LONG else [False])
+def test_a_bad_plan_of_a_loop_is_left(bag):
+    """With nothing set otherwise: once as much is wasted as planning and arranging take, the waste ends."""
+    program, fixed = (Program(RULES, bag=bag, threads=1, replan=one) for one in (4.0, None))
+    work: list[list[int]] = [[], []]
+    for tick in skewed(8):
+        found, expected = program.step(tick), fixed.step(tick)
+        assert found["hit"].rows() == expected["hit"].rows()
+        for one, own in zip((program, fixed), work, strict=True):
+            own.append(sum(proposed(one).values()))
+    assert was_replanned(program)
+    assert not was_replanned(fixed)
+    assert 3 * sum(work[0][-4:]) < sum(work[1][-4:])
+    assert work[0][:3] == work[1][:3]
+    assert with_ranks(program) == with_ranks(fixed)
+    assert program.relation("hit").rows() == fixed.relation("hit").rows()
