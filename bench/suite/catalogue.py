@@ -62,7 +62,7 @@ class Spec:
         size = " ".join(f"{name}={value}" for name, value in self.size.items())
         rest = "" if self.how == "count" else f", {self.how}"
         rest += "" if self.seed == 1 else f", seed {self.seed}"
-        ticks = f"{self.n_ticks or 'all'} ticks of {self.change_rows:,} {self.kind}"
+        ticks = f"{self.n_ticks or 'all'} tick{'' if self.n_ticks == 1 else 's'} of {self.change_rows:,} {self.kind}"
         return f"{self.workload}, {self.data} {size}, {ticks}{rest}"
 
 

@@ -22,10 +22,11 @@ from bench.suite.bounding import bound_rows
 from bench.suite.catalogue import Spec, made
 from bench.suite.command import tell
 from bench.suite.contender import Setting
-from bench.suite.record import Check, Comparison, Document, Planning, Record, Spread
+from bench.suite.record import Case, Check, Comparison, Document, Planning, Record, Spread
 from bench.suite.registry import factory
-from bench.suite.report import page, plots, summary
+from bench.suite.report import page, plots, summary, tables
 from bench.suite.report.facts import Facts, cpu_per_tick, crossing
+from bench.suite.report.thresholds import thresholds
 from bench.suite.report.words import digits, duration
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +118,7 @@ def test_both_files_are_written_with_all_parts(folder):
         "Speed-up by cyclicity", "Speed-up by skew", "Speed-up by change size", "Speed-up by state size", "Rivals",
         "Where the faster one changes", "Where binary joins win", "Counted work against the bound", "Memory",
         "Time of a tick by state size", "What has no time, and why", "All cases", "Planning",
+        "Ten times as fast", "What was not run",
     ):  # fmt: skip
         assert f"## {heading}\n" in text
         assert f"<h2>{heading}</h2>" in (folder / "report.html").read_text()
@@ -307,3 +309,46 @@ def test_the_command_says_what_a_folder_lacks(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "holds no results, files suite-*.json" in done.stderr
+
+
+def taken(contender, scale, rounds, **others):
+    """A record of triangles at a state of so many thousand rows."""
+    case = Case("triangle", "cyclic", "rmat", {"scale": scale}, 1, 1_000 * scale, 1_000, "mixed", 2, atoms=3)
+    check = None if "stopped" in others else Check(True, ("duckdb",))
+    return Record(case, contender, seconds=Spread.of(rounds), round_cpu_seconds=rounds, check=check, **others)
+
+
+def test_the_state_from_which_on_it_is_ten_times_as_fast_is_told():
+    stopped = {"stopped": "stopped after 30 s", "unfinished_seconds": 28.0}
+    records = [
+        *(taken("wcoj", scale, (1.0, 1.0, 2.0)) for scale in (1, 2, 3, 4)),
+        *(taken("auto", scale, (1.1,)) for scale in (1, 2)),
+        *(taken("binary", scale, (seconds,)) for scale, seconds in ((1, 11.0), (2, 4.0), (3, 10.0))),
+        taken("binary", 4, (), **stopped),
+    ]
+    others = [replace(one, case=replace(one.case, parameters={"scale": 9, "skew": 25})) for one in records]
+    facts = Facts.of([Document({}, "skewed", 1, (*records, *others))])
+    table = tables.tenfold(facts)
+    measured = "1,000: 11, 2,000: 4, 3,000: 10, 4,000: more than 28"
+    assert table.rows == (("triangle", measured, "3,000 rows", "1.1"),)
+    (found,) = thresholds(facts)
+    assert [point.is_least for point in found.points] == [False, False, False, True]
+    late = Facts.of([Document({}, "skewed", 1, tuple(replace(one, unfinished_seconds=None) for one in records))])
+    assert tables.tenfold(late).rows[0][1:3] == (measured.replace("more than 28", "–"), "–")
+
+
+def test_a_partial_document_is_said_to_be_partial(document, tmp_path):
+    done = {"one": 1.0, "two": 2.0}
+    partial = replace(
+        document, suite="full", planned=("one", "two", "three, <rmat>"), done=done, ended="SIGTERM ended it"
+    )
+    partial.write(tmp_path / "suite-full.json")
+    replace(partial, suite="quick", planned=("one", "two"), ended=None).write(tmp_path / "suite-quick.json")
+    tell(tmp_path)
+    text = (tmp_path / "REPORT.md").read_text()
+    assert "; 1 of 3 cases of the suite full are not here." in text
+    assert "| full | 2 of 3 | SIGTERM ended it | three, <rmat> |" in text
+    assert "| quick | 2 of 2 | SIGTERM" not in text
+    assert "| full | 2 of 3 | 20" in text
+    assert "| quick | 2 of 2 | 20" in text
+    assert "three, &lt;rmat&gt;" in (tmp_path / "report.html").read_text()

@@ -11,6 +11,7 @@ from bench.suite.record import Document
 from bench.suite.report import plots, summary, tables
 from bench.suite.report.facts import NEAR, SMALL, SMALL_SHARE, Facts
 from bench.suite.report.tables import Table
+from bench.suite.report.thresholds import CHANGES, COMMAND, FACTOR
 
 TITLE = "Worst-case optimal or binary joins, for answers that are kept up to date"
 
@@ -72,6 +73,13 @@ def sections(facts: Facts) -> list[Section]:
         Section("The question", summary.QUESTION, tuple(summary.lines(facts))),
         plotted("cyclicity", "Speed-up by cyclicity", speedup),
         plotted("skew", "Speed-up by skew", speedup),
+        Section(
+            "Ten times as fast",
+            f"Cyclic patterns on skewed graphs, {CHANGES:,} changes a tick, half of them deletions: how many times as "
+            f"long binary joins take as worst-case optimal ones, by processor time, and from which state on that is "
+            f"{FACTOR:g} times or more at every size that was measured. Made by `{COMMAND}`.",
+            table=tables.tenfold(facts),
+        ),
         plotted("change-size", "Speed-up by change size", f"{speedup} A cross marks where both are as fast."),
         plotted("state-size", "Speed-up by state size", f"{speedup} A cross marks where both are as fast."),
         plotted(
@@ -95,6 +103,7 @@ def sections(facts: Facts) -> list[Section]:
             table=tables.rivals(facts),
         ),
         Section("What has no time, and why", table=tables.left_out(facts)),
+        Section("What was not run", "Cases that runs were ended before.", table=tables.unfinished(facts)),
         Section("All cases", "Processor seconds of a tick.", table=tables.strategies(facts)),
         Section("Planning", "From the text to a plan.", table=tables.planning(facts)),
         Section(

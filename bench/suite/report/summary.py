@@ -44,11 +44,16 @@ def lines(facts: Facts) -> list[str]:
 def _scope(facts: Facts) -> str:
     pairs = facts.pairs()
     unfinished = sum(pair.binary.stopped is not None and pair.wcoj.seconds is not None for pair in pairs)
+    left_out = [
+        f"{len(one.left_out):,} of {len(one.planned):,} cases of the suite {one.suite} are not here"
+        for one in facts.documents
+        if one.left_out
+    ]
     stopped = f"; at {unfinished} of them binary joins came to no end within the limit" if unfinished else ""
     return (
         f"Worst-case optimal and binary joins of the same engine ran on {cases(len(pairs))}{stopped}; "
         f"{len(facts.checked())} of {len(facts.records)} records have an answer that others confirm, "
-        f"{len(facts.wrong())} a wrong one."
+        f"{len(facts.wrong())} a wrong one{'; '.join(['', *left_out])}."
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.suite.record import Record
-from bench.suite.report.facts import Facts, counted, cpu_per_tick, grown
+from bench.suite.record import Document, Record
+from bench.suite.report.facts import Facts, counted, cpu_per_tick, grown, key
+from bench.suite.report.thresholds import FACTOR, thresholds
 from bench.suite.report.words import digits, duration, size
 
 NONE = "–"
@@ -48,6 +49,29 @@ def binary_wins(facts: Facts) -> Table:
         for pair in won
     ]
     return Table(("case", "query", "binary", "wcoj", "binary by wcoj"), tuple(rows))
+
+
+def tenfold(facts: Facts) -> Table:
+    """Per skewed cyclic pattern, the speed-up at each state size, and from which size on it is ten times or more."""
+    rows = []
+    for one in thresholds(facts):
+        measured = ", ".join(
+            f"{digits(point.rows)}: {NONE if point.speedup is None else _least(point.is_least) + digits(point.speedup)}"
+            for point in one.points
+        )
+        autos = [point.auto for point in one.points if point.auto is not None]
+        rows.append((
+            one.workload, measured, NONE if one.rows is None else f"{digits(one.rows)} rows",
+            _times(max(autos, default=None)),
+        ))  # fmt: skip
+    return Table(
+        ("pattern", "rows of the state: binary by wcoj", f"{FACTOR:g} times or more from", "auto by wcoj, at most"),
+        tuple(rows),
+    )
+
+
+def _least(is_least: bool) -> str:
+    return "more than " if is_least else ""
 
 
 def crossings(facts: Facts) -> Table:
@@ -113,6 +137,17 @@ def memory(facts: Facts) -> Table:
     return Table(("case", *names), tuple(rows))
 
 
+def unfinished(facts: Facts) -> Table:
+    """The cases that runs did not come to, and why."""
+    rows = [
+        (one.suite, f"{len(one.planned) - len(one.left_out)} of {len(one.planned)}", one.ended or "it was stopped",
+         "; ".join(one.left_out))
+        for one in facts.documents
+        if one.left_out
+    ]  # fmt: skip
+    return Table(("suite", "cases that are here", "why not all", "left out"), tuple(rows))
+
+
 def machines(facts: Facts) -> Table:
     """What each run was made on."""
     rows = []
@@ -121,10 +156,10 @@ def machines(facts: Facts) -> Table:
         libraries = ", ".join(f"{name} {version}" for name, version in (about.get("libraries") or {}).items())
         where = f"{about.get('processor', NONE)}, {about.get('cores', NONE)} cores, {about.get('memory', NONE)}"
         rows.append((
-            one.suite, str(about.get("date", NONE)), str(about.get("commit", NONE)), str(one.seed), where,
+            one.suite, _cases(one), str(about.get("date", NONE)), str(about.get("commit", NONE)), str(one.seed), where,
             f"{about.get('system', NONE)}, Python {about.get('python', NONE)}; {libraries}", duration(one.seconds),
         ))  # fmt: skip
-    return Table(("suite", "date", "commit", "seed", "machine", "versions", "took"), tuple(rows))
+    return Table(("suite", "cases", "date", "commit", "seed", "machine", "versions", "took"), tuple(rows))
 
 
 def planning(facts: Facts) -> Table:
@@ -135,6 +170,13 @@ def planning(facts: Facts) -> Table:
         for name, of in found
     ]
     return Table(("suite", "median", "at most", "queries", "atoms, at most"), tuple(rows))
+
+
+def _cases(document: Document) -> str:
+    """How many of the planned cases a document holds; all that it has, if it does not say what was planned."""
+    if not document.planned:
+        return str(len({key(one.case) for one in document.records if one.case.vertex_order == "generated"}))
+    return f"{len(document.planned) - len(document.left_out)} of {len(document.planned)}"
 
 
 def _cpu(record: Record) -> str:
