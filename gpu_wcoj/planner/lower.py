@@ -65,9 +65,9 @@ class Plan:
         every step; empty where nothing is known.
     candidates
         How many orders of delta paths were looked at.
-    """
     asked
         Per head of a loop and rule, what is expected of the path that finds the derivations of rows, for one of them.
+    """
 
     shapes: Mapping[str, Shape]
     order: tuple[str, ...]
