@@ -30,6 +30,7 @@ from gpu_wcoj.zset.arrays import exact_sum, positions, within_memory
 
 if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.loop import LoopHead
+    from gpu_wcoj.join.begun import Beginnings
     from gpu_wcoj.join.common import CommonJoin
     from gpu_wcoj.join.meter import JoinCounts
 
@@ -106,6 +107,8 @@ class Circuit:
         Of the last tick, how long each head took, if that was measured.
     common
         Joins that several rules share.
+    beginnings
+        What several delta paths begin with; None if there are no such paths.
     """
 
     sources: dict[str, RelationIndex]
@@ -114,6 +117,7 @@ class Circuit:
     outputs: frozenset[str]
     seconds: dict[str, float] = field(default_factory=dict)
     common: tuple[CommonJoin, ...] = ()
+    beginnings: Beginnings | None = None
 
     @property
     def backend(self) -> Backend:
@@ -174,6 +178,8 @@ class Circuit:
             head.begin()
         if self.common:
             self._announce(collect if sink is None else frozenset())
+        if self.beginnings is not None:
+            self.beginnings.begin(collect)
         if self.seconds:
             self.seconds = {}
         for name, head in self.heads.items():
@@ -262,6 +268,8 @@ class Circuit:
             index.commit(spines)
         for one in self.common:
             one.forget()
+        if self.beginnings is not None:
+            self.beginnings.forget()
         for head, bound, total in zip(self.heads.values(), held.weight_bounds, held.totals, strict=True):
             head.weight_bound = bound
             if isinstance(head, Head):

@@ -88,6 +88,7 @@ class SharedJoin(IncrementalGenericJoin):
         """The pieces of a phase with all variables that any of the rules keeps, and the bound of their weights."""
         whole = self._whole
         whole.finished, whole.failed, whole.meters = self.finished, self.failed, self.meters
+        whole.begun = self.begun
         whole.seeds = whole.weight_bound = 0
         pieces = list(whole.join(phase))
         self.seeds += whole.seeds

@@ -12,7 +12,7 @@ so that elsewhere they are asked as they are after the tick; the change of -d(N)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,9 +37,13 @@ from gpu_wcoj.zset.arrays import is_host, numbers
 from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
+    from gpu_wcoj.join.begun import User
     from gpu_wcoj.join.meter import JoinCounts, Meter
 
 _T = TypeVar("_T")
+
+Run = Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]
+"""What is done with the first prefixes of a path."""
 
 SPLIT_FROM = 2048
 """Paths with fewer seeds run on one thread."""
@@ -59,7 +63,7 @@ DEVICE_SUMS_FROM = 1 << 14
 
 
 @dataclass(eq=False)
-class _Way:
+class Way:
     """A path, or a variant of one, with what it reads: the arrangements of its seeds and of the other atoms."""
 
     path: DeltaPath
@@ -86,6 +90,8 @@ class IncrementalGenericJoin:
         Of the last tick, where calculation leaves word of bindings that have no value; see `checks.checked`.
     meters
         Of the last tick, what the joins have measured, if they do.
+    begun
+        The paths that may go on from rows that others begin with, too, by number; see `gpu_wcoj.join.begun`.
     """
 
     query: DeltaQuery
@@ -97,6 +103,7 @@ class IncrementalGenericJoin:
     seeds: int = 0
     failed: list[Any] = field(default_factory=list)
     meters: list[Meter] = field(default_factory=list)
+    begun: Mapping[int, User] = field(default_factory=dict)
     _summable: dict[int, bool] = field(default_factory=dict, init=False)
 
     def begin(self) -> None:
@@ -165,7 +172,7 @@ class IncrementalGenericJoin:
                 rest.append(number)
             elif few[2].shape[1]:
                 yield Piece(self._few_rows(number, few[0], few[2]), sign)
-        for piece, own, counts, bound in self._over_paths(rest, phase, enumerate_block):
+        for piece, own, counts, bound in self.over_paths(rest, phase, enumerate_block):
             weights: Int64Array | int = own
             if self.execution.weighted:
                 weights = piece.weights if piece.weights is not None else xp.ones(len(piece), np.int64)
@@ -222,7 +229,7 @@ class IncrementalGenericJoin:
                 return (exact_dot(counts, prefixes.weights, backend),)
             return ((counts if prefixes.weights is None else counts * prefixes.weights).sum(),)
 
-        for one in self._over_paths(rest, phase, count_block):
+        for one in self.over_paths(rest, phase, count_block):
             if isinstance(one, int):
                 total += one
             else:
@@ -344,14 +351,15 @@ class IncrementalGenericJoin:
         return [values[term] if isinstance(term, str) else xp.full(n, term, np.int64) for term in self.query.head]
 
     @cached_property
-    def _ways(self) -> list[list[_Way]]:
+    def _ways(self) -> list[list[Way]]:
         """Per path, itself and its variants."""
-        return [[self._way(one) for one in (path, *path.variants)] for path in self.query.paths]
+        return [[self.way(one) for one in (path, *path.variants)] for path in self.query.paths]
 
-    def _way(self, path: DeltaPath) -> _Way:
+    def way(self, path: DeltaPath) -> Way:
+        """A path with what it reads."""
         seeds = [self.arrangements[use.key] for use in path.seeds]
         others = [(use, self.arrangements[use.key]) for use in path.others]
-        return _Way(path, seeds, others, [(check.use, self.arrangements[check.use.key]) for check in path.absent])
+        return Way(path, seeds, others, [(check.use, self.arrangements[check.use.key]) for check in path.absent])
 
     def seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None = None) -> Seeds:
         """The rows that start a path whose terms are not empty; `first` is from `first_variables`, if that is known."""
@@ -370,17 +378,17 @@ class IncrementalGenericJoin:
             seeds = reversed_change(seeds, self._ways[number][0].seeds[0].before(phase), join.backend)
         return seeds if share is None else share.rows_of(path.seed, seeds, join.backend)
 
-    def _over_paths(
-        self, numbers: Iterable[int], phase: int, run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]
-    ) -> Iterator[_T]:
+    def over_paths(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Iterator[_T]:
         """Run over the seeds of these paths, in blocks on several threads where there are many; in the seeds' order."""
+        if self.begun:
+            numbers = yield from self._over_begun(numbers, phase, run)
         if self.execution.measures:
             run = _metered(run)
         live = [(number, join) for number in numbers if (join := self.generic_join(number, phase)) is not None]
-        threads = 1 if self._makes_text else self.execution.threads
+        threads = self.threads
         if self.execution.backend.device is not None:
             for (number, join), first in zip(live, self._firsts(live, phase), strict=True):
-                yield from self._over_parts(number, phase, join, first, run)
+                yield from self._over_all_parts(number, phase, join, first, run)
             return
         if threads == 1 or not any(self.pending(number, phase).n_rows >= SPLIT_FROM for number, _ in live):
             for number, join in live:
@@ -411,22 +419,35 @@ class IncrementalGenericJoin:
         doing = "choosing an order of the seeds"
         return with_memory(self.execution.backend, 0, lambda _: first_variables(paths, deltas, joins), doing)
 
-    def _over_parts(
-        self,
-        number: int,
-        phase: int,
-        join: GenericJoin,
-        first: str,
-        run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]],
-    ) -> Iterator[_T]:
-        """Run over a path's seeds on a device, as many at a time as a piece may have rows."""
+    def _over_begun(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Generator[_T, None, list[int]]:
+        """Run over the paths that go on from rows that others share in this tick; the other paths' numbers."""
+        left = []
+        for number in numbers:
+            rows = self.begun[number].rows(phase, self) if number in self.begun else None
+            if rows is None:
+                left.append(number)
+                continue
+            from gpu_wcoj.join.begun import over_rows  # which few programs need
+
+            yield from over_rows(self, number, phase, rows, run)
+        return left
+
+    def _over_all_parts(self, number: int, phase: int, join: GenericJoin, first: str, run: Run[_T]) -> Iterator[_T]:
+        """Run over a path's seeds on a device."""
         ways = self._ways[number]
         others = (self.generic_join(number, phase, at) for at in range(1, len(ways)))
         joins = [join, *(other for other in others if other is not None)]
-        backend = self.execution.backend
         doing = f"binding the seeds of path {number + 1}"
-        seeds = with_memory(backend, 0, lambda _: self.seeds_of(number, phase, join, first), doing)
+        seeds = with_memory(join.backend, 0, lambda _: self.seeds_of(number, phase, join, first), doing)
         self.seeds += len(seeds)
+        yield from self.over_parts(ways, joins, seeds, number, run)
+        self.finished.extend((number, own.work) for own in joins)
+
+    def over_parts(
+        self, ways: Sequence[Way], joins: Sequence[GenericJoin], seeds: Seeds, number: int, run: Run[_T]
+    ) -> Iterator[_T]:
+        """Run over these seeds on a device, as many at a time as a piece may have rows."""
+        backend = self.execution.backend
         begin, most = 0, self.execution.piece_rows
         while begin < len(seeds):
 
@@ -435,12 +456,16 @@ class IncrementalGenericJoin:
                 part = seeds if whole else seeds.part(begin, min(len(seeds), begin + rows), backend.xp)
                 return rows, shared_out([way.path for way in ways], part, joins)
 
-            most, prefixes = with_memory(backend, most, bound, doing)
+            most, prefixes = with_memory(backend, most, bound, f"binding the seeds of path {number + 1}")
             begin += most
             for way, own, mine in zip(ways, joins, prefixes, strict=True):
                 if len(mine):
                     yield from run(own, mine, way.path)
-        self.finished.extend((number, own.work) for own in joins)
+
+    @property
+    def threads(self) -> int:
+        """How many run along a path."""
+        return 1 if self._makes_text else self.execution.threads
 
     @cached_property
     def _makes_text(self) -> bool:
@@ -456,7 +481,7 @@ class IncrementalGenericJoin:
         number: int,
         phase: int,
         seeds: Seeds,
-        run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]],
+        run: Run[_T],
         first: GenericJoin | None = None,
     ) -> Iterator[_T]:
         """Run each seed down the variant of the path that gives it the fewest values to begin with."""
@@ -483,7 +508,18 @@ class IncrementalGenericJoin:
 
     def generic_join(self, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
         """The join over a path's other atoms; None if some factor of the term is empty."""
-        way = self._ways[number][variant]
+        return self.joined(self._ways[number][variant], number, phase, variant)
+
+    def is_live(self, number: int, phase: int) -> bool:
+        """Whether no factor of a path's term is empty, as far as changes are known by now."""
+        way = self._ways[number][0]
+        return way.seeds[0].delta(phase) is not None and all(
+            arrangement.after(phase) if use.atom < way.path.seed.atom else arrangement.before(phase)
+            for use, arrangement in way.others
+        )
+
+    def joined(self, way: Way, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
+        """The join over the other atoms of a path, a variant, or the rest of a path; see `generic_join`."""
         delta = way.seeds[0].delta(phase)
         if delta is None:
             return None
@@ -519,7 +555,7 @@ class IncrementalGenericJoin:
 
 
 def _metered(
-    run: Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]],
+    run: Run[_T],
 ) -> Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]:
     """The same, counting the prefixes that it is given."""
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gpu_wcoj.trace.arrangement import ArrangementKey
+
+if TYPE_CHECKING:
+    from gpu_wcoj.join.beginning import Begun
 
 
 @dataclass(frozen=True)
@@ -320,6 +324,8 @@ class DeltaQuery:
         What the body calculates, in its order.
     together
         The variables that are kept by any of the rules with which it shares its paths; empty if there are none.
+    begun
+        Per path, how it goes on from rows that others begin with, too, if there are any; empty if no path does.
     """
 
     rule: str
@@ -327,6 +333,7 @@ class DeltaQuery:
     paths: tuple[DeltaPath, ...]
     calculations: tuple[Calculation, ...] = ()
     together: tuple[str, ...] = ()
+    begun: tuple[Begun | None, ...] = ()
 
     @cached_property
     def has_negation(self) -> bool:

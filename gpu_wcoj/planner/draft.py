@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Literal, Protocol, get_args
 
+from gpu_wcoj.join.beginning import Begun
 from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
 from gpu_wcoj.planner.body import Alias, Body, BodyAtom, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
@@ -153,8 +155,10 @@ class RuleDraft:
             for order, *others in self.orders:
                 lines.append(f"  {order}")
                 lines += [f"    or {', '.join(other.variables)}" for other in others]
-        for path in self.paths:
+        begun = () if self.query is None else self.query.begun
+        for path, way in zip_longest(self.paths, begun):
             lines += _shown(path)
+            lines += [] if way is None else _shown_begun(way)
         if self.query is not None:
             lines.append(f"  keeps {', '.join(map(str, self.query.head))}")
             if self.query.together:
@@ -197,6 +201,22 @@ def _shown(path: DeltaPath) -> list[str]:
     by_number = {use.atom: use for use in path.others}
     lines += [f"    {_step(step, by_number)}" for step in path.steps]
     return lines + [f"    or {', '.join(step.name for step in variant.steps)}" for variant in path.variants]
+
+
+def _shown_begun(way: Begun) -> list[str]:
+    """How a path goes on from the rows of a beginning."""
+    by_number = {use.atom: use for use in way.rest.others}
+    lines = [f"    or begin as {_begins_as(way)}" + _after(way.rest.seed_conditions, way.rest.seed_checks)]
+    bound = [use for use in way.rest.others if set(use.variables) <= set(way.rest.seed.variables)]
+    lines += [f"      check {use.atom} by {use.key}" for use in bound]
+    return lines + [f"      {_step(step, by_number)}" for step in way.rest.steps]
+
+
+def _begins_as(way: Begun) -> str:
+    """The path that it is taken from, and what it binds; a beginning may begin as another one itself."""
+    one = way.beginning
+    above = "" if one.begun is None else f" which begins as {_begins_as(one.begun)}"
+    return f"path {one.number} of {one.head}, rule {one.rule}: {', '.join(way.names)}{above}"
 
 
 def _step(step: Step, uses: Mapping[int, AtomUse]) -> str:

@@ -29,14 +29,15 @@ from gpu_wcoj.trace.spine import MergePolicy
 if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.ranked import RankedIndex
     from gpu_wcoj.circuit.recursion.rules import LoopPlan
+    from gpu_wcoj.join.begun import Beginnings
     from gpu_wcoj.join.common import CommonJoin
-
 
 Place = tuple[str, int, int]
 """A head, and the numbers of one of its rules and of a delta path of that."""
 
 ASKED = -2
 """The number of the path by which a loop finds derivations of rows, in the place of that of a delta path."""
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -79,7 +80,6 @@ class Plan:
     strategy: Strategy = "auto"
     estimates: Mapping[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = field(default_factory=dict)
     candidates: int = 0
-
     asked: Mapping[str, tuple[tuple[Expected, ...], ...]] = field(default_factory=dict)
 
     def path(self, place: Place) -> DeltaPath:
@@ -110,6 +110,7 @@ class Plan:
         for one in (one for loop in self.loops for one in loop.rules):
             asked[one.head] = (*asked.get(one.head, ()), _estimate(one.asking.paths[0], known))
         return replace(self, estimates=estimates, asked=asked)
+
 
 def plan(
     rules: Rules,
@@ -231,6 +232,7 @@ def lower(
             relations[name] = RankedIndex(name, width, ranked[name], wanted, shown, backend, policy, threads)
     heads: dict[str, Derived] = {}
     common: dict[tuple[object, ...], CommonJoin] = {}
+    beginnings: Beginnings | None = None
     for name in planned.order:
         if name in loop_of:
             if name not in heads:
@@ -265,8 +267,16 @@ def lower(
                 joins.append(SharedJoin(query, held, execution, common=shared))
             else:
                 joins.append(IncrementalGenericJoin(query, held, execution))
+            if query.begun:
+                from gpu_wcoj.join.begun import Beginnings  # likewise
+
+                if beginnings is None:
+                    beginnings = Beginnings(execution, lambda key: relations[key.relation].read(key))
+                joins[-1].begun = beginnings.users(name, joins[-1])
         width = planned.shapes[name].width
         counts = RelationIndex(name, width, (), backend, policy, threads) if name in planned.counted else None
         heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
+        if beginnings is not None and heads[name].state:
+            beginnings.stored.add(name)
     sources = {name: relations[name] for name in inputs}
-    return Circuit(sources, heads, execution, frozenset(outputs), common=tuple(common.values()))
+    return Circuit(sources, heads, execution, frozenset(outputs), {}, tuple(common.values()), beginnings)

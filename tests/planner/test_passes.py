@@ -21,7 +21,7 @@ from tests.recursion.twin import check_scripts
 from tests.reference.written import written
 
 BY_NAME = {one.__module__.rpartition(".")[2]: one for one in PASSES}
-OPTIONAL = ("push_down", "redundant", "fuse", "share", "sort", "common")
+OPTIONAL = ("push_down", "redundant", "fuse", "share", "sort", "common", "beginnings")
 """Without these, a program runs as well. Without another one it does not, so that there the rest of the passes says
 whether what it was given and what it gave mean the same."""
 CASES = [(path.stem, number) for path in sorted(FOLDER.glob("*.txt")) for number, _ in enumerate(read(path))]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.passes.arrangements import arranged
+from gpu_wcoj.planner.passes.beginnings import begun_alike
 from gpu_wcoj.planner.passes.checks import checked
 from gpu_wcoj.planner.passes.common import joined_once
 from gpu_wcoj.planner.passes.fuse import fused
@@ -31,6 +32,7 @@ PASSES: tuple[Pass, ...] = (
     sorted_first,
     executable,
     joined_once,
+    begun_alike,
 )
 
 

@@ -25,7 +25,7 @@ def joined_once(draft: Draft) -> Draft:
     >>> [(one.query.head, one.query.together) for one in joined_once(before).rules]
     [(('a', 'b', 'c'), ('a', 'b', 'c')), (('c', 'a'), ('a', 'b', 'c'))]
     """
-    alone = _outside_of_loops(draft)
+    alone = outside_of_loops(draft)
     leaders: dict[Hashable, list[int]] = {}
     groups: dict[int, list[int]] = {}
     rules = list(draft.rules)
@@ -44,14 +44,15 @@ def joined_once(draft: Draft) -> Draft:
         else:
             known.append(number)
     for members in groups.values():
-        queries = [_query(rules[number]) for number in members]
+        queries = [query_of(rules[number]) for number in members]
         together = tuple(dict.fromkeys(term for query in queries for term in query.head if isinstance(term, str)))
         for number, query in zip(members, queries, strict=True):
             rules[number] = replace(rules[number], query=replace(query, together=together))
     return replace(draft, rules=tuple(rules))
 
 
-def _query(one: RuleDraft) -> DeltaQuery:
+def query_of(one: RuleDraft) -> DeltaQuery:
+    """The rule as it is executed, which an earlier pass has made."""
     assert one.query is not None, "a pass was run before `executable`"
     return one.query
 
@@ -64,7 +65,7 @@ def _led_by(leader: RuleDraft, one: RuleDraft, same: Mapping[str, str]) -> RuleD
     same
         Per variable of the rule, what the leader calls it.
     """
-    query = _query(leader)
+    query = query_of(leader)
     body = one.normalised
     head = tuple(same[term] if isinstance(term, str) else term for term in body.head)
     kept = {term for term in head if isinstance(term, str)}
@@ -75,7 +76,7 @@ def _led_by(leader: RuleDraft, one: RuleDraft, same: Mapping[str, str]) -> RuleD
     return replace(one, body=own, paths=leader.paths, query=replace(query, rule=str(body.rule), head=head))
 
 
-def _outside_of_loops(draft: Draft) -> set[str]:
+def outside_of_loops(draft: Draft) -> set[str]:
     """Heads that do not read themselves by way of others."""
     reads: dict[str, dict[str, None]] = {}
     for one in draft.rules:

@@ -1,0 +1,310 @@
+"""Beginnings that several delta paths share: what one of them enumerates in a tick serves the others.
+
+The first path that asks enumerates the beginning, in pieces, and goes on with each of them. They are held until the
+last path has taken them that is going to list its rows in this tick, as far as there is room; where there is not, the
+others begin on their own. So do all of them where few rows have changed, and those whose rows are only counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+
+from gpu_wcoj.join.beginning import Beginning, Begun
+from gpu_wcoj.join.blocks import in_order
+from gpu_wcoj.join.conditions import passes
+from gpu_wcoj.join.delta import FEWEST_SEEDS, SPLIT_FROM, IncrementalGenericJoin, Run, Way
+from gpu_wcoj.join.execution import Execution
+from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.meter import Meter
+from gpu_wcoj.join.path import DeltaPath, DeltaQuery
+from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.join.seeds import Seeds, bind
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
+from gpu_wcoj.zset.arrays import positions, stacked
+
+_T = TypeVar("_T")
+
+FEWEST_CHANGED = 128
+"""Where fewer rows than this change, every path begins on its own."""
+
+MOST_HELD = 1 << 23
+"""Numbers that the beginnings of a circuit hold at most, 8 bytes each."""
+
+
+@dataclass(eq=False)
+class Beginnings:
+    """Those of a circuit.
+
+    Attributes
+    ----------
+    arrangement
+        What a key stands for.
+    stored
+        The heads that have state, so that their rows are listed in every tick.
+    room
+        How many numbers may be held besides those that are.
+    is_used
+        Whether any of them has been asked for rows in this tick.
+    """
+
+    execution: Execution
+    arrangement: Callable[[ArrangementKey], Arrangement]
+    stored: set[str] = field(default_factory=set)
+    room: int = MOST_HELD
+    is_used: bool = False
+    _shared: dict[Beginning, Shared] = field(default_factory=dict)
+    _users: dict[tuple[object, ...], User] = field(default_factory=dict)
+    _collect: frozenset[str] = frozenset()
+
+    def users(self, head: str, join: IncrementalGenericJoin) -> dict[int, User]:
+        """The paths of a head's rule that begin with others, by number."""
+        found = {}
+        for number, begun in enumerate(join.query.begun):
+            if begun is not None:
+                key = join.query.paths, join.query.together or join, number
+                if key not in self._users:
+                    self._users[key] = self._user(begun, join, number)
+                found[number] = self._users[key]
+                found[number].heads.append(head)
+        return found
+
+    def _user(self, begun: Begun, join: IncrementalGenericJoin, number: int) -> User:
+        shared = self._shared.get(begun.beginning)
+        if shared is None:
+            path = begun.beginning.path
+            query = DeltaQuery("", path.order, (path,), begun=(begun.beginning.begun,))
+            keys = (*query.keys, *(use.key for use in path.seeds))
+            held = {key: self.arrangement(key) for key in keys}
+            own = IncrementalGenericJoin(query, held, self.execution)
+            shared = self._shared[begun.beginning] = Shared(self, own)
+            if begun.beginning.begun is not None:
+                shared.above = self._user(begun.beginning.begun, own, 0)
+                shared.above.below = shared
+                own.begun = {0: shared.above}
+        user = User(shared, begun, join, number)
+        shared.users.append(user)
+        return user
+
+    def begin(self, collect: frozenset[str] | None) -> None:
+        """A tick begins in which the rows of these heads are asked for."""
+        self._collect = collect or frozenset()
+        self.forget()
+
+    def forget(self) -> None:
+        """Give back what is held: the tick has failed, or is over."""
+        if self.is_used:
+            self.is_used, self.room = False, MOST_HELD
+            for one in self._shared.values():
+                one.waiting, one.held = {}, {}
+
+    def lists(self, head: str) -> bool:
+        """Whether a head's rows are going to be listed in this tick."""
+        return head in self.stored or head in self._collect
+
+
+@dataclass(eq=False)
+class User:
+    """A path that goes on from a beginning.
+
+    Attributes
+    ----------
+    join, number
+        Whose path it is.
+    heads
+        Whose rows it brings.
+    below
+        The beginning that it is the path of, if it is that of one.
+    """
+
+    shared: Shared
+    begun: Begun
+    join: IncrementalGenericJoin
+    number: int
+    heads: list[str] = field(default_factory=list)
+    below: Shared | None = None
+
+    def asks(self, phase: int) -> bool:
+        """Whether it is going to ask for rows, as far as that can be told."""
+        if not self.join.is_live(self.number, phase):
+            return False
+        if self.below is not None:
+            return any(user.asks(phase) for user in self.below.users)
+        return any(map(self.shared.circuit.lists, self.heads))
+
+    def rows(self, phase: int, join: IncrementalGenericJoin) -> Iterator[Seeds] | None:
+        """The rows to go on from, as this path calls their variables; None if it has to begin on its own.
+
+        `join` is told of what is done for that.
+        """
+        delta = self.join.arrangements[self.begun.rest.seed.key].delta(phase)
+        if delta is None or delta.n_rows < FEWEST_CHANGED:
+            return None
+        found = self.shared.rows(self, phase, join)
+        return None if found is None else map(self._renamed, found)
+
+    def _renamed(self, seeds: Seeds) -> Seeds:
+        return Seeds(tuple(self._names[name] for name in seeds.order), seeds.matrix, seeds.weights)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return dict(zip(self.begun.beginning.path.order, self.begun.rest.seed.variables, strict=True))
+
+    @cached_property
+    def way(self) -> Way:
+        """What the rest of the path reads."""
+        return self.join.way(self.begun.rest)
+
+    def report(self, join: IncrementalGenericJoin) -> None:
+        """Take down what the beginning did as done by this path, for `join`."""
+        own = self.shared.join
+        name = {step.name: called for step, called in zip(own.query.paths[0].steps, self.begun.names, strict=True)}
+        join.finished += [(self.number, {name[step]: work}) for _, done in own.finished for step, work in done.items()]
+        for meter in own.meters:
+            told = Meter(
+                self.number, 0, {name[step]: work for step, work in meter.work.items()},
+                {name[step]: gauge for step, gauge in meter.gauges.items()},
+                meter.changes, meter.prefixes, meter.seconds,
+            )  # fmt: skip
+            join.meters.append(told)
+
+
+@dataclass(eq=False)
+class Shared:
+    """A beginning and the paths that share it.
+
+    Attributes
+    ----------
+    join
+        Of the beginning alone.
+    above
+        What it is itself to the beginning that it begins with.
+    waiting
+        Per phase of this tick, the paths that have yet to take its rows.
+    held
+        Per phase, the rows.
+    """
+
+    circuit: Beginnings
+    join: IncrementalGenericJoin
+    users: list[User] = field(default_factory=list)
+    above: User | None = None
+    waiting: dict[int, list[User]] = field(default_factory=dict)
+    held: dict[int, list[Seeds]] = field(default_factory=dict)
+
+    def rows(self, user: User, phase: int, join: IncrementalGenericJoin) -> Iterator[Seeds] | None:
+        """The rows for one of the users; None if it has to begin on its own."""
+        self.circuit.is_used = True
+        is_first = phase not in self.waiting
+        if is_first:
+            self.waiting[phase] = self._asking(phase)
+        waiting = self.waiting[phase]
+        if user not in waiting:
+            return None
+        waiting.remove(user)
+        if is_first:
+            return self._enumerated(user, phase, join)
+        held = self.held.get(phase)
+        if held is not None and not waiting:
+            self._give_back(phase)
+        return None if held is None else iter(held)
+
+    def _asking(self, phase: int) -> list[User]:
+        """Who is going to ask; nobody if it is not worth it."""
+        asking = [user for user in self.users if user.asks(phase)]
+        if len(asking) == 1 and self.above is not None:
+            others = self.above.shared.users
+            return asking if sum(user.asks(phase) for user in others) > 1 else []
+        return asking if len(asking) > 1 else []
+
+    def _enumerated(self, user: User, phase: int, join: IncrementalGenericJoin) -> Iterator[Seeds]:
+        """All rows, held for those who wait as far as there is room."""
+        self.join.begin()
+        held: list[Seeds] | None = [] if self.waiting[phase] else None
+        room = self.circuit.room
+        try:
+            for seeds in self._pieces(phase):
+                if held is not None:
+                    room -= _size(seeds)
+                    held.append(seeds)
+                    if room < 0:
+                        held = None
+                yield seeds
+        finally:
+            user.report(join)
+        if held is not None:
+            self.held[phase] = held
+            self.circuit.room = room
+
+    def _pieces(self, phase: int) -> Iterator[Seeds]:
+        backend, order = self.join.execution.backend, self.join.query.paths[0].order
+
+        def bound(own: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterator[Prefixes]:
+            return own.pieces(prefixes, path.steps)
+
+        for piece in self.join.over_paths([0], phase, bound):
+            weights: Int64Array | None = None
+            if self.join.execution.weighted:
+                weights = backend.xp.ones(len(piece), np.int64) if piece.weights is None else piece.weights
+            if len(piece):
+                yield Seeds(piece.order, stacked(backend, [piece.values[name] for name in order]), weights)
+
+    def _give_back(self, phase: int) -> None:
+        self.circuit.room += sum(map(_size, self.held.pop(phase)))
+
+
+def _size(seeds: Seeds) -> int:
+    """How many numbers these are."""
+    return int(seeds.matrix.size) + (0 if seeds.weights is None else len(seeds))
+
+
+def over_rows(
+    join: IncrementalGenericJoin, number: int, phase: int, rows: Iterator[Seeds], run: Run[_T]
+) -> Iterator[_T]:
+    """Run over the rest of a path that goes on from these rows; on several threads where there are many."""
+    way = join.begun[number].way
+    path, backend = way.path, join.execution.backend
+    own = join.joined(way, number, phase)
+    if own is None:
+        return
+    threads = join.threads
+
+    def over(seeds: Seeds, own: GenericJoin) -> Iterable[_T]:
+        prefixes = bind(path, _kept(path, seeds, own), own)
+        return run(own, prefixes, path) if len(prefixes) else ()
+
+    for seeds in rows:
+        join.seeds += len(seeds)
+        if backend.device is not None:
+            yield from join.over_parts([way], [own], _kept(path, seeds, own), number, run)
+        elif threads == 1 or len(seeds) < SPLIT_FROM:
+            yield from over(seeds, own)
+        else:
+            edges = np.linspace(0, len(seeds), max(1, min(threads, len(seeds) // FEWEST_SEEDS)) + 1).astype(int)
+            blocks = list(pairwise(edges.tolist()))
+
+            def block(at: int, seeds: Seeds = seeds, blocks: list[tuple[int, int]] = blocks) -> Iterator[_T]:
+                other = join.joined(way, number, phase)
+                assert other is not None
+                yield from over(seeds.part(*blocks[at]), other)
+                join.finished.append((number, other.work))
+
+            yield from in_order(block, len(blocks), threads)
+    join.finished.append((number, own.work))
+
+
+def _kept(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Seeds:
+    """The rows that satisfy the path's first conditions."""
+    if not path.seed_conditions:
+        return seeds
+    backend = join.backend
+    values = {name: seeds.matrix[row] for row, name in enumerate(path.seed.variables)}
+    (rows,) = positions(backend, passes(path.seed_conditions, values, join.ranks, backend.xp))
+    weights = None if seeds.weights is None else seeds.weights[rows]
+    return Seeds(seeds.order, backend.xp.ascontiguousarray(seeds.matrix[:, rows]), weights)

@@ -1,0 +1,195 @@
+"""Delta paths in words that do not depend on names: what two of them may do alike, and how each goes on from there.
+
+A variable of the seed is told by its column, another one by the level that binds it. Then an atom is told by what it
+selects, by the places of its variables, and by whether it sees this tick. Any atoms of a path whose variables are
+bound after some levels, with some of the conditions on these, are a join that the path may begin with: it binds more
+rows than the path does, and the other atoms drop them afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, Step, names_of
+from gpu_wcoj.query.terms import MIRRORED
+
+Word = tuple[object, ...]
+"""A condition or a negated atom."""
+
+
+class Met(NamedTuple):
+    """An atom.
+
+    Attributes
+    ----------
+    selection
+        Its relation, what it selects, and its columns.
+    bound
+        Its columns whose variables are bound, each with the variable's place.
+    is_after
+        Whether it sees this tick.
+    again
+        How many equal ones come before it.
+    """
+
+    selection: tuple[object, ...]
+    bound: tuple[tuple[int, int], ...]
+    is_after: bool
+    again: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """A path and its levels; each binds a variable, and looks bound ones up after that.
+
+    Attributes
+    ----------
+    place
+        Of each variable of atoms: the column of the seed, or the level before 0: -1 for the first.
+    """
+
+    path: DeltaPath
+    place: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        seed = self.path.seed
+        place = dict(zip(seed.variables, seed.key.order, strict=True))
+        bound = (step.variable for step in self.path.steps if not step.is_lookup)
+        place.update({name: -level for level, name in enumerate(bound, 1)})
+        object.__setattr__(self, "place", place)
+
+    @cached_property
+    def seeded(self) -> Word:
+        """What the changes have to be that start paths alike."""
+        return (*self.path.seed.key.selection, self.path.is_negated)
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """Per number of levels, how many steps these take."""
+        begins = [at for at, step in enumerate(self.path.steps) if not step.is_lookup]
+        return (0, *begins[1:], len(self.path.steps)) if begins else (0,)
+
+    def finished(self, levels: int) -> dict[Met, int]:
+        """The atoms whose variables are bound after so many levels, each with its number."""
+        return self._met(levels, is_finished=True)
+
+    def reached(self, levels: int) -> dict[Met, int]:
+        """The atoms some of whose variables are bound, not all."""
+        return self._met(levels, is_finished=False)
+
+    def _met(self, levels: int, is_finished: bool) -> dict[Met, int]:
+        found: dict[Met, int] = {}
+        for use in self.path.others:
+            both = zip(use.key.order, use.variables, strict=True)
+            placed = [(column, self.place.get(name, -levels - 1)) for column, name in both]
+            bound = sorted((column, place) for column, place in placed if place >= -levels)
+            if bound and (len(bound) == len(use.variables)) == is_finished:
+                met = Met(use.key.selection, tuple(bound), use.atom < self.path.seed.atom)
+                while met in found:
+                    met = met._replace(again=met.again + 1)
+                found[met] = use.atom
+        return found
+
+    def said(self, levels: int) -> frozenset[Word]:
+        """The conditions and negated atoms of bound variables."""
+        words = (self._said(check) for check in self._checks(levels))
+        return frozenset(word for word in words if word is not None)
+
+    def beginning(self, levels: int, atoms: Collection[int], said: Collection[Word]) -> DeltaPath:
+        """The join of some of the atoms up to a level, with these conditions and negated atoms."""
+        path = self.path
+        steps = [self._restricted(step, atoms, said) for step in path.steps[: self.ends[levels]]]
+        steps = [step for step in steps if step.atoms or not step.is_lookup]
+        if not all(step.atoms for step in steps):
+            steps = self._together(levels, atoms, said)
+        return replace(
+            path,
+            others=tuple(use for use in path.others if use.atom in atoms),
+            seed_conditions=tuple(one for one in path.seed_conditions if self._said(one) in said),
+            steps=tuple(steps),
+            variants=(),
+            seed_checks=tuple(one for one in path.seed_checks if self._said(one) in said),
+        )
+
+    def rest(self, levels: int, finished: Collection[int], said: Collection[Word], order: Iterable[int]) -> DeltaPath:
+        """The path from where so many levels are bound.
+
+        Parameters
+        ----------
+        finished, said
+            The atoms, conditions and negated atoms that are dealt with.
+        order
+            The places of the bound variables, in the order in which they are given.
+        """
+        path, name_of = self.path, {place: name for name, place in self.place.items()}
+        left = [check for check in self._checks(levels) if self._said(check) not in said]
+        early = [one for one in left if isinstance(one, Condition) and self._said(one) is not None]
+        steps: list[Step] = []
+        late = [check for check in left if check not in early]
+        for step in path.steps[self.ends[levels] :]:
+            if not step.is_lookup or self.place[step.variable] < -levels:
+                steps.append(step)
+            elif step.checks:
+                steps[-1] = replace(steps[-1], checks=(*steps[-1].checks, *step.checks))
+        return DeltaPath(
+            (AtomUse(path.seed.atom, path.seed.key, tuple(name_of[place] for place in order)),),
+            tuple(use for use in path.others if use.atom not in finished),
+            tuple(early),
+            tuple(steps),
+            seed_checks=tuple(late),
+        )
+
+    def names(self, beginning: DeltaPath) -> tuple[str, ...]:
+        """What this path calls the steps of a beginning; looking up is told by the variable that was bound last."""
+        own = [step.name for step in self.path.steps if not step.is_lookup]
+        level, found = -1, []
+        for step in beginning.steps:
+            level += not step.is_lookup
+            found.append(own[level])
+        return tuple(found)
+
+    def _restricted(self, step: Step, atoms: Collection[int], said: Collection[Word]) -> Step:
+        return replace(
+            step,
+            atoms=tuple(number for number in step.atoms if number in atoms),
+            conditions=tuple(one for one in step.conditions if self._said(one) in said),
+            checks=tuple(one for one in step.checks if self._said(one) in said),
+        )
+
+    def _together(self, levels: int, atoms: Collection[int], said: Collection[Word]) -> list[Step]:
+        """One step a level, at which all of these atoms meet."""
+        found: list[Step] = []
+        for one in self.path.steps[: self.ends[levels]]:
+            step = self._restricted(one, atoms, said)
+            if one.is_lookup:
+                found[-1] = replace(found[-1], checks=(*found[-1].checks, *step.checks))
+            else:
+                holding = (use.atom for use in self.path.others if step.variable in use.variables)
+                found.append(replace(step, atoms=tuple(number for number in holding if number in atoms)))
+        return found
+
+    def _checks(self, levels: int) -> list[Check]:
+        """What follows, of the seed and of so many levels."""
+        path = self.path
+        checks: list[Check] = [*path.seed_conditions, *path.seed_checks]
+        for step in path.steps[: self.ends[levels]]:
+            checks += [*step.conditions, *step.checks]
+        return checks
+
+    def _said(self, check: Check) -> Word | None:
+        """None for what is calculated, and what speaks of that."""
+        if isinstance(check, Calculation) or not all(name in self.place for name in names_of(check)):
+            return None
+        if isinstance(check, Absent):
+            terms = tuple(zip(check.use.key.order, map(self._term, check.terms), strict=True))
+            return (*check.use.key.selection, tuple(sorted(terms)), check.use.atom < self.path.seed.atom)
+        left, op, right = self._term(check.variable), check.op, self._term(check.other)
+        if left > right:
+            left, op, right = right, MIRRORED[op], left
+        return left, op, right, check.textual, check.family
+
+    def _term(self, term: str | int) -> tuple[bool, int]:
+        return (False, self.place[term]) if isinstance(term, str) else (True, term)
