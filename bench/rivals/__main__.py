@@ -15,6 +15,7 @@ from bench.engine import machine
 from bench.rivals import dogs, engine
 from bench.rivals.arriving import HUB, generate
 from bench.rivals.tick import Run, check
+from bench.suite.memory import held_bytes
 from gpu_wcoj.progress import LateBar
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -36,6 +37,7 @@ def main(
     nodes: Annotated[list[int], Parameter(consume_multiple=True)] = [1, 1000],  # noqa: B006 - it is only read
     few: int = 200,
     seconds: float = 120.0,
+    memory: float | None = None,
     output: Path | None = RESULTS,
 ) -> None:
     """Count triangles while the nodes of an R-MAT graph arrive in order, beside the delta queries of dogs3.
@@ -57,12 +59,15 @@ def main(
     seconds
         After which a contender is ended; it is compared over the ticks that it has done by then. The whole takes ten
         times as long at most, and what it takes to load.
+    memory
+        Gigabytes that dogs3 may have; six tenths of the machine's by default.
     output
         The folder that the JSON goes to, whenever a contender has ended.
     """
     graph = generate(scale, edges, seed, hub)
     for way in get_args(engine.Way):
         engine.run(generate(10, 5000, 1, None), way, 64, None, seconds)  # compiles
+    n_bytes = held_bytes() if memory is None else round(memory * 1e9)
     left_out, program = None, None
     try:
         program = dogs.build()
@@ -73,7 +78,7 @@ def main(
     record: dict[str, Any] = {
         "machine": found,
         "graph": {"scale": scale, "edges": edges, "seed": seed, "hub": hub},
-        "seconds": seconds, "left_out": left_out, "runs": [], "compared": [],
+        "seconds": seconds, "dogs3_bytes": n_bytes, "left_out": left_out, "runs": [], "compared": [],
     }  # fmt: skip
     name = f"dogs3-{str(found['date'])[:10]}-{str(found['commit']).partition('+')[0]}-scale{scale}.json"
     with tempfile.TemporaryDirectory() as folder, LateBar() as bar:
@@ -83,7 +88,10 @@ def main(
             f"engine, {way}": partial(engine.run, graph, way) for way in get_args(engine.Way)
         }
         if program is not None:
-            contenders |= {f"dogs3 {query}": partial(dogs.run, program, path, query) for query in get_args(dogs.Query)}
+            contenders |= {
+                f"dogs3 {query}": partial(dogs.run, program, path, query, n_bytes=n_bytes)
+                for query in get_args(dogs.Query)
+            }
         for number, batch in enumerate(nodes):
             runs: list[Run] = []
             for contender, run in contenders.items():

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
+import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Literal
@@ -15,6 +18,8 @@ SOURCE = Path(__file__).parent / "dogs3"
 TARGET = Path(__file__).parents[2] / ".run" / "dogs3"
 """Where cargo builds; git ignores it."""
 BUILD_SECONDS = 900
+NO_MEMORY = "memory allocation of"
+"""What a Rust program says before it aborts, where it gets no memory."""
 
 Query = Literal["wcoj", "delta"]
 
@@ -54,7 +59,9 @@ def build() -> Path:
     return TARGET / "release" / "dogs3"
 
 
-def run(program: Path, edges: Path, query: Query, nodes: int, limit: int | None, seconds: float) -> Run:
+def run(
+    program: Path, edges: Path, query: Query, nodes: int, limit: int | None, seconds: float, n_bytes: int | None = None
+) -> Run:
     """Let it count; it is ended after so many seconds, loading included.
 
     Parameters
@@ -63,12 +70,16 @@ def run(program: Path, edges: Path, query: Query, nodes: int, limit: int | None,
         The file of edges.
     nodes, limit
         Nodes in a tick, and how many ticks, all if None.
+    n_bytes
+        Of address space that it may have, where the system can hold it to that; None for all that there is.
     """
     command = [str(program), str(edges), query, str(nodes), *([] if limit is None else [str(limit)])]
     ticks: list[Tick] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
+        if n_bytes is not None and sys.platform == "linux":
+            resource.prlimit(process.pid, resource.RLIMIT_AS, (n_bytes, n_bytes))
         ended = threading.Event()
         computed = at_end = None
 
@@ -89,6 +100,9 @@ def run(program: Path, edges: Path, query: Query, nodes: int, limit: int | None,
             message = process.stderr.read().strip()
         finally:
             timer.cancel()
+    if process.returncode == -signal.SIGABRT and NO_MEMORY in message and n_bytes is not None:
+        stopped = f"ended in tick {len(ticks)}, which takes more than {n_bytes / 1e9:.3g} GB of memory"
+        return Run(f"dogs3 {query}", nodes, ticks, stopped)
     if process.returncode and not ended.is_set():
         raise RuntimeError(f"dogs3 ended with {process.returncode}: {message}")
     if not ended.is_set():

@@ -39,7 +39,7 @@ RIVALS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Per rival that can be asked for, the names of its contenders."""
-HELD = frozenset({"kept", "graphblas", "graphblas-delta"})
+HELD = frozenset({"kept", "graphblas", "graphblas-delta", "dogs3-wcoj", "dogs3-delta"})
 """Contenders whose results between may be far larger than the state: they are held to a share of the memory."""
 
 

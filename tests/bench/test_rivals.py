@@ -99,6 +99,16 @@ def test_dogs3_is_compared_on_the_ticks_that_it_finished(program, tmp_path):
     assert 0 < compared["unfinished_tick"]["cpu_seconds_at_least"] < 4
 
 
+def test_dogs3_is_held_to_its_memory(program, tmp_path):
+    GRAPH.write(tmp_path / "edges")
+    assert dogs.run(program, tmp_path / "edges", "wcoj", 64, None, 60, 2_000_000_000).stopped is None
+    n = 20_000
+    star = [(0, i) for i in range(1, n)] + [(i, n) for i in range(1, n)]
+    Arriving(np.array(star)).write(tmp_path / "edges")
+    run = dogs.run(program, tmp_path / "edges", "delta", n, None, 60, 300_000_000)
+    assert (run.ticks, run.stopped) == ([], "ended in tick 0, which takes more than 0.3 GB of memory")
+
+
 def test_dogs3_says_what_is_wrong_with_its_input(program, tmp_path):
     (tmp_path / "edges").write_text("1 2\n1 2 3\n")
     with pytest.raises(RuntimeError, match="'1 2 3' is no edge; a line is 'source target'"):

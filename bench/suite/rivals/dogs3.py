@@ -7,6 +7,7 @@ that comes or goes, in its own memory, whether they are only counted or not.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from typing import Any
 
@@ -98,7 +99,10 @@ class Dogs3:
         stdin.flush()
         line = stdout.readline()
         if not line:
-            raise RuntimeError(f"dogs3 ended with {self.process.wait()}")
+            status = self.process.wait()
+            if status == -signal.SIGABRT:  # what a Rust program does that gets no memory
+                raise MemoryError("the process of dogs3 was given no more")
+            raise RuntimeError(f"dogs3 ended with {status}")
         found: dict[str, Any] = json.loads(line)
         self.total += found["triangles"]
         return found
