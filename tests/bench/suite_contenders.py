@@ -95,6 +95,15 @@ class Sleeper(Honest):
         return super().tick(prepared)
 
 
+class Toiler(Honest):
+    """Computes all the time, once it has warmed up."""
+
+    def tick(self, prepared):
+        while len(self.rows) > 250:
+            pass
+        return super().tick(prepared)
+
+
 class Deserter(Honest):
     """Its process ends."""
 

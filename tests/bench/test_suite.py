@@ -210,7 +210,7 @@ def test_who_cannot_take_part_says_why(runs):
 
 def test_who_takes_too_long_or_ends_is_stopped():
     case = made(TRIANGLE)
-    names = [f"{HERE}:Sleeper", f"{HERE}:Deserter", f"{HERE}:Keeper"]
+    names = [f"{HERE}:Sleeper", f"{HERE}:Deserter", f"{HERE}:Keeper", f"{HERE}:Toiler"]
     begin = time.monotonic()
     found, _ = measured(
         case,
@@ -221,10 +221,14 @@ def test_who_takes_too_long_or_ends_is_stopped():
         lambda text: None,
     )
     assert time.monotonic() - begin < 50
-    sleeper, deserter, keeper = found
+    sleeper, deserter, keeper, toiler = found
     assert sleeper.stopped == "stopped after 2 s"
     assert deserter.stopped.startswith("its process ended with 7")
     assert keeper.stopped == "takes no deletions"
+    assert toiler.stopped == "stopped after 2 s"
+    spent = record_of(toiler, case, 1, None, None).unfinished_seconds
+    assert sleeper.unfinished < spent <= 2.1, "what it had computed for the round, by the processor's clock"
+    assert deserter.unfinished is keeper.unfinished is None
 
 
 def test_who_takes_no_deletions_is_loaded_again():
