@@ -68,9 +68,11 @@ class UsageError(GpuWcojError, ValueError):
 class QuerySyntaxError(GpuWcojError, SyntaxError):
     """The text of a query cannot be read, in whatever language; the message shows line, column and the text."""
 
-    def __init__(self, what: str, text: str, line: int, column: int, width: int = 1, source: str = "<text>") -> None:
+    def __init__(
+        self, what: str, text: str, line: int, column: int, width: int = 1, source: str = "<text>", hint: str = ""
+    ) -> None:
         message = pointed(what, text, line, column, width, source)
-        super().__init__(message)
+        super().__init__(f"{message}\n  {hint}" if hint else message)
         self.msg, self.filename, self.lineno, self.offset = message, source, line, column
         self.text = (text.split("\n")[line - 1 : line] or [""])[0]
 

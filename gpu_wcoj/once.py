@@ -128,7 +128,10 @@ def asked(
         reading = read(text, found, tables=tables, dialect=dialect, arguments=arguments)
         rules, own = reading.rules, reading.given
     else:
-        raise UsageError(f"a query is text or Rules, and this is of type '{type(text).__name__}': {text!r:.80}.")
+        raise UsageError(
+            f"a query is text or Rules, and this is of type '{type(text).__name__}': {text!r:.80}.\n"
+            "  Of a file, give the text."
+        )
     program = Program(rules, bag=found in BAGS if bag is None else bag, **options)
     allowed = _declared(rules, options) if may_be_empty else set()
     for name in program.inputs:

@@ -44,6 +44,11 @@ def declared(
         if isinstance(given, Mapping):
             by_declaration[name] = names[name] = tuple(given)
             given = list(given.values())
+        if isinstance(given, str):
+            raise SchemaError(
+                f"schema={{{name!r}: {given!r}}} is a text; a relation's types are a list or a mapping.\n"
+                f"  Write {{{name!r}: [{given!r}, ...]}}, or {{{name!r}: {{'column': {given!r}, ...}}}}."
+            )
         if len(given) != arity[name]:
             raise SchemaError(
                 f"the schema gives relation '{name}' {len(given)} columns; the program uses {arity[name]}."

@@ -140,7 +140,10 @@ class Program(Inspected):
         from gpu_wcoj.dictionary import Dictionary
 
         if not isinstance(text, (str, Rules)):
-            raise UsageError(f"a program is text or Rules, and this is of type '{type(text).__name__}': {text!r:.80}.")
+            raise UsageError(
+                f"a program is text or Rules, and this is of type '{type(text).__name__}': {text!r:.80}.\n"
+                "  Of a file, give the text."
+            )
         self.rules = parse(text) if isinstance(text, str) else text
         self.bag = bag
         self.inputs = self.rules.inputs

@@ -33,9 +33,11 @@ def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row
     listed = list(rows)
     if any(not isinstance(row, (tuple, list)) for row in listed):
         at, row = next((at, row) for at, row in enumerate(listed) if not isinstance(row, (tuple, list)))
+        hint = "Write a row of one value as (value,)."
+        if isinstance(row, dict):
+            hint = "Dicts come in as columns, {'name': [values]}, or through a table: pyarrow.Table.from_pylist(rows)."
         raise TypeMismatchError(
-            f"{what}: row {at} is {row!r}; a row is a tuple of values, or a pair (row, weight).\n"
-            "  Write a row of one value as (value,)."
+            f"{what}: row {at} is {row!r}; a row is a tuple of values, or a pair (row, weight).\n  {hint}"
         )
     if not any(row and isinstance(row[0], (tuple, list)) for row in listed):
         return listed, None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -58,6 +60,15 @@ def assert_refused(changes, error, match, text=TEXT, first=FIRST, following=NEXT
     assert state(program)[:3] == state(untouched)[:3]
 
 
+def test_an_empty_table_without_types_leaves_them_open():
+    program = gw.Program(TEXT)
+    program.step(
+        {"edge": {"a": [], "b": []}, "node": pa.table({"a": pa.array([], pa.null()), "b": pa.array([], "int8")})}
+    )
+    edges = {"edge": [("x", "y"), ("y", "z")], "node": {"a": ["x"], "b": np.array([1], np.int8)}}
+    assert program.step(edges)["p"].rows() == [(("x",), 1)]
+
+
 class TestChanges:
     @pytest.mark.parametrize(
         ("edges", "error", "match"),
@@ -77,6 +88,7 @@ class TestChanges:
             (pa.table({"a": [1], "b": [[1]]}), UnsupportedTypeError, "list"),
             ({"a": [1, 2], "b": [1]}, SchemaError, "column 'b' has 1"),
             ([1, 2], TypeMismatchError, "row 0 is 1"),
+            ([{"a": 1, "b": 2}], TypeMismatchError, "Dicts come in as columns"),
             (7, TypeMismatchError, "no table"),
             (None, TypeMismatchError, "no table"),
             ("1,2", TypeMismatchError, "no table"),
@@ -244,6 +256,19 @@ class TestPrograms:
     def test_options_outside_what_is_allowed(self, options, match):
         with pytest.raises((UsageError, BackendUnavailableError), match=match):
             gw.Program(TEXT, **options)
+
+    def test_types_of_a_relation_that_are_one_text(self):
+        with pytest.raises(
+            SchemaError, match=r"schema=\{'edge': 'int64'\} is a text(?s:.*)Write \{'edge': \['int64', ...\]"
+        ):
+            gw.Program(TEXT, schema={"edge": "int64"})
+
+    def test_a_program_that_is_no_text(self):
+        for wrong in (None, Path("rules.dl")):
+            with pytest.raises(UsageError, match="a program is text or Rules(?s:.*)Of a file, give the text"):
+                gw.Program(wrong)
+            with pytest.raises(UsageError, match="a query is text or Rules(?s:.*)Of a file, give the text"):
+                gw.query(wrong)
 
     @pytest.mark.parametrize("option", ["keep", "outputs"])
     def test_heads_that_are_not_there(self, option):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 
 from gpu_wcoj.arrow import as_table, encode_numpy, encode_values, to_python
 from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError
-from gpu_wcoj.schema import DataType
+from gpu_wcoj.schema import INT64, DataType
 
 # tables of other libraries
 
@@ -82,7 +83,12 @@ def test_tables_that_other_libraries_cannot_export_are_refused():
         as_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))
     with pytest.raises(TypeMismatchError, match=r"LazyFrame', which is no table"):
         as_table(pl.LazyFrame({"a": [1]}))
-    for wrong in (None, 5, "edges.csv", b"x"):
+    for wrong in ("edges.csv", Path("edges.csv")):
+        with pytest.raises(
+            TypeMismatchError, match=r"relation 'edge' is 'edges.csv', which is no table.\n  Read the file"
+        ):
+            as_table(wrong, "relation 'edge'")
+    for wrong in (None, 5, b"x"):
         with pytest.raises(TypeMismatchError, match="relation 'edge' is of type .*which is no table"):
             as_table(wrong, "relation 'edge'")
 
@@ -235,6 +241,16 @@ def test_rows_with_weights_get_a_weight_column():
     names, columns = as_table([(1, 2), ((2, 3), -1)])
     assert names == ("c0", "c1", "weight")
     assert columns[2].codes.tolist() == [1, -1]
+
+
+def test_tables_without_rows_or_types_tell_nothing_to_those_who_know_the_types():
+    for empty in (pl.DataFrame({"a": [], "b": []}), pd.DataFrame(columns=["a", "b"]), {"a": [], "b": [1][:0]}):
+        assert as_table(empty)[0] == ("a", "b")
+        assert as_table(empty, null_types=[None, None]) == ((), [])
+        names, columns = as_table(empty, null_types=[DataType("string"), INT64])
+        assert (names, [column.type.name for column in columns]) == (("a", "b"), ["string", "int64"])
+    typed = pl.DataFrame({"a": []}, schema={"a": pl.String})
+    assert [column.type.family for column in as_table(typed, null_types=[None])[1]] == ["string"]
 
 
 def test_no_rows_are_a_table_of_the_width_that_is_known():

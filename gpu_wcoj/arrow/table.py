@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def as_table(
     what: str = "the data",
     *,
     types: Sequence[DataType | None] | None = None,
-    null_types: Sequence[DataType | None] = (),
+    null_types: Sequence[DataType | None] | None = None,
     string: Dictionary | None = None,
     binary: Dictionary | None = None,
 ) -> tuple[tuple[str, ...], list[Column]]:
@@ -43,7 +44,8 @@ def as_table(
     types
         The type that each column must have, as far as it is known.
     null_types
-        The type of each column that holds nothing but nulls and has no type of its own, as far as it is known.
+        The type of each column that holds nothing but nulls and has no type of its own, as far as it is known. If
+        they are given, a table without rows tells nothing, not even names, if a column of it has no type.
     string, binary
         The dictionaries that text and bytes are added to; fresh ones if None.
 
@@ -59,8 +61,10 @@ def as_table(
     binary = Dictionary("binary") if binary is None else binary
     columns = []
     for at, (name, values, kind) in enumerate(zip(names, arrays, kinds, strict=False)):
-        if kind is None and at < len(null_types) and _is_untyped(values):
-            kind = null_types[at]
+        if kind is None and null_types is not None and _is_untyped(values):
+            kind = null_types[at] if at < len(null_types) else None
+            if kind is None and len(values) == 0:
+                return (), []
         label = f"{what}, column '{name}'"
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             columns.append(encode(values, kind, string=string, binary=binary, what=label))
@@ -127,6 +131,11 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
         return _arrow_columns(_imported(data, what), what)
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
         return _row_columns(data, width, what)
+    if isinstance(data, (str, PathLike)):
+        raise TypeMismatchError(
+            f"{what} is {str(data)!r:.80}, which is no table.\n"
+            "  Read the file first, for example with polars.read_csv; the command gpu-wcoj takes names of files."
+        )
     raise TypeMismatchError(
         f"{what} is of type '{type(data).__module__}.{type(data).__qualname__}', which is no table.\n"
         "  Pass anything with __arrow_c_stream__ (a LazyFrame after .collect()), a dict of columns, a NumPy array\n"

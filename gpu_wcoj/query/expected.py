@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedError, nearest, pointed
+from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedError, UsageError, nearest, pointed
 from gpu_wcoj.query.terms import AGGREGATES, FUNCTIONS
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ _SLIPS = {"==": "=", "=<": "<=", "=>": ">=", "<>": "!="}
 _TERMS = {"NAME", "SAFE", "NULL", "INTEGER", "FLOAT", "DECIMAL", "STRING", "BOOL"}
 _OPERANDS = _TERMS | {"MINUS", "_LPAR", "_RPAR", "_RBRACE", "_NOT"}
 _SHOWN = 40
+_FILE_NAME = re.compile(r"[^\n(),]+\.(?:dl|sql|motif|edn)", re.IGNORECASE)
+_SHOWN_LANGUAGES = {"sql": "SQL", "motif": "a motif", "edn": "EDN"}
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,36 @@ def explained(parser: Lark, text: str, source: str) -> DatalogSyntaxError | Unsu
     """The error for a `text` that `parser` refuses: what was expected where, or what is not supported."""
     place = _stopped(parser, text)
     refused = _unsupported(place, text)
+    if _FILE_NAME.fullmatch(text.strip()):
+        return DatalogSyntaxError(
+            "this is the name of a file, and a program is its text",
+            text,
+            1,
+            1,
+            len(text),
+            source,
+            "Read the file first.",
+        )
     what, start, length = refused or _slip(place, text) or (_expected(place), place.position, len(place.found))
     line = text.count("\n", 0, start) + 1
     column = start - text.rfind("\n", 0, start)
     if refused:
         return UnsupportedError(pointed(what, text, line, column, length, source))
-    return DatalogSyntaxError(what, text, line, column, length, source)
+    return DatalogSyntaxError(what, text, line, column, length, source, _hint(text))
+
+
+def _hint(text: str) -> str:
+    """What to do with a text that begins as one of another language."""
+    from gpu_wcoj.query.languages import language_of  # which imports this
+
+    try:
+        language = language_of(text)
+    except UsageError:
+        return ""
+    if language == "datalog":
+        return ""
+    asked = "gpu_wcoj.find or view" if language == "motif" else "gpu_wcoj.query or view"
+    return f"It begins as {_SHOWN_LANGUAGES[language]} does: ask with {asked}, or with --language {language}."
 
 
 def _stopped(parser: Lark, text: str) -> _Place:

@@ -923,6 +923,28 @@ def test_no_damaged_program_breaks_the_reader(rules, data):
 
 
 @pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("SELECT src FROM edges", "It begins as SQL does: ask with gpu_wcoj.query or view, or with --language sql."),
+        ("(a)-[e]->(b)", "It begins as a motif does: ask with gpu_wcoj.find or view, or with --language motif."),
+        (
+            "[:find ?a :where [?a :x _]]",
+            "It begins as EDN does: ask with gpu_wcoj.query or view, or with --language edn.",
+        ),
+        ("rules/rings.dl", "this is the name of a file, and a program is its text (line 1, column 1)"),
+        (r"C:\my views\x.SQL", "this is the name of a file, and a program is its text (line 1, column 1)"),
+    ],
+)
+def test_what_is_written_for_another_reader_is_told(text, hint):
+    with pytest.raises(DatalogSyntaxError) as raised:
+        parse(text)
+    assert hint in str(raised.value)
+    with pytest.raises(DatalogSyntaxError) as raised:
+        parse("select(x) :- ")  # begins as two languages may
+    assert "begins as" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
     "piece", ["(", "h(", "r(x),", "[", "/*", '"\\', "!", "not ", ".decl ", "h(x) :- r(x), ", "-", "{"]
 )
 def test_deep_and_long_texts_are_refused_in_words(piece):
