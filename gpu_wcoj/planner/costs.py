@@ -14,8 +14,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpu_wcoj.join.path import AtomUse, Calculation, Check, Condition, DeltaPath, Step, names_of
+from gpu_wcoj.join.path import AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, names_of
 from gpu_wcoj.planner.body import Body, BodyAtom
+from gpu_wcoj.planner.bushy import Bracketing
 from gpu_wcoj.planner.draft import KnownRelations, Order
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.planner.turns import in_turn
@@ -163,19 +164,23 @@ class Estimator:
         steps = tuple(Step(name, tuple(self.holding(name))) for name in order.variables)
         return self.over(in_turn(steps, dict(zip(order.variables, order.via, strict=True))))
 
-    def over(self, steps: Sequence[Step]) -> Foreseen:
+    def over(self, steps: Sequence[Step], branches: Sequence[Branch] = ()) -> Foreseen:
         """What is expected of steps: of each one for all rows, and for those that are apart when rows are counted.
 
         Prefixes that look alike to what is left to do are counted as one, and values that nothing further hangs on are
         not looked at; values of the last step that one atom holds are rows of the answer, which every path lists.
+        `branches` are steps that are taken apart when rows are listed.
         """
         listed = counted = self._start()
         listing, counting = 1.0, counted
         found = [Expected("", 1.0, listed)]
         bound = set(self.seeded)
         held = {number: frozenset(bound.intersection(atom.variables)) for number, atom in self.others.items()}
+        bracketed = Bracketing(steps, branches, self._among) if branches else None
         for at, (step, hanging) in enumerate(zip(steps, self._hanging(steps), strict=True), 1):
             name = step.variable
+            if bracketed is not None:
+                listed = bracketed.before(at - 1, listed, held, bound)
             proposed, left, cost = self._step(step.atoms, step.is_lookup, held, name)
             if not step.is_lookup:
                 left *= self._kept(bound, name)
@@ -193,12 +198,22 @@ class Estimator:
                 counted *= left
             found.append(Expected(name, listed * proposed, listed * left))
             listed *= left
+            if bracketed is not None:
+                listed = bracketed.after(at, listed)
             if at < len(steps) and steps[at].is_lookup:
                 continue
             needed = [one for one in self.values if one in hanging and one in bound]
             free = [one for one in needed if one not in self.seeded]
             counted = min(counted, self._distinct(free), self._distinct(needed) / CHANGES)
+        listing += bracketed.extra if bracketed is not None else 0.0
         return Foreseen(tuple(found), listing, counting)
+
+    def _among(self, names: Collection[str], rows: float) -> float:
+        """How many bindings of some variables so many prefixes of one of several changed rows have, taken by chance."""
+        seeded = [name for name in names if name in self.seeded]
+        rest = [name for name in names if name not in self.seeded]
+        most = min(self._distinct(names), min(self._distinct(seeded), CHANGES) * self._distinct(rest))
+        return most * -math.expm1(-rows * CHANGES / most) / CHANGES
 
     def _start(self) -> float:
         """Prefixes that the other atoms leave of one changed row, as far as its variables tell."""
@@ -296,7 +311,7 @@ def foreseen(path: DeltaPath, known: KnownRelations) -> Foreseen | None:
     [('', 1.0, 1.0), ('c', 100.0, 100.0)]
     """
     estimator = Estimator.of_path(path, known)
-    return estimator.over(path.steps) if estimator.is_known else None
+    return estimator.over(path.steps, path.branches) if estimator.is_known else None
 
 
 def _atom(use: AtomUse) -> BodyAtom:

@@ -199,7 +199,11 @@ def _shown(path: DeltaPath) -> list[str]:
     if path.sort_first:
         lines[0] += f", sorted by {', '.join(path.sort_first)}"
     by_number = {use.atom: use for use in path.others}
-    lines += [f"    {_step(step, by_number)}" for step in path.steps]
+    begins = {branch.begin for branch in path.branches}
+    inside = {at for branch in path.branches for at in range(branch.begin, branch.end)}
+    for at, step in enumerate(path.steps):
+        lines += ["    branch"] if at in begins else []
+        lines.append(f"    {'  ' * (at in inside)}{_step(step, by_number)}")
     return lines + [f"    or {', '.join(step.name for step in variant.steps)}" for variant in path.variants]
 
 

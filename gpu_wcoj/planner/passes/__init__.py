@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.passes.arrangements import arranged
 from gpu_wcoj.planner.passes.beginnings import begun_alike
+from gpu_wcoj.planner.passes.branches import branched
 from gpu_wcoj.planner.passes.checks import checked
 from gpu_wcoj.planner.passes.common import joined_once
 from gpu_wcoj.planner.passes.fuse import fused
@@ -29,6 +30,7 @@ PASSES: tuple[Pass, ...] = (
     fused,
     checked,
     shared,
+    branched,
     sorted_first,
     executable,
     joined_once,

@@ -1,0 +1,76 @@
+"""What branches of a path cost: once for what looks alike to them, then joined back; see `gpu_wcoj.join.branch`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpu_wcoj.join.path import Branch, Step
+
+GROUPED, JOINED = 1.5, 1.5
+"""What it costs to bring a prefix to others that look alike to a branch, and to put one to a row of the branch."""
+
+
+@dataclass(eq=False)
+class Bracketing:
+    """Goes along the steps of a path, as its costs do, and says how many prefixes each step is taken for.
+
+    Rows of a branch are taken to fall to the prefixes by chance: of those that have m rows on average the share exp(-m)
+    has none.
+
+    Attributes
+    ----------
+    distinct
+        How many different bindings of some variables so many prefixes have.
+    extra
+        What grouping and joining back have cost.
+
+    Examples
+    --------
+    Ten prefixes, of two kinds for the branch; each kind has three rows, so each prefix has.
+
+    >>> steps = Step("c", (0,)), Step("d", (1,))
+    >>> one = Bracketing(steps, (Branch(0, 2),), lambda names, rows: 2.0)
+    >>> one.before(0, 10.0, {}, ()), round(one.after(2, 6.0)), round(one.extra, 1)
+    (2.0, 30, 60.0)
+    """
+
+    steps: Sequence[Step]
+    branches: Sequence[Branch]
+    distinct: Callable[[Collection[str], float], float]
+    extra: float = 0.0
+    _alive: float = 0.0
+    _begun: float = 0.0
+    _waiting: list[float] = field(default_factory=list)
+
+    def before(self, at: int, rows: float, held: Mapping[int, Collection[str]], bound: Collection[str]) -> float:
+        """The prefixes for which the step at this place is taken; `held` are the variables that atoms have bound."""
+        for branch in self.branches:
+            if branch.begin == at:
+                steps = self.steps[branch.begin : branch.end]
+                seen = {name for step in steps for number in step.atoms for name in held[number]} if held else set()
+                seen = seen.union(name for step in steps for name in step.spoken if name in bound)
+                if not self._waiting:
+                    self._alive = rows
+                self.extra += self._alive * GROUPED
+                self._begun = min(self._alive, self.distinct(seen, self._alive))
+                return self._begun
+        return rows
+
+    def after(self, at: int, rows: float) -> float:
+        """The prefixes that are left before the step at this place, the rows of branches that end there joined back."""
+        if not any(branch.end == at for branch in self.branches):
+            return rows
+        each = rows / max(self._begun, 1e-300)
+        share = -math.expm1(-each)
+        self._alive *= share
+        self._waiting.append(each / share if share else 1.0)
+        if any(branch.begin == at for branch in self.branches):
+            return rows  # that one stands beside it
+        rows = self._alive
+        for factor in self._waiting:
+            rows *= factor
+            self.extra += rows * JOINED
+        self._waiting.clear()
+        return rows

@@ -1,0 +1,133 @@
+"""Steps that are taken apart from the prefixes: bushy plans in the place of left-deep ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpu_wcoj.join.generic import independent
+from gpu_wcoj.join.path import Branch, DeltaPath, Step
+from gpu_wcoj.planner.costs import Estimator
+from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft
+from gpu_wcoj.planner.passes.orders import MOST_ATOMS
+
+CLEARLY = 0.8
+"""A path is bracketed where listing its rows is expected to cost less than this share of what it costs without."""
+
+
+def branched(draft: Draft) -> Draft:
+    r"""Take steps of a path as branches where that is expected to cost less when rows are listed.
+
+    Steps that see nothing of each other once some are done may be taken side by side, each for what looks alike to it,
+    before any row of one is put to a row of another. This is looked at behind every step: all that is left falls into
+    such parts, or the most of what comes next that falls into two or more. A part at which nothing can be dropped is no
+    branch. Orders stay as they are within each part; ``wcoj``, what the user has ordered, and paths that have branches
+    stay as they are.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes import PASSES
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> text = "h(a, b, x, u, y, v) :- f(a, b), d(a, x), g(x, u), k(u), d(b, y), g(y, v), k(v)."
+    >>> sizes = {"f": 10_000, "d": 400, "g": 400, "k": 3}
+    >>> before = drafted(text, PASSES[: PASSES.index(branched)], sizes=sizes)
+    >>> print("\n".join(str(before).splitlines()[8:13]))
+      change of 0, f[0, 1] or f[1, 0]
+        x: intersect 1 by d[0, 1] with 2 by g[0, 1]
+        u: intersect 2 by g[0, 1] with 3 by k[0]
+        y: intersect 4 by d[0, 1] with 5 by g[0, 1]
+        v: intersect 5 by g[0, 1] with 6 by k[0]
+    >>> print("\n".join(str(branched(before)).splitlines()[8:15]))
+      change of 0, f[0, 1] or f[1, 0]
+        branch
+          x: intersect 1 by d[0, 1] with 2 by g[0, 1]
+          u: intersect 2 by g[0, 1] with 3 by k[0]
+        branch
+          y: intersect 4 by d[0, 1] with 5 by g[0, 1]
+          v: intersect 5 by g[0, 1] with 6 by k[0]
+    """
+    setting = draft.setting
+    if setting.strategy == "wcoj":
+        return draft
+    rules, candidates = [], draft.candidates
+    for one in draft.rules:
+        if one.head in setting.hints or len(one.normalised.atoms) > MOST_ATOMS:
+            rules.append(one)
+            continue
+        paths = []
+        for path in one.paths:
+            found, looked_at = _bracketed(path, one, setting.known)
+            paths.append(found)
+            candidates += looked_at
+        rules.append(replace(one, paths=tuple(paths)))
+    return replace(draft, rules=tuple(rules), candidates=candidates)
+
+
+def _bracketed(path: DeltaPath, one: RuleDraft, known: KnownRelations) -> tuple[DeltaPath, int]:
+    """The path, with branches if they pay; and how many ways have been looked at."""
+    if path.branches:
+        return path, 0
+    kept = {term for term in one.normalised.head if isinstance(term, str)}
+    first = path.steps[: path.depth_of(kept)]
+    ways = [way for way in dict.fromkeys(ways_of(first)) if len(way[1]) > 1 or _hides(path, *way)]
+    if not ways:
+        return path, 0
+    estimator = Estimator.of_path(path, known)
+    if not estimator.is_known:
+        return path, 0
+    rest = path.steps[len(first) :]
+    costs = {way: estimator.over((*way[0], *rest), way[1]).listing for way in ways}
+    best = min(costs, key=costs.__getitem__)
+    if costs[best] >= CLEARLY * estimator.over(path.steps).listing:
+        return path, len(ways)
+    return replace(path, steps=(*best[0], *rest), branches=best[1]), len(ways)
+
+
+def ways_of(steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
+    """Steps in another order, and which of them are branches.
+
+    Examples
+    --------
+    >>> steps = Step("x", (0, 1)), Step("y", (2, 3)), Step("u", (1,)), Step("v", (3,)), Step("w", (4,))
+    >>> for steps, branches in ways_of(steps):
+    ...     print(*(step.name for step in steps), *((one.begin, one.end) for one in branches))
+    x u y v w (0, 2) (2, 4)
+    x y v u w (1, 3)
+    """
+    for begin in range(len(steps)):
+        parts = independent(steps[begin:])
+        yield from _bracketing(steps[:begin], parts, ())
+        if len(parts) == 1:
+            for end in range(len(steps) - 1, begin + 1, -1):
+                parts = independent(steps[begin:end])
+                if len(parts) > 1:
+                    yield from _bracketing(steps[:begin], parts, steps[end:])
+                    break
+
+
+def _bracketing(
+    before: tuple[Step, ...], parts: tuple[tuple[Step, ...], ...], after: tuple[Step, ...]
+) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
+    """The parts that can drop something as branches, the others behind them."""
+    chosen = [part for part in parts if any(map(_drops, part))]
+    others = [step for part in parts if part not in chosen for step in part]
+    branches, at = [], len(before)
+    for part in chosen:
+        branches.append(Branch(at, at + len(part)))
+        at += len(part)
+    if chosen:
+        yield (*before, *(step for part in chosen for step in part), *others, *after), tuple(branches)
+
+
+def _hides(path: DeltaPath, steps: tuple[Step, ...], branches: tuple[Branch, ...]) -> bool:
+    """Whether a branch sees less than what is bound before it, so that prefixes may look alike."""
+    (branch,) = branches
+    own = steps[branch.begin : branch.end]
+    seen = {name for use in path.others if any(use.atom in step.atoms for step in own) for name in use.variables}
+    seen = seen.union(*(step.spoken for step in own))
+    return not seen.issuperset((*path.seed.variables, *(step.variable for step in steps[: branch.begin])))
+
+
+def _drops(step: Step) -> bool:
+    """Whether prefixes may be dropped at a step; one at which an atom alone gives values has some for each."""
+    return len(step.atoms) > 1 or step.is_lookup or bool(step.conditions) or bool(step.checks)
