@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -33,7 +33,7 @@ class Ending:
 
 
 @contextmanager
-def ending() -> Iterator[Ending]:
+def ending() -> Generator[Ending]:
     """Let the first SIGINT or SIGTERM raise `EndedError`; the next one ends the process at once."""
     found = Ending()
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}

@@ -6,7 +6,7 @@ Contenders of one group take their rounds in turn, A B C, B C A, C A B and so on
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -98,7 +98,7 @@ def measured(
 
 
 @contextmanager
-def started(made: Made, tiny: Made, names: Sequence[str], limits: Limits) -> Iterator[list[Run]]:
+def started(made: Made, tiny: Made, names: Sequence[str], limits: Limits) -> Generator[list[Run]]:
     """Let contenders start and warm up at the same time, as no time of this is kept; they are ended at the end."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-rows-")))
