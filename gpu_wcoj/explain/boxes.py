@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gpu_wcoj.explain.phrases import counts_phrase, expected_phrases, head_notes, seeds_phrase
-from gpu_wcoj.explain.tree import HeadTree, LevelTree, PathTree, PlanTree, RuleTree, SeedCounts
+from gpu_wcoj.explain.phrases import (
+    begins_phrase,
+    branch_phrase,
+    counts_phrase,
+    expected_phrases,
+    head_notes,
+    joined_phrase,
+    seeds_phrase,
+)
+from gpu_wcoj.explain.tree import BranchTree, HeadTree, LevelTree, PathTree, PlanTree, RuleTree, SeedCounts
 
 Kind = Literal["seed", "level", "head"]
 
@@ -89,10 +97,11 @@ def _chains(path: PathTree, end: Box, title: str = "") -> Iterator[Chain]:
     lines += [f"where {', '.join(path.where)}"] if path.where else []
     lines += [f"check {use}" for use in path.held]
     lines += map(str, path.then)
+    lines += [] if path.begins_as is None else [begins_phrase(path.begins_as)]
     if path.seed_estimate is not None:
         lines.append(f"expected prefixes: {path.seed_estimate.rows:.3g}")
     further = [Box("level", (name, counts_phrase(counts))) for name, counts in path.further]
-    yield Chain(title, (_seed(lines, path.seed_counts), *_levels(path.levels), *further, end))
+    yield Chain(title, (_seed(lines, path.seed_counts), *_levels(path.levels, path.branches), *further, end))
     for variant in path.variants:
         order = f"{title} in the order {', '.join(variant.order)}, where that begins with fewer values"
         yield Chain(order, (_seed(lines[:1], variant.seed_counts), *_levels(variant.levels), end))
@@ -109,9 +118,11 @@ def _seed(lines: Iterable[str], counts: SeedCounts | None) -> Box:
     return Box("seed", (*lines, *(() if counts is None else (seeds_phrase(counts),))))
 
 
-def _levels(levels: Iterable[LevelTree]) -> Iterator[Box]:
+def _levels(levels: Iterable[LevelTree], branches: Sequence[BranchTree] = ()) -> Iterator[Box]:
     for level in levels:
         lines = [f"{level.variable}: {level.verb}", *map(str, level.uses)]
+        branch = next((one for one in branches if level.step in one.levels), None)
+        lines += [] if branch is None else [branch_phrase(branch)]
         lines += [f"where {', '.join(level.where)}"] if level.where else []
         lines += map(str, level.then)
         lines += expected_phrases(level.estimate, level.at_most)
@@ -119,6 +130,8 @@ def _levels(levels: Iterable[LevelTree]) -> Iterator[Box]:
         if level.counts is not None:
             lines.append(counts_phrase(level.counts))
             share = float(level.counts.proposals)
+        if branch is not None and level.step == branch.levels[-1] and branch.counts is not None:
+            lines.append(joined_phrase(branch.counts))
         yield Box("level", tuple(lines), share)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpu_wcoj.circuit.recursion.rules import RANK, LoopPlan
 from gpu_wcoj.explain.tree import (
     Arranged,
+    BranchTree,
+    BegunTree,
     Done,
     Estimate,
     HeadTree,
@@ -20,7 +22,8 @@ from gpu_wcoj.explain.tree import (
     VariantTree,
     Verb,
 )
-from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
+from gpu_wcoj.join.beginning import Begun
+from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step, branch_name
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import ArrangementKey
@@ -111,8 +114,11 @@ class Words:
     def rule(self, query: DeltaQuery, expected: Sequence[Sequence[Expected]] = ()) -> RuleTree:
         """One rule with its delta paths; what is expected of these, if that is known."""
         known = expected or ((),) * len(query.paths)
-        paths = zip(query.paths, known, strict=True)
-        return RuleTree(query.rule, tuple(self.path(path, number, own) for number, (path, own) in enumerate(paths, 1)))
+        found = []
+        begun = query.begun or (None,) * len(query.paths)
+        for number, (path, way, own) in enumerate(zip(query.paths, begun, known, strict=True), 1):
+            found.append(replace(self.path(path, number, own), begins_as=None if way is None else _begun(way)))
+        return RuleTree(query.rule, tuple(found))
 
     def path(self, path: DeltaPath, number: int, expected: Sequence[Expected] = ()) -> PathTree:
         """One delta path; `expected` has its seeds, and then every step."""
@@ -130,13 +136,27 @@ class Words:
             self.levels(path, steps),
             tuple(VariantTree(self.levels(variant)) for variant in path.variants),
             strategy_of(path),
-            None if seeds is None else Estimate(seeds.proposed, seeds.rows),
+            branches=tuple(self.branches(path)),
+            seed_estimate=None if seeds is None else Estimate(seeds.proposed, seeds.rows),
         )
 
     def asked(self, path: DeltaPath, head: str) -> PathTree:
         """The path from rows of a recursive head to their derivations; its seed is no relation that is stored."""
         variables = (name for name in path.seed.variables if not name.startswith("#"))
         return replace(self.path(path, 0), change_of=f"{head}({', '.join(variables)})")
+
+    def branches(self, path: DeltaPath) -> Iterator[BranchTree]:
+        """The branches of a path."""
+        for branch in path.branches:
+            steps = path.steps[branch.begin : branch.end]
+            atoms = {number for step in steps for number in step.atoms}
+            seen = {name for use in path.others if use.atom in atoms for name in use.variables}
+            seen = seen.union(*(step.spoken for step in steps)).difference(step.variable for step in steps)
+            looked_up = {step.variable for step in steps if step.is_lookup}
+            looked_up -= {step.variable for step in steps if not step.is_lookup}
+            later = {step.variable for step in path.steps[branch.end :] if not step.is_lookup}
+            sees = tuple(name for name in path.order if name in (seen | looked_up) - later)
+            yield BranchTree(branch_name(steps), sees, tuple(step.name for step in steps))
 
     def levels(self, path: DeltaPath, expected: Sequence[Expected] = ()) -> tuple[LevelTree, ...]:
         """The steps of a path, but those that bind ranks: these follow from the others."""
@@ -198,6 +218,15 @@ class Words:
         for column, op, other, code in key.compared:
             where.append(f"{name(column)} {op} {name(other) if other is not None else f'code {code}'}")
         return where
+
+
+def _begun(way: Begun) -> BegunTree:
+    """What a path shares with others."""
+    from gpu_wcoj.join.begun import FEWEST_CHANGED
+
+    one = way.beginning
+    bound = way.rest.seed.variables[len(one.path.seed.variables) :]
+    return BegunTree(one.head, one.rule + 1, one.number + 1, bound, FEWEST_CHANGED)
 
 
 def _joined_with(plan: Plan, name: str, query: DeltaQuery) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpu_wcoj.amounts import shown_bytes
-from gpu_wcoj.explain.tree import Counts, Estimate, HeadTree, PlanTree, SeedCounts, TickTree
+from gpu_wcoj.explain.tree import BegunTree, BranchTree, Counts, Estimate, HeadTree, PlanTree, SeedCounts, TickTree
 
 
 def headlines(tree: PlanTree) -> list[str]:
@@ -47,6 +47,36 @@ def expected_phrases(estimate: Estimate | None, at_most: float | None) -> list[s
     return [expected + (f", at most {bound}" if bound else "")]
 
 
+def branch_phrase(branch: BranchTree) -> str:
+    """How a branch begins.
+
+    Examples
+    --------
+    >>> branch_phrase(BranchTree("branch of x", ("a", "b"), ("x", "y"))), branch_phrase(BranchTree("", (), ()))
+    ('branch, taken once for each a, b', 'branch, taken once')
+    """
+    return "branch, taken once" + (f" for each {', '.join(branch.sees)}" if branch.sees else "")
+
+
+def joined_phrase(counts: Counts) -> str:
+    """What joining a branch back did.
+
+    Examples
+    --------
+    >>> joined_phrase(Counts(survivors=1200, prefixes=400, rows=1200, bytes=72, seconds=0.002))
+    'joined back: prefixes 400, rows 1,200, 72 B, 2 ms'
+    >>> joined_phrase(Counts(survivors=1200))
+    'joined back: rows 1,200'
+    """
+    parts = [] if counts.prefixes is None else [f"prefixes {counts.prefixes:,}"]
+    parts.append(f"rows {counts.survivors:,}")
+    if counts.bytes is not None:
+        parts.append(shown_bytes(counts.bytes))
+    if counts.seconds is not None:
+        parts.append(seconds_phrase(counts.seconds))
+    return f"joined back: {', '.join(parts)}"
+
+
 def counts_phrase(counts: Counts) -> str:
     """What a level did.
 
@@ -83,6 +113,20 @@ def seeds_phrase(counts: SeedCounts) -> str:
     """
     changes = f"changed rows {counts.changes:,}, " if counts.changes else ""
     return f"{changes}prefixes {counts.prefixes:,}, {seconds_phrase(counts.seconds)}"
+
+
+def begins_phrase(begun: BegunTree) -> str:
+    """What a path shares with others.
+
+    Examples
+    --------
+    >>> begins_phrase(BegunTree("triangle", 1, 2, ("c", "d"), 100))
+    'shares its beginning, that of path 2 of triangle: c, d are bound once a tick, if 100 rows change or more'
+    """
+    rule = f", rule {begun.rule}" if begun.rule > 1 else ""
+    bound = f"{', '.join(begun.binds)} {'are' if len(begun.binds) > 1 else 'is'} bound once a tick"
+    whose = f"that of path {begun.path} of {begun.head}{rule}"
+    return f"shares its beginning, {whose}: {bound}, if {begun.from_rows:,} rows change or more"
 
 
 def tick_phrase(tick: TickTree) -> str:

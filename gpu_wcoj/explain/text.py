@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpu_wcoj.explain.phrases import counts_phrase, expected_phrases, head_notes, headlines, seeds_phrase
-from gpu_wcoj.explain.tree import LevelTree, PathTree, PlanTree, RuleTree
+from gpu_wcoj.explain.phrases import (
+    begins_phrase,
+    branch_phrase,
+    counts_phrase,
+    expected_phrases,
+    head_notes,
+    headlines,
+    joined_phrase,
+    seeds_phrase,
+)
+from gpu_wcoj.explain.tree import BranchTree, LevelTree, PathTree, PlanTree, RuleTree
 
 
 def as_text(tree: PlanTree) -> str:
@@ -54,9 +63,11 @@ def _path(path: PathTree) -> Iterator[str]:
         yield f"check {use}"
     for done in path.then:
         yield str(done)
+    if path.begins_as is not None:
+        yield begins_phrase(path.begins_as)
     if path.seed_counts is not None:
         yield seeds_phrase(path.seed_counts)
-    yield from _levels(path.levels)
+    yield from _levels(path.levels, path.branches)
     for name, counts in path.further:
         yield f"{name}: {counts_phrase(counts)}"
     for variant in path.variants:
@@ -66,16 +77,28 @@ def _path(path: PathTree) -> Iterator[str]:
             yield from _indented(_levels(variant.levels), 2)
 
 
-def _levels(levels: Sequence[LevelTree]) -> Iterator[str]:
+def _levels(levels: Sequence[LevelTree], branches: Sequence[BranchTree] = ()) -> Iterator[str]:
     for level in levels:
-        where = f" where {', '.join(level.where)}" if level.where else ""
-        yield f"{level.variable}: {level.verb} {' with '.join(map(str, level.uses))}{where}"
-        for done in level.then:
-            yield f"  {done}"
-        for line in expected_phrases(level.estimate, level.at_most):
-            yield f"  {line}"
-        if level.counts is not None:
-            yield f"  {counts_phrase(level.counts)}"
+        branch = next((one for one in branches if level.step in one.levels), None)
+        if branch is None:
+            yield from _level(level)
+            continue
+        if level.step == branch.levels[0]:
+            yield branch_phrase(branch)
+        yield from _indented(_level(level), 2)
+        if level.step == branch.levels[-1] and branch.counts is not None:
+            yield f"  {joined_phrase(branch.counts)}"
+
+
+def _level(level: LevelTree) -> Iterator[str]:
+    where = f" where {', '.join(level.where)}" if level.where else ""
+    yield f"{level.variable}: {level.verb} {' with '.join(map(str, level.uses))}{where}"
+    for done in level.then:
+        yield f"  {done}"
+    for line in expected_phrases(level.estimate, level.at_most):
+        yield f"  {line}"
+    if level.counts is not None:
+        yield f"  {counts_phrase(level.counts)}"
 
 
 def _indented(lines: Iterator[str], by: int) -> Iterator[str]:

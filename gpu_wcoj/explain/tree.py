@@ -189,6 +189,30 @@ class LevelTree:
 
 
 @dataclass(frozen=True)
+class BranchTree:
+    """Levels of a path that are taken once for all prefixes that look alike to them, and joined back.
+
+    That is done where rows are listed; where they are counted, the levels are taken as they come.
+
+    Attributes
+    ----------
+    name
+        Of the joining back, as in `TickReport.work`.
+    sees
+        The variables bound before by which prefixes look different to it.
+    levels
+        How its levels are called.
+    counts
+        What joining back did: prefixes that it was given, and the rows that it made of them.
+    """
+
+    name: str
+    sees: tuple[str, ...]
+    levels: tuple[str, ...]
+    counts: Counts | None = None
+
+
+@dataclass(frozen=True)
 class VariantTree:
     """Another order of a path's steps, for changed rows that begin with fewer values there."""
 
@@ -199,6 +223,27 @@ class VariantTree:
     def order(self) -> tuple[str, ...]:
         """The variables in the order in which they are bound."""
         return tuple(level.variable for level in self.levels if level.verb != "check")
+
+
+@dataclass(frozen=True)
+class BegunTree:
+    """What a path shares with others: it is enumerated once a tick, where their rows are listed.
+
+    Attributes
+    ----------
+    head, rule, path
+        Whose it is: a head, one of its rules, and a path of that, both from 1 on.
+    binds
+        The variables that it binds, as this path calls them.
+    from_rows
+        Where fewer rows change, every path begins on its own.
+    """
+
+    head: str
+    rule: int
+    path: int
+    binds: tuple[str, ...]
+    from_rows: int
 
 
 @dataclass(frozen=True)
@@ -230,9 +275,13 @@ class PathTree:
         for some of both, ``either`` where the two are the same.
     seed_estimate
         Prefixes that a changed row is expected to start.
+    branches
+        Which of the levels are taken apart.
     further
         Counted under other names than those of steps: ranks that were looked up, values new to a group of rows, and
         samples.
+    begins_as
+        What it shares with other paths. The path that comes first in a tick has done the work.
     """
 
     number: int
@@ -247,7 +296,9 @@ class PathTree:
     strategy: Literal["wcoj", "binary", "hybrid", "either"] = "either"
     seed_estimate: Estimate | None = None
     seed_counts: SeedCounts | None = None
+    branches: tuple[BranchTree, ...] = ()
     further: tuple[tuple[str, Counts], ...] = ()
+    begins_as: BegunTree | None = None
 
 
 @dataclass(frozen=True)

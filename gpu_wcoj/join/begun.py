@@ -22,7 +22,7 @@ from gpu_wcoj.join.delta import FEWEST_SEEDS, SPLIT_FROM, IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.meter import Meter
-from gpu_wcoj.join.path import DeltaPath, DeltaQuery
+from gpu_wcoj.join.path import DeltaPath, DeltaQuery, branch_name
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.seeds import Seeds, bind
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -164,7 +164,10 @@ class User:
     def report(self, join: IncrementalGenericJoin) -> None:
         """Take down what the beginning did as done by this path, for `join`."""
         own = self.shared.join
-        name = {step.name: called for step, called in zip(own.query.paths[0].steps, self.begun.names, strict=True)}
+        path, names = own.query.paths[0], self.begun.names
+        name = {step.name: called for step, called in zip(path.steps, names, strict=True)}
+        for one in path.branches:
+            name[branch_name(path.steps[one.begin : one.end])] = f"branch of {names[one.begin]}"
         join.finished += [(self.number, {name[step]: work}) for _, done in own.finished for step, work in done.items()]
         for meter in own.meters:
             told = Meter(
@@ -246,7 +249,7 @@ class Shared:
         backend, order = self.join.execution.backend, self.join.query.paths[0].order
 
         def bound(own: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterator[Prefixes]:
-            return own.pieces(prefixes, path.steps)
+            return self.join.pieces_of(own, prefixes, path, len(path.steps))
 
         for piece in self.join.over_paths([0], phase, bound):
             weights: Int64Array | None = None

@@ -158,7 +158,7 @@ class IncrementalGenericJoin:
             wanted = self.query.head_variables
             depth = path.depth_of(wanted)
             own = -sign if path.is_negated else sign
-            for piece in self._pieces(join, prefixes, path, depth):
+            for piece in self.pieces_of(join, prefixes, path, depth):
                 if depth < len(path.steps):
                     yield piece, own, *join.count_bounded(piece, path.steps[depth:])
                 else:
@@ -184,7 +184,7 @@ class IncrementalGenericJoin:
             if len(piece):
                 yield Piece(self._head(piece), weights, bound)
 
-    def _pieces(self, join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
+    def pieces_of(self, join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
         """The prefixes bound to the first steps of a path."""
         if not path.branches:
             return join.pieces(prefixes, path.steps[:depth])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, Step, names_of
+from gpu_wcoj.join.path import Absent, AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, names_of
 from gpu_wcoj.query.terms import MIRRORED
 
 Word = tuple[object, ...]
@@ -111,6 +111,7 @@ class Track:
             seed_conditions=tuple(one for one in path.seed_conditions if self._said(one) in said),
             steps=tuple(steps),
             variants=(),
+            branches=self._branches(0, self.ends[levels]) if len(steps) == self.ends[levels] else (),
             seed_checks=tuple(one for one in path.seed_checks if self._said(one) in said),
         )
 
@@ -129,7 +130,8 @@ class Track:
         early = [one for one in left if isinstance(one, Condition) and self._said(one) is not None]
         steps: list[Step] = []
         late = [check for check in left if check not in early]
-        for step in path.steps[self.ends[levels] :]:
+        following = path.steps[self.ends[levels] :]
+        for step in following:
             if not step.is_lookup or self.place[step.variable] < -levels:
                 steps.append(step)
             elif step.checks:
@@ -140,7 +142,20 @@ class Track:
             tuple(early),
             tuple(steps),
             seed_checks=tuple(late),
+            branches=self.branches_behind(levels) if len(steps) == len(following) else (),
         )
+
+    def cuts(self, levels: int) -> bool:
+        """Whether no branch goes on beyond so many levels."""
+        return not any(one.begin < self.ends[levels] < one.end for one in self.path.branches)
+
+    def branches_behind(self, levels: int) -> tuple[Branch, ...]:
+        """The branches of the steps that are left then."""
+        return self._branches(self.ends[levels], len(self.path.steps))
+
+    def _branches(self, begin: int, end: int) -> tuple[Branch, ...]:
+        inside = (one for one in self.path.branches if begin <= one.begin and one.end <= end)
+        return tuple(Branch(one.begin - begin, one.end - begin) for one in inside)
 
     def names(self, beginning: DeltaPath) -> tuple[str, ...]:
         """What this path calls the steps of a beginning; looking up is told by the variable that was bound last."""

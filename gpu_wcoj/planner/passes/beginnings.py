@@ -96,7 +96,7 @@ class _User:
     def along(self, levels: int, atoms: frozenset[Met]) -> Track | None:
         """The first track that binds all of these atoms in so many levels."""
         for track, most in zip(self.tracks, self.most, strict=True):
-            if levels <= most and atoms <= track.finished(levels).keys():
+            if levels <= most and track.cuts(levels) and atoms <= track.finished(levels).keys():
                 return track
         return None
 
@@ -167,7 +167,7 @@ def _users(draft: Draft) -> Iterator[_User]:
             seen.add((query.paths, query.together))
         kept = query.together or query.head_variables
         for number, path in enumerate(query.paths):
-            if path.steps and not path.branches:
+            if path.steps:
                 tracks = [Track(way) for way in (path, *path.variants)]
                 yield _User((at, number), tracks, [_listed(track, path.depth_of(kept)) for track in tracks])
 
@@ -244,14 +244,24 @@ def _beginning(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozense
 
 
 def _listing(track: Track, levels: int, known: KnownRelations) -> tuple[float, float] | None:
-    """What it costs to list what so many levels bind, and how many rows that are; None if that is not known."""
-    estimator = Estimator.of_path(track.path, known)
+    """What it costs to list what so many levels bind, and how many rows that are; None if that is not known.
+
+    That is what the path would cost less if it had not to do it; what is left may have branches, too.
+    """
+    path, estimator = track.path, Estimator.of_path(track.path, known)
     if not estimator.is_known:
         return None
-    steps = track.path.steps[: track.ends[levels]]
+    steps = path.steps[: track.ends[levels]]
     found = estimator.over(steps)
+    cost = found.listing
+    if path.branches:
+        behind = [
+            replace(one, begin=one.begin + len(steps), end=one.end + len(steps))
+            for one in track.branches_behind(levels)
+        ]
+        cost += estimator.over(path.steps, path.branches).listing - estimator.over(path.steps, behind).listing
     is_alone = len(steps[-1].atoms) == 1 and not steps[-1].is_lookup
-    return found.listing + is_alone * found.levels[-1].proposed * PROPOSAL, found.levels[-1].rows
+    return cost + is_alone * found.levels[-1].proposed * PROPOSAL, found.levels[-1].rows
 
 
 def _taking(way: _Way) -> float:
