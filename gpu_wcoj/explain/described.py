@@ -9,8 +9,8 @@ from typing import Literal
 from gpu_wcoj.circuit.recursion.rules import RANK, LoopPlan
 from gpu_wcoj.explain.tree import (
     Arranged,
-    BranchTree,
     BegunTree,
+    BranchTree,
     Done,
     Estimate,
     HeadTree,
@@ -23,7 +23,7 @@ from gpu_wcoj.explain.tree import (
     Verb,
 )
 from gpu_wcoj.join.beginning import Begun
-from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step, branch_name
+from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, DeltaPath, DeltaQuery, Step, branch_name
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import ArrangementKey
@@ -151,11 +151,11 @@ class Words:
             steps = path.steps[branch.begin : branch.end]
             atoms = {number for step in steps for number in step.atoms}
             seen = {name for use in path.others if use.atom in atoms for name in use.variables}
-            seen = seen.union(*(step.spoken for step in steps)).difference(step.variable for step in steps)
-            looked_up = {step.variable for step in steps if step.is_lookup}
-            looked_up -= {step.variable for step in steps if not step.is_lookup}
-            later = {step.variable for step in path.steps[branch.end :] if not step.is_lookup}
-            sees = tuple(name for name in path.order if name in (seen | looked_up) - later)
+            seen = seen.union(*(step.spoken for step in steps))
+            bound = [*path.seed.variables, *(one.variable for one in path.seed_checks if isinstance(one, Calculation))]
+            for step in path.steps[: branch.begin]:
+                bound += [step.variable, *sorted(step.calculated)]
+            sees = tuple(name for name in dict.fromkeys(bound) if name in seen)
             yield BranchTree(branch_name(steps), sees, tuple(step.name for step in steps))
 
     def levels(self, path: DeltaPath, expected: Sequence[Expected] = ()) -> tuple[LevelTree, ...]:
