@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.grouping import GroupingHead
 from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, afresh
-from gpu_wcoj.circuit.positive import PositiveHead
 from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.circuit.source import bag_change, set_change
 from gpu_wcoj.join.delta import fetch_work
@@ -29,6 +27,8 @@ from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import exact_sum, positions, within_memory
 
 if TYPE_CHECKING:
+    from gpu_wcoj.circuit.grouping import GroupingHead
+    from gpu_wcoj.circuit.positive import PositiveHead
     from gpu_wcoj.circuit.recursion.loop import LoopHead
     from gpu_wcoj.join.begun import Beginnings
     from gpu_wcoj.join.common import CommonJoin
@@ -317,10 +317,14 @@ class Circuit:
                 if head.total is None:
                     head.total = head.recounting.total()
                 return head.total
-            if head is not None and not isinstance(head, (Head, GroupingHead, PositiveHead)):
-                from gpu_wcoj.circuit.recursion.ranked import rows_held  # which programs without recursion never load
+            if head is not None and not isinstance(head, Head):
+                from gpu_wcoj.circuit.grouping import GroupingHead  # which few programs need
+                from gpu_wcoj.circuit.positive import PositiveHead
 
-                return rows_held(head.relation)
+                if not isinstance(head, (GroupingHead, PositiveHead)):
+                    from gpu_wcoj.circuit.recursion.ranked import rows_held  # which loops alone need
+
+                    return rows_held(head.relation)
             return exact_sum(self.backend, self._whole(name)[1])
 
     def compact(self) -> None:

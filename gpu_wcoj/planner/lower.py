@@ -8,10 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.circuit.circuit import Circuit, Derived
-from gpu_wcoj.circuit.grouping import GroupingHead
-from gpu_wcoj.circuit.groups import GroupingPlan
 from gpu_wcoj.circuit.head import Head
-from gpu_wcoj.circuit.positive import PositiveHead
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
@@ -20,13 +17,13 @@ from gpu_wcoj.planner.body import Alias, Body, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
 from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Setting, Strategy
 from gpu_wcoj.planner.expected import Expected
-from gpu_wcoj.planner.groupings import grouping_plan, source_key
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import components, cycle
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
 
 if TYPE_CHECKING:
+    from gpu_wcoj.circuit.groups import GroupingPlan
     from gpu_wcoj.circuit.recursion.ranked import RankedIndex
     from gpu_wcoj.circuit.recursion.rules import LoopPlan
     from gpu_wcoj.join.begun import Beginnings
@@ -144,7 +141,11 @@ def plan(
         name: list(dict.fromkeys(atom.relation for body in own for atom in (*body.atoms, *body.negated)))
         for name, own in bodies.items()
     }
-    groupings = {one.relation: grouping_plan(one, shapes, aliases, encode, kinds) for one in rules.groupings}
+    groupings: dict[str, GroupingPlan] = {}
+    if rules.groupings:
+        from gpu_wcoj.planner.groupings import grouping_plan  # which programs without aggregates never load
+
+        groupings = {one.relation: grouping_plan(one, shapes, aliases, encode, kinds) for one in rules.groupings}
     reads.update({name: [one.source.relation] for name, one in groupings.items()})
     order: list[str] = []
     loops: list[LoopPlan] = []
@@ -210,6 +211,8 @@ def lower(
             keys.setdefault(name, []).extend(() if execution.weighted else wanted)
     grouped: dict[str, ArrangementKey] = {}
     for name, grouping in planned.groupings.items():
+        from gpu_wcoj.planner.groupings import source_key
+
         wanted = keys.setdefault(grouping.source.relation, [])
         grouped[name] = source_key(grouping, wanted)
         wanted.append(grouped[name])
@@ -243,6 +246,8 @@ def lower(
                     if f"{other}#set" not in heads:
                         width = planned.shapes[other].width
                         index = RelationIndex(other, width, to_loops[other], backend, policy, threads)
+                        from gpu_wcoj.circuit.positive import PositiveHead
+
                         heads[f"{other}#set"] = PositiveHead(f"{other}#set", relations[other], index)
                     (seen[other],) = heads[f"{other}#set"].state
                 from gpu_wcoj.planner.loops import lowered_loop
@@ -251,6 +256,8 @@ def lower(
                 heads.update({head.name: head for head in own})
             continue
         if name in planned.groupings:
+            from gpu_wcoj.circuit.grouping import GroupingHead
+
             grouping, width = planned.groupings[name], planned.shapes[name].width
             own_keys = [ArrangementKey(name, grouping.order)]
             totals = RelationIndex(name, width, own_keys, backend, policy, threads) if grouping.has_totals else None
