@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.join.path import AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, names_of
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.bushy import Bracketing
 from gpu_wcoj.planner.draft import KnownRelations, Order
 from gpu_wcoj.planner.expected import Expected
+from gpu_wcoj.planner.shares import share_of
 from gpu_wcoj.planner.turns import in_turn
 
 PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
@@ -27,9 +28,6 @@ search it in another atom, and to search it in an atom alone, afterwards."""
 
 CHANGES = 100.0
 """Changed rows that are taken to come together: what they bind may look alike."""
-
-RANGE = 0.5
-"""The share of rows that a comparison by order leaves."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,8 @@ class Estimator:
     values
         Per variable, how many values the atom has that has the most.
     compared
-        Conditions, each with the variables of atoms that it hangs on, also through what is calculated.
+        Conditions, each with the variables of atoms that it hangs on, also through what is calculated, and with the
+        share of rows that it leaves.
     spoken
         The variables that are compared, calculated with or looked for in negated atoms.
     is_known
@@ -93,7 +92,7 @@ class Estimator:
     seeded: tuple[str, ...]
     others: Mapping[int, BodyAtom]
     values: Mapping[str, float]
-    compared: Sequence[tuple[Condition, frozenset[str]]]
+    compared: Sequence[tuple[Condition, frozenset[str], float]]
     spoken: frozenset[str]
     known: KnownRelations
     is_known: bool
@@ -105,7 +104,14 @@ class Estimator:
         others = {number: atom for number, atom in enumerate(body.atoms) if number != seed}
         absent = [atom.variables for number, atom in enumerate(body.negated, -len(body.negated)) if number != seed]
         own = body.atoms[seed] if seed >= 0 else body.negated[seed]
-        return cls._of(own, others, body.conditions, body.calculations, absent, known)
+        conditions, calculations = list(body.conditions), list[Calculation]()
+        for one in body.calculations:
+            if one.variable in own.variables:  # both must agree
+                calculations.append(replace(one, variable=f"{one.variable}'"))
+                conditions.append(Condition(calculations[-1].variable, "=", one.variable))
+            else:
+                calculations.append(one)
+        return cls._of(own, others, conditions, calculations, absent, known)
 
     @classmethod
     def of_path(cls, path: DeltaPath, known: KnownRelations) -> Estimator:
@@ -137,7 +143,10 @@ class Estimator:
         behind: dict[str, frozenset[str]] = {}
         for one in calculations:
             behind[one.variable] = _behind(names_of(one), behind)
-        compared = [(one, _behind(names_of(one), behind)) for one in conditions]
+        compared = [
+            (one, _behind(names_of(one), behind), share_of(one, (own, *others.values()), values, known))
+            for one in (conditions if is_known else ())
+        ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
         read = (name for check in checks for name in names_of(check))
         spoken = frozenset((*read, *(name for names in absent for name in names)))
@@ -152,12 +161,13 @@ class Estimator:
         holding = self.holding(name)
         held = {number: frozenset(one for one in self.others[number].variables if one in bound) for number in holding}
         first, rest = (tuple(holding), ()) if via is None else ((via,), (one for one in holding if one != via))
-        proposed, rows, cost = self._step(first, False, held, name)
+        clipped, kept = self._shares(bound, name)
+        proposed, rows, cost = self._step(first, False, held, name, clipped)
         for number in rest:
             _, left, more = self._step((number,), True, held, name)
             cost += rows * more
             rows *= left
-        return proposed, rows * self._kept(bound, name), cost
+        return proposed, rows * kept, cost
 
     def along(self, order: Order) -> Foreseen:
         """What is expected of an order."""
@@ -181,10 +191,10 @@ class Estimator:
             name = step.variable
             if bracketed is not None:
                 listed = bracketed.before(at - 1, listed, held, bound)
-            proposed, left, cost = self._step(step.atoms, step.is_lookup, held, name)
-            if not step.is_lookup:
-                left *= self._kept(bound, name)
-                bound.add(name)
+            clipped, kept = (1.0, 1.0) if step.is_lookup else self._shares(bound, name)
+            proposed, left, cost = self._step(step.atoms, step.is_lookup, held, name, clipped)
+            left *= kept
+            bound.add(name)
             for number in step.atoms:
                 held[number] = held[number] | {name}
             listing += listed * cost
@@ -228,23 +238,29 @@ class Estimator:
                 for name in shared:
                     chance /= self.values[name]
                 rows *= min(chance, 1.0)
-        for condition, names in self.compared:
+        for _, names, share in self.compared:
             if names <= seeded:
-                rows *= self._share(condition)
+                rows *= share
         return rows
 
     def _step(
-        self, atoms: Sequence[int], is_lookup: bool, held: Mapping[int, frozenset[str]], name: str
+        self,
+        atoms: Sequence[int],
+        is_lookup: bool,
+        held: Mapping[int, frozenset[str]],
+        name: str,
+        clipped: float = 1.0,
     ) -> tuple[float, float, float]:
         """One step: the values proposed for a prefix, the prefixes that atoms leave of it, and the cost.
 
-        `held` are the variables that each atom has been followed by.
+        `held` are the variables that each atom has been followed by, `clipped` is the share of its range that is gone
+        through.
         """
         if is_lookup:
             (number,) = atoms
             return 0.0, min(self._degree(number, held[number], name) / self.values[name], 1.0), PREFIX + LOOKUP
         degrees = sorted(self._degree(number, held[number], name) for number in atoms)
-        proposed = left = degrees[0]
+        proposed = left = degrees[0] * clipped
         for degree in degrees[1:]:
             left *= min(degree / self.values[name], 1.0)
         cost = PREFIX + WIDTH * len(atoms) + proposed * (PROPOSAL + PROBE * (len(atoms) - 1))
@@ -261,18 +277,19 @@ class Estimator:
             self._degrees[key] = levels.degree(len(before))
         return self._degrees[key]
 
-    def _kept(self, before: Collection[str], name: str) -> float:
-        """The share of rows that the conditions leave that are due once a variable is bound."""
-        share = 1.0
-        for condition, names in self.compared:
-            if name in names and all(one in before or one == name for one in names):
-                share *= self._share(condition)
-        return share
+    def _shares(self, before: Collection[str], name: str) -> tuple[float, float]:
+        """What the conditions leave that are due once a variable is bound: of the ranges that hold it, and of the rest.
 
-    def _share(self, condition: Condition) -> float:
-        if condition.op == "=":
-            return 1 / self.values.get(condition.variable, 1.0)
-        return 1.0 if condition.op == "!=" else RANGE
+        Comparisons by order clip ranges before anything is proposed.
+        """
+        clipped = kept = 1.0
+        for one, names, share in self.compared:
+            if name in names and all(other in before or other == name for other in names):
+                if one.op != "!=" and not one.textual and name in (one.variable, one.other):
+                    clipped *= share
+                else:
+                    kept *= share
+        return clipped, kept
 
     def _hanging(self, steps: Sequence[Step]) -> list[frozenset[str]]:
         """Per step, the variables that the steps behind it hang on."""

@@ -12,6 +12,7 @@ from typing import Literal, Protocol, get_args
 
 from gpu_wcoj.join.beginning import Begun
 from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
+from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Alias, Body, BodyAtom, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
 from gpu_wcoj.planner.expected import Levels
@@ -35,6 +36,9 @@ class KnownRelations(Protocol):
     def values(self, atom: BodyAtom, variable: str) -> float | None:
         """Distinct values that an atom has for a variable, where known."""
 
+    def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:
+        """Some of an atom's rows, drawn evenly, one array row a variable, where there are some at hand."""
+
 
 @dataclass(frozen=True)
 class Nothing:
@@ -47,6 +51,9 @@ class Nothing:
         """None."""
 
     def values(self, atom: BodyAtom, variable: str) -> float | None:  # as `KnownRelations` has it
+        """None."""
+
+    def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:  # as `KnownRelations` has it
         """None."""
 
 

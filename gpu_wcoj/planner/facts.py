@@ -39,6 +39,8 @@ class Facts:
         Some of the rows, drawn evenly, one array row a column; None if there is none at hand.
     rest
         Gives estimates of what is not here; asked once, when it is needed.
+    draw
+        Gives a sample if there is none; asked once, when it is needed.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Facts:
     met: Mapping[tuple[Columns, int], float] = field(default_factory=dict)
     sample: Int64Array | None = None
     rest: Callable[[], Facts] | None = None
+    draw: Callable[[], Int64Array | None] | None = None
 
     @cached_property
     def whole(self) -> Facts:
@@ -65,6 +68,11 @@ class Facts:
             {**more.met, **self.met},
             more.sample if self.sample is None else self.sample,
         )
+
+    @cached_property
+    def drawn(self) -> Int64Array | None:
+        """Some rows, as `sample`."""
+        return self.draw() if self.sample is None and self.draw is not None else self.sample
 
     def values(self, columns: Collection[int]) -> float:
         """Distinct values that these columns have together, from 1 to the number of rows."""

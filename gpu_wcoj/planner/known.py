@@ -16,11 +16,12 @@ from gpu_wcoj.circuit.positive import PositiveHead
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
 from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import BodyAtom
 from gpu_wcoj.planner.expected import Levels
 from gpu_wcoj.planner.facts import Columns, Facts, facts_of
-from gpu_wcoj.planner.sampling import sampled
-from gpu_wcoj.planner.statistics import measured
+from gpu_wcoj.planner.sampling import KEPT_ROWS, sampled
+from gpu_wcoj.planner.statistics import columns_at, measured
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 FORMAT = 1
@@ -213,6 +214,12 @@ class Known:
         facts = self._of(atom)
         return None if facts is None else facts.values([atom.columns[atom.variables.index(variable)]])
 
+    def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:
+        """Some of the atom's rows, drawn evenly, one array row a variable; None if there are none at hand."""
+        facts = self._of(atom)
+        rows = None if facts is None else facts.drawn
+        return None if rows is None else rows[[atom.columns[atom.variables.index(name)] for name in variables]]
+
     def _facts(self, relation: str) -> Facts:
         if relation not in self._found:
             self._found[relation] = self._relations[relation]()
@@ -268,7 +275,10 @@ def _of_index(index: RelationIndex) -> Facts:
     def rest() -> Facts:
         return _estimated(index, index.canonical, width)
 
-    return Facts(distinct[tuple(range(width))], distinct, met, rest=rest)
+    def draw() -> Int64Array | None:
+        return _drawn(index, index.canonical, width)
+
+    return Facts(distinct[tuple(range(width))], distinct, met, rest=rest, draw=draw)
 
 
 def _of_selection(index: RelationIndex, selection: Selection) -> Facts:
@@ -280,13 +290,27 @@ def _of_selection(index: RelationIndex, selection: Selection) -> Facts:
     def rest() -> Facts:
         return _estimated(index, keys[0], width)
 
-    return Facts(rows, distinct, met, rest=rest)
+    def draw() -> Int64Array | None:
+        return _drawn(index, keys[0], width)
+
+    return Facts(rows, distinct, met, rest=rest, draw=draw)
 
 
 def _counted(index: RelationIndex, key: ArrangementKey, width: int) -> tuple[Sequence[float], Sequence[float]]:
     """Distinct prefixes and degrees met of an arrangement's levels but a rank's."""
     found = measured(index.arrangements[key])
     return [float(one) for one in found.distinct[:width]], [one.met for one in found.degrees[: width - 1]]
+
+
+def _drawn(index: RelationIndex, key: ArrangementKey, width: int) -> Int64Array | None:
+    """Some rows of the largest batch of an arrangement of all columns, one array row a column; None without any."""
+    batches, order = index.arrangements[key].accumulated(), key.order[:width]
+    if not batches or set(order) != set(range(width)):
+        return None
+    rows = len(batches[0])
+    at = index.backend.asarray(np.unique(np.linspace(0, rows - 1, min(rows, KEPT_ROWS)).astype(np.int64)))
+    columns = columns_at(batches[0], len(batches[0].values) - 1, at)
+    return np.stack([columns[order.index(column)].astype(np.int64) for column in range(width)])
 
 
 def _estimated(index: RelationIndex, key: ArrangementKey, width: int) -> Facts:

@@ -194,13 +194,18 @@ def _most(backend: Backend, degree: Int64Array, n: int) -> Int64Array:
 
 def _prefixes(batch: IndexedZSet, level: int, nodes: Int64Array) -> list[tuple[int, ...]]:
     """The prefixes that end at some positions of a level."""
+    return list(zip(*(column.tolist() for column in columns_at(batch, level, nodes)), strict=True))
+
+
+def columns_at(batch: IndexedZSet, level: int, nodes: Int64Array) -> list[Int64Array]:
+    """The same as columns, on the host. O(n log rows) for n positions."""
     backend = batch.backend
     columns = []
     for depth in range(level, -1, -1):
-        columns.append(backend.to_host(batch.values[depth][nodes]).tolist())
+        columns.append(backend.to_host(batch.values[depth][nodes]))
         if depth:
             nodes = backend.xp.searchsorted(batch.offsets[depth - 1], nodes, side="right") - 1
-    return list(zip(*columns[::-1], strict=True))
+    return columns[::-1]
 
 
 def _buckets(at_least: Sequence[int]) -> tuple[int, ...]:

@@ -242,6 +242,9 @@ class Told:
     def values(self, atom, variable):
         return self.vertices
 
+    def sample(self, atom, variables):
+        return None
+
 
 def expected(text, known):
     """What the first path of a rule is expected to do, for one changed row."""

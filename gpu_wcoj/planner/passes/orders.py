@@ -14,6 +14,10 @@ from gpu_wcoj.planner.equalities import standing_for
 CLEARLY = 0.7
 """An order is left for one whose expected cost is less than this share of its own."""
 
+OFFER = 4.0
+"""What it costs to offer a row another order. Listing what a row brings has to cost as much, and so many times as much
+as the other order is dearer."""
+
 MOST_ATOMS = 24
 """The orders of longer bodies are not compared."""
 
@@ -84,7 +88,7 @@ class Chooser:
         self.estimator = Estimator.of_body(self.body, self.seed, self.known)
 
     def choose(self, hint: Sequence[str] = ()) -> tuple[Order, ...]:
-        """The order, then others that begin with a variable that as many atoms reach."""
+        """The order, then others that begin with a variable that as many atoms reach, as far as that may pay."""
         hinted = [name for name in hint if name in self._rest]
         if self.strategy == "binary":
             return (self._via(self._in_turn(hinted)) if hinted else self._left_deep(),)
@@ -99,7 +103,12 @@ class Chooser:
             chosen = best if costs[best] < CLEARLY * costs[chosen] else chosen
         if hinted or len(self.body.atoms) > MOST_ATOMS:
             return (chosen,)
-        return (chosen, *(self._in_turn([name]) for name in self._as_constrained(chosen)))
+        others = [self._in_turn([name]) for name in self._as_constrained(chosen)]
+        if others and self.estimator.is_known:
+            found = self.estimator.along(chosen)
+            most = found.listing * found.cost / OFFER
+            others = [order for order in others if self.estimator.along(order).cost <= most]
+        return (chosen, *others)
 
     @property
     def _rest(self) -> list[str]:

@@ -1,0 +1,78 @@
+"""Which share of rows comparisons leave: by what relations hold, tried on some of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_wcoj.join.path import Condition
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.planner.body import BodyAtom
+from gpu_wcoj.planner.draft import KnownRelations
+from gpu_wcoj.trace.arrangement import COMPARE
+
+RANGE = 0.5
+"""The share of rows that a comparison by order leaves, where nothing can be tried."""
+
+TRIED = 1 << 11
+"""Rows on which it is tried, about."""
+
+
+def share_of(
+    condition: Condition, atoms: Sequence[BodyAtom], values: Mapping[str, float], known: KnownRelations
+) -> float:
+    """The share of rows that a condition leaves.
+
+    Two variables are compared in the rows of an atom that holds both, or else taken to be independent of each other.
+
+    Parameters
+    ----------
+    atoms
+        Those of the path.
+    values
+        Per variable, how many there are.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> rows = np.array([[1, 1, 1, 8], [2, 3, 4, 5]])
+    >>> known = SimpleNamespace(sample=lambda atom, names: rows[[atom.variables.index(name) for name in names]])
+    >>> r, s = BodyAtom("r", (0, 1), ("a", "b")), BodyAtom("r", (0, 1), ("c", "d"))
+    >>> [share_of(Condition("a", "<", other), [r, s], {}, known) for other in (5, "b", "d")]
+    [0.75, 0.75, 0.75]
+    >>> share_of(Condition("a", "<", "d", textual=True), [r, s], {}, known)
+    0.5
+    """
+    name, op, other = condition.variable, condition.op, condition.other
+    names = (name, other) if isinstance(other, str) else (name,)
+    if op in ("=", "!="):
+        return 1 / max(values.get(one, 1.0) for one in names) if op == "=" else 1.0
+    if condition.textual:
+        return RANGE
+    together = _tried(names, atoms, known)
+    if together is not None:
+        return _within(COMPARE[op](together[0], together[1] if isinstance(other, str) else other))
+    apart = [found for one in names if (found := _tried((one,), atoms, known)) is not None]
+    if len(apart) < 2:
+        return RANGE
+    left, right = np.sort(apart[0][0]), apart[1][0]
+    less = np.searchsorted(left, right, side="left" if op in ("<", ">=") else "right") / len(left)
+    return _within(less if op in ("<", "<=") else 1 - less)
+
+
+def _tried(names: Sequence[str], atoms: Sequence[BodyAtom], known: KnownRelations) -> Int64Array | None:
+    """Some rows of an atom that holds these variables, one array row a variable; None if there are none at hand."""
+    for atom in atoms:
+        if set(names).issubset(atom.variables):
+            rows = known.sample(atom, names)
+            if rows is not None and rows.shape[1]:
+                return rows[:, :: max(1, rows.shape[1] // TRIED)]
+    return None
+
+
+def _within(held: npt.NDArray[Any]) -> float:
+    """The mean, but never none at all."""
+    return float(max(held.mean(), 0.5 / len(held)))

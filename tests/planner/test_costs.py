@@ -1,0 +1,106 @@
+"""What orders and paths are expected to cost: one model for both, and comparisons by the rows that they leave."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import astuple, replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from bench.suite.random_queries import random_query
+from gpu_wcoj import Program
+from gpu_wcoj.backend import select_backend
+from gpu_wcoj.circuit.circuit import InputChange
+from gpu_wcoj.join.path import Condition
+from gpu_wcoj.planner.body import BodyAtom
+from gpu_wcoj.planner.costs import Estimator, foreseen
+from gpu_wcoj.planner.known import Known
+from gpu_wcoj.planner.passes.arrangements import path_along
+from gpu_wcoj.planner.passes.checks import with_checks
+from gpu_wcoj.planner.passes.examples import drafted
+from gpu_wcoj.planner.passes.fuse import one_by_one
+from gpu_wcoj.planner.passes.normalise import normalised
+from gpu_wcoj.planner.passes.orders import ordered
+from gpu_wcoj.planner.passes.push_down import pushed_down
+from gpu_wcoj.planner.shares import share_of
+from tests.kinds import KINDS, Kind, lacking
+
+CPU = select_backend("cpu")
+R, S = BodyAtom("r", (0, 1), ("a", "b")), BodyAtom("s", (1, 0), ("d", "c"))
+OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def skewed(random, n):
+    """Pairs of which the left ones are small, most of them."""
+    return np.unique(np.stack([random.integers(0, 1000, n) ** 2 // 1000, random.integers(0, 1000, n)]), axis=1)
+
+
+@pytest.mark.parametrize("n", [200, 40_000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_shares_are_those_of_the_rows(kind, n):
+    """Before the first tick and of a state, in one atom and across two."""
+    if reason := lacking(kind):
+        pytest.skip(reason)
+    random = np.random.default_rng(n)
+    rows = {"r": skewed(random, n), "s": skewed(random, n)}
+    program = Program("h(a) :- r(a, b), s(b, a).", backend=Kind(kind).backend())
+    program.load({name: pa.table({"c0": one[0], "c1": one[1]}) for name, one in rows.items()})
+    sides = program._ledger.settled()
+    assert sides is not None
+    changes = {name: InputChange(list(one), None, True) for name, one in rows.items()}
+    (a, b), (c, _) = rows["r"], rows["s"]
+    for known in (Known.of_rows(changes, CPU), Known.of_circuit(sides.ahead.circuit)):
+        for op, compare in OPERATORS.items():
+            for one, truth in (
+                (Condition("a", op, 90), compare(a, 90).mean()),
+                (Condition("a", op, "b"), compare(a, b).mean()),
+                (Condition("c", op, "b"), np.mean([compare(value, b).mean() for value in c[:: max(1, n // 500)]])),
+            ):
+                assert share_of(one, [R, S], {}, known) == pytest.approx(truth, abs=0.06)
+
+
+def test_what_is_not_known_is_half():
+    assert share_of(Condition("a", "<", "b"), [R, S], {}, Known.from_sizes({"r": 10, "s": 10})) == 0.5
+    assert share_of(Condition("a", "<", 5), [R, S], {}, Known({})) == 0.5
+    assert share_of(Condition("a", "=", 5), [R, S], {"a": 8.0}, Known({})) == 1 / 8
+
+
+@pytest.mark.parametrize("strategy", ["auto", "binary", "wcoj"])
+def test_orders_and_their_paths_are_foreseen_alike(strategy):
+    """Whatever chance writes, calculation and negation included."""
+    random, looked_at = np.random.default_rng(5), 0
+    for seed in range(60):
+        query = replace(random_query(seed), is_textual=False)
+        changes = {
+            name: InputChange(list(random.integers(0, 40, (arity, 300))), None, True)
+            for name, arity in query.inputs.items()
+        }
+        draft, known = drafted(query.text, [normalised, pushed_down], strategy=strategy), Known.of_rows(changes, CPU)
+        for rule in ordered(replace(draft, setting=replace(draft.setting, known=known))).rules:
+            for order, *_ in rule.orders:
+                path = one_by_one(path_along(rule.normalised, order), order)
+                planned = foreseen(with_checks(rule.normalised, path), known)
+                own = Estimator.of_body(rule.normalised, order.seed, known).along(order)
+                assert planned is not None
+                assert [astuple(one) for one in planned.levels] == [
+                    (one.variable, pytest.approx(one.proposed), pytest.approx(one.rows)) for one in own.levels
+                ]
+                assert planned.cost == pytest.approx(own.cost)
+                looked_at += 1
+    assert looked_at > 100
+
+
+def test_a_selective_comparison_comes_first_and_alone():
+    """Of a 4-cycle: few rows have so small a value, which a range finds without a look at the others."""
+    random = np.random.default_rng(1)
+    changes = {"e": InputChange(list(random.integers(0, 5000, (2, 20_000))), None, True)}
+    body = "e(a, b), e(b, c), e(c, d), e(d, a)"
+    chosen = {}
+    for text in (f"h(a, b, c, d) :- {body}.", f"h(a, b, c, d) :- {body}, c < 20."):
+        draft, known = drafted(text, [normalised, pushed_down]), Known.of_rows(changes, CPU)
+        rule = ordered(replace(draft, setting=replace(draft.setting, known=known))).rules[0]
+        chosen[text[-3:-1]] = [order.variables for order in rule.orders[0]]
+    assert chosen["a)"] == [("c", "d"), ("d", "c")]
+    assert chosen["20"] == [("c", "d")]
