@@ -10,6 +10,7 @@ from gpu_wcoj.circuit.circuit import Measured
 from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.circuit.recursion.rules import RANK
 from gpu_wcoj.explain.tree import (
+    BranchTree,
     Counts,
     Done,
     HeadTree,
@@ -66,6 +67,7 @@ def _all_levels(heads: Iterable[HeadTree]) -> Iterable[Counts]:
         for levels in (path.levels, *(variant.levels for variant in path.variants)):
             yield from (level.counts for level in levels if level.counts is not None)
         yield from (counts for _, counts in path.further)
+        yield from (branch.counts for branch in path.branches if branch.counts is not None)
 
 
 def _unmeasured(tree: PlanTree, ticked: TickReport) -> list[str]:
@@ -135,7 +137,7 @@ def _afresh(
     further = ((named.get(name, name), one) for name, one in counts.items() if name not in known)
     seeds = None if seconds is None else SeedCounts(0, prefixes, seconds)
     return replace(
-        path, levels=levels, variants=(), seed_estimate=None, seed_counts=seeds if recounted else None,
+        path, levels=levels, variants=(), branches=(), seed_estimate=None, seed_counts=seeds if recounted else None,
         further=tuple(further),
     )  # fmt: skip
 
@@ -161,7 +163,11 @@ def _worked_path(path: PathTree, steps: Mapping[str, Int64Array]) -> PathTree:
         replace(level, counts=counts_of_work(steps[level.step])) if level.step in steps else level
         for level in path.levels
     )
-    return replace(path, levels=levels)
+    branches = tuple(
+        replace(branch, counts=counts_of_work(steps[branch.name])) if branch.name in steps else branch
+        for branch in path.branches
+    )
+    return replace(path, levels=levels, branches=branches)
 
 
 # A tick that was measured.
@@ -210,7 +216,7 @@ def _with_path(path: PathTree, counted: Sequence[Mapping[tuple[int, int], PathCo
     path = replace(path, variants=variants)
     if not runs:
         return path
-    known = {level.step for level in path.levels}
+    known = {*(level.step for level in path.levels), *(branch.name for branch in path.branches)}
     further: dict[str, list[Counts]] = {}
     for name, step in ((name, step) for run in runs for name, step in run.steps.items()):
         if name not in known:
@@ -219,6 +225,7 @@ def _with_path(path: PathTree, counted: Sequence[Mapping[tuple[int, int], PathCo
     return replace(
         path,
         levels=_with_levels(path.levels, runs),
+        branches=tuple(_with_branch(branch, runs) for branch in path.branches),
         seed_counts=_seeds(runs),
         further=tuple((name, _sum_measured(counts)) for name, counts in further.items()),
     )
@@ -241,6 +248,11 @@ def _with_levels(levels: Sequence[LevelTree], runs: Sequence[PathCounts]) -> tup
         replace(level, counts=_sum_measured(_of_level(level, run.steps.get(level.step, StepCounts())) for run in runs))
         for level in levels
     )
+
+
+def _with_branch(branch: BranchTree, runs: Sequence[PathCounts]) -> BranchTree:
+    found = [_counts(run.steps[branch.name]) for run in runs if branch.name in run.steps]
+    return replace(branch, counts=_sum_measured(found)) if found else branch
 
 
 def _of_level(level: LevelTree, step: StepCounts) -> Counts:

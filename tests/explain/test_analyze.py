@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.join.branch import MOST_DISTINCT
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from tests.explain.programs import PROGRAMS, changes_of, text_of
 from tests.kinds import KINDS, Kind, lacking
@@ -27,13 +28,14 @@ def analyzed(program: gw.Program) -> dict:
 
 
 def all_counts(plan: dict) -> Iterator[dict]:
-    """Of every level, whatever it belongs to."""
+    """Of every level, whatever it belongs to, and of joining branches back."""
     for head in plan["heads"]:
         for rule in head["rules"]:
             for path in (*rule["paths"], *(rule[one] for one in ("asked", "afresh") if rule[one])):
                 for levels in (path["levels"], *(variant["levels"] for variant in path["variants"])):
                     yield from (level["counts"] for level in levels if level["counts"])
                 yield from (counts for _, counts in path["further"])
+                yield from (branch["counts"] for branch in path["branches"] if branch["counts"])
 
 
 def reported(program: gw.Program) -> dict[str, int]:
@@ -122,12 +124,20 @@ def begun(path: dict, changes: Rows, state: dict[str, dict[str, Rows]]) -> list[
 
 
 def walked(
-    levels: list[dict], seeded: list[str], prefixes: list[dict[str, int]], state: dict[str, dict[str, Rows]]
+    way: dict, seeded: list[str], prefixes: list[dict[str, int]], state: dict[str, dict[str, Rows]]
 ) -> list[tuple[int, int, int]]:
     """Per level, if none has conditions: prefixes, the sum of the smallest counts, survivors."""
     found = []
     seen: dict[str, list[str]] = {}
-    for level in levels:
+    before: list[dict[str, int]] = []
+    for level in way["levels"]:
+        branch = next(
+            (one for one in way.get("branches", ()) if one["counts"] and level["step"] in one["levels"]), None
+        )
+        if branch and level["step"] == branch["levels"][0]:
+            before, sees = prefixes, branch["sees"]
+            prefixes = [dict(one) for one in {tuple((name, one[name]) for name in sees): 0 for one in before}]
+            assert len(prefixes) <= MOST_DISTINCT * len(before)
         variable = level["variable"]
         for use in level["uses"]:  # an atom knows what it has been descended by
             ordered = order_of(use)
@@ -146,7 +156,18 @@ def walked(
         ]  # fmt: skip
         found.append((len(prefixes), bound, len(extended)))
         prefixes = extended
+        if branch and level["step"] == branch["levels"][-1]:
+            pairs = [(at, row) for at, one in enumerate(before) for row in extended if agree(one, row)]
+            prefixes = [{**before[at], **row} for at, row in pairs]
+            counts = branch["counts"]
+            assert (counts["rows"], counts["survivors"], counts["prefixes"]) == (
+                len(pairs), len(pairs), len({at for at, _ in pairs}),
+            )  # fmt: skip
     return found
+
+
+def agree(one: dict[str, int], other: dict[str, int]) -> bool:
+    return all(one[name] == other[name] for name in one.keys() & other.keys())
 
 
 def order_of(use: dict) -> list[str]:
@@ -187,7 +208,7 @@ def test_levels_are_what_brute_force_counts(name, strategy, kind):
             for way, prefixes in zip((path, *path["variants"]), begun(path, fresh, state), strict=True):
                 if not in_one_call:  # there, rows that some atom does not hold are among the prefixes
                     assert way["seed_counts"]["prefixes"] == len(prefixes)
-                for level, wanted in zip(way["levels"], walked(way["levels"], seeded, prefixes, state), strict=True):
+                for level, wanted in zip(way["levels"], walked(way, seeded, prefixes, state), strict=True):
                     counts = level["counts"]
                     assert counts["prefixes"] == (len(fresh) if in_one_call else wanted[0])
                     if level["verb"] == "check":  # one value of each prefix is looked up, at most
