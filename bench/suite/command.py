@@ -123,7 +123,7 @@ def _logged(say: Callable[[str, float], None]) -> Callable[[str, float], None]:
         nonlocal last
         say(what, share)
         if (shown := f"{share:.0%}") != last and not sys.stderr.isatty():
-            print(f"{shown} done, now {what}", flush=True)
+            print(what, flush=True)
         last = shown
 
     return both

@@ -24,7 +24,7 @@ class Pace:
     >>> pace.share, pace.left
     (0.125, 70.0)
     >>> pace.words("two")
-    'two (1 of 3 done, about 1 min left)'
+    '1 of 3 done, about 1 min left: two'
     """
 
     weights: Mapping[str, float]
@@ -53,9 +53,9 @@ class Pace:
         return sum(self.done.values()) * (sum(self.weights.values()) / weight - 1.0)
 
     def words(self, what: str) -> str:
-        """What is done now, and how far the run is."""
+        """How far the run is, and what is done now."""
         left = "" if self.left is None else f", about {_minutes(self.left)} left"
-        return f"{what} ({len(self.done)} of {len(self.weights)} done{left})"
+        return f"{len(self.done)} of {len(self.weights)} done{left}: {what}"
 
     def _weight(self) -> float:
         return sum(self.weights[name] for name in self.done)
