@@ -136,10 +136,14 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
             f"{what} is {str(data)!r:.80}, which is no table.\n"
             "  Read the file first, for example with polars.read_csv; the command gpu-wcoj takes names of files."
         )
-    raise TypeMismatchError(
-        f"{what} is of type '{type(data).__module__}.{type(data).__qualname__}', which is no table.\n"
-        "  Pass anything with __arrow_c_stream__ (a LazyFrame after .collect()), a dict of columns, a NumPy array\n"
+    hint = (
+        "Pass anything with __arrow_c_stream__ (a LazyFrame after .collect()), a dict of columns, a NumPy array\n"
         "  or a list of tuples."
+    )
+    if type(data).__module__.startswith("pyspark."):
+        hint = "Pass it to gpu_wcoj.spark.join, or pass its rows: .toArrow()."
+    raise TypeMismatchError(
+        f"{what} is of type '{type(data).__module__}.{type(data).__qualname__}', which is no table.\n  {hint}"
     )
 
 

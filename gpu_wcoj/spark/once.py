@@ -30,7 +30,7 @@ from gpu_wcoj.spark.confs import confs_of, number
 from gpu_wcoj.spark.files import Attempt, json_schema
 from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, spread_of
 from gpu_wcoj.spark.scans import collected
-from gpu_wcoj.spark.session import require_classic
+from gpu_wcoj.spark.session import check_frames, require_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -166,6 +166,7 @@ def _engine(
     backend: BackendName | None, threads: int | None, language: Language | None, dialect: str,
 ) -> Program:  # fmt: skip
     require_classic(spark, "join")
+    check_frames(frames)
     tables: Tables = {}
     if names_in(program, language):
         tables = {name: columns_of(frame.schema) for name, frame in frames.items()}

@@ -106,6 +106,28 @@ def require_classic(what: SparkSession | DataFrame, doing: str) -> None:
         )
 
 
+def check_frames(frames: object) -> None:
+    """Refuse what is no mapping from relations to DataFrames of Spark, or to lists of them.
+
+    Raises
+    ------
+    UsageError
+        If it is another thing, such as a table of pandas.
+    """
+    if not isinstance(frames, Mapping):
+        raise UsageError(
+            f"the DataFrames are of type '{type(frames).__name__}'; a mapping from relations to them is allowed.\n"
+            "  Give them as {'edge': edges}."
+        )
+    for name, given in frames.items():
+        for one in given if isinstance(given, (list, tuple)) else [given]:
+            if not any(kind.__module__.startswith("pyspark.sql") for kind in type(one).__mro__):
+                raise UsageError(
+                    f"what is given for relation '{name}' is of type '{type(one).__module__}.{type(one).__qualname__}',"
+                    " which is no DataFrame of Spark.\n  Make one by spark.createDataFrame, or run a gpu_wcoj.Program."
+                )
+
+
 def _require_same(running: SparkSession, wanted: Mapping[str, str]) -> None:
     for key, value in wanted.items():
         found = running.conf.get(key, None)

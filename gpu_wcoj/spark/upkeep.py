@@ -20,7 +20,7 @@ from gpu_wcoj.spark.formats import Format
 from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, spread_of
 from gpu_wcoj.spark.output import Receiver, ToCallable, sink_of
 from gpu_wcoj.spark.progress import BATCH_ROWS
-from gpu_wcoj.spark.session import require_classic
+from gpu_wcoj.spark.session import check_frames, require_classic
 from gpu_wcoj.spark.sources import Reading, Sources, sources_of
 from gpu_wcoj.spark.view import View
 
@@ -120,6 +120,7 @@ def maintain(
         raise UsageError(
             "sources={}: nothing is given to read.\n  Give a DataFrame for each relation that the program reads."
         )
+    check_frames(sources)
     first = next(iter(sources.values()))
     one = first[0] if isinstance(first, (list, tuple)) and first else first
     require_classic(one, "maintain")  # type: ignore[arg-type]

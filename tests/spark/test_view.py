@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
+import gpu_wcoj as gw
 import gpu_wcoj.spark as gws
-from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError
+from gpu_wcoj.errors import TypeMismatchError, UnknownRelationError, UnsupportedError, UsageError
 from tests.spark.streams import EDGE, TRIANGLE, alone, assert_same, payments, write_stream
 
 
@@ -275,6 +276,14 @@ def test_once_says_what_is_missing(spark, tmp_path):
         gws.join(spark, "p(a) :- edge(a, b). q(b) :- edge(a, b).", {"edge": frame})
     with pytest.raises(UnknownRelationError, match="no relation 'r'"):
         gws.join(spark, "p(a) :- edge(a, b).", {"edge": frame}, output="r")
+    for ask in (gws.join, gws.count, gws.explain):
+        for wrong in ({"edge": frame.toPandas()}, {"edge": [(1, 2)]}):
+            with pytest.raises(UsageError, match="given for relation 'edge' is of type(?s:.*)no DataFrame of Spark"):
+                ask(spark, TRIANGLE, wrong)
+        with pytest.raises(UsageError, match="a mapping from relations to them is allowed"):
+            ask(spark, TRIANGLE, frame)
+    with pytest.raises(TypeMismatchError, match="which is no table(?s:.*)gpu_wcoj.spark.join"):
+        gw.query(TRIANGLE, edge=frame)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(UsageError, match="holds files already"):
@@ -288,6 +297,10 @@ def test_what_does_not_go_together_is_refused_at_once(spark, tmp_path):
     place = {"checkpoint": tmp_path / "checkpoint"}
     with pytest.raises(UsageError, match="nothing is given to read"):
         gws.maintain({}, TRIANGLE, **place)
+    with pytest.raises(UsageError, match="a mapping from relations to them is allowed"):
+        gws.maintain([edges], TRIANGLE, **place)
+    with pytest.raises(UsageError, match="given for relation 'edge' is of type(?s:.*)no DataFrame of Spark"):
+        gws.maintain({"edge": [edges, None]}, TRIANGLE, **place)
     with pytest.raises(UnknownRelationError, match="no relation 'egde'.*\n.*Did you mean 'edge'"):
         gws.maintain({"egde": edges}, TRIANGLE, **place)
     with pytest.raises(UsageError, match="the program reads 's', and no DataFrame"):
