@@ -25,6 +25,7 @@ from bench.suite.harness import Limits, measured, record_of
 from bench.suite.judge import Expected, by_duckdb, by_graphblas, judge, state_after
 from bench.suite.record import Case, Check, Document, Planning, Record, Spread, Work
 from bench.suite.registry import STRATEGIES, factory
+from bench.suite.runner import Progress, SuiteRun
 from bench.suite.streams import Data, TooFewRowsError, stream
 from bench.suite.workload import Stream
 from bench.suite.workloads import fixed, graphs, lsqb
@@ -229,6 +230,18 @@ def test_who_takes_too_long_or_ends_is_stopped():
     spent = record_of(toiler, case, 1, None, None).unfinished_seconds
     assert sleeper.unfinished < spent <= 2.1, "what it had computed for the round, by the processor's clock"
     assert deserter.unfinished is keeper.unfinished is None
+
+
+@pytest.mark.parametrize("name", ["absent", "Deserter"])
+def test_what_is_known_is_not_forgotten_with_a_rival_that_never_ran(name):
+    case, known = made(TRIANGLE), Expected(3, 4, (1, 0), by=("known",))
+    progress = Progress(lambda *_: None, lambda _: None, lambda _: None, lambda _: None)
+    run = SuiteRun(suites.TINIEST, (), (), 1, progress)
+    with harness.started(case, made(tiny(TRIANGLE)), [f"{HERE}:{name}"], LIMITS) as (begun,):
+        harness.warmed([begun], case, LIMITS)
+        assert run._rival_timed(case, begun, LIMITS, known, None, lambda _: None) == known
+    assert [one.seconds for one in run.records] == [None] * (name == "Deserter")
+    assert list(run.missing) == [f"{HERE}:absent"] * (name == "absent")
 
 
 def test_who_takes_no_deletions_is_loaded_again():
