@@ -11,6 +11,7 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.zset.zset import ZSet
 
@@ -59,6 +60,12 @@ def query(
     >>> query("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)]).to_arrow().to_pydict()
     {'a': [1], 'c': [3]}
     """
+    for name, value in more.items():
+        if value is None or isinstance(value, (str, int, float)):  # which are no rows
+            raise UsageError(
+                f"query has no option '{name}', and {value!r:.80} is no table for a relation of that name.\n"
+                "  Other options are those of gpu_wcoj.Program and gpu_wcoj.view."
+            )
     program, changes = asked(
         text, given_relations(relations, more), language, dialect, bag, arguments, backend=backend, threads=threads
     )
@@ -177,9 +184,9 @@ def _tables(
             tables[name] = type_names(found[name], f"relation '{name}'")
     for name, given in schema.items():
         if isinstance(given, Mapping):
-            tables[name] = {one: str(kind) for one, kind in given.items()}
+            tables[name] = {one: declared_type(str(kind)) for one, kind in given.items()}
         elif len(tables.get(name, ())) == len(given):
-            tables[name] = dict(zip(tables[name], map(str, given), strict=True))
+            tables[name] = dict(zip(tables[name], map(declared_type, map(str, given)), strict=True))
         else:
             raise SchemaError(
                 f"the schema gives relation '{name}' types without names, and the query goes by names.\n"

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, listed
+from gpu_wcoj.errors import SchemaError, UnknownRelationError, UnsupportedTypeError, UsageError, listed
 from gpu_wcoj.planner.draft import STRATEGIES, Strategy
 from gpu_wcoj.planner.types import Types, names_of
+from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.schema import DataType
 
@@ -53,8 +54,15 @@ def declared(
             raise SchemaError(
                 f"the schema gives relation '{name}' {len(given)} columns; the program uses {arity[name]}."
             )
-        types.bind(name, [DataType(str(kind)) for kind in given])
+        types.bind(name, [_type_of(name, kind) for kind in given])
     return types, names, by_declaration
+
+
+def _type_of(relation: str, kind: object) -> DataType:
+    try:
+        return DataType(declared_type(str(kind)))
+    except UnsupportedTypeError as error:
+        raise SchemaError(f"the schema of relation '{relation}': {error}") from None
 
 
 def known_heads(names: Sequence[str], option: str, heads: Sequence[str]) -> tuple[str, ...]:

@@ -58,7 +58,10 @@ class DataType:
             return "binary"
         if name in _PLAIN:
             return {"float": "float32", "double": "float64", "bool": "bool"}.get(name, "date")
-        raise TypeMismatchError(f"type '{name}' is not supported.")
+        raise TypeMismatchError(
+            f"type '{name}' is not supported.\n"
+            "  Types are spelled as Arrow spells them: int64, double, bool, string, date32[day], timestamp[us]."
+        )
 
     @cached_property
     def value_name(self) -> str:

@@ -263,6 +263,24 @@ class TestPrograms:
         ):
             gw.Program(TEXT, schema={"edge": "int64"})
 
+    def test_types_that_are_not_there_are_refused_at_once(self):
+        for kind in ("integer", "varchar", int):
+            with pytest.raises(SchemaError, match=r"the schema of relation 'edge': there is no type .*; allowed are"):
+                gw.Program(TEXT, schema={"edge": {"src": kind, "dst": "int64"}})
+            with pytest.raises(UnsupportedTypeError, match="there is no type"):
+                gw.view("SELECT a FROM e", schema={"e": {"a": kind}})
+            with pytest.raises(UnsupportedTypeError, match="there is no type"):
+                gw.Circuit().source("edge", {"src": kind})
+        with pytest.raises(TypeMismatchError, match=r"type 'integer' is not supported.\n  Types are spelled as Arrow"):
+            gw.ZSet.empty(["a"], ["integer"])
+        program = gw.Program("h(a) :- r(a, b).", schema={"r": ["symbol", "date32"]})
+        assert program.step({"r": {"a": ["x"], "b": pa.array([1], pa.date32())}})["h"].rows() == [(("x",), 1)]
+
+    @pytest.mark.parametrize(("option", "value"), [("strategy", "binary"), ("iterations", 5), ("replan", None)])
+    def test_options_that_query_does_not_have(self, option, value):
+        with pytest.raises(UsageError, match=f"query has no option '{option}'(?s:.*)those of gpu_wcoj.Program"):
+            gw.query("h(a) :- r(a, b).", r=[(1, 2)], **{option: value})
+
     def test_a_program_that_is_no_text(self):
         for wrong in (None, Path("rules.dl")):
             with pytest.raises(UsageError, match="a program is text or Rules(?s:.*)Of a file, give the text"):

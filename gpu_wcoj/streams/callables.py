@@ -9,6 +9,7 @@ import numpy as np
 
 from gpu_wcoj.column import Column
 from gpu_wcoj.errors import ArityError, TypeMismatchError, UsageError
+from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.streams.place import Place, places_of
 from gpu_wcoj.zset.device import moved, to_host
@@ -34,7 +35,7 @@ def as_names(names: Names | None) -> tuple[tuple[str, ...] | None, list[DataType
     if isinstance(names, str):
         raise UsageError(f"the names of columns are a list of texts, and these are {names!r}.\n  Write [{names!r}].")
     if isinstance(names, Mapping):
-        return tuple(names), [DataType(kind) for kind in names.values()]
+        return tuple(names), [DataType(declared_type(str(kind))) for kind in names.values()]
     return tuple(names), [None] * len(names)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.errors import CircuitError, IterationLimitError, UnknownRelationError
 from gpu_wcoj.options import positive
+from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.operators.consolidate import Consolidate
 from gpu_wcoj.streams.operators.eliminate import Eliminate
@@ -73,6 +74,8 @@ class Circuit(Scope):
         """
         if name in self.sources:
             raise CircuitError(f"there is a source '{name}' already.")
+        if schema is not None:
+            schema = {column: declared_type(str(kind)) for column, kind in schema.items()}
         self.sources[name] = source = Source(name, schema)
         return Stream(self._node("source", source, (), name))
 
