@@ -245,7 +245,7 @@ def _seeds(runs: Sequence[PathCounts]) -> SeedCounts:
 
 def _with_levels(levels: Sequence[LevelTree], runs: Sequence[PathCounts]) -> tuple[LevelTree, ...]:
     return tuple(
-        replace(level, counts=_sum_measured(_of_level(level, run.steps.get(level.step, StepCounts())) for run in runs))
+        replace(level, counts=_sum_measured(_counts(run.steps.get(level.step, StepCounts())) for run in runs))
         for level in levels
     )
 
@@ -253,14 +253,6 @@ def _with_levels(levels: Sequence[LevelTree], runs: Sequence[PathCounts]) -> tup
 def _with_branch(branch: BranchTree, runs: Sequence[PathCounts]) -> BranchTree:
     found = [_counts(run.steps[branch.name]) for run in runs if branch.name in run.steps]
     return replace(branch, counts=_sum_measured(found)) if found else branch
-
-
-def _of_level(level: LevelTree, step: StepCounts) -> Counts:
-    """What a level did. One that looks values up is bound by these: kernels count the ranges in which they stand."""
-    counts = _counts(step)
-    if level.verb != "check":
-        return counts
-    return replace(counts, work_bound=min(counts.work_bound, step.prefixes))
 
 
 def _counts(step: StepCounts) -> Counts:

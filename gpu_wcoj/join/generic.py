@@ -23,7 +23,7 @@ from gpu_wcoj.join.last import counted
 from gpu_wcoj.join.memory import CHUNK_ROWS, with_memory
 from gpu_wcoj.join.path import AtomUse, Step
 from gpu_wcoj.join.prefixes import Layout, Prefixes
-from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Choice, Int64Array
+from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Choice, Int64Array
 from gpu_wcoj.zset.arrays import numbers, positions
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -232,10 +232,13 @@ class GenericJoin:
         extension = self.extension(prefixes, step)
         xp = self.backend.xp
         weighted = self.weighted and (extension.brings_weights or prefixes.weights is not None)
+        begin, work = int(resume[0]), self.work_of(step) if not step.is_lookup else xp.zeros(N_WORK, np.int64)
         parent, value, weights, found = self.backend.kernels.fill_common(
             extension.kernel, prefixes.positions, resume, end, *bounds,
-            prefixes.weights, weighted, capacity, extension.n_new_rows, self.work_of(step),
+            prefixes.weights, weighted, capacity, extension.n_new_rows, work,
         )  # fmt: skip
+        if step.is_lookup:
+            self.searched(step, int(resume[0]) - begin, work)
         if len(parent) == 0:
             return parent, prefixes
         stand = found
@@ -356,6 +359,13 @@ class GenericJoin:
     def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
         """Counts of a last step, and what bounds them; None if its values have to be looked at."""
         return counted(prefixes, step, self)
+
+    def searched(self, step: Step, n: int, work: Int64Array) -> None:
+        """Add what a lookup of so many prefixes has done: one search each, in a range that kernels take for values."""
+        total = self.work_of(step)
+        total[PROPOSALS:] += work[PROPOSALS:]
+        total[SUM_OF_MINIMA] += n
+        total[PROBES] += n
 
     def work_of(self, step: Step) -> Int64Array:
         """What the kernels count of a step, to be added to."""

@@ -12,7 +12,7 @@ from gpu_wcoj.join.conditions import bounds_of
 from gpu_wcoj.join.memory import with_memory
 from gpu_wcoj.join.path import Absent, AtomUse, Step
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.kernels.protocol import SURVIVORS, Int64Array
+from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array
 from gpu_wcoj.zset.arrays import stacked
 
 if TYPE_CHECKING:
@@ -73,12 +73,18 @@ def _proposed(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted:
     backend = join.backend
     extension = join.extension(prefixes, step)
     bounds = bounds_of(step, prefixes.values, len(prefixes), backend)
+    n = len(prefixes)
     work = join.work_of(step)
+    if step.is_lookup:
+        work = backend.xp.zeros(N_WORK, np.int64)
 
     def run(begin: int, end: int) -> Int64Array:
-        return backend.kernels.count_common(extension.kernel, prefixes.positions, begin, end, *bounds, work)
+        found = backend.kernels.count_common(extension.kernel, prefixes.positions, begin, end, *bounds, work)
+        if step.is_lookup:
+            join.searched(step, end - begin, work)
+            work[:] = 0
+        return found
 
-    n = len(prefixes)
     if backend.device is None:
         return run(0, n), None
 

@@ -11,9 +11,10 @@ import pytest
 
 import gpu_wcoj as gw
 from cpu_fallback.scanning import SCAN_FACTOR
-from gpu_wcoj.kernels.protocol import MARKS, N_WORK, PROBES, PROPOSALS, SURVIVORS
+from gpu_wcoj.kernels.protocol import MARKS, N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from gpu_wcoj.trace.spine import MOST_BATCHES, RATIO
 from tests.join.patterns import PATTERNS
+from tests.kinds import KINDS, Kind, lacking
 
 MARK_FACTOR = 2
 """A group of prefixes marks a range up to this many times as long as what it would propose without marks."""
@@ -425,7 +426,7 @@ class TestSmallestTakesPart:
         assert work_of(program)[0]["c"].tolist()[:PROBES] == [2, 2]
 
     def test_an_atom_takes_part_while_only_its_first_variable_is_bound(self):
-        program = gw.Program("h(a, c, d) :- v(a), s(a, c), r(c, d).", threads=1)
+        program = gw.Program("h(a, c, d) :- v(a), s(a, c), r(c, d).", threads=1, order={"h": ["c", "d"]})
         program.step({"s": [(0, c) for c in range(1000)], "r": [(7, 1), (8, 1), (2000, 1)]})
         assert program.step({"v": [(0,)]})["h"].rows() == [((0, 7, 1), 1), ((0, 8, 1), 1)]
         counted = work_of(program)[0]
@@ -447,3 +448,20 @@ class TestSmallestTakesPart:
         program.step({"s": [(a, c) for a in range(10) for c in range(100)], "t": [(3, 7)]})
         assert program.step({"v": [(a,) for a in range(10)]})["h"].rows() == [((3, 7), 1)]
         assert looked_at(work_of(program)[0]["c"]) <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lookup_is_one_search_whether_it_finds_or_not(kind):
+    """Counting and listing."""
+    if reason := lacking(kind):
+        pytest.skip(reason)
+    program = gw.Program("h(a, b, c) :- r(a, b), s(b, c), t(a, c).", strategy="binary", backend=Kind(kind).backend())
+    program.step({"s": [(b, c) for b in range(8) for c in range(8)], "t": [(a, 2 * a) for a in range(100)]})
+    rows = [(a, b) for a in range(10) for b in range(8)]
+    for ask in (program.step, program.step_counts):
+        ask({"r": rows})
+        ((path, steps),) = ((number, steps) for number, steps in work_of(program).items() if len(steps) > 1)
+        (lookup,) = (counted for name, counted in steps.items() if "@" in name)
+        assert path == 0
+        assert lookup[[SUM_OF_MINIMA, PROPOSALS, PROBES]].tolist() == [640, 32, 640]
+        program.step({"r": [(row, -1) for row in rows]})
