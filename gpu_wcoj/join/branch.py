@@ -8,7 +8,7 @@ comes out of it, and not what would stand between; this is a bushy plan, as agai
 
 The rows of a branch are kept while they fit a piece. Of the first that has more, each piece is joined back as it comes;
 further ones are looked at again for each piece of the others. So memory is bounded by one piece a step and branch.
-Where prefixes share nothing, a branch that stands alone is taken step by step.
+Where prefixes are few or share nothing, a branch that stands alone is taken step by step.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from gpu_wcoj.zset.arrays import numbers, positions
 
 MOST_DISTINCT = 0.75
 """A branch that stands alone is joined back where no more than this share of the prefixes look different to it."""
+
+FEWEST = 64
+"""For fewer prefixes than this, one that stands alone is taken step by step."""
 
 Part = tuple[Step, ...]
 Stage = Step | tuple[Part, ...]
@@ -171,7 +174,8 @@ def _joined(join: GenericJoin, prefixes: Prefixes, parts: Sequence[Part]) -> Ite
     flowing: tuple[_Branch, list[Prefixes]] | None = None
     is_alone = len(parts) == 1
     for number, steps in enumerate(parts):
-        opened = None if is_alone and len(prefixes) == 1 else _opened(join, prefixes, number, steps, is_alone)
+        is_small = is_alone and len(prefixes) < FEWEST
+        opened = None if is_small else _opened(join, prefixes, number, steps, is_alone)
         if opened is None:
             yield from join.pieces(prefixes, steps)
             return

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 
 from gpu_wcoj.join.path import Branch, Step
 
-GROUPED, JOINED = 1.5, 1.5
-"""What it costs to bring a prefix to others that look alike to a branch, and to put one to a row of the branch."""
+CHANGES = 100.0
+"""Changed rows that are taken to come together: what they bind may look alike."""
+
+BEGUN, GROUPED, JOINED = 2000.0, 1.5, 1.5
+"""What it costs to begin a branch, to bring a prefix to others that look alike to it, and to put one to a row of it."""
 
 
 @dataclass(eq=False)
@@ -33,7 +36,7 @@ class Bracketing:
     >>> steps = Step("c", (0,)), Step("d", (1,))
     >>> one = Bracketing(steps, (Branch(0, 2),), lambda names, rows: 2.0)
     >>> one.before(0, 10.0, {}, ()), round(one.after(2, 6.0)), round(one.extra, 1)
-    (2.0, 30, 60.0)
+    (2.0, 30, 80.0)
     """
 
     steps: Sequence[Step]
@@ -53,7 +56,7 @@ class Bracketing:
                 seen = seen.union(name for step in steps for name in step.spoken if name in bound)
                 if not self._waiting:
                     self._alive = rows
-                self.extra += self._alive * GROUPED
+                self.extra += self._alive * GROUPED + BEGUN / CHANGES
                 self._begun = min(self._alive, self.distinct(seen, self._alive))
                 return self._begun
         return rows

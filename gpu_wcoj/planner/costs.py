@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.join.path import AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, names_of
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.bushy import Bracketing
+from gpu_wcoj.planner.bushy import CHANGES, Bracketing
 from gpu_wcoj.planner.draft import KnownRelations, Order
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.planner.shares import share_of
@@ -25,9 +25,6 @@ from gpu_wcoj.planner.turns import in_turn
 PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
 """What it costs to bring a prefix to a step, to ask an atom for its width there, to look at a proposed value, to
 search it in another atom, and to search it in an atom alone, afterwards."""
-
-CHANGES = 100.0
-"""Changed rows that are taken to come together: what they bind may look alike."""
 
 
 @dataclass(frozen=True)

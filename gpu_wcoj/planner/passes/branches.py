@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from gpu_wcoj.join.generic import independent
 from gpu_wcoj.join.path import Branch, DeltaPath, Step
+from gpu_wcoj.planner.brackets import ways_of
 from gpu_wcoj.planner.costs import Estimator
 from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft
 from gpu_wcoj.planner.passes.orders import MOST_ATOMS
@@ -26,7 +25,7 @@ def branched(draft: Draft) -> Draft:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes import PASSES
+    >>> from gpu_wcoj.planner.passes import PASSES, branched
     >>> from gpu_wcoj.planner.passes.examples import drafted
     >>> text = "h(a, b, x, u, y, v) :- f(a, b), d(a, x), g(x, u), k(u), d(b, y), g(y, v), k(v)."
     >>> sizes = {"f": 10_000, "d": 400, "g": 400, "k": 3}
@@ -83,42 +82,6 @@ def _bracketed(path: DeltaPath, one: RuleDraft, known: KnownRelations) -> tuple[
     return replace(path, steps=(*best[0], *rest), branches=best[1]), len(ways)
 
 
-def ways_of(steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
-    """Steps in another order, and which of them are branches.
-
-    Examples
-    --------
-    >>> steps = Step("x", (0, 1)), Step("y", (2, 3)), Step("u", (1,)), Step("v", (3,)), Step("w", (4,))
-    >>> for steps, branches in ways_of(steps):
-    ...     print(*(step.name for step in steps), *((one.begin, one.end) for one in branches))
-    x u y v w (0, 2) (2, 4)
-    x y v u w (1, 3)
-    """
-    for begin in range(len(steps)):
-        parts = independent(steps[begin:])
-        yield from _bracketing(steps[:begin], parts, ())
-        if len(parts) == 1:
-            for end in range(len(steps) - 1, begin + 1, -1):
-                parts = independent(steps[begin:end])
-                if len(parts) > 1:
-                    yield from _bracketing(steps[:begin], parts, steps[end:])
-                    break
-
-
-def _bracketing(
-    before: tuple[Step, ...], parts: tuple[tuple[Step, ...], ...], after: tuple[Step, ...]
-) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
-    """The parts that can drop something as branches, the others behind them."""
-    chosen = [part for part in parts if any(map(_drops, part))]
-    others = [step for part in parts if part not in chosen for step in part]
-    branches, at = [], len(before)
-    for part in chosen:
-        branches.append(Branch(at, at + len(part)))
-        at += len(part)
-    if chosen:
-        yield (*before, *(step for part in chosen for step in part), *others, *after), tuple(branches)
-
-
 def _hides(path: DeltaPath, steps: tuple[Step, ...], branches: tuple[Branch, ...]) -> bool:
     """Whether a branch sees less than what is bound before it, so that prefixes may look alike."""
     (branch,) = branches
@@ -126,8 +89,3 @@ def _hides(path: DeltaPath, steps: tuple[Step, ...], branches: tuple[Branch, ...
     seen = {name for use in path.others if any(use.atom in step.atoms for step in own) for name in use.variables}
     seen = seen.union(*(step.spoken for step in own))
     return not seen.issuperset((*path.seed.variables, *(step.variable for step in steps[: branch.begin])))
-
-
-def _drops(step: Step) -> bool:
-    """Whether prefixes may be dropped at a step; one at which an atom alone gives values has some for each."""
-    return len(step.atoms) > 1 or step.is_lookup or bool(step.conditions) or bool(step.checks)

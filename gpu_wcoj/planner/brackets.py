@@ -1,0 +1,49 @@
+"""Which steps of a path may be taken as branches; see `gpu_wcoj.join.branch`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpu_wcoj.join.generic import independent
+from gpu_wcoj.join.path import Branch, Step
+
+
+def ways_of(steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
+    """Steps in another order, and which of them are branches.
+
+    Examples
+    --------
+    >>> steps = Step("x", (0, 1)), Step("y", (2, 3)), Step("u", (1,)), Step("v", (3,)), Step("w", (4,))
+    >>> for steps, branches in ways_of(steps):
+    ...     print(*(step.name for step in steps), *((one.begin, one.end) for one in branches))
+    x u y v w (0, 2) (2, 4)
+    x y v u w (1, 3)
+    """
+    for begin in range(len(steps)):
+        parts = independent(steps[begin:])
+        yield from _bracketing(steps[:begin], parts, ())
+        if len(parts) == 1:
+            for end in range(len(steps) - 1, begin + 1, -1):
+                parts = independent(steps[begin:end])
+                if len(parts) > 1:
+                    yield from _bracketing(steps[:begin], parts, steps[end:])
+                    break
+
+
+def _bracketing(
+    before: tuple[Step, ...], parts: tuple[tuple[Step, ...], ...], after: tuple[Step, ...]
+) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
+    """The parts that can drop something as branches, the others behind them."""
+    chosen = [part for part in parts if any(map(_drops, part))]
+    others = [step for part in parts if part not in chosen for step in part]
+    branches, at = [], len(before)
+    for part in chosen:
+        branches.append(Branch(at, at + len(part)))
+        at += len(part)
+    if chosen:
+        yield (*before, *(step for part in chosen for step in part), *others, *after), tuple(branches)
+
+
+def _drops(step: Step) -> bool:
+    """Whether prefixes may be dropped at a step; one at which an atom alone gives values has some for each."""
+    return len(step.atoms) > 1 or step.is_lookup or bool(step.conditions) or bool(step.checks)
