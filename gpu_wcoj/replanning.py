@@ -37,7 +37,7 @@ def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int) -
     if would_be * CLEARLY > feedback.proposed:
         feedback.begin_anew(tick)
         return sides.noting(present.expecting(known), lowered.chosen)
-    planned = mixed(present, planned, cheaper)
+    planned = mixed(present, planned, cheaper, known)
     circuit = lowering.circuit(planned, sides.ahead.circuit.execution)
     spent = SORTING * rows_to_build(circuit, sides.ahead.circuit) * len(list(sides))
     saved = feedback.proposed - would_be
@@ -56,7 +56,7 @@ def suited(sides: Sides, lowering: Lowering) -> Sides:
     present, known = lowered.plan, Known.of_circuit(sides.primary.circuit)
     planned = lowering.plan(lowered.types, lowered.shapes, known)
     cheaper = _cheaper(planned, present, known, present.places())
-    plan = mixed(present, planned, cheaper).expecting(known)
+    plan = mixed(present, planned, cheaper, known).expecting(known)
     try:
         return sides.planned_as(lowering, plan, "") if cheaper else sides.noting(plan, "")
     except MemoryError:  # what has been loaded is there, and arranging it otherwise is not worth failing

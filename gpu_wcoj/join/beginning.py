@@ -40,8 +40,11 @@ class Begun:
         those that the beginning has not bound to the last variable.
     names
         Per step of the beginning, what this path calls it.
+    counts
+        Whether a count begins with these rows, too: it does not where it goes on with one prefix for many.
     """
 
     beginning: Beginning
     rest: DeltaPath
     names: tuple[str, ...]
+    counts: bool = False

@@ -1,8 +1,8 @@
 """Beginnings that several delta paths share: what one of them enumerates in a tick serves the others.
 
 The first path that asks enumerates the beginning, in pieces, and goes on with each of them. They are held until the
-last path has taken them that is going to list its rows in this tick, as far as there is room; where there is not, the
-others begin on their own. So do all of them where few rows have changed, and those whose rows are only counted.
+last path has taken them that is going to ask in this tick, as far as there is room; where there is not, the others
+begin on their own. So do all of them where few rows have changed, and where a count goes on with one prefix for many.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gpu_wcoj.zset.arrays import positions, stacked
 
 _T = TypeVar("_T")
 
-FEWEST_CHANGED = 128
+FEWEST_CHANGED = 32
 """Where fewer rows than this change, every path begins on its own."""
 
 MOST_HELD = 1 << 23
@@ -46,6 +46,8 @@ class Beginnings:
     ----------
     arrangement
         What a key stands for.
+    outputs
+        The heads whose changes may be asked for.
     stored
         The heads that have state, so that their rows are listed in every tick.
     room
@@ -56,12 +58,13 @@ class Beginnings:
 
     execution: Execution
     arrangement: Callable[[ArrangementKey], Arrangement]
+    outputs: frozenset[str]
     stored: set[str] = field(default_factory=set)
     room: int = MOST_HELD
     is_used: bool = False
     _shared: dict[Beginning, Shared] = field(default_factory=dict)
     _users: dict[tuple[object, ...], User] = field(default_factory=dict)
-    _collect: frozenset[str] = frozenset()
+    _collect: frozenset[str] | None = None
 
     def users(self, head: str, join: IncrementalGenericJoin) -> dict[int, User]:
         """The paths of a head's rule that begin with others, by number."""
@@ -93,8 +96,8 @@ class Beginnings:
         return user
 
     def begin(self, collect: frozenset[str] | None) -> None:
-        """A tick begins in which the rows of these heads are asked for."""
-        self._collect = collect or frozenset()
+        """A tick begins in which the rows of these heads are asked for, and the others counted; None for neither."""
+        self._collect = collect
         self.forget()
 
     def forget(self) -> None:
@@ -104,9 +107,11 @@ class Beginnings:
             for one in self._shared.values():
                 one.waiting, one.held = {}, {}
 
-    def lists(self, head: str) -> bool:
-        """Whether a head's rows are going to be listed in this tick."""
-        return head in self.stored or head in self._collect
+    def asks(self, head: str, counts: bool) -> bool:
+        """Whether a head's rows are going to be listed in this tick, or counted if that `counts`."""
+        if head in self.stored:
+            return True
+        return self._collect is not None and (head in self._collect or (counts and head in self.outputs))
 
 
 @dataclass(eq=False)
@@ -130,22 +135,24 @@ class User:
     heads: list[str] = field(default_factory=list)
     below: Shared | None = None
 
+    def is_worth_it(self, phase: int) -> bool:
+        """Whether enough rows change."""
+        delta = self.way.seeds[0].delta(phase)
+        return delta is not None and delta.n_rows >= FEWEST_CHANGED
+
     def asks(self, phase: int) -> bool:
         """Whether it is going to ask for rows, as far as that can be told."""
         if not self.join.is_live(self.number, phase):
             return False
         if self.below is not None:
             return any(user.asks(phase) for user in self.below.users)
-        return any(map(self.shared.circuit.lists, self.heads))
+        return any(self.shared.circuit.asks(head, self.begun.counts) for head in self.heads)
 
     def rows(self, phase: int, join: IncrementalGenericJoin) -> Iterator[Seeds] | None:
         """The rows to go on from, as this path calls their variables; None if it has to begin on its own.
 
         `join` is told of what is done for that.
         """
-        delta = self.join.arrangements[self.begun.rest.seed.key].delta(phase)
-        if delta is None or delta.n_rows < FEWEST_CHANGED:
-            return None
         found = self.shared.rows(self, phase, join)
         return None if found is None else map(self._renamed, found)
 

@@ -380,7 +380,7 @@ class IncrementalGenericJoin:
 
     def over_paths(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Iterator[_T]:
         """Run over the seeds of these paths, in blocks on several threads where there are many; in the seeds' order."""
-        if self.begun:
+        if self.begun and any(one.is_worth_it(phase) for one in self.begun.values()):
             numbers = yield from self._over_begun(numbers, phase, run)
         if self.execution.measures:
             run = _metered(run)
@@ -423,7 +423,8 @@ class IncrementalGenericJoin:
         """Run over the paths that go on from rows that others share in this tick; the other paths' numbers."""
         left = []
         for number in numbers:
-            rows = self.begun[number].rows(phase, self) if number in self.begun else None
+            one = self.begun.get(number)
+            rows = one.rows(phase, self) if one is not None and one.is_worth_it(phase) else None
             if rows is None:
                 left.append(number)
                 continue

@@ -278,7 +278,9 @@ def lower(
                 from gpu_wcoj.join.begun import Beginnings  # likewise
 
                 if beginnings is None:
-                    beginnings = Beginnings(execution, lambda key: relations[key.relation].read(key))
+                    beginnings = Beginnings(
+                        execution, lambda key: relations[key.relation].read(key), frozenset(outputs)
+                    )
                 joins[-1].begun = beginnings.users(name, joins[-1])
         width = planned.shapes[name].width
         counts = RelationIndex(name, width, (), backend, policy, threads) if name in planned.counted else None

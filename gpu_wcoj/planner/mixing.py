@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.planner.draft import NOTHING, KnownRelations
 from gpu_wcoj.planner.lower import ASKED, Place, Plan
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.rules import LoopPlan
 
 
-def mixed(present: Plan, planned: Plan, wanted: Collection[Place]) -> Plan:
+def mixed(present: Plan, planned: Plan, wanted: Collection[Place], known: KnownRelations = NOTHING) -> Plan:
     """The present plan with the wanted paths of the other one; seeds come from arrangements that paths need then.
+
+    What paths begin with together is chosen anew, by what is `known`.
 
     Examples
     --------
@@ -32,9 +35,22 @@ def mixed(present: Plan, planned: Plan, wanted: Collection[Place]) -> Plan:
             _mixed(old, new, {number for head, at, number in wanted if (head, at) == (name, rule)})
             for rule, (old, new) in enumerate(zip(rules, planned.queries[name], strict=True))
         )
+    if wanted:
+        queries = _begun(queries, {name for loop in present.loops for name in loop.widths}, known)
     loops = zip(present.loops, planned.loops, strict=True)
     mixed_loops = tuple(_mixed_loop(old, new, queries, wanted) for old, new in loops)
     return replace(present, queries=queries, loops=mixed_loops, estimates={}, asked={})
+
+
+def _begun(
+    queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], known: KnownRelations
+) -> dict[str, tuple[DeltaQuery, ...]]:
+    """The rules with what their paths begin with together."""
+    from gpu_wcoj.planner.passes.beginnings import with_beginnings  # which an import of the package has no use for
+
+    own = [(name, query) for name, rules in queries.items() for query in rules]
+    found = iter(with_beginnings(own, queries.keys() - recursive, known))
+    return {name: tuple(next(found) for _ in rules) for name, rules in queries.items()}
 
 
 def _mixed_loop(

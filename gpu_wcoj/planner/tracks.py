@@ -145,6 +145,18 @@ class Track:
             branches=self.branches_behind(levels) if len(steps) == len(following) else (),
         )
 
+    def is_seen(self, levels: int) -> bool:
+        """Whether at so many levels nothing that is bound is hidden from what follows: a count goes row by row, too."""
+        path, steps = self.path, self.path.steps
+        variables = {use.atom: use.variables for use in path.others}
+        bound = set(path.seed.variables)
+        for at, step in enumerate(steps[: self.ends[levels]]):
+            seen = {name for one in steps[at:] for number in one.atoms for name in variables[number]}
+            if not seen.union(*(one.spoken for one in steps[at:])).issuperset(bound):
+                return False
+            bound.add(step.variable)
+        return True
+
     def cuts(self, levels: int) -> bool:
         """Whether no branch goes on beyond so many levels."""
         return not any(one.begin < self.ends[levels] < one.end for one in self.path.branches)

@@ -128,6 +128,19 @@ def test_shared_steps_are_counted_once():
     assert all(alone[place] > 0 for place in spared)
 
 
+def test_counts_begin_together_where_they_go_row_by_row(taken):
+    text = RULES["triangle"] + RULES["diamond"] + " far(a, c) :- e(a, b), e(b, c), e(a, d), e(d, c)."
+    program, rows = gw.Program(text, replan=None), gw.Program(text, replan=None)
+    for one in (program, rows):
+        one.load({"e": edges(600)})
+    taken[:] = 0, 0
+    counts = program.step_counts({"e": edges(200, 1)})
+    assert min(taken) > 0
+    assert {name: one.net for name, one in counts.items()} == {
+        name: sum(weight for _, weight in zset.rows()) for name, zset in rows.step({"e": edges(200, 1)}).items()
+    }
+
+
 def test_one_row_goes_alone(taken):
     program = gw.Program(" ".join(RULES.values()))
     program.step({"e": edges(600), "w": [(1, 20)]})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from gpu_wcoj.join.beginning import Beginning, Begun
-from gpu_wcoj.join.path import DeltaPath
+from gpu_wcoj.join.path import DeltaPath, DeltaQuery
 from gpu_wcoj.planner.costs import PROPOSAL, Estimator
 from gpu_wcoj.planner.draft import Draft, KnownRelations
 from gpu_wcoj.planner.passes.common import outside_of_loops, query_of
@@ -52,25 +53,35 @@ def begun_alike(draft: Draft) -> Draft:
         or begin as path 0 of t, rule 0: c
           d: intersect 3 by f[0, 1] with 4 by f[1, 0]
     """
-    users = list(_users(draft))
+    own = [(one.head, query_of(one)) for one in draft.rules]
+    queries = with_beginnings(own, outside_of_loops(draft), draft.setting.known)
+    return replace(
+        draft, rules=tuple(replace(one, query=query) for one, query in zip(draft.rules, queries, strict=True))
+    )
+
+
+def with_beginnings(
+    own: Sequence[tuple[str, DeltaQuery]], alone: Collection[str], known: KnownRelations
+) -> list[DeltaQuery]:
+    """The rules as they are executed, each with its head, after `begun_alike`; `alone` are heads outside of loops."""
+    users = list(_users(own, alone))
     classes: dict[Word, list[_User]] = {}
     for user in users:
         classes.setdefault(user.tracks[0].seeded, []).append(user)
     for alike in classes.values():
         if len(alike) > 1:
-            _begin_together(alike, draft.setting.known)
+            _begin_together(alike, known)
     begun = {user.place: user.begun for user in users if user.begun is not None}
-    names = _names(draft)
+    names = _names(head for head, _ in own)
     plans: dict[int, Beginning] = {}
     leaders: dict[object, int] = {}
-    rules = []
-    for at, one in enumerate(draft.rules):
-        query = query_of(one)
+    found = []
+    for at, (_, query) in enumerate(own):
         leader = leaders.setdefault((query.paths, query.together), at) if query.together else at
         ways = [begun.get((leader, number)) for number in range(len(query.paths))]
         made = tuple(None if way is None else way.plan(plans, names) for way in ways) if any(ways) else ()
-        rules.append(replace(one, query=replace(query, begun=made)))
-    return replace(draft, rules=tuple(rules))
+        found.append(replace(query, begun=made))
+    return found
 
 
 @dataclass(eq=False)
@@ -94,10 +105,15 @@ class _User:
     begun: _Way | None = None
 
     def along(self, levels: int, atoms: frozenset[Met]) -> Track | None:
-        """The first track that binds all of these atoms in so many levels."""
+        """The first track that binds all of these atoms in so many levels, and at none of them meets where they do not.
+
+        Of a level at which atoms meet, one of them alone may leave any number of rows, whatever is expected.
+        """
         for track, most in zip(self.tracks, self.most, strict=True):
-            if levels <= most and track.cuts(levels) and atoms <= track.finished(levels).keys():
-                return track
+            if levels <= most and track.cuts(levels) and atoms <= (own := track.finished(levels).keys()):
+                meeting, needed = Counter(map(_level, atoms)), Counter(map(_level, own))
+                if all(meeting[at] >= min(needed[at], 2) for at in range(1, levels + 1)):
+                    return track
         return None
 
 
@@ -135,7 +151,7 @@ class _Way:
     def plan(self, plans: dict[int, Beginning], names: Sequence[tuple[str, int]]) -> Begun:
         """As it is executed."""
         own = self.track.names(self.shared.user.tracks[0].path)
-        return Begun(self.shared.plan(plans, names), self.rest(), own)
+        return Begun(self.shared.plan(plans, names), self.rest(), own, self.track.is_seen(self.shared.levels))
 
     def rest(self) -> DeltaPath:
         """What is left of the track."""
@@ -145,23 +161,26 @@ class _Way:
         return self.track.rest(shared.levels, {atoms[met] for met in shared.atoms}, shared.said, order)
 
 
-def _names(draft: Draft) -> list[tuple[str, int]]:
+def _level(met: Met) -> int:
+    """The level at which the last variable of an atom is bound; 0 or less for one of the seed's."""
+    return max(-place for _, place in met.bound)
+
+
+def _names(heads: Iterable[str]) -> list[tuple[str, int]]:
     """Per rule, its head and its number among the rules of that."""
-    heads: dict[str, int] = {}
+    rules: Counter[str] = Counter()
     found = []
-    for one in draft.rules:
-        found.append((one.head, heads.get(one.head, 0)))
-        heads[one.head] = found[-1][1] + 1
+    for head in heads:
+        found.append((head, rules[head]))
+        rules[head] += 1
     return found
 
 
-def _users(draft: Draft) -> Iterator[_User]:
+def _users(own: Sequence[tuple[str, DeltaQuery]], alone: Collection[str]) -> Iterator[_User]:
     """The paths that may begin together; of rules that share all of their paths, those of the first."""
-    alone = outside_of_loops(draft)
     seen = set()
-    for at, one in enumerate(draft.rules):
-        query = query_of(one)
-        if one.head not in alone or len(one.normalised.atoms) > MOST_ATOMS or (query.paths, query.together) in seen:
+    for at, (head, query) in enumerate(own):
+        if head not in alone or len(query.paths) > MOST_ATOMS or (query.paths, query.together) in seen:
             continue
         if query.together:
             seen.add((query.paths, query.together))
@@ -169,7 +188,7 @@ def _users(draft: Draft) -> Iterator[_User]:
         for number, path in enumerate(query.paths):
             if path.steps:
                 tracks = [Track(way) for way in (path, *path.variants)]
-                yield _User((at, number), tracks, [_listed(track, path.depth_of(kept)) for track in tracks])
+                yield _User((at, number), tracks, [_listed(track, track.path.depth_of(kept)) for track in tracks])
 
 
 def _listed(track: Track, depth: int) -> int:
