@@ -33,6 +33,7 @@ class CompiledKernels:
     """See `gpu_wcoj.kernels.protocol.Kernels`."""
 
     name: ClassVar[str] = "numba"
+    measures_ranges: ClassVar[bool] = True
     lexsort = staticmethod(sort.lexsort)
     run_starts = staticmethod(sort.run_starts)
     distinct_rows = staticmethod(distinct_packed)

@@ -13,13 +13,14 @@ import numpy as np
 from cpu_fallback.alone import extend_alone
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.hubs import HUB_BITS, HUB_SPAN, HUBS_FROM
+from cpu_fallback.live import MOST_ATOMS, extend_live, find_live
 from cpu_fallback.marked import extend_marked
 from cpu_fallback.marks import marks_for
 from cpu_fallback.pointers import pointer64
 from cpu_fallback.progress import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA
 from cpu_fallback.ranges import clip_ranges, load_ranges, smallest_count, width_of
 from cpu_fallback.scanning import SCAN_FACTOR
-from cpu_fallback.single import copy_ranges
+from cpu_fallback.single import copy_ranges, count_ranges
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, WEIGHTS
 
 MARK_FROM = 8
@@ -60,6 +61,7 @@ def extend(
     high = pointer64(scratch_address + 8 * n_slots)
     cursor = pointer64(scratch_address + 16 * n_slots)
     found = pointer64(scratch_address + 24 * n_slots)
+    live = np.empty(n_atoms, np.int64)
     for k in range(n_slots):
         found[k] = -1
     member = np.zeros(n_atoms, np.bool_)
@@ -211,11 +213,20 @@ def extend(
                 else:
                     if bounded:
                         clip_ranges(table, 0, n_slots, low, high, lower[q], upper[q])
-                    full = extend_alone(
-                        n_slots, n_atoms, table, first, last, positions, stride, q, bounded, lower, upper, n_excluded,
-                        excluded, weighted, prefix_weight, fill, resume, skip, out, capacity, low, high, cursor, found,
-                        work,
-                    )  # fmt: skip
+                    proposer = np.int64(-1)
+                    if n_atoms <= MOST_ATOMS:
+                        proposer = find_live(n_atoms, table, first, last, low, high, live)
+                    if proposer >= 0:
+                        full = extend_live(
+                            n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted,
+                            prefix_weight, fill, resume, skip, out, capacity, low, high, cursor, found, work,
+                        )  # fmt: skip
+                    else:
+                        full = extend_alone(
+                            n_slots, n_atoms, table, first, last, positions, stride, q, bounded, lower, upper,
+                            n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, out, capacity, low,
+                            high, cursor, found, work,
+                        )  # fmt: skip
                 if full:
                     return
                 skip = 0
@@ -240,13 +251,15 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
             table[k * N_FIELDS + f] = fields[f]
         table[k * N_FIELDS + ROW] = extension[records + n_slots + k]
         table[k * N_FIELDS + OUT_ROW] = extension[records + 2 * n_slots + k]
-    plain = fill and not weighted and n_atoms == 1 and len(lower) == 0 and excluded.shape[0] == 0
-    if plain and (resume[1] == FRESH or resume[1] == ALONE):
-        counts = False
+    if n_atoms == 1 and len(lower) == 0 and (resume[1] == FRESH or resume[1] == ALONE):
+        carries = False
         for k in range(n_slots):
-            counts = counts or (extension[last] != 0 and table[k * N_FIELDS + WEIGHTS] != 0)
-        if not counts:
+            carries = carries or (extension[last] != 0 and table[k * N_FIELDS + WEIGHTS] != 0)
+        if fill and not weighted and not carries and excluded.shape[0] == 0:
             copy_ranges(table, n_slots, positions, end, resume, out, work)
+            return np.int64(0)
+        if not fill and not carries and extension[last] != 0:
+            count_ranges(table, n_slots, positions, end, excluded, resume, out, work)
             return np.int64(0)
     scratch = np.empty(4 * n_slots, np.int64)
     base = extension.ctypes.data

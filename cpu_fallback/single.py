@@ -1,4 +1,4 @@
-"""Extending prefixes through one atom alone, none of whose weights counts: its ranges are copied as they are."""
+"""Extending prefixes through one atom alone, none of whose weights counts: its ranges are copied, or measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64, prefetch
 from cpu_fallback.progress import ALONE, FRESH, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
-from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, VALUES, WIDTH, gallop
+from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, VALUES, WIDTH, find, gallop
 
 AHEAD = 8
 """How many prefixes ahead memory is asked for: offsets twice as far as values."""
@@ -110,3 +110,39 @@ def copy_ranges(table, n_slots, positions, end, resume, out, work):
         p += 1
     resume[0], resume[1], resume[2] = p, ALONE if skip > 0 else FRESH, skip
     work[SURVIVORS] = n
+
+
+@cached_njit
+def count_ranges(table, n_slots, positions, end, excluded, resume, out, work):
+    """Count as `cpu_fallback.extend.extend` does, for the last level of one atom, whose weights are all 1, unbounded.
+
+    Values are not looked at; of the excluded ones those are taken away that are there, each once.
+    """
+    total = 0
+    for p in range(resume[0], end):
+        ask_ahead(table, n_slots, positions, p)
+        n = 0
+        for k in range(n_slots):
+            if table[k * N_FIELDS + PARENT] == 0:
+                low, high = np.int64(0), table[k * N_FIELDS + SIZE]
+            else:
+                node = positions[table[k * N_FIELDS + ROW], p]
+                if node < 0:
+                    continue
+                offsets = pointer64(table[k * N_FIELDS + PARENT])
+                low, high = offsets[node], offsets[node + 1]
+            if low == high:
+                continue
+            n += high - low
+            for e in range(excluded.shape[0]):
+                value = excluded[e, p]
+                is_new = True
+                for before in range(e):
+                    is_new = is_new and excluded[before, p] != value
+                if is_new:
+                    work[PROBES] += 1
+                    n -= find(table, k, low, high, value) >= 0
+        out[0, p] += n
+        total += n
+    work[SURVIVORS] += total
+    resume[0], resume[1], resume[2] = end, FRESH, 0

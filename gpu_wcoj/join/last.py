@@ -63,7 +63,8 @@ def counted(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted | None
     if len(prefixes) >= FROM and len(step.atoms) == 1 and not step.is_lookup:
         (atom,) = step.atoms
         ends = dict(prefixes.layout).get(atom, 0) + 1 == len(join.uses[atom].variables)
-        if ends and all(condition.op == "!=" for condition in step.conditions):
+        measures = join.backend.kernels.measures_ranges and all(batch.weights is None for batch in join.batches[atom])
+        if ends and not measures and all(condition.op == "!=" for condition in step.conditions):
             return _sums_of_ranges(prefixes, step, join), None
     return _proposed(prefixes, step, join)
 

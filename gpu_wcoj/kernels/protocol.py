@@ -57,9 +57,16 @@ these and the offsets that delimit the children of what the row points to."""
 
 
 class Kernels(Protocol):
-    """What a backend implements. Arrays go in and out on the backend's device; none is modified unless said."""
+    """What a backend implements. Arrays go in and out on the backend's device; none is modified unless said.
+
+    Attributes
+    ----------
+    measures_ranges
+        Whether `count_common` looks at no values of one atom alone, where that has no weights and there are no bounds.
+    """
 
     name: str
+    measures_ranges: bool
 
     def lexsort(self, columns: Sequence[Int64Array]) -> IndexArray:
         """Stable order that sorts rows by the first column, then the second, ...

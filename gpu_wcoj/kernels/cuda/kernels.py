@@ -23,6 +23,7 @@ class CudaKernels:
     """
 
     name = "cuda"
+    measures_ranges = False
 
     def __init__(self, device: Device) -> None:
         self.device = device

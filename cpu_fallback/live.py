@@ -1,0 +1,178 @@
+"""Extending one prefix whose smallest range is that of one batch, where no weights of batches count.
+
+Most prefixes are so, also where relations have several batches: only one of those holds children of the prefix. Then
+nothing has to be put together, and what the loop reads of the batches stands in registers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.pointers import load, pointer64
+from cpu_fallback.probing import is_excluded, probe
+from cpu_fallback.progress import ALONE, PROBES, PROPOSALS, SURVIVORS
+from cpu_fallback.slots import BUCKETS, MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, SHIFT, VALUES, WEIGHTS, WIDTH
+
+MOST_ATOMS = 3
+"""Prefixes of more atoms than this are extended by `cpu_fallback.alone.extend_alone`."""
+
+
+@cached_njit
+def find_live(n_atoms, table, first, last, low, high, live):
+    """The atom whose range is the smallest, if `extend_live` may extend the prefix; else -1, also if a range is empty.
+
+    Writes to `live`, per atom, the only slot whose range is not empty, or -1 where there are several.
+    """
+    proposer = np.int64(-1)
+    least = np.int64(0)
+    for a in range(n_atoms):
+        width = np.int64(0)
+        n_live = 0
+        for k in range(first[a], first[a + 1]):
+            if low[k] < high[k]:
+                width += high[k] - low[k]
+                n_live += 1
+                live[a] = k
+                if last[a] != 0 and (n_live > 1 or table[k * N_FIELDS + WEIGHTS] != 0):
+                    return np.int64(-1)
+        if n_live != 1:
+            live[a] = -1
+        if proposer < 0 or width < least:
+            proposer, least = np.int64(a), width
+    return proposer if live[proposer] >= 0 else np.int64(-1)
+
+
+@cached_njit
+def seek(address, width, bucketed, least, most, shift, begin, end, value):
+    """First position in [begin, end), not empty, whose value is not below `value`; by its bucket at a top level."""
+    if bucketed != 0:
+        if value < least:
+            return begin
+        if value > most:
+            return end
+        bucket = np.int64((np.uint64(value) - np.uint64(least)) >> np.uint64(shift))
+        starts = pointer64(bucketed)
+        low, high = max(begin, starts[bucket]), min(end, starts[bucket + 1])
+    else:
+        if load(address, width, begin) >= value:
+            return begin
+        low, step = begin, np.int64(1)
+        while low + step < end and load(address, width, low + step) < value:
+            low += step
+            step <<= np.int64(1)
+        high = min(end, low + step)
+        low += 1
+    while low < high:
+        middle = (low + high) >> 1
+        if load(address, width, middle) < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@cached_njit
+def extend_live(
+    n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted, prefix_weight, fill,
+    resume, skip, out, capacity, low, high, cursor, found, work,
+):  # fmt: skip
+    """Extend prefix `q`, none of whose ranges is empty, as `cpu_fallback.alone.extend_alone` does.
+
+    Returns whether the output is full.
+    """
+    k = live[proposer]
+    second, third = 0 if proposer != 0 else 1, 2 if proposer != 2 else 1
+    one = live[second] if n_atoms > 1 else k
+    two = live[third] if n_atoms > 2 else k
+    for j in range(n_slots):
+        found[j] = -1
+        cursor[j] = low[j]
+    address, width, stop = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], high[k]
+    at1 = end1 = at2 = end2 = np.int64(0)
+    fields = N_FIELDS * max(one, 0)
+    address1, width1, buckets1 = table[fields + VALUES], table[fields + WIDTH], table[fields + BUCKETS]
+    least1, most1, shift1 = table[fields + MINIMUM], table[fields + MAXIMUM], table[fields + SHIFT]
+    if one >= 0:
+        at1, end1 = low[one], high[one]
+    fields = N_FIELDS * max(two, 0)
+    address2, width2, buckets2 = table[fields + VALUES], table[fields + WIDTH], table[fields + BUCKETS]
+    least2, most2, shift2 = table[fields + MINIMUM], table[fields + MAXIMUM], table[fields + SHIFT]
+    if two >= 0:
+        at2, end2 = low[two], high[two]
+    base = 2 * capacity + (capacity if weighted else 0)
+    row = row1 = row2 = np.int64(-1)
+    n_rows = 0
+    if fill:
+        for j in range(n_slots):
+            target = table[j * N_FIELDS + OUT_ROW]
+            if target >= 0:
+                n_rows += 1
+                if j == k:
+                    row = base + target * capacity
+                elif j == one:
+                    row1 = base + target * capacity
+                elif j == two:
+                    row2 = base + target * capacity
+        n_rows -= (row >= 0) + (row1 >= 0) + (row2 >= 0)
+    n = work[SURVIVORS]
+    begin = min(low[k] + skip, stop)
+    probes = 0
+    at = begin
+    while at < stop:
+        value = load(address, width, at)
+        at += 1
+        if n_excluded > 0 and is_excluded(excluded, n_excluded, stride, q, value):
+            continue
+        if n_atoms > 1:
+            if one < 0:
+                if not probe(table, first[second], first[second + 1], False, cursor, high, value, found, work)[0]:
+                    continue
+            else:
+                if at1 == end1:
+                    continue
+                probes += 1
+                at1 = seek(address1, width1, buckets1, least1, most1, shift1, at1, end1, value)
+                if at1 == end1 or load(address1, width1, at1) != value:
+                    continue
+        if n_atoms > 2:
+            if two < 0:
+                if not probe(table, first[third], first[third + 1], False, cursor, high, value, found, work)[0]:
+                    continue
+            else:
+                if at2 == end2:
+                    continue
+                probes += 1
+                at2 = seek(address2, width2, buckets2, least2, most2, shift2, at2, end2, value)
+                if at2 == end2 or load(address2, width2, at2) != value:
+                    continue
+        if not fill:
+            n += 1
+            continue
+        out[n] = q
+        out[capacity + n] = value
+        if weighted:
+            out[2 * capacity + n] = prefix_weight[q]
+        if row >= 0:
+            out[row + n] = at - 1
+        if row1 >= 0:
+            out[row1 + n] = at1
+        if row2 >= 0:
+            out[row2 + n] = at2
+        if n_rows > 0:
+            for j in range(n_slots):
+                target = table[j * N_FIELDS + OUT_ROW]
+                if target >= 0 and j != k and j != one and j != two:
+                    out[base + target * capacity + n] = found[j]
+        n += 1
+        if n == capacity:
+            break
+    work[PROPOSALS] += at - begin
+    work[PROBES] += probes
+    if not fill:
+        out[q] += n - work[SURVIVORS]
+    work[SURVIVORS] = n
+    if fill and n == capacity:
+        resume[0], resume[1], resume[2] = q, ALONE, at - low[k]
+        return True
+    return False
