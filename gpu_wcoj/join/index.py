@@ -125,7 +125,7 @@ class RelationIndex:
         children = list(dict.fromkeys([*wanted, self.canonical]))
         usual = policy or MergePolicy()
         self.arrangements = {
-            key: Arrangement(key, backend, replace(usual, patience=2 + 2 * i / len(children)))
+            key: Arrangement(key, backend, replace(usual, patience=2 + 2 * i / len(children)), merges_early=True)
             for i, key in enumerate(children)
         }
 

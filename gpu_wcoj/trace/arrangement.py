@@ -137,10 +137,17 @@ class Arrangement:
 
     A set's tick has two phases, deletions and then insertions; a bag's has one. `before` and `after` are lists of
     batches that share all arrays with the state.
+
+    The tick is going to be committed, and its batches merged into others then. With `merges_early` that is done when a
+    join first asks for the state after the tick: what it looks up stands in fewer batches, and the commit takes them.
     """
 
-    def __init__(self, key: ArrangementKey, backend: Backend, policy: MergePolicy | None = None) -> None:
+    def __init__(
+        self, key: ArrangementKey, backend: Backend, policy: MergePolicy | None = None, merges_early: bool = False
+    ) -> None:
         self.key = key
+        self._merges_early = merges_early and backend.device is None
+        self._merged: tuple[Spine, tuple[IndexedZSet, ...], Spine] | None = None
         self.backend = backend
         self.spine = Spine(policy=policy or MergePolicy())
         self.pending: tuple[IndexedZSet, ...] = ()
@@ -200,6 +207,10 @@ class Arrangement:
         """Batches of the state before this phase."""
         self._was_read = True
         batches = self.spine.batches
+        if phase == 0 or not self.pending:
+            return batches
+        if self._merges_early and phase >= len(self.pending):
+            return self.committed().batches
         for batch in self.pending[:phase]:
             if batch.n_rows:
                 batches = (*batches, batch)
@@ -216,6 +227,13 @@ class Arrangement:
 
     def committed(self) -> Spine:
         """The spine that `commit` would install. Moves nothing, so that a failure here leaves the state."""
+        if self._merged is not None and self._merged[0] is self.spine and self._merged[1] is self.pending:
+            return self._merged[2]
+        found = self._with_pending()
+        self._merged = self.spine, self.pending, found
+        return found
+
+    def _with_pending(self) -> Spine:
         batches = [batch for batch in self.pending if batch.n_rows]
         if not batches:
             return self.spine
@@ -229,11 +247,13 @@ class Arrangement:
         for batch in self.pending:
             batch.forget_rows()
         self.spine = self.committed() if spine is None else spine
+        self._merged = None
         self.pending = ()
         self._was_read = False
 
     def discard(self) -> None:
         """Forget what is pending."""
+        self._merged = None
         self.pending = ()
 
     def columns(self) -> tuple[list[Int64Array], Int64Array]:

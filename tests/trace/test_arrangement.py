@@ -133,6 +133,42 @@ class TestBeforeAndAfter:
         assert len(made.accumulated()) == 1
 
 
+class TestMergedEarly:
+    """What will be merged when the tick is committed is merged when a join asks for the state after it."""
+
+    @pytest.fixture
+    def early(self):
+        made = Arrangement(ArrangementKey("e", (1, 0)), CPU, merges_early=True)
+        made.receive_delta([rows([(1, 5), (2, 5), (3, 6)])])
+        made.commit()
+        made.receive_delta([rows([(2, 5)], -1), rows([(4, 5)], 1)])
+        return made
+
+    def test_the_state_after_is_what_the_commit_takes(self, early):
+        assert content(early.before(0)) == {(5, 1): 1, (5, 2): 1, (6, 3): 1}
+        assert content(early.before(1)) == {(5, 1): 1, (6, 3): 1}
+        (merged,) = early.after(1)
+        assert content([merged]) == {(5, 1): 1, (6, 3): 1, (5, 4): 1}
+        assert early.after(1)[0] is merged  # merged once
+        assert early.committed().batches == (merged,)
+        assert content(early.accumulated()) == {(5, 1): 1, (5, 2): 1, (6, 3): 1}
+        early.commit()
+        assert early.accumulated() == (merged,)
+
+    def test_another_change_is_merged_anew(self, early):
+        before = early.after(1)
+        early.discard()
+        assert content(early.after(1)) == {(5, 1): 1, (5, 2): 1, (6, 3): 1}
+        early.receive_delta([rows([(1, 5)], -1), rows([(9, 9)], 1)])
+        assert content(early.after(1)) == {(5, 2): 1, (6, 3): 1, (9, 9): 1}
+        assert content(before) == {(5, 1): 1, (6, 3): 1, (5, 4): 1}
+
+    def test_a_change_that_changes_nothing(self, early):
+        early.discard()
+        early.receive_delta([rows(np.empty((0, 2)), -1), rows(np.empty((0, 2)), 1)])
+        assert early.after(1) == early.before(0)
+
+
 class TestSelection:
     def test_constants_and_repetitions(self):
         key = ArrangementKey("t", (2, 0), constants=((1, 7),), equal=((0, 3),))
