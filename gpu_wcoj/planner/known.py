@@ -159,7 +159,8 @@ class Known:
             return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, RecursionError) as error:
             raise SchemaError(
-                f"the statistics in '{path}' cannot be read ({error}).\n  Write them with 'Known.write'."
+                f"the statistics in '{path}' cannot be read ({error}).\n"
+                "  'gpu-wcoj explain PROGRAM --save-stats DIR' writes them."
             ) from error
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
