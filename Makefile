@@ -87,7 +87,7 @@ soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go 
 
 test-long: setup  ## run long tests: GALEN's fixpoint, every recursive program on every kind of kernels, more queries and plans by chance
 	TEST_LONG=1 $(BIN)/python -m pytest tests/recursion tests/circuit/test_recursion.py tests/join/test_memory.py tests/cuda/test_engine.py tests/bench/test_suite.py \
-		tests/planner/test_random_queries.py tests/planner/test_strategies.py tests/bench/test_suite_rivals.py \
+		tests/planner/test_random_queries.py tests/planner/test_strategies.py tests/bench/test_suite_rivals.py tests/bench/test_suite_resume.py \
 		tests/query/test_sql_random.py tests/query/test_sql_texts.py tests/query/test_printed_languages.py
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
