@@ -32,7 +32,7 @@ from gpu_wcoj.zset.arrays import numbers, positions
 MOST_DISTINCT = 0.75
 """A branch that stands alone is joined back where no more than this share of the prefixes look different to it."""
 
-FEWEST = 64
+FEWEST = 8
 """For fewer prefixes than this, one that stands alone is taken step by step."""
 
 Part = tuple[Step, ...]
