@@ -49,6 +49,20 @@ class Track:
     ----------
     place
         Of each variable of atoms: the column of the seed, or the level before 0: -1 for the first.
+
+    Examples
+    --------
+    Two paths that begin alike, under different names; what is left of the second one.
+
+    >>> from gpu_wcoj.planner.passes import PASSES
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> text = "t(a, b, c) :- r(a, b), s(b, c), u(a, c). k(x, y, z, v) :- r(x, y), s(y, z), u(x, z), w(z, v)."
+    >>> one, other = (Track(rule.paths[0]) for rule in drafted(text, PASSES).rules)
+    >>> one.finished(1).keys() == other.finished(1).keys()
+    True
+    >>> rest = other.rest(1, other.finished(1).values(), frozenset(), [0, 1, -1])
+    >>> rest.seed.variables, [use.atom for use in rest.others], [step.name for step in rest.steps]
+    (('x', 'y', 'z'), [3], ['v'])
     """
 
     path: DeltaPath
