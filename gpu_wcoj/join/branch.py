@@ -85,8 +85,8 @@ def pieces_along(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: 
 
 
 def _group(number: int) -> str:
-    """The column that says which prefixes look alike to a branch."""
-    return f"#{number}"
+    """The column that says which prefixes look alike to a branch; no variable is called so."""
+    return f"branch #{number}"
 
 
 def _through(join: GenericJoin, prefixes: Prefixes, found: Sequence[Stage]) -> Iterator[Prefixes]:
