@@ -94,6 +94,7 @@ class Estimator:
     known: KnownRelations
     is_known: bool
     _degrees: dict[tuple[int, frozenset[str], str], float] = field(default_factory=dict, init=False)
+    _bindings: dict[frozenset[str], float] = field(default_factory=dict, init=False)
 
     @classmethod
     def of_body(cls, body: Body, seed: int, known: KnownRelations) -> Estimator:
@@ -301,11 +302,15 @@ class Estimator:
 
     def _distinct(self, names: Collection[str]) -> float:
         """How many bindings of some variables there can be."""
-        found = math.prod(self.values[name] for name in names)
-        for atom in self.others.values():
-            if sum(name in names for name in atom.variables) > 1:
-                rest = math.prod(self.values[name] for name in names if name not in atom.variables)
-                found = min(found, rest * (self.known.rows(atom.relation) or 1.0))
+        key = frozenset(names)
+        found = self._bindings.get(key)
+        if found is None:
+            found = math.prod(self.values[name] for name in names)
+            for atom in self.others.values():
+                if sum(name in key for name in atom.variables) > 1:
+                    rest = math.prod(self.values[name] for name in names if name not in atom.variables)
+                    found = min(found, rest * (self.known.rows(atom.relation) or 1.0))
+            self._bindings[key] = found
         return found
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gpu_wcoj.join.path import Branch, DeltaPath, Step
 from gpu_wcoj.planner.brackets import ways_of
+from gpu_wcoj.planner.bushy import BEGUN, CHANGES
 from gpu_wcoj.planner.costs import Estimator
 from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft
 from gpu_wcoj.planner.passes.orders import MOST_ATOMS
@@ -68,16 +69,21 @@ def _bracketed(path: DeltaPath, one: RuleDraft, known: KnownRelations) -> tuple[
         return path, 0
     kept = {term for term in one.normalised.head if isinstance(term, str)}
     first = path.steps[: path.depth_of(kept)]
-    ways = [way for way in dict.fromkeys(ways_of(first)) if len(way[1]) > 1 or _hides(path, *way)]
-    if not ways:
+    if not first:
         return path, 0
     estimator = Estimator.of_path(path, known)
     if not estimator.is_known:
         return path, 0
+    flat = estimator.over(path.steps).listing
+    if CLEARLY * flat <= BEGUN / CHANGES:
+        return path, 0
+    ways = [way for way in dict.fromkeys(ways_of(first)) if len(way[1]) > 1 or _hides(path, *way)]
+    if not ways:
+        return path, 0
     rest = path.steps[len(first) :]
     costs = {way: estimator.over((*way[0], *rest), way[1]).listing for way in ways}
     best = min(costs, key=costs.__getitem__)
-    if costs[best] >= CLEARLY * estimator.over(path.steps).listing:
+    if costs[best] >= CLEARLY * flat:
         return path, len(ways)
     return replace(path, steps=(*best[0], *rest), branches=best[1]), len(ways)
 
