@@ -17,8 +17,8 @@ from gpu_wcoj.trace.arrangement import COMPARE
 RANGE = 0.5
 """The share of rows that a comparison by order leaves, where nothing can be tried."""
 
-TRIED = 1 << 11
-"""Rows on which it is tried, about."""
+TRIED, TRIED_APART = 1 << 11, 1 << 8
+"""Rows on which it is tried, about, in one atom, and of each of two."""
 
 
 def share_of(
@@ -52,10 +52,10 @@ def share_of(
         return 1 / max(values.get(one, 1.0) for one in names) if op == "=" else 1.0
     if condition.textual:
         return RANGE
-    together = _tried(names, atoms, known)
+    together = _tried(names, atoms, known, TRIED)
     if together is not None:
         return _within(COMPARE[op](together[0], together[1] if isinstance(other, str) else other))
-    apart = [found for one in names if (found := _tried((one,), atoms, known)) is not None]
+    apart = [found for one in names if (found := _tried((one,), atoms, known, TRIED_APART)) is not None]
     if len(apart) < 2:
         return RANGE
     left, right = np.sort(apart[0][0]), apart[1][0]
@@ -63,13 +63,13 @@ def share_of(
     return _within(less if op in ("<", "<=") else 1 - less)
 
 
-def _tried(names: Sequence[str], atoms: Sequence[BodyAtom], known: KnownRelations) -> Int64Array | None:
+def _tried(names: Sequence[str], atoms: Sequence[BodyAtom], known: KnownRelations, most: int) -> Int64Array | None:
     """Some rows of an atom that holds these variables, one array row a variable; None if there are none at hand."""
     for atom in atoms:
         if set(names).issubset(atom.variables):
             rows = known.sample(atom, names)
             if rows is not None and rows.shape[1]:
-                return rows[:, :: max(1, rows.shape[1] // TRIED)]
+                return rows[:, :: -(-rows.shape[1] // most)]
     return None
 
 
