@@ -16,7 +16,8 @@ from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.join.summing import AllowanceError, carrying, may_sum
-from gpu_wcoj.join.whole import SAMPLED, Moment, WholeJoin, gauged, report, sampled
+from gpu_wcoj.join.tried import tried
+from gpu_wcoj.join.whole import SAMPLED, Moment, WholeJoin, costed_in, report
 from gpu_wcoj.trace.arrangement import Arrangement
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -29,13 +30,16 @@ FEWEST_ON_DEVICE = 1 << 16
 CHEAPEST = 4
 """A whole count costs so many candidates a row at least."""
 
-MARGIN = 0.8
+MARGIN = 0.5
 """A whole count has to promise that it costs no more than this part of what following the change costs."""
 
-PROBE = 0.25
+TRYING = 0.03
+"""Of what following the change costs, how much may be spent on samples of a whole count."""
+
+PROBE = 0.1
 """Of what following the change costs, how much is risked on a whole count that may sum variables away."""
 
-SPARED, MOST_PASSED_OVER = 2, 15
+SPARED, MOST_PASSED_OVER = 1.25, 15
 """While a change seems to cost less than a whole count divided by this, it is tried once in so many ticks and one."""
 
 GROWN = 1.5
@@ -81,6 +85,8 @@ class _Known:
         Whether there was one; otherwise it is what it would cost without summing.
     in_vain
         The largest allowance that has not sufficed.
+    least
+        What it costs to begin.
     """
 
     cost: float
@@ -88,6 +94,7 @@ class _Known:
     paths: tuple[int, ...]
     is_measured: bool = False
     in_vain: float = 0.0
+    least: float = 0.0
 
 
 def may_recount(queries: Sequence[DeltaQuery], weighted: bool) -> bool:
@@ -120,7 +127,7 @@ class Recounting:
     execution: Execution
     last: list[Recounted] = field(default_factory=list)
     _known: _Known | None = field(default=None, init=False)
-    _rate: float | None = field(default=None, init=False)
+    _followed: tuple[int, float] | None = field(default=None, init=False)
     _passed_over: int = field(default=0, init=False)
 
     @cached_property
@@ -148,12 +155,12 @@ class Recounting:
             return None
         if self.execution.backend.device is not None and all(join.is_empty for join in self.joins):
             return None  # the change is all that there is, and trying waits for the device
-        following = self._following(phase)
-        allowance = self._allowance(following if before is not None else following / 2, Moment(phase + 1))
+        following, moment = self._following(phase), Moment(phase + 1)
+        allowance = self._allowance(following if before is not None else following / 2, moment)
         if allowance is None:
             return None
         try:
-            after, cost = self._whole(Moment(phase + 1), allowance)
+            after, cost = self._whole(moment, allowance)
             if before is None:
                 before, more = self._whole(Moment(phase), allowance)
                 cost += more
@@ -193,19 +200,20 @@ class Recounting:
                     yield join, number, seeds
 
     def _is_hopeless(self, phase: int) -> bool:
-        """Whether a row would have to cost several times what it cost when that was last tried; now and then it is not.
+        """Whether rows would have to cost several times what they did when that was last tried; now and then it is not.
 
         A tick that is not much too small is not spared the trying.
         """
-        if self._rate is None or self._passed_over >= MOST_PASSED_OVER:
+        if self._followed is None or self._passed_over >= MOST_PASSED_OVER:
             self._passed_over = 0
             return False
         size, known = self._size(Moment(phase + 1)), self._known
-        least = float(CHEAPEST * size)
-        if known is not None and (known.is_measured or not self._sums):
-            least = max(least, known.cost * size / max(1, known.size))
         rows = sum(seeds.n_rows for _, _, seeds in self._changes(phase))
-        hopeless = SPARED * rows * self._rate < least
+        share = rows / max(1, self._followed[0])
+        worth = SPARED * self._followed[1] * (share if share > 1 else share**0.5)  # fewer rows look alike less often
+        hopeless = worth * MARGIN < CHEAPEST * size
+        if known is not None and not self._may_pay(worth, size, known):
+            hopeless = True
         self._passed_over += hopeless
         return hopeless
 
@@ -217,11 +225,12 @@ class Recounting:
             generic = join.generic_join(number, phase)
             if generic is not None:
                 path = join.query.paths[number]
-                sample = carrying(replace(generic, work={}, meter=None), path)  # it is no part of following the change
-                sample = gauged(sample) if self.execution.measures else sample
-                cost += sampled(path, seeds, sample, not self.execution.weighted)
+                batches = [join.arrangements[use.key].pending[phase] for use in path.seeds]
+                sample = costed_in(carrying(generic, path), self.execution)  # it is no part of following the change
+                cost += tried(path, batches, seeds.n_rows, sample, not self.execution.weighted, None)
                 report(join, [sample], SAMPLED)
-        self._rate = cost / max(1, rows)
+        if not any(join.is_empty for join in self.joins):  # else there is one path only
+            self._followed = rows, cost
         return cost
 
     def _whole(self, moment: Moment, most: float | None) -> tuple[int, int]:
@@ -240,22 +249,30 @@ class Recounting:
         if worth * MARGIN < CHEAPEST * size:
             return None
         if self._known is None or not (self._known.is_measured or self._is_near(moment)):
-            self._known = self._looked(moment, 2 * worth)
+            self._known = self._looked(moment, TRYING * worth)
         known = self._known
+        if not self._may_pay(worth, size, known):
+            return None
+        return worth if known.cost * size <= worth * MARGIN * max(1, known.size) else PROBE * worth
+
+    def _may_pay(self, worth: float, size: int, known: _Known) -> bool:
+        """Whether a whole count may cost less, by what is known, or else if more is summed away than that tells."""
         if known.cost * size <= worth * MARGIN * max(1, known.size):
-            return worth
-        risked = PROBE * worth
-        return risked if self._sums and not known.is_measured and risked > GROWN * known.in_vain else None
+            return True
+        least = max(GROWN * known.in_vain, known.least * size / max(1, known.size))
+        return self._sums and not known.is_measured and PROBE * worth > least
 
     def _looked(self, moment: Moment, most: float | None) -> _Known:
-        """What whole counts cost by samples, along the cheapest paths."""
-        paths, cost = [], 0.0
+        """What whole counts cost by samples, along the cheapest paths; `most` is what trying may cost."""
+        paths, cost, least = [], 0.0, 0
         for join in self.joins:
             whole = WholeJoin(join, moment)
-            tried = {number: whole.tried(number, most) for number in whole.numbers}
-            paths.append(min(tried, key=lambda number, tried=tried: tried[number]))  # type: ignore[misc]
-            cost += tried[paths[-1]]
-        return _Known(cost, self._size(moment), tuple(paths))
+            own = None if most is None else most / len(whole.numbers)
+            costs = {number: whole.tried(number, own) for number in whole.numbers}
+            paths.append(min(costs, key=lambda number, costs=costs: costs[number]))  # type: ignore[misc]
+            cost += costs[paths[-1]]
+            least += whole.least(paths[-1])
+        return _Known(cost, self._size(moment), tuple(paths), least=least)
 
     def _is_near(self, moment: Moment) -> bool:
         """Whether what is known is of a state of about this size."""

@@ -18,7 +18,7 @@ from gpu_wcoj.join.last import is_counted
 from gpu_wcoj.join.magnitudes import exact_dot
 from gpu_wcoj.join.path import DeltaPath, Step
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS, SURVIVORS, Int64Array
+from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, Int64Array
 from gpu_wcoj.zset.arrays import exact_sum, numbers
 
 ROOM = 1 << 20
@@ -33,8 +33,13 @@ FEWEST = 1024
 MANY = 64
 """So many prefixes of a path are summed."""
 
-SURVIVOR, ROW, SORTING = 2, 40, 80
-"""What a value that survives, a prefix that is written down and one that is sorted cost, in candidates."""
+SORTING = 80
+"""What it costs to put a prefix together with others, in candidates, where it is asked whether that pays."""
+
+SEARCH, ROW, COUNTED, PART, SORTED, SEED, BOUND = 30, 30, 20, 10, 15, 15, 25
+"""What a value costs that is searched for where none are marked, a prefix that is written down, one whose values are
+counted, one in each part of the steps, one that is sorted, a seed, and a seed in each batch in which it is sought: in
+candidates that are tested by a mark, by time."""
 
 HEAVIEST = 1 << 62
 """Prefixes that stand for more bindings than this together are summed no further, so that no weight leaves int64."""
@@ -118,11 +123,22 @@ class AllowanceError(Exception):
 
 @dataclass(eq=False)
 class Allowance:
-    """What a count may cost, in candidates of the kernels; None for as much as it takes."""
+    """What a count may cost, in candidates of the kernels; None for as much as it takes.
+
+    Attributes
+    ----------
+    rows, counted, parts, sorted_rows
+        Prefixes that were written, counted, met by a part of the steps, and sorted.
+    before
+        What had been done before.
+    """
 
     most: float | None = None
     rows: int = 0
+    counted: int = 0
+    parts: int = 0
     sorted_rows: int = 0
+    before: int = 0
 
     def check(self, join: GenericJoin) -> None:
         """Raise `AllowanceError` if the join has cost more."""
@@ -131,18 +147,19 @@ class Allowance:
 
     def cost(self, join: GenericJoin) -> int:
         """What it has cost up to now. Waits once for a device."""
-        return cost_of(join) + ROW * self.rows + SORTING * self.sorted_rows
+        prefixes = ROW * self.rows + COUNTED * self.counted + PART * self.parts + SORTED * self.sorted_rows
+        return self.before + cost_of(join) + prefixes
 
 
 def cost_of(join: GenericJoin) -> int:
-    """What the kernels have looked at, searched for and found. Waits once for a device.
+    """What the kernels have looked at and searched for. Waits once for a device.
 
     Values of one atom alone are counted without being looked at.
     """
     held = list(join.work.values())
-    counted = numbers(join.backend, *(work[kind] for work in held for kind in (PROPOSALS, PROBES, SURVIVORS)))
+    counted = numbers(join.backend, *(work[kind] for work in held for kind in (PROPOSALS, PROBES, MARKS)))
     steps = zip(counted[::3], counted[1::3], counted[2::3], strict=True)
-    return sum(proposed + probes + SURVIVOR * min(survivors, proposed) for proposed, probes, survivors in steps)
+    return sum(proposed + probes * (1 if marks else SEARCH) for proposed, probes, marks in steps)
 
 
 @dataclass(eq=False)
@@ -168,16 +185,19 @@ class Summing:
     def over(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
         """`total`, the prefixes being put together first where they look alike."""
         rest = tuple(steps)
-        if len(prefixes) == 0 or not rest or self._tells_all(prefixes, rest):
-            return self.total(prefixes, rest)
-        return sum(self.total(own, rest) for own in self.alike([_without_finished(prefixes, rest)], rest))
+        return sum(self.total(own, rest) for own in self.put_together(prefixes, rest))
+
+    def put_together(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> list[Prefixes]:
+        """The prefixes, those that look alike to the steps as one where that pays."""
+        if len(prefixes) == 0 or not steps or self._tells_all(prefixes, steps):
+            return [prefixes]
+        return self.alike([_without_finished(prefixes, steps)], steps)
 
     def total(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
         """The sum, over the prefixes, of weights times the sum of the weights of all ways to bind the steps."""
         join, backend = self.join, self.join.backend
         if len(prefixes) == 0:
             return 0
-        self.allowance.rows += len(prefixes)
         rest = tuple(steps)
         if len(rest) == 2 and self.of_sets and (ways := self._of_twins(prefixes, *rest)) is not None:
             self.allowance.check(join)
@@ -244,8 +264,6 @@ class Summing:
     def _extended(self, prefixes: Prefixes, step: Step) -> Iterator[Prefixes]:
         """The prefixes bound to a step, piece by piece."""
         for _, piece in self.join.extend(prefixes, step):
-            self.allowance.rows += len(piece)
-            self.allowance.check(self.join)
             if len(piece):
                 yield piece
 

@@ -13,12 +13,15 @@ from operator import add
 import numpy as np
 
 from gpu_wcoj.join.blocks import in_order
+from gpu_wcoj.join.costed import CostedJoin, cost_of_binding, costed
 from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.meter import Meter
 from gpu_wcoj.join.path import AtomUse, DeltaPath
 from gpu_wcoj.join.seeds import Seeds, bind, first_variables, seed_rows
-from gpu_wcoj.join.summing import Allowance, AllowanceError, Summing
-from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.join.summing import Summing
+from gpu_wcoj.join.tried import tried
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet
@@ -26,10 +29,8 @@ from gpu_wcoj.zset.index import IndexedZSet
 BLOCK_ROWS = 1 << 20
 """Seeds that are bound at once."""
 
-SAMPLE = 64
-"""Of so many seeds one is tried, to tell what all of them cost."""
-
-FEWEST_TRIED, MOST_TRIED = 16, 256
+FEWEST_SEEDS = 16
+"""A thread is not worth fewer seeds than this."""
 
 WHOLE = -1
 """Where the work of a tick is kept by the numbers of delta paths, that of whole counts has this one."""
@@ -77,8 +78,8 @@ class WholeJoin:
     def _arrangement(self, use: AtomUse) -> Arrangement:
         return self.join.arrangements[use.key]
 
-    def generic(self, number: int) -> GenericJoin | None:
-        """The join over the other atoms of a path; None if one of all atoms is empty."""
+    def generic(self, number: int, most: float | None = None) -> CostedJoin | None:
+        """The join over the other atoms of a path, and what it may cost; None if one of all atoms is empty."""
         path, execution = self.join.query.paths[number], self.join.execution
         batches = {use.atom: self.moment.batches(self._arrangement(use)) for use in path.others}
         seeds = self.moment.batches(self._arrangement(path.seed))
@@ -93,7 +94,11 @@ class WholeJoin:
             {use.atom: use for use in path.others}, batches, True, path.compared, execution.backend,
             execution.piece_rows, execution.ranks, bound, negated=negated, dictionary=execution.dictionary,
         )  # fmt: skip
-        return gauged(join) if execution.measures else join
+        return costed_in(join, execution, most)
+
+    def rows(self, path: DeltaPath) -> int:
+        """How many rows the path's atom has, those that cancel counted twice."""
+        return sum(map(len, self.moment.batches(self._arrangement(path.seed))))
 
     def seeds(self, path: DeltaPath, generic: GenericJoin) -> Seeds:
         """All rows of the path's atom, in the order that serves best."""
@@ -106,15 +111,20 @@ class WholeJoin:
         return [number for number, path in enumerate(self.join.query.paths) if not path.is_negated]
 
     def tried(self, number: int, most: float | None = None) -> float:
-        """About what the path costs without summing, by a sample of its seeds; infinite beyond `most`."""
+        """About what the path costs, by a sample of its seeds; infinite if to try that costs more than `most`."""
         generic = self.generic(number)
         if generic is None:
             return 0
         path = self.join.query.paths[number]
-        whole = self.moment.compact(self._arrangement(path.seed))
-        cost = sampled(path, whole, generic, not self.join.execution.weighted, most)
+        largest = [max(self.moment.batches(self._arrangement(use)), key=len) for use in path.seeds]
+        cost = tried(path, largest, self.rows(path), generic, not self.join.execution.weighted, most)
         report(self.join, [generic], SAMPLED)
         return cost
+
+    def least(self, number: int) -> int:
+        """What it costs to begin with the path."""
+        path, generic = self.join.query.paths[number], self.generic(number)
+        return 0 if generic is None else cost_of_binding(path, self.rows(path), generic)
 
     def total(self, number: int, most: float | None = None) -> tuple[int, int]:
         """The sum of the weights of all bindings, along a path; and what it cost.
@@ -124,30 +134,32 @@ class WholeJoin:
         AllowanceError
             If it costs more than `most`.
         """
-        generic = self.generic(number)
+        generic = self.generic(number, most)
         if generic is None:
             return 0, 0
         path, execution = self.join.query.paths[number], self.join.execution
+        generic.allowance.before = self.least(number)
+        generic.allowance.check(generic)
         seeds = self.seeds(path, generic)
         threads = execution.threads if execution.backend.device is None else 1
         most_rows = BLOCK_ROWS if execution.backend.device is None else min(BLOCK_ROWS, execution.piece_rows)
         n_blocks = max(1, -(-len(seeds) // most_rows))
-        n_blocks = -(-n_blocks // threads) * threads if len(seeds) >= threads * FEWEST_TRIED else n_blocks
+        n_blocks = -(-n_blocks // threads) * threads if len(seeds) >= threads * FEWEST_SEEDS else n_blocks
         edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
 
-        begun: list[GenericJoin] = []
+        begun: list[CostedJoin] = []
 
         def block(at: int) -> Sequence[tuple[int, int]]:
-            own = self.generic(number) if at else generic
+            own = self.generic(number, None if most is None else most / n_blocks)
             assert own is not None
             begun.append(own)
             part = seeds.part(edges[at], edges[at + 1], execution.backend.xp)
-            allowance = Allowance(None if most is None else most / n_blocks)
+            own.allowance.before = cost_of_binding(path, len(part), own)
             prefixes = bind(path, part, own)
             if own.meter is not None:
                 own.meter.prefixes += len(prefixes)
-            found = Summing(own, allowance, not execution.weighted).over(prefixes, path.steps)
-            return [(found, allowance.cost(own))]
+            found = Summing(own, own.allowance, not execution.weighted).over(prefixes, path.steps)
+            return [(found, own.allowance.cost(own))]
 
         is_counted = False
         try:
@@ -161,12 +173,9 @@ class WholeJoin:
         return sum(found for found, _ in counted), sum(cost for _, cost in counted)
 
 
-def gauged(join: GenericJoin) -> GenericJoin:
-    """The join, with a meter of its own."""
-    from gpu_wcoj.join.measured import measured
-    from gpu_wcoj.join.meter import Meter
-
-    return measured(join, Meter(WHOLE, 0, join.work))
+def costed_in(join: GenericJoin, execution: Execution, most: float | None = None) -> CostedJoin:
+    """The join, with nothing counted yet and what it may cost; with a meter of its own where joins are measured."""
+    return costed(join, most, Meter(WHOLE, 0, {}) if execution.measures else None)
 
 
 def report(join: IncrementalGenericJoin, did: Sequence[GenericJoin], name: str = "") -> None:
@@ -178,23 +187,3 @@ def report(join: IncrementalGenericJoin, did: Sequence[GenericJoin], name: str =
         join.finished.append((WHOLE, work))
         if one.meter is not None:
             join.meters.append(replace(one.meter, work=work, gauges=one.meter.added_up(name)))
-
-
-def sampled(
-    path: DeltaPath, whole: IndexedZSet, generic: GenericJoin, of_sets: bool, most: float | None = None
-) -> float:
-    """About what all rows of a batch cost as seeds of a path, by some of them; infinite beyond `most`."""
-    n = len(whole)
-    tried = min(n, max(FEWEST_TRIED, min(MOST_TRIED, n // SAMPLE)))
-    if tried == 0:
-        return 0
-    matrix: Int64Array = generic.backend.xp.ascontiguousarray(whole.matrix[:, :: n // tried])
-    columns = [matrix[row] for row in range(len(matrix))]
-    batch = IndexedZSet.from_sorted(columns, 1, generic.backend)
-    seeds = seed_rows(path, [batch, *([batch] * (len(path.seeds) - 1))], generic, path.seed.variables[0])
-    summing = Summing(generic, Allowance(None if most is None else most * len(batch) / n), of_sets)
-    try:
-        summing.over(bind(path, seeds, generic), path.steps)
-    except AllowanceError:
-        return float("inf")
-    return summing.allowance.cost(generic) * n / len(batch)

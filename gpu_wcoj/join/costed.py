@@ -1,0 +1,54 @@
+"""A generic join that counts what it costs, so that it can be given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.measured import MeasuredJoin
+from gpu_wcoj.join.meter import Meter
+from gpu_wcoj.join.path import DeltaPath, Step
+from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.join.summing import BOUND, SEED, Allowance
+from gpu_wcoj.kernels.protocol import Int64Array
+
+
+@dataclass(eq=False)
+class CostedJoin(MeasuredJoin):
+    """As `GenericJoin`; rows that are written and prefixes that are counted go to an allowance.
+
+    Raises `AllowanceError` where that is used up. It is measured if it has a meter.
+    """
+
+    allowance: Allowance = field(default_factory=Allowance)
+
+    def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
+        """See `GenericJoin.extend`."""
+        extended = GenericJoin.extend(self, prefixes, step) if self.meter is None else super().extend(prefixes, step)
+        for parent, piece in extended:
+            self.allowance.rows += len(piece)
+            self.allowance.check(self)
+            yield parent, piece
+
+    def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
+        self.allowance.parts += len(prefixes)
+        return super()._count_part(prefixes, steps)
+
+    def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
+        counted = GenericJoin._count_last if self.meter is None else MeasuredJoin._count_last
+        found = counted(self, prefixes, step)
+        if found is not None:
+            self.allowance.counted += len(prefixes)
+        return found
+
+
+def costed(join: GenericJoin, most: float | None = None, meter: Meter | None = None) -> CostedJoin:
+    """The join, with nothing counted yet, and what it may cost."""
+    given = {**vars(join), "meter": meter, "allowance": Allowance(most)}
+    return CostedJoin(**{**given, "work": {} if meter is None else meter.work})
+
+
+def cost_of_binding(path: DeltaPath, n_seeds: int, join: GenericJoin) -> int:
+    """What it costs to take so many seeds of a path and to find them in the atoms that they reach."""
+    return n_seeds * (SEED + BOUND * sum(len(join.batches[number]) for number, _, _ in path.binding))
