@@ -67,6 +67,8 @@ class Track:
 
     path: DeltaPath
     place: Mapping[str, int] = field(init=False)
+    _found: dict[tuple[str, int], Mapping[Met, int]] = field(default_factory=dict, init=False)
+    _words: dict[int, frozenset[Word]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         seed = self.path.seed
@@ -86,31 +88,36 @@ class Track:
         begins = [at for at, step in enumerate(self.path.steps) if not step.is_lookup]
         return (0, *begins[1:], len(self.path.steps)) if begins else (0,)
 
-    def finished(self, levels: int) -> dict[Met, int]:
+    def finished(self, levels: int) -> Mapping[Met, int]:
         """The atoms whose variables are bound after so many levels, each with its number."""
-        return self._met(levels, is_finished=True)
+        return self._met(levels, "finished")
 
-    def reached(self, levels: int) -> dict[Met, int]:
+    def reached(self, levels: int) -> Mapping[Met, int]:
         """The atoms some of whose variables are bound, not all."""
-        return self._met(levels, is_finished=False)
+        return self._met(levels, "reached")
 
-    def _met(self, levels: int, is_finished: bool) -> dict[Met, int]:
+    def _met(self, levels: int, kind: str) -> Mapping[Met, int]:
+        if (kind, levels) in self._found:
+            return self._found[kind, levels]
         found: dict[Met, int] = {}
         for use in self.path.others:
             both = zip(use.key.order, use.variables, strict=True)
             placed = [(column, self.place.get(name, -levels - 1)) for column, name in both]
             bound = sorted((column, place) for column, place in placed if place >= -levels)
-            if bound and (len(bound) == len(use.variables)) == is_finished:
+            if bound and (len(bound) == len(use.variables)) == (kind == "finished"):
                 met = Met(use.key.selection, tuple(bound), use.atom < self.path.seed.atom)
                 while met in found:
                     met = met._replace(again=met.again + 1)
                 found[met] = use.atom
+        self._found[kind, levels] = found
         return found
 
     def said(self, levels: int) -> frozenset[Word]:
         """The conditions and negated atoms of bound variables."""
-        words = (self._said(check) for check in self._checks(levels))
-        return frozenset(word for word in words if word is not None)
+        if levels not in self._words:
+            words = (self._said(check) for check in self._checks(levels))
+            self._words[levels] = frozenset(word for word in words if word is not None)
+        return self._words[levels]
 
     def beginning(self, levels: int, atoms: Collection[int], said: Collection[Word]) -> DeltaPath:
         """The join of some of the atoms up to a level, with these conditions and negated atoms."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
 
 from gpu_wcoj.join.beginning import Beginning, Begun
@@ -21,6 +22,9 @@ TAKE, FIND = 0.5, 1.0
 
 CLEARLY = 0.9
 """Paths begin together where that is expected to cost less than this share of what it costs apart."""
+
+Listing = Callable[[Track, int], tuple[float, float] | None]
+"""What it costs to list what so many levels of a track bind, and how many rows that are, where that is known."""
 
 MOST_COMPARED = 32
 """Of more sets of atoms than this it is not looked at what two of them have in common."""
@@ -199,11 +203,12 @@ def _listed(track: Track, depth: int) -> int:
 def _begin_together(users: Iterable[_User], known: KnownRelations) -> None:
     """Give beginnings to those of these paths for which that pays: the longest first, those of most atoms first."""
     live = list(users)
+    listing = cache(lambda track, levels: _listing(track, levels, known))
     for levels in range(max(max(user.most) for user in live), 0, -1):
         for atoms in _sets(live, levels):
             ways = [(user, track) for user in live if (track := user.along(levels, atoms)) is not None]
             if len(ways) > 1:
-                made = _shared(ways, levels, atoms, known)
+                made = _shared(ways, levels, atoms, listing)
                 if made is not None:
                     live = [*(user for user in live if user.begun is None), made]
 
@@ -225,13 +230,11 @@ def _sets(users: Iterable[_User], levels: int) -> list[frozenset[Met]]:
     )  # fmt: skip
 
 
-def _shared(
-    ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[Met], known: KnownRelations
-) -> _User | None:
+def _shared(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[Met], listing: Listing) -> _User | None:
     """Let those tracks begin together for which it pays; the beginning, if there is one."""
     made = _beginning(ways, levels, atoms)
-    costs = [_listing(track, levels, known) for _, track in ways]
-    own = _listing(made.user.tracks[0], levels, known)
+    costs = [listing(track, levels) for _, track in ways]
+    own = listing(made.user.tracks[0], levels)
     if own is None or None in costs:
         last = made.user.tracks[0].path.steps[-1]
         if len(last.atoms) < 2 or any(atoms != track.finished(levels).keys() for _, track in ways):
@@ -242,7 +245,7 @@ def _shared(
         if len(paying) < 2:
             return None
         if len(paying) < len(ways):
-            return _shared([ways[at] for at in paying], levels, atoms, known)
+            return _shared([ways[at] for at in paying], levels, atoms, listing)
         if own[0] + sum(taking) >= CLEARLY * sum(cost[0] for cost in costs if cost is not None):
             return None
     for user, track in ways:
@@ -284,5 +287,6 @@ def _listing(track: Track, levels: int, known: KnownRelations) -> tuple[float, f
 
 
 def _taking(way: _Way) -> float:
-    """What a row of the beginning costs a track."""
-    return TAKE + FIND * len(way.rest().binding)
+    """What a row of the beginning costs a track: it is sought in every other atom that it reaches."""
+    track, levels = way.track, way.shared.levels
+    return TAKE + FIND * (len(track.reached(levels)) + len(track.finished(levels)) - len(way.shared.atoms))
