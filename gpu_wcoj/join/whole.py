@@ -147,12 +147,12 @@ class WholeJoin:
         n_blocks = -(-n_blocks // threads) * threads if len(seeds) >= threads * FEWEST_SEEDS else n_blocks
         edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
 
-        begun: list[CostedJoin] = []
+        begun: dict[int, CostedJoin] = {}
 
         def block(at: int) -> Sequence[tuple[int, int]]:
             own = self.generic(number, None if most is None else most / n_blocks)
             assert own is not None
-            begun.append(own)
+            begun[at] = own
             part = seeds.part(edges[at], edges[at + 1], execution.backend.xp)
             own.allowance.before = cost_of_binding(path, len(part), own)
             prefixes = bind(path, part, own)
@@ -161,15 +161,14 @@ class WholeJoin:
             found = Summing(own, own.allowance, not execution.weighted).over(prefixes, path.steps)
             return [(found, own.allowance.cost(own))]
 
-        is_counted = False
+        alone = threads == 1 or n_blocks == 1
+        counted: list[tuple[int, int]] = []
+        results = (block(at)[0] for at in range(n_blocks)) if alone else in_order(block, n_blocks, threads)
         try:
-            if threads == 1 or n_blocks == 1:
-                counted = [block(at)[0] for at in range(n_blocks)]
-            else:
-                counted = list(in_order(block, n_blocks, threads))
-            is_counted = True
-        finally:
-            report(self.join, begun, "" if is_counted else GIVEN_UP)
+            counted.extend(results)  # keeps those of before where one is an error
+        finally:  # of those that run ahead of the first that gives up, it is chance how far they have come
+            did = [begun[at] for at in range(len(counted) + 1) if at in begun]
+            report(self.join, did, "" if len(counted) == n_blocks else GIVEN_UP)
         return sum(found for found, _ in counted), sum(cost for _, cost in counted)
 
 

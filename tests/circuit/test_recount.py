@@ -271,8 +271,11 @@ def test_all_that_the_kernels_do_is_reported(name, threads, analyze, monkeypatch
         program.step_counts(tick)
         work = program.last_tick.work["h"][0]
         reported = sum((one for steps in work.values() for one in steps.values()), start=np.zeros(N_WORK, np.int64))
-        assert reported.tolist() == sum(counted.values(), start=np.zeros(N_WORK, np.int64)).tolist()
-        afresh = work.get(whole.WHOLE, {})
+        afresh, done = work.get(whole.WHOLE, {}), sum(counted.values(), start=np.zeros(N_WORK, np.int64))
+        if threads > 1 and whole.GIVEN_UP in afresh:  # what runs ahead is left out, as how far it comes is chance
+            assert (reported <= done).all()
+        else:
+            assert reported.tolist() == done.tolist()
         seen.update(name if name.startswith("#") else "step" for name in afresh)
         assert any(not name.startswith("#") for name in afresh) == bool(program.last_tick.recounted)
         document = json.loads(program.explain(analyze=True, format="json"))
