@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from gpu_wcoj.join.path import AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, names_of
 from gpu_wcoj.planner.body import Body, BodyAtom
@@ -152,7 +153,16 @@ class Estimator:
 
     def holding(self, name: str) -> list[int]:
         """The other atoms that hold a variable."""
-        return [number for number, atom in self.others.items() if name in atom.variables]
+        return self._holding.get(name, [])
+
+    @cached_property
+    def _holding(self) -> dict[str, list[int]]:
+        """`holding` of every variable."""
+        found: dict[str, list[int]] = {}
+        for number, atom in self.others.items():
+            for name in dict.fromkeys(atom.variables):
+                found.setdefault(name, []).append(number)
+        return found
 
     def level(self, bound: Collection[str], name: str, via: int | None = None) -> tuple[float, float, float]:
         """Binding one more variable: the values proposed for a prefix, the prefixes left of it, and the cost."""
