@@ -76,8 +76,8 @@ def turned(monkeypatch):
     def some(_: Plan, present: Plan, *__: Any) -> dict[Place, float]:
         return {place: 1.0 for place in present.places() if chance.random() < 0.7}
 
-    def mix(present: Plan, planned: Plan, wanted: dict[Place, float]) -> Plan:
-        plan = made(present, planned, wanted)
+    def mix(present: Plan, *given: Any) -> Plan:
+        plan = made(present, *given)
         for place in plan.places():
             if plan.path(place) != present.path(place):
                 found["asked" if place[2] == ASKED else "delta"].add(place)
