@@ -164,7 +164,7 @@ def _drawn(path: DeltaPath, batches: Sequence[IndexedZSet]) -> tuple[list[Int64A
     """Rows that look different to the steps, by the variables of the path's seed; and how many such rows there are."""
     seen = seen_of(path)
     for use, batch in zip(path.seeds, batches, strict=True):
-        level = next((at for at in range(len(seen), 0, -1) if seen == set(use.variables[:at])), 0)
+        level = next((at for at in range(len(seen), 0, -1) if seen == frozenset(use.variables[:at])), 0)
         if level:
             return _below(path, use, batch, level - 1), float(len(batch.values[level - 1]))
     batch = batches[0]

@@ -237,7 +237,7 @@ def _shared(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[M
     own = listing(made.user.tracks[0], levels)
     if own is None or None in costs:
         last = made.user.tracks[0].path.steps[-1]
-        if len(last.atoms) < 2 or any(atoms != track.finished(levels).keys() for _, track in ways):
+        if len(last.atoms) < 2 or any(atoms != frozenset(track.finished(levels)) for _, track in ways):
             return None
     else:
         taking = [own[1] * _taking(_Way(track, made)) for _, track in ways]
