@@ -166,7 +166,7 @@ class User:
     @cached_property
     def way(self) -> Way:
         """What the rest of the path reads."""
-        return self.join.way(self.begun.rest)
+        return self.join.way_on(self.number, self.begun.rest)
 
     def report(self, join: IncrementalGenericJoin) -> None:
         """Take down what the beginning did as done by this path, for `join`."""

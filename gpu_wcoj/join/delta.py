@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -64,13 +64,22 @@ DEVICE_SUMS_FROM = 1 << 14
 
 @dataclass(eq=False)
 class Way:
-    """A path, or a variant of one, with what it reads: the arrangements of its seeds and of the other atoms."""
+    """A path, a variant of one, or the rest of one, with what it reads.
+
+    Attributes
+    ----------
+    seeds, others, negated
+        The arrangements of its seeds and of the other atoms.
+    done
+        Those of the atoms whose weights the rows that start it bring.
+    """
 
     path: DeltaPath
     seeds: list[Arrangement]
     others: list[tuple[AtomUse, Arrangement]]
     negated: list[tuple[AtomUse, Arrangement]]
     shapes: Shapes = field(default_factory=dict)
+    done: Sequence[tuple[AtomUse, Arrangement]] = ()
 
 
 @dataclass(eq=False)
@@ -355,6 +364,12 @@ class IncrementalGenericJoin:
         """Per path, itself and its variants."""
         return [[self.way(one) for one in (path, *path.variants)] for path in self.query.paths]
 
+    def way_on(self, number: int, rest: DeltaPath) -> Way:
+        """The rest of a path with what it reads."""
+        left = {use.atom for use in rest.others}
+        done = [(use, arrangement) for use, arrangement in self._ways[number][0].others if use.atom not in left]
+        return replace(self.way(rest), done=done)
+
     def way(self, path: DeltaPath) -> Way:
         """A path with what it reads."""
         seeds = [self.arrangements[use.key] for use in path.seeds]
@@ -534,6 +549,9 @@ class IncrementalGenericJoin:
             batches[use.atom] = seen
             if execution.weighted:
                 bound *= sum(batch.largest_weight for batch in seen)
+        for use, arrangement in way.done if execution.weighted else ():
+            seen = arrangement.after(phase) if use.atom < way.path.seed.atom else arrangement.before(phase)
+            bound *= sum(batch.largest_weight for batch in seen)
         self.weight_bound = max(self.weight_bound, bound)
         negated = {}
         for use, arrangement in way.negated:

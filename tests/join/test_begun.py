@@ -8,7 +8,7 @@ import random
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import CalculationError
+from gpu_wcoj.errors import CalculationError, WeightOverflowError
 from gpu_wcoj.join import begun
 from gpu_wcoj.join.begun import Beginnings, Shared
 from gpu_wcoj.kernels.protocol import PROPOSALS
@@ -196,6 +196,18 @@ def test_a_sink_that_fails_leaves_nothing(taken):
 
 
 @pytest.mark.usefixtures("from_one_row")
+@pytest.mark.parametrize("way", ["step", "step_counts"])
+def test_what_a_beginning_weighs_counts_where_weights_may_overflow(way, taken, from_one_row):
+    """Its atoms' weights have a part in the products, which come out as 0 modulo 2^64."""
+    text = "h(a, b, c, d) :- e(a, b), f(b, c), e(a, c), g(c, d). k(a, b, c, d) :- e(a, b), f(b, c), e(a, c), w(c, d)."
+    heavy = 2**25
+    program = gw.Program(text, bag=True)
+    program.step({name: gw.ZSet.from_dict({row: heavy}) for name, row in [("f", (1, 2)), ("g", (2, 3)), ("w", (2, 3))]})
+    with pytest.raises(WeightOverflowError, match=str(heavy**4)):
+        getattr(program, way)({"e": gw.ZSet.from_dict({(1, 1): heavy, (1, 2): heavy})})
+    assert taken[0]
+
+
 def test_rules_that_share_all_and_rules_that_share_some(kind):
     text = (
         "t(a, b, c) :- e(a, b), e(b, c), e(a, c). s(c, a) :- e(a, b), e(b, c), e(a, c)."
