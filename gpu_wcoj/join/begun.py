@@ -171,10 +171,10 @@ class User:
     def report(self, join: IncrementalGenericJoin) -> None:
         """Take down what the beginning did as done by this path, for `join`."""
         own = self.shared.join
-        path, names = own.query.paths[0], self.begun.names
-        name = {step.name: called for step, called in zip(path.steps, names, strict=True)}
-        for one in path.branches:
-            name[branch_name(path.steps[one.begin : one.end])] = f"branch of {names[one.begin]}"
+        name = {}
+        for step, called in zip(own.query.paths[0].steps, self.begun.names, strict=True):
+            name[step.name] = called
+            name[branch_name((step,))] = f"branch of {called}"  # also one of what the beginning begins with itself
         join.finished += [(self.number, {name[step]: work}) for _, done in own.finished for step, work in done.items()]
         for meter in own.meters:
             told = Meter(

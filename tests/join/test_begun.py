@@ -17,7 +17,7 @@ from gpu_wcoj.planner.passes.beginnings import begun_alike
 from tests.join.overlapping import overlapping_text
 from tests.join.twin import random_script
 from tests.kinds import KINDS, Kind, lacking
-from tests.planner.plans import with_passes
+from tests.planner.plans import with_any_branches, with_passes
 from tests.recursion.twin import check_script, check_scripts
 
 LONG = bool(os.environ.get("TEST_LONG"))
@@ -206,6 +206,19 @@ def test_what_a_beginning_weighs_counts_where_weights_may_overflow(way, taken, f
     with pytest.raises(WeightOverflowError, match=str(heavy**4)):
         getattr(program, way)({"e": gw.ZSet.from_dict({(1, 1): heavy, (1, 2): heavy})})
     assert taken[0]
+
+
+def test_beginnings_that_begin_with_branches(from_one_row, monkeypatch):
+    """One that begins with another one need not have its branches."""
+    text = (
+        "h0(q, s, r) :- f(q, s), e(s, r), e(s, q). h1(q, t) :- e(r, t), e(r, q), u(p), u(r)."
+        " h2(t, p, q) :- e(t, p), f(q, t), e(t, q). h3(r, p, s, t, q) :- e(p, s), e(p, r), u(t), f(q, s)."
+    )
+    for seed in (5, 14):
+        script = random_script(random.Random(seed), {"e": 2, "f": 2, "u": 1})
+        with monkeypatch.context() as patched:
+            with_any_branches(patched, random.Random(seed), orders=True)
+            check_script(text, script, clingo=False, replan=None)
 
 
 def test_rules_that_share_all_and_rules_that_share_some(kind):
