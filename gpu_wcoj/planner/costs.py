@@ -189,7 +189,7 @@ class Estimator:
         not looked at; values of the last step that one atom holds are rows of the answer, which every path lists.
         `branches` are steps that are taken apart when rows are listed.
         """
-        listed = counted = self._start()
+        listed = counted = self._start
         listing, counting = 1.0, counted
         found = [Expected("", 1.0, listed)]
         bound = set(self.seeded)
@@ -233,6 +233,7 @@ class Estimator:
         most = min(self._distinct(names), min(self._distinct(seeded), CHANGES) * self._distinct(rest))
         return most * -math.expm1(-rows * CHANGES / most) / CHANGES
 
+    @cached_property
     def _start(self) -> float:
         """Prefixes that the other atoms leave of one changed row, as far as its variables tell."""
         seeded = set(self.seeded)

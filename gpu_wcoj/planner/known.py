@@ -64,6 +64,7 @@ class Known:
         self._sizes = dict(sizes or {})
         self._selected = dict(selected or {})
         self._found: dict[object, Facts] = {}
+        self._tries: dict[object, tuple[tuple[float, ...], tuple[float, ...]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._relations)
@@ -199,16 +200,11 @@ class Known:
         if facts is None:
             return None
         column = dict(zip(atom.variables, atom.columns, strict=True))
-        columns = [column[name] for name in order]
-        distinct: list[float] = []
-        for depth in range(1, len(columns)):
-            distinct.append(max([*distinct[-1:], facts.values(columns[:depth])]))
-        distinct = [min(count, facts.rows) for count in distinct] + [facts.rows]
-        met = [
-            max(facts.below(columns[:depth], columns[depth]), distinct[depth] / max(distinct[depth - 1], 1.0))
-            for depth in range(1, len(columns))
-        ]
-        return Levels(tuple(order), tuple(distinct), tuple(met))
+        columns = tuple(column[name] for name in order)
+        place = (atom.relation, atom.constants, atom.equal, atom.compared, columns)
+        if place not in self._tries:
+            self._tries[place] = _trie(facts, columns)
+        return Levels(tuple(order), *self._tries[place])
 
     def values(self, atom: BodyAtom, variable: str) -> float | None:
         """Distinct values that an atom has for a variable."""
@@ -240,6 +236,19 @@ class Known:
                 share = whole.kept(atom)
                 self._found[place] = whole if share == 1 else whole.selected(share)
         return self._found[place]
+
+
+def _trie(facts: Facts, columns: Columns) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """`Levels.distinct` and `Levels.met` of a trie of all columns."""
+    distinct: list[float] = []
+    for depth in range(1, len(columns)):
+        distinct.append(max([*distinct[-1:], facts.values(columns[:depth])]))
+    distinct = [min(count, facts.rows) for count in distinct] + [facts.rows]
+    met = [
+        max(facts.below(columns[:depth], columns[depth]), distinct[depth] / max(distinct[depth - 1], 1.0))
+        for depth in range(1, len(columns))
+    ]
+    return tuple(distinct), tuple(met)
 
 
 def _same(facts: Facts) -> Facts:

@@ -98,7 +98,7 @@ class Chooser:
             if self.strategy == "auto":
                 for order in self._left_deep_orders():
                     orders += [order, self._closing_together(order), replace(order, via=(None,) * len(order.via))]
-            costs = {order: self.estimator.along(order).cost for order in orders}
+            costs = {order: self.estimator.along(order).cost for order in dict.fromkeys(orders)}
             best = min(costs, key=costs.__getitem__)
             chosen = best if costs[best] < CLEARLY * costs[chosen] else chosen
         if hinted or len(self.body.atoms) > MOST_ATOMS:
