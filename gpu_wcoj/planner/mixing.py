@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.planner.draft import NOTHING, KnownRelations
 from gpu_wcoj.planner.lower import ASKED, Place, Plan
+from gpu_wcoj.planner.renaming import renamed
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 def mixed(present: Plan, planned: Plan, wanted: Collection[Place], known: KnownRelations = NOTHING) -> Plan:
     """The present plan with the wanted paths of the other one; seeds come from arrangements that paths need then.
+
+    The other one's paths get the names of the present ones: rules may share a join in one of the two alone.
 
     What paths begin with together is chosen anew, by what is `known`.
 
@@ -69,7 +72,10 @@ def _mixed_loop(
 def _mixed(old: DeltaQuery, new: DeltaQuery, wanted: Collection[int]) -> DeltaQuery:
     if not wanted:
         return old
-    paths = [new.paths[number] if number in wanted else path for number, path in enumerate(old.paths)]
+    paths = [
+        (renamed(new.paths[number], old.paths) or path) if number in wanted else path
+        for number, path in enumerate(old.paths)
+    ]
     needed = list(dict.fromkeys(key for path in paths for key in path.keys))
     return replace(old, paths=tuple(_seeded(path, needed) for path in paths))
 

@@ -6,7 +6,7 @@ import itertools
 import os
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,8 @@ from gpu_wcoj.trace.arrangement import Arrangement
 from tests.join.patterns import PATTERNS
 from tests.join.twin import arities, check_script, random_script
 from tests.kinds import KINDS, Kind, lacking
+from tests.recursion.twin import check_script as check
+from tests.recursion.twin import without_debts
 
 RULE = "h(a, b, c, d) :- s(a, d), r(a, b, c), u(b), v(c)."
 """From a change of s, b should come before c where u has few rows, and c before b where v has."""
@@ -233,6 +235,43 @@ def test_engines_that_share_work_may_have_different_plans(eager):
     assert [was_replanned(share) for share in shares] == [False, True, True]
 
 
+def every_tick(monkeypatch: pytest.MonkeyPatch, cheaper: Callable[..., dict[feedback.Place, float]]) -> None:
+    """Every tick begins by taking the paths of another plan that these are."""
+
+    def hurry(self: feedback.Feedback, *_: Any) -> None:
+        self.is_due = True
+        self.done = defaultdict(float)
+
+    monkeypatch.setattr(replanning_module, "_cheaper", cheaper)
+    monkeypatch.setattr(replanning_module, "SORTING", 0.0)
+    monkeypatch.setattr(replanning_module, "CLEARLY", 0.0)
+    monkeypatch.setattr(feedback.Feedback, "observe", hurry)
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_rules_that_share_a_join_may_do_so_no_more(monkeypatch, bag):
+    """They have the names of the first of them, and paths that are planned for one alone have its own."""
+    text = (
+        "h(a, b, c, 1) :- r(a, b), s(b, c), a != c, !u(c). g(c, b, a, d) :- r(c, b), s(b, a), c != a, !u(a), d = c + 1."
+        " f(c, b, a) :- r(c, b), s(b, a), c != a, !u(a). k(b, a, c, e) :- r(b, a), s(a, c), b != c, !u(c), e = b + 1."
+    )
+    planned, made = Lowering.plan, []
+
+    def apart(self: Lowering, *given: Any) -> Plan:
+        made.append(planned(replace(self, hints={"f": ["b"], "k": ["a"]}) if made else self, *given))
+        return made[-1]
+
+    monkeypatch.setattr(Lowering, "plan", apart)
+    every_tick(monkeypatch, lambda _, present, *__: dict.fromkeys(present.places(), 1.0))
+    for seed in range(3):
+        made.clear()
+        script = random_script(random.Random(seed), {"r": 2, "s": 2, "u": 1})
+        check(text, without_debts(script), bag=bag, clingo=False, backend="cpu")
+        first, last = (plan.queries["f"][0] for plan in (made[0], made[-1]))
+        assert first.together
+        assert not last.together
+
+
 @pytest.mark.parametrize("seed", range(8 if LONG else 4))
 def test_any_plan_may_follow_any_other(monkeypatch, seed):
     """Every tick begins with an order by chance, in some of its paths by chance; by recomputation."""
@@ -262,16 +301,9 @@ def test_any_plan_may_follow_any_other(monkeypatch, seed):
         turned.append(found.queries != present.queries)
         return found
 
-    def hurry(self: feedback.Feedback, *_: Any) -> None:
-        self.is_due = True
-        self.done = defaultdict(float)
-
     monkeypatch.setattr(Lowering, "plan", any_order)
-    monkeypatch.setattr(replanning_module, "_cheaper", some)
     monkeypatch.setattr(replanning_module, "mixed", mix)
-    monkeypatch.setattr(replanning_module, "SORTING", 0.0)
-    monkeypatch.setattr(replanning_module, "CLEARLY", 0.0)
-    monkeypatch.setattr(feedback.Feedback, "observe", hurry)
+    every_tick(monkeypatch, some)
     names = [name for name in sorted(PATTERNS) if PATTERNS[name].count(",") > 5]
     for name in names if LONG else chance.sample(names, 10):
         script = random_script(random.Random(f"{name} {seed}"), arities(PATTERNS[name]))

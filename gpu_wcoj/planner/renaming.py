@@ -1,0 +1,105 @@
+"""Delta paths of a rule in the names of another plan of it: rules that share a join have those of the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath
+
+
+def renamed(path: DeltaPath, others: Iterable[DeltaPath]) -> DeltaPath | None:
+    """The path with the names that other paths of the same rule have; None if it calculates what none of them does.
+
+    A variable of atoms is told by a column that it stands in, one that is calculated by what it is calculated from.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes import PASSES
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> text = "h(a, c) :- r(a, b), s(b, c), a < c. h(x, z) :- r(x, y), s(y, z), x < z."
+    >>> one, other = (rule.paths for rule in drafted(text, PASSES[:-2]).rules)
+    >>> renamed(other[0], one) == one[0] != other[0]
+    True
+    """
+    own = list(others)
+    stands = {
+        (use.atom, column): name
+        for one in own
+        for use in _uses(one)
+        for column, name in zip(use.key.order, use.variables, strict=True)
+    }
+    names: dict[str, str] = {}
+    for use in _uses(path):
+        for column, name in zip(use.key.order, use.variables, strict=True):
+            if (use.atom, column) not in stands:
+                return None
+            names[name] = stands[use.atom, column]
+    known = [check for one in own for check in _checks(one) if isinstance(check, Calculation)]
+    for check in (check for one in (path, *path.variants) for check in _checks(one)):
+        if isinstance(check, Calculation) and check.variable not in names:
+            found = _calculated(check, names, known)
+            if found is None:
+                return None
+            names[check.variable] = found
+    return path if all(name == called for name, called in names.items()) else _renamed(path, names)
+
+
+def _uses(path: DeltaPath) -> Iterator[AtomUse]:
+    """The atoms, that of the changes first."""
+    yield from (path.seed, *path.others)
+
+
+def _checks(path: DeltaPath) -> Iterator[Check]:
+    """All that is checked and calculated, in order."""
+    yield from (*path.seed_conditions, *path.seed_checks)
+    for step in path.steps:
+        yield from (*step.conditions, *step.checks)
+
+
+def _calculated(one: Calculation, names: Mapping[str, str], known: Iterable[Calculation]) -> str | None:
+    """What the others call a variable that is calculated."""
+    arguments = tuple(names.get(term, term) if isinstance(term, str) else term for term in one.arguments)
+    alike = replace(one, arguments=arguments)
+    taken = set(names.values())
+    for other in known:
+        if other.variable not in taken and replace(alike, variable=other.variable) == other:
+            return other.variable
+    return None
+
+
+def _renamed(path: DeltaPath, names: Mapping[str, str]) -> DeltaPath:
+    def term(one: str | int) -> str | int:
+        return names.get(one, one) if isinstance(one, str) else one
+
+    def use(one: AtomUse) -> AtomUse:
+        return replace(one, variables=tuple(names.get(name, name) for name in one.variables))
+
+    def condition(one: Condition) -> Condition:
+        return replace(one, variable=names[one.variable], other=term(one.other))
+
+    def check(one: Check) -> Check:
+        if isinstance(one, Condition):
+            return condition(one)
+        if isinstance(one, Absent):
+            return replace(one, use=use(one.use), terms=tuple(map(term, one.terms)))
+        return replace(one, variable=names[one.variable], arguments=tuple(map(term, one.arguments)))
+
+    return replace(
+        path,
+        seeds=tuple(map(use, path.seeds)),
+        others=tuple(map(use, path.others)),
+        seed_conditions=tuple(map(condition, path.seed_conditions)),
+        steps=tuple(
+            replace(
+                step,
+                variable=names[step.variable],
+                conditions=tuple(map(condition, step.conditions)),
+                checks=tuple(map(check, step.checks)),
+            )
+            for step in path.steps
+        ),
+        sort_first=tuple(names[name] for name in path.sort_first),
+        variants=tuple(_renamed(one, names) for one in path.variants),
+        seed_checks=tuple(map(check, path.seed_checks)),
+    )
