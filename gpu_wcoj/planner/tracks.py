@@ -122,8 +122,13 @@ class Track:
     def beginning(self, levels: int, atoms: Collection[int], said: Collection[Word]) -> DeltaPath:
         """The join of some of the atoms up to a level, with these conditions and negated atoms."""
         path = self.path
-        steps = [self._restricted(step, atoms, said) for step in path.steps[: self.ends[levels]]]
-        steps = [step for step in steps if step.atoms or not step.is_lookup]
+        steps: list[Step] = []
+        for one in path.steps[: self.ends[levels]]:
+            step = self._restricted(one, atoms, said)
+            if step.atoms or not step.is_lookup:
+                steps.append(step)
+            elif step.checks:
+                steps[-1] = replace(steps[-1], checks=(*steps[-1].checks, *step.checks))
         if not all(step.atoms for step in steps):
             steps = self._together(levels, atoms, said)
         return replace(
