@@ -17,8 +17,8 @@ from gpu_wcoj.planner.passes.beginnings import begun_alike
 from tests.join.overlapping import overlapping_text
 from tests.join.twin import random_script
 from tests.kinds import KINDS, Kind, lacking
-from tests.planner.plans import with_any_branches, with_passes
-from tests.recursion.twin import check_script, check_scripts
+from tests.planner.plans import any_orders, with_any_branches, with_passes
+from tests.recursion.twin import check_script, check_scripts, without_debts
 
 LONG = bool(os.environ.get("TEST_LONG"))
 RULES = {
@@ -219,6 +219,20 @@ def test_beginnings_that_begin_with_branches(from_one_row, monkeypatch):
         with monkeypatch.context() as patched:
             with_any_branches(patched, random.Random(seed), orders=True)
             check_script(text, script, clingo=False, replan=None)
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_what_is_checked_where_only_one_of_them_looks_up(bag, from_one_row, monkeypatch):
+    """The checks of a level stand behind its last lookup, which the beginning need not have."""
+    text = (
+        "h(t, p, r, q) :- e(t, p), e(t, r), f(p, r), f(r, q), !u(r), t < r."
+        " k(t, p, r) :- e(t, p), e(t, r), f(p, r), !u(r), t < r."
+    )
+    for seed in (33, 34):
+        script = without_debts(random_script(random.Random(seed), {"e": 2, "f": 2, "u": 1}))
+        with monkeypatch.context() as patched:
+            with_passes(patched, any_orders(random.Random(seed), PASSES))
+            check_script(text, script, bag=bag, clingo=False, replan=None)
 
 
 def test_rules_that_share_all_and_rules_that_share_some(kind):
