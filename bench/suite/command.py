@@ -67,7 +67,7 @@ def main(
     store = Store(report or RESULTS)
     with LateBar() as bar, ending() as end:
         seconds = math.inf if hours is None else hours * 3600
-        progress = Progress(_logged(bar.update), show, compare, store.write)
+        progress = Progress(end.heeded(_logged(bar.update)), show, compare, store.write)
         run = SuiteRun(chosen, strategies, asked, threads, progress, seconds)
         if resume:
             _resume(run, store)

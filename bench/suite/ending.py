@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -30,6 +30,19 @@ class Ending:
     def status(self) -> int:
         """The exit status that shells give to a process that a signal ended."""
         return 0 if self.signal is None else 128 + self.signal
+
+    def heeded(self, say: Callable[[str, float], None]) -> Callable[[str, float], None]:
+        """The same, which ends the run first if a signal has come: raised where nobody listens, an error is lost.
+
+        So it is while an object is finalized.
+        """
+
+        def both(what: str, share: float) -> None:
+            if self.signal is not None:
+                raise EndedError(self.signal.name)
+            say(what, share)
+
+        return both
 
 
 @contextmanager

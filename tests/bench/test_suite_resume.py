@@ -124,6 +124,26 @@ def test_a_signal_ends_a_run_in_good_order(number, status, tmp_path, capfd):
     assert (tmp_path / "REPORT.md").exists()
 
 
+def test_a_signal_that_is_lost_ends_the_run_at_the_next_word():
+    class Deaf:
+        def __del__(self):
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(1)  # the handler runs here
+            except BaseException:
+                pass
+
+    said = []
+    with ending() as end:
+        say = end.heeded(lambda what, share: said.append((what, share)))
+        say("before", 0.0)
+        Deaf()
+        assert end.signal == signal.SIGTERM
+        with pytest.raises(EndedError, match="SIGTERM"):
+            say("after", 0.5)
+    assert said == [("before", 0.0)]
+
+
 def test_the_second_signal_is_not_held_back():
     with ending() as end:
         with pytest.raises(EndedError):
