@@ -144,7 +144,7 @@ def test_a_change_of_long_paths_is_counted_afresh():
 @pytest.mark.usefixtures("ready")
 def test_large_changes_are_counted_afresh_and_small_ones_followed():
     base, rest = skewed()
-    auto, followed = (gw.Program(PATH, strategy=one) for one in ("auto", "wcoj"))
+    auto, followed = (gw.Program(PATH, strategy=one, threads=1) for one in ("auto", "wcoj"))
     gone = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:1500].tolist()])
     for tick, afresh in ((base, 1), (rest[:2], 0), (rest[2:1500], 1), (gone, 1)):
         counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -107,9 +108,14 @@ def run(text: str, script: Script, *, bag: bool, backend: Backend, **options: An
         if number % 3 == 0:
             seen.append(program.step_counts(changes))
         elif number % 3 == 1:
-            pieces: list[object] = []
-            seen.append(program.step_pieces(changes, lambda name, piece, to=pieces: to.append((name, piece.rows()))))
-            seen.append(sorted(pieces))
+            total: Counter[tuple[str, tuple[Any, ...]]] = Counter()  # where pieces are cut is not promised
+
+            def add(name: str, piece: gw.ZSet, to: Counter[tuple[str, tuple[Any, ...]]] = total) -> None:
+                for row, weight in piece.rows():
+                    to[name, row] += weight
+
+            seen.append(program.step_pieces(changes, add))
+            seen.append(sorted(item for item in total.items() if item[1]))
         else:
             seen.append({name: zset.rows() for name, zset in program.step(changes).items()})
         seen.append({name: program.relation(name).rows() for name in program.heads})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -277,7 +278,7 @@ def test_once_says_what_is_missing(spark, tmp_path):
     with pytest.raises(UnknownRelationError, match="no relation 'r'"):
         gws.join(spark, "p(a) :- edge(a, b).", {"edge": frame}, output="r")
     for ask in (gws.join, gws.count, gws.explain):
-        for wrong in ({"edge": frame.toPandas()}, {"edge": [(1, 2)]}):
+        for wrong in ({"edge": pd.DataFrame({"a": [1], "b": [2]})}, {"edge": [(1, 2)]}):
             with pytest.raises(UsageError, match="given for relation 'edge' is of type(?s:.*)no DataFrame of Spark"):
                 ask(spark, TRIANGLE, wrong)
         with pytest.raises(UsageError, match="a mapping from relations to them is allowed"):
