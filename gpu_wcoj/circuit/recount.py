@@ -151,12 +151,13 @@ class Recounting:
             return None
         if not self.execution.recounts or self.execution.share is not None or not self.is_possible:
             return None
-        if self._is_hopeless(phase):
+        counts = 1 if before is not None else 2
+        if self._is_hopeless(phase, counts):
             return None
         if self.execution.backend.device is not None and all(join.is_empty for join in self.joins):
             return None  # the change is all that there is, and trying waits for the device
         following, moment = self._following(phase), Moment(phase + 1)
-        allowance = self._allowance(following if before is not None else following / 2, moment)
+        allowance = self._allowance(following / counts, moment)
         if allowance is None:
             return None
         try:
@@ -199,10 +200,10 @@ class Recounting:
                 if seeds is not None:
                     yield join, number, seeds
 
-    def _is_hopeless(self, phase: int) -> bool:
+    def _is_hopeless(self, phase: int, counts: int) -> bool:
         """Whether rows would have to cost several times what they did when that was last tried; now and then it is not.
 
-        A tick that is not much too small is not spared the trying.
+        A tick that is not much too small is not spared the trying. So many whole counts are needed.
         """
         if self._followed is None or self._passed_over >= MOST_PASSED_OVER:
             self._passed_over = 0
@@ -210,7 +211,8 @@ class Recounting:
         size, known = self._size(Moment(phase + 1)), self._known
         rows = sum(seeds.n_rows for _, _, seeds in self._changes(phase))
         share = rows / max(1, self._followed[0])
-        worth = SPARED * self._followed[1] * (share if share > 1 else share**0.5)  # fewer rows look alike less often
+        worth = SPARED * self._followed[1] / counts
+        worth *= share if share > 1 else share**0.5  # fewer rows look alike less often
         hopeless = worth * MARGIN < CHEAPEST * size
         if known is not None and not self._may_pay(worth, size, known):
             hopeless = True
