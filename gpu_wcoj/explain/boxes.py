@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from gpu_wcoj.explain.figures import SeedCounts
 from gpu_wcoj.explain.phrases import (
     begins_phrase,
     branch_phrase,
@@ -15,7 +16,7 @@ from gpu_wcoj.explain.phrases import (
     joined_phrase,
     seeds_phrase,
 )
-from gpu_wcoj.explain.tree import BranchTree, HeadTree, LevelTree, PathTree, PlanTree, RuleTree, SeedCounts
+from gpu_wcoj.explain.tree import BranchTree, HeadTree, LevelTree, PathTree, PlanTree, RuleTree
 
 Kind = Literal["seed", "level", "head"]
 

@@ -9,17 +9,15 @@ from functools import reduce
 from gpu_wcoj.circuit.circuit import Measured
 from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.circuit.recursion.rules import RANK
+from gpu_wcoj.explain.figures import Counts, SeedCounts, TickTree
 from gpu_wcoj.explain.tree import (
     BranchTree,
-    Counts,
     Done,
     HeadTree,
     LevelTree,
     PathTree,
     PlanTree,
     RuleTree,
-    SeedCounts,
-    TickTree,
     Use,
     VariantTree,
 )

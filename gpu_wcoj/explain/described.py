@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpu_wcoj.circuit.recursion.rules import RANK, LoopPlan
+from gpu_wcoj.explain.figures import Estimate
 from gpu_wcoj.explain.tree import (
     Arranged,
     BegunTree,
     BranchTree,
     Done,
-    Estimate,
     HeadTree,
     LevelTree,
     PathTree,

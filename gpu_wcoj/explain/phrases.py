@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpu_wcoj.amounts import shown_bytes
-from gpu_wcoj.explain.tree import BegunTree, BranchTree, Counts, Estimate, HeadTree, PlanTree, SeedCounts, TickTree
+from gpu_wcoj.explain.figures import Counts, Estimate, SeedCounts, TickTree
+from gpu_wcoj.explain.tree import BegunTree, BranchTree, HeadTree, PlanTree
 
 
 def headlines(tree: PlanTree) -> list[str]:

@@ -11,8 +11,9 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import SchemaError, UsageError
+from gpu_wcoj.explain.figures import Counts, TickTree
 from gpu_wcoj.explain.rendering import FORMATS
-from gpu_wcoj.explain.tree import Counts, LevelTree, PlanTree, TickTree
+from gpu_wcoj.explain.tree import LevelTree, PlanTree
 from tests.explain.programs import PROGRAMS, changes_of, text_of
 from tests.test_imports import modules_after
 
