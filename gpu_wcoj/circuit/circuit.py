@@ -17,10 +17,10 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, afresh
 from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.circuit.source import bag_change, set_change
-from gpu_wcoj.join.delta import fetch_work
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.piece import Piece
+from gpu_wcoj.join.running import fetch_work
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
@@ -87,6 +87,9 @@ class Measured:
     seconds: Mapping[str, float]
 
 
+Evaluated: TypeAlias = "tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]"
+"""What `Circuit.evaluate` gives."""
+
 Derived: TypeAlias = "Head | LoopHead | GroupingHead | PositiveHead"
 """What a circuit derives: a relation, or what a loop reads of one."""
 
@@ -133,7 +136,7 @@ class Circuit:
         changes: Mapping[str, InputChange],
         collect: frozenset[str] | None,
         sink: Callable[[str, Piece], None] | None = None,
-    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]:
+    ) -> Evaluated:
         """Find this tick's changes; the state does not move.
 
         Parameters
@@ -159,7 +162,7 @@ class Circuit:
         changes: Mapping[str, InputChange],
         collect: frozenset[str] | None,
         sink: Callable[[str, Piece], None] | None,
-    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]:
+    ) -> Evaluated:
         self.execution.begin()
         asarray = self.backend.asarray
         ignored = {}
@@ -312,7 +315,7 @@ class Circuit:
             head = self.heads.get(name)
             if isinstance(head, Head) and not head.state:
                 self.execution.begin()
-                if self.execution.share is not None or not head.recounting.is_possible:
+                if self.execution.share is not None or not head.recounting.counts_state:
                     return afresh(head).evaluate(collect=False)[0].net
                 if head.total is None:
                     head.total = head.recounting.total()

@@ -18,12 +18,13 @@ import numpy as np
 from gpu_wcoj.join.beginning import Beginning, Begun
 from gpu_wcoj.join.blocks import in_order
 from gpu_wcoj.join.conditions import passes
-from gpu_wcoj.join.delta import FEWEST_SEEDS, SPLIT_FROM, IncrementalGenericJoin, Run, Way
+from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.meter import Meter
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery, branch_name
 from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.join.running import FEWEST_SEEDS, SPLIT_FROM, PathRunner, Run, Way
 from gpu_wcoj.join.seeds import Seeds, bind
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
@@ -148,7 +149,7 @@ class User:
             return any(user.asks(phase) for user in self.below.users)
         return any(self.shared.circuit.asks(head, self.begun.counts) for head in self.heads)
 
-    def rows(self, phase: int, join: IncrementalGenericJoin) -> Iterator[Seeds] | None:
+    def rows(self, phase: int, join: PathRunner) -> Iterator[Seeds] | None:
         """The rows to go on from, as this path calls their variables; None if it has to begin on its own.
 
         `join` is told of what is done for that.
@@ -168,7 +169,7 @@ class User:
         """What the rest of the path reads."""
         return self.join.way_on(self.number, self.begun.rest)
 
-    def report(self, join: IncrementalGenericJoin) -> None:
+    def report(self, join: PathRunner) -> None:
         """Take down what the beginning did as done by this path, for `join`."""
         own = self.shared.join
         name = {}
@@ -208,7 +209,7 @@ class Shared:
     waiting: dict[int, list[User]] = field(default_factory=dict)
     held: dict[int, list[Seeds]] = field(default_factory=dict)
 
-    def rows(self, user: User, phase: int, join: IncrementalGenericJoin) -> Iterator[Seeds] | None:
+    def rows(self, user: User, phase: int, join: PathRunner) -> Iterator[Seeds] | None:
         """The rows for one of the users; None if it has to begin on its own."""
         self.circuit.is_used = True
         is_first = phase not in self.waiting
@@ -233,7 +234,7 @@ class Shared:
             return asking if sum(user.asks(phase) for user in others) > 1 else []
         return asking if len(asking) > 1 else []
 
-    def _enumerated(self, user: User, phase: int, join: IncrementalGenericJoin) -> Iterator[Seeds]:
+    def _enumerated(self, user: User, phase: int, join: PathRunner) -> Iterator[Seeds]:
         """All rows, held for those who wait as far as there is room."""
         self.join.begin()
         held: list[Seeds] | None = [] if self.waiting[phase] else None
@@ -274,9 +275,7 @@ def _size(seeds: Seeds) -> int:
     return int(seeds.matrix.size) + (0 if seeds.weights is None else len(seeds))
 
 
-def over_rows(
-    join: IncrementalGenericJoin, number: int, phase: int, rows: Iterator[Seeds], run: Run[_T]
-) -> Iterator[_T]:
+def over_rows(join: PathRunner, number: int, phase: int, rows: Iterator[Seeds], run: Run[_T]) -> Iterator[_T]:
     """Run over the rest of a path that goes on from these rows; on several threads where there are many."""
     way = join.begun[number].way
     path, backend = way.path, join.execution.backend

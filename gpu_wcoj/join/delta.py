@@ -12,118 +12,33 @@ so that elsewhere they are asked as they are after the tick; the change of -d(N)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.blocks import in_order
-from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.generic import GenericJoin, Shapes, times
+from gpu_wcoj.join.few import found_at_once
+from gpu_wcoj.join.generic import GenericJoin, times
 from gpu_wcoj.join.magnitudes import added_magnitudes, exact_dot
-from gpu_wcoj.join.memory import with_memory
-from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.seeds import Seeds, bind, first_variables, reversed_change, seed_rows, shared_out
-from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array, Level
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
-from gpu_wcoj.zset.arrays import is_host, numbers
-from gpu_wcoj.zset.index import IndexedZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.join.begun import User
-    from gpu_wcoj.join.meter import JoinCounts, Meter
-
-_T = TypeVar("_T")
-
-Run = Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]
-"""What is done with the first prefixes of a path."""
-
-SPLIT_FROM = 2048
-"""Paths with fewer seeds run on one thread."""
-
-FEW_SEEDS = 16
-"""Paths of one step with no more seeds than this are counted by one call."""
-
-BLOCKS_PER_THREAD = 4
-
-FEWEST_SEEDS = 256
-MOST_SEEDS = 1 << 16
-"""Seeds of one block, at least and at most."""
-
+from gpu_wcoj.join.running import PathRunner
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import Arrangement
+from gpu_wcoj.zset.arrays import numbers
 
 DEVICE_SUMS_FROM = 1 << 14
 """On a device variables are summed away from so many prefixes on."""
 
 
 @dataclass(eq=False)
-class Way:
-    """A path, a variant of one, or the rest of one, with what it reads.
+class IncrementalGenericJoin(PathRunner):
+    """The change of a join, from arrangements and their pending changes."""
 
-    Attributes
-    ----------
-    seeds, others, negated
-        The arrangements of its seeds and of the other atoms.
-    done
-        Those of the atoms whose weights the rows that start it bring.
-    """
-
-    path: DeltaPath
-    seeds: list[Arrangement]
-    others: list[tuple[AtomUse, Arrangement]]
-    negated: list[tuple[AtomUse, Arrangement]]
-    shapes: Shapes = field(default_factory=dict)
-    done: Sequence[tuple[AtomUse, Arrangement]] = ()
-
-
-@dataclass(eq=False)
-class IncrementalGenericJoin:
-    """Keeps no state of its own: reads arrangements and their pending changes, and gives the change of the join.
-
-    Attributes
-    ----------
-    query
-        The plan.
-    arrangements
-        What the plan's keys stand for.
-    finished
-        Of the last tick, what the kernels counted, by path and variable, one entry a block. Blocks of several threads
-        append to it, and nothing has to be locked for that.
-    failed
-        Of the last tick, where calculation leaves word of bindings that have no value; see `checks.checked`.
-    meters
-        Of the last tick, what the joins have measured, if they do.
-    begun
-        The paths that may go on from rows that others begin with, too, by number; see `gpu_wcoj.join.begun`.
-    """
-
-    query: DeltaQuery
-    arrangements: Mapping[ArrangementKey, Arrangement]
-    execution: Execution
-    finished: list[tuple[int, dict[str, Int64Array]]] = field(default_factory=list)
-    weight_bound: int = 0
-    magnitude: int = 0
-    seeds: int = 0
-    failed: list[Any] = field(default_factory=list)
-    meters: list[Meter] = field(default_factory=list)
-    begun: Mapping[int, User] = field(default_factory=dict)
     _summable: dict[int, bool] = field(default_factory=dict, init=False)
-
-    def begin(self) -> None:
-        """Forget what was counted in the tick before."""
-        self.finished = []
-        if self.meters:
-            self.meters = []
-        self.seeds = 0
-        self.weight_bound = 0
-        self.magnitude = 0
-        self.failed.clear()
 
     @property
     def is_empty(self) -> bool:
@@ -134,11 +49,6 @@ class IncrementalGenericJoin:
     def positive(self) -> tuple[Arrangement, ...]:
         """What the positive atoms read: one arrangement an atom."""
         return tuple(self.arrangements[path.seed.key] for path in self.query.paths if not path.is_negated)
-
-    @property
-    def may_have_failed(self) -> bool:
-        """Whether a value was missing on the way of a binding of the last tick. Waits once for a device."""
-        return bool(self.failed) and any(numbers(self.execution.backend, *self.failed))
 
     @property
     def negated_changes(self) -> bool:
@@ -176,11 +86,11 @@ class IncrementalGenericJoin:
         rest = []
         for number in range(len(self.query.paths)) if paths is None else paths:
             path = self.query.paths[number]
-            few = self._few(number, phase, True) if path.order[-1] in self.query.head_variables else None
-            if few is None:
+            found = found_at_once(self, number, phase, True) if path.order[-1] in self.query.head_variables else None
+            if found is None:
                 rest.append(number)
-            elif few[2].shape[1]:
-                yield Piece(self._few_rows(number, few[0], few[2]), sign)
+            elif n := found.rows.shape[1]:
+                yield Piece(self._head(found.values(path), n), sign)
         for piece, own, counts, bound in self.over_paths(rest, phase, enumerate_block):
             weights: Int64Array | int = own
             if self.execution.weighted:
@@ -191,7 +101,7 @@ class IncrementalGenericJoin:
                 bound = None if bound is None else bound * self.weight_bound
                 weights = counts * weights if isinstance(weights, int) else times(counts, weights, backend, bound)
             if len(piece):
-                yield Piece(self._head(piece), weights, bound)
+                yield Piece(self._head(piece.values, len(piece)), weights, bound)
 
     def pieces_of(self, join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
         """The prefixes bound to the first steps of a path."""
@@ -208,13 +118,13 @@ class IncrementalGenericJoin:
         late: list[Any] = []
         rest = []
         for number in range(len(self.query.paths)):
-            few = self._few(number, phase, False)
-            if few is None:
+            found = found_at_once(self, number, phase, False)
+            if found is None:
                 rest.append(number)
             elif backend.device is None:
-                total += int(few[1].sum())
-            elif len(few[1]):
-                late.append(few[1].sum())
+                total += int(found.counts.sum())
+            elif len(found.counts):
+                late.append(found.counts.sum())
 
         def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[Any]:
             reverse = path.is_negated and not self.execution.weighted
@@ -225,9 +135,9 @@ class IncrementalGenericJoin:
             if self._sums(path, len(prefixes)):
                 from gpu_wcoj.join.summing import total_of
 
-                found = total_of(join, prefixes, path, path.steps)
-                self.magnitude += abs(found) if self.execution.weighted else 0
-                return (found,)
+                added = total_of(join, prefixes, path, path.steps)
+                self.magnitude += abs(added) if self.execution.weighted else 0
+                return (added,)
             counts, bound = join.count_bounded(prefixes, path.steps)
             if self.execution.weighted:
                 self.magnitude += added_magnitudes(counts, bound, backend) * self.weight_bound
@@ -262,341 +172,6 @@ class IncrementalGenericJoin:
             found = self._summable[id(path)] = may_sum(path)
         return found
 
-    def _few(self, number: int, phase: int, fill: bool) -> tuple[Int64Array, Int64Array, Int64Array] | None:
-        """The whole of one path of a set's tick in one call of a kernel: its seeds, their counts, and (seed, value).
-
-        None if the path is not so simple, or has too many seeds for that. A tick of one row would otherwise spend its
-        time in arranging what the kernels take.
-        """
-        way = self._ways[number][0]
-        if not way.path.is_single or self.execution.weighted or self.execution.share is not None:
-            return None
-        delta = way.seeds[0].delta(phase)
-        if delta is None:
-            return self._no_seeds
-        if delta.n_rows > FEW_SEEDS:
-            return None
-        levels: list[tuple[Level, ...]] = []
-        columns: list[tuple[int, ...]] = []
-        first = [0]
-        for (use, arrangement), (_, _, bound) in zip(way.others, way.path.binding, strict=True):
-            seen = arrangement.after(phase) if use.atom < way.path.seed.atom else arrangement.before(phase)
-            if not seen:
-                return self._no_seeds
-            for batch in seen:
-                levels.append(batch.levels)
-                columns.append(bound)
-            first.append(len(levels))
-        backend = self.execution.backend
-        work = backend.xp.zeros(N_WORK, np.int64)
-        kernels = backend.kernels
-        if self.execution.measures:
-            counts, found = self._metered_few(number, levels, columns, first, delta.matrix, fill, work)
-        else:
-            counts, found = kernels.extend_seeds(levels, columns, first, delta.matrix, fill, work)
-        self.seeds += delta.n_rows
-        self.finished.append((number, {way.path.steps[0].variable: work}))
-        return delta.matrix, counts, found
-
-    def _metered_few(
-        self, number: int, levels: Sequence[Sequence[Level]], columns: Sequence[Sequence[int]], first: Sequence[int],
-        seeds: Int64Array, fill: bool, work: Int64Array,
-    ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
-        """What `Kernels.extend_seeds` finds, measured: all seeds are prefixes of the one step."""
-        from gpu_wcoj.join.meter import Meter, now
-
-        backend, step = self.execution.backend, self.query.paths[number].steps[0].name
-        meter = Meter(number, 0, {step: work}, changes=seeds.shape[1], prefixes=seeds.shape[1])
-        self.meters.append(meter)
-        start, gauge = now(backend), meter.gauge(step)
-        counts, found = backend.kernels.extend_seeds(levels, columns, first, seeds, fill, work)
-        gauge.seconds = now(backend) - start
-        gauge.prefixes, gauge.rows, gauge.nbytes = seeds.shape[1], found.shape[1], int(found.nbytes)
-        return counts, found
-
-    def _few_rows(self, number: int, seeds: Int64Array, found: Int64Array) -> list[Int64Array]:
-        """The head's columns of what `_few` found."""
-        path = self.query.paths[number]
-        values = {name: seeds[row][found[0]] for row, name in enumerate(path.seed.variables)}
-        values[path.steps[0].variable] = found[1]
-        return self._columns(values, found.shape[1])
-
-    @cached_property
-    def _no_seeds(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """What `_few` finds for no seeds."""
-        xp = self.execution.backend.xp
-        return xp.empty((0, 0), np.int64), xp.empty(0, np.int64), xp.empty((2, 0), np.int64)
-
-    @property
-    def work(self) -> dict[int, dict[str, Int64Array]]:
-        """Of the last tick, per path and variable, what the kernels counted. Waits once for a device."""
-        if self.execution.backend.device is not None:
-            fetch_work(self.execution.backend, [self])
-        total: dict[int, dict[str, Int64Array]] = {}
-        for number, counted in self.finished:
-            own = total.setdefault(number, {})
-            for variable, more in counted.items():
-                own[variable] = own[variable] + more if variable in own else more
-        return total
-
-    @property
-    def measured(self) -> JoinCounts:
-        """Of the last tick, per path and step, what was measured; nothing where `Execution.measures` was off."""
-        from gpu_wcoj.join.meter import added_up
-
-        return added_up(self.query, self.meters, self.execution.backend)
-
-    @property
-    def survivors(self) -> int:
-        """At least the number of bindings that the last tick added up, whole counts left out."""
-        followed = [steps.values() for number, steps in self.work.items() if number >= 0]
-        return sum(int(counted[SURVIVORS]) for steps in followed for counted in steps) + self.seeds
-
-    def _head(self, piece: Prefixes) -> list[Int64Array]:
-        return self._columns(piece.values, len(piece))
-
-    def _columns(self, values: Mapping[str, Int64Array], n: int) -> list[Int64Array]:
+    def _head(self, values: Mapping[str, Int64Array], n: int) -> list[Int64Array]:
         xp = self.execution.backend.xp
         return [values[term] if isinstance(term, str) else xp.full(n, term, np.int64) for term in self.query.head]
-
-    @cached_property
-    def _ways(self) -> list[list[Way]]:
-        """Per path, itself and its variants."""
-        return [[self.way(one) for one in (path, *path.variants)] for path in self.query.paths]
-
-    def way_on(self, number: int, rest: DeltaPath) -> Way:
-        """The rest of a path with what it reads."""
-        left = {use.atom for use in rest.others}
-        done = [(use, arrangement) for use, arrangement in self._ways[number][0].others if use.atom not in left]
-        return replace(self.way(rest), done=done)
-
-    def way(self, path: DeltaPath) -> Way:
-        """A path with what it reads."""
-        seeds = [self.arrangements[use.key] for use in path.seeds]
-        others = [(use, self.arrangements[use.key]) for use in path.others]
-        return Way(path, seeds, others, [(check.use, self.arrangements[check.use.key]) for check in path.absent])
-
-    def seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None = None) -> Seeds:
-        """The rows that start a path whose terms are not empty; `first` is from `first_variables`, if that is known."""
-        if join.meter is not None:
-            with join.meter.seeding(join.backend):
-                seeds = self._seeds_of(number, phase, join, first)
-            join.meter.changes += len(seeds)
-            return seeds
-        return self._seeds_of(number, phase, join, first)
-
-    def _seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None) -> Seeds:
-        deltas = [arrangement.pending[phase] for arrangement in self._ways[number][0].seeds]
-        path, share = self.query.paths[number], self.execution.share
-        seeds = seed_rows(path, deltas, join, first or first_variables([path], deltas[:1], [join])[0])
-        if path.is_negated and self.execution.weighted:
-            seeds = reversed_change(seeds, self._ways[number][0].seeds[0].before(phase), join.backend)
-        return seeds if share is None else share.rows_of(path.seed, seeds, join.backend)
-
-    def over_paths(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Iterator[_T]:
-        """Run over the seeds of these paths, in blocks on several threads where there are many; in the seeds' order."""
-        if self.begun and any(one.is_worth_it(phase) for one in self.begun.values()):
-            numbers = yield from self._over_begun(numbers, phase, run)
-        if self.execution.measures:
-            run = _metered(run)
-        live = [(number, join) for number in numbers if (join := self.generic_join(number, phase)) is not None]
-        threads = self.threads
-        if self.execution.backend.device is not None:
-            for (number, join), first in zip(live, self._firsts(live, phase), strict=True):
-                yield from self._over_all_parts(number, phase, join, first, run)
-            return
-        if threads == 1 or not any(self.pending(number, phase).n_rows >= SPLIT_FROM for number, _ in live):
-            for number, join in live:
-                seeds = self.seeds_of(number, phase, join)
-                self.seeds += len(seeds)
-                yield from self._over_ways(number, phase, seeds, run, join)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            seeded = list(pool.map(lambda one: (one[0], self.seeds_of(one[0], phase, one[1])), live))
-        blocks: list[tuple[int, Seeds, int, int]] = []
-        for number, seeds in seeded:
-            self.seeds += len(seeds)
-            most = max(1, min(threads * BLOCKS_PER_THREAD, len(seeds) // FEWEST_SEEDS), len(seeds) // MOST_SEEDS)
-            edges = np.linspace(0, len(seeds), most + 1).astype(int).tolist()
-            blocks.extend((number, seeds, begin, end) for begin, end in pairwise(edges))
-
-        def block(at: int) -> Iterator[_T]:
-            number, seeds, begin, end = blocks[at]
-            yield from self._over_ways(number, phase, seeds.part(begin, end), run)
-
-        yield from in_order(block, len(blocks), threads)
-
-    def _firsts(self, live: Sequence[tuple[int, GenericJoin]], phase: int) -> list[str]:
-        """What the seeds of each of these paths are sorted by, asked for together."""
-        paths = [self.query.paths[number] for number, _ in live]
-        deltas = [self._ways[number][0].seeds[0].pending[phase] for number, _ in live]
-        joins = [join for _, join in live]
-        doing = "choosing an order of the seeds"
-        return with_memory(self.execution.backend, 0, lambda _: first_variables(paths, deltas, joins), doing)
-
-    def _over_begun(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Generator[_T, None, list[int]]:
-        """Run over the paths that go on from rows that others share in this tick; the other paths' numbers."""
-        left = []
-        for number in numbers:
-            one = self.begun.get(number)
-            rows = one.rows(phase, self) if one is not None and one.is_worth_it(phase) else None
-            if rows is None:
-                left.append(number)
-                continue
-            from gpu_wcoj.join.begun import over_rows  # which few programs need
-
-            yield from over_rows(self, number, phase, rows, run)
-        return left
-
-    def _over_all_parts(self, number: int, phase: int, join: GenericJoin, first: str, run: Run[_T]) -> Iterator[_T]:
-        """Run over a path's seeds on a device."""
-        ways = self._ways[number]
-        others = (self.generic_join(number, phase, at) for at in range(1, len(ways)))
-        joins = [join, *(other for other in others if other is not None)]
-        doing = f"binding the seeds of path {number + 1}"
-        seeds = with_memory(join.backend, 0, lambda _: self.seeds_of(number, phase, join, first), doing)
-        self.seeds += len(seeds)
-        yield from self.over_parts(ways, joins, seeds, number, run)
-        self.finished.extend((number, own.work) for own in joins)
-
-    def over_parts(
-        self, ways: Sequence[Way], joins: Sequence[GenericJoin], seeds: Seeds, number: int, run: Run[_T]
-    ) -> Iterator[_T]:
-        """Run over these seeds on a device, as many at a time as a piece may have rows."""
-        backend = self.execution.backend
-        begin, most = 0, self.execution.piece_rows
-        while begin < len(seeds):
-
-            def bound(rows: int, begin: int = begin) -> tuple[int, list[Prefixes]]:
-                whole = begin == 0 and rows >= len(seeds)
-                part = seeds if whole else seeds.part(begin, min(len(seeds), begin + rows), backend.xp)
-                return rows, shared_out([way.path for way in ways], part, joins)
-
-            most, prefixes = with_memory(backend, most, bound, f"binding the seeds of path {number + 1}")
-            begin += most
-            for way, own, mine in zip(ways, joins, prefixes, strict=True):
-                if len(mine):
-                    yield from run(own, mine, way.path)
-
-    @property
-    def threads(self) -> int:
-        """How many run along a path."""
-        return 1 if self._makes_text else self.execution.threads
-
-    @cached_property
-    def _makes_text(self) -> bool:
-        """Whether texts are calculated: then one thread gives them their codes, the same ones every time."""
-        return any(one.family == "string" for path in self.query.paths for one in path.calculations)
-
-    def pending(self, number: int, phase: int, order: int = 0) -> IndexedZSet:
-        """The change that starts a path, in one of the orders of its seeds."""
-        return self._ways[number][0].seeds[order].pending[phase]
-
-    def _over_ways(
-        self,
-        number: int,
-        phase: int,
-        seeds: Seeds,
-        run: Run[_T],
-        first: GenericJoin | None = None,
-    ) -> Iterator[_T]:
-        """Run each seed down the variant of the path that gives it the fewest values to begin with."""
-        ways = self._ways[number]
-        if first is not None and len(ways) == 1:
-            prefixes = bind(ways[0].path, seeds, first)
-            if len(prefixes):
-                yield from run(first, prefixes, ways[0].path)
-            self.finished.append((number, first.work))
-            return
-        joins = [join for join in (self.generic_join(number, phase, at) for at in range(len(ways))) if join is not None]
-        bound = [bind(way.path, seeds, join) for way, join in zip(ways, joins, strict=True)]
-        chosen = None
-        if len(ways) > 1 and len(bound[0]):
-            choices = [
-                join.choice(prefixes, way.path.steps[0]) for way, join, prefixes in zip(ways, joins, bound, strict=True)
-            ]
-            chosen = self.execution.backend.kernels.narrowest(choices)
-        for at, (way, join, prefixes) in enumerate(zip(ways, joins, bound, strict=True)):
-            mine = prefixes if chosen is None else prefixes.take(np.flatnonzero(chosen == at))
-            if len(mine):
-                yield from run(join, mine, way.path)
-            self.finished.append((number, join.work))
-
-    def generic_join(self, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
-        """The join over a path's other atoms; None if some factor of the term is empty."""
-        return self.joined(self._ways[number][variant], number, phase, variant)
-
-    def is_live(self, number: int, phase: int) -> bool:
-        """Whether no factor of a path's term is empty, as far as changes are known by now."""
-        way = self._ways[number][0]
-        return way.seeds[0].delta(phase) is not None and all(
-            arrangement.after(phase) if use.atom < way.path.seed.atom else arrangement.before(phase)
-            for use, arrangement in way.others
-        )
-
-    def joined(self, way: Way, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
-        """The join over the other atoms of a path, a variant, or the rest of a path; see `generic_join`."""
-        delta = way.seeds[0].delta(phase)
-        if delta is None:
-            return None
-        execution = self.execution
-        batches = {}
-        bound = delta.largest_weight if execution.weighted and not way.path.is_negated else 1
-        for use, arrangement in way.others:
-            seen = arrangement.after(phase) if use.atom < way.path.seed.atom else arrangement.before(phase)
-            if not seen:
-                return None
-            batches[use.atom] = seen
-            if execution.weighted:
-                bound *= sum(batch.largest_weight for batch in seen)
-        for use, arrangement in way.done if execution.weighted else ():
-            seen = arrangement.after(phase) if use.atom < way.path.seed.atom else arrangement.before(phase)
-            bound *= sum(batch.largest_weight for batch in seen)
-        self.weight_bound = max(self.weight_bound, bound)
-        negated = {}
-        for use, arrangement in way.negated:
-            after = use.atom < way.path.seed.atom
-            negated[use.atom] = arrangement.after(phase) if after else arrangement.before(phase)
-        join = GenericJoin(
-            {use.atom: use for use, _ in way.others}, batches, execution.weighted,
-            self.query.head_variables | way.path.compared, execution.backend, execution.piece_rows, execution.ranks,
-            bound, way.shapes, negated=negated, failed=self.failed, dictionary=execution.dictionary,
-        )  # fmt: skip
-        return self._measured_join(join, number, variant) if execution.measures else join
-
-    def _measured_join(self, join: GenericJoin, number: int, variant: int) -> GenericJoin:
-        from gpu_wcoj.join.measured import measured
-        from gpu_wcoj.join.meter import Meter
-
-        meter = Meter(number, variant, join.work)
-        self.meters.append(meter)
-        return measured(join, meter)
-
-
-def _metered(
-    run: Run[_T],
-) -> Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]:
-    """The same, counting the prefixes that it is given."""
-
-    def counted(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[_T]:
-        if join.meter is not None:
-            join.meter.prefixes += len(prefixes)
-        return run(join, prefixes, path)
-
-    return counted
-
-
-def fetch_work(backend: Backend, joins: Iterable[IncrementalGenericJoin]) -> None:
-    """Bring what the kernels counted to the host, for all joins together: waits once for a device."""
-    if backend.device is None:
-        return
-    held = list(joins)
-    rows = [work for join in held for _, own in join.finished for work in own.values() if not is_host(work)]
-    if not rows:
-        return
-    moved = iter(backend.to_host(backend.xp.stack(rows)))
-    for join in held:
-        join.finished = [
-            (number, {name: work if is_host(work) else next(moved) for name, work in own.items()})
-            for number, own in join.finished
-        ]

@@ -17,18 +17,13 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.blocks import in_order
-from gpu_wcoj.join.delta import (
-    BLOCKS_PER_THREAD,
-    FEW_SEEDS,
-    FEWEST_SEEDS,
-    MOST_SEEDS,
-    SPLIT_FROM,
-    IncrementalGenericJoin,
-)
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.few import FEW_SEEDS
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.memory import with_memory
 from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.join.running import BLOCKS_PER_THREAD, FEWEST_SEEDS, MOST_SEEDS, SPLIT_FROM
 from gpu_wcoj.join.seeds import Seeds, bind
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, Level
 from gpu_wcoj.zset.arrays import positions, stacked

@@ -1,0 +1,98 @@
+"""The whole of a path of one step and few seeds in one call of a kernel.
+
+A tick of one row would otherwise spend its time in arranging what the kernels take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gpu_wcoj.join.path import DeltaPath
+from gpu_wcoj.join.running import PathRunner
+from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, Level
+
+FEW_SEEDS = 16
+"""Paths of one step with no more seeds than this are counted by one call."""
+
+_Given = tuple[Sequence[Sequence[Level]], Sequence[Sequence[int]], Sequence[int], Int64Array, bool, Int64Array]
+"""What `Kernels.extend_seeds` takes."""
+
+
+class Found(NamedTuple):
+    """What is bound along a path.
+
+    Attributes
+    ----------
+    seeds
+        A row a variable of the path's seed.
+    counts
+        How many values each seed has.
+    rows
+        The number of the seed and the value, per binding; nothing if only counts were asked for.
+    """
+
+    seeds: Int64Array
+    counts: Int64Array
+    rows: Int64Array
+
+    def values(self, path: DeltaPath) -> dict[str, Int64Array]:
+        """The bindings, by variable."""
+        values = {name: self.seeds[row][self.rows[0]] for row, name in enumerate(path.seed.variables)}
+        values[path.steps[0].variable] = self.rows[1]
+        return values
+
+
+def found_at_once(runner: PathRunner, number: int, phase: int, fill: bool) -> Found | None:
+    """What one path of a set's tick finds; `fill` asks for bindings rather than counts.
+
+    None if the path is not so simple, or has too many seeds for that.
+    """
+    way, execution = runner.ways[number][0], runner.execution
+    if not way.path.is_single or execution.weighted or execution.share is not None:
+        return None
+    delta = way.seeds[0].delta(phase)
+    if delta is None:
+        return _nothing(runner)
+    if delta.n_rows > FEW_SEEDS:
+        return None
+    levels: list[tuple[Level, ...]] = []
+    columns: list[tuple[int, ...]] = []
+    first = [0]
+    for (use, arrangement), (_, _, bound) in zip(way.others, way.path.binding, strict=True):
+        seen = way.seen(use, arrangement, phase)
+        if not seen:
+            return _nothing(runner)
+        for batch in seen:
+            levels.append(batch.levels)
+            columns.append(bound)
+        first.append(len(levels))
+    backend = execution.backend
+    work = backend.xp.zeros(N_WORK, np.int64)
+    given = levels, columns, first, delta.matrix, fill, work
+    counts, rows = _metered(runner, number, given) if execution.measures else backend.kernels.extend_seeds(*given)
+    runner.seeds += delta.n_rows
+    runner.finished.append((number, {way.path.steps[0].variable: work}))
+    return Found(delta.matrix, counts, rows)
+
+
+def _nothing(runner: PathRunner) -> Found:
+    xp = runner.execution.backend.xp
+    return Found(xp.empty((0, 0), np.int64), xp.empty(0, np.int64), xp.empty((2, 0), np.int64))
+
+
+def _metered(runner: PathRunner, number: int, given: _Given) -> tuple[Int64Array, Int64Array]:
+    """What `Kernels.extend_seeds` finds, measured: all seeds are prefixes of the one step."""
+    from gpu_wcoj.join.meter import Meter, now
+
+    backend, step = runner.execution.backend, runner.query.paths[number].steps[0].name
+    *_, seeds, _, work = given
+    meter = Meter(number, 0, {step: work}, changes=seeds.shape[1], prefixes=seeds.shape[1])
+    runner.meters.append(meter)
+    start, gauge = now(backend), meter.gauge(step)
+    counts, rows = backend.kernels.extend_seeds(*given)
+    gauge.seconds = now(backend) - start
+    gauge.prefixes, gauge.rows, gauge.nbytes = seeds.shape[1], rows.shape[1], int(rows.nbytes)
+    return counts, rows
