@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.errors import BackendUnavailableError
+from tests.kinds import KINDS, Kind, needed
 
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -27,6 +28,12 @@ def backend(request: pytest.FixtureRequest) -> Backend:
         return select_backend(request.param)
     except BackendUnavailableError as error:
         pytest.skip(str(error).splitlines()[0])
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each kind of kernels in turn; one that this machine lacks is skipped."""
+    return needed(request.param)
 
 
 @pytest.fixture

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
+
 from gpu_wcoj.backend import Backend, cpu_backend, select_backend
 from gpu_wcoj.errors import BackendUnavailableError
 from tests import shim
 
 KINDS = ("numba", "numpy", "shim", "cuda")
+QUICK_KINDS = pytest.mark.parametrize("kind", [name for name in KINDS if name != "numpy"], indirect=True)
+"""Has a test take fixture `kind` without the slowest."""
 N_SCHEDULES = 7
 """How many schedules of the shim are drawn from: ascending, descending, and some by chance."""
 
@@ -56,3 +60,11 @@ def lacking(name: str) -> str | None:
     except BackendUnavailableError as error:
         return str(error).splitlines()[0]
     return None
+
+
+def needed(name: str) -> Kind:
+    """The kind of that name; a machine without it skips the test, with what the engine says about it."""
+    reason = lacking(name)
+    if reason is not None:
+        pytest.skip(reason)
+    return Kind(name)

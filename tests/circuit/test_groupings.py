@@ -15,19 +15,10 @@ from gpu_wcoj.errors import NegativeWeightError
 from gpu_wcoj.query.rules import Grouping, Rule, Rules
 from gpu_wcoj.query.terms import Atom, Variable
 from tests.join.twin import INTEGERS, fed, random_script, translated
-from tests.kinds import KINDS, Kind, lacking
 from tests.reference.changes import apply_bag, apply_rows, apply_zset, minus
 
 OPS = ("count", "sum", "min", "max", "mean")
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
-
-
-@pytest.fixture(params=KINDS)
-def kind(request) -> Kind:
-    why = lacking(request.param)
-    if why is not None:
-        pytest.skip(why)
-    return Kind(request.param)
 
 
 def grouped(op, keys, width=3):

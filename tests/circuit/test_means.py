@@ -6,7 +6,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import NegativeWeightError
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import KINDS, needed
 from tests.recursion.twin import SIGNED, check_scripts
 
 PROGRAMS = {
@@ -22,10 +22,7 @@ PROGRAMS = {
 
 @pytest.fixture(params=KINDS)
 def backend(request):
-    why = lacking(request.param)
-    if why is not None:
-        pytest.skip(why)
-    return Kind(request.param).backend()
+    return needed(request.param).backend()
 
 
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])

@@ -18,7 +18,7 @@ from gpu_wcoj.join import delta, last, summing, whole
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
 from tests.join.twin import check_counts, fed, random_script
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import Kind, lacking
 from tests.recursion.twin import Judges
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
@@ -36,14 +36,6 @@ TEXTS = {
     "two heads": "p(a, c) :- e(a, b), e(b, c). h(a, b, c) :- p(a, b), p(b, c).",
     "two rules": "h(a, b) :- e(a, b). h(b, a) :- f(a, b), u(a).",
 }
-
-
-@pytest.fixture(params=KINDS)
-def kind(request) -> Kind:
-    why = lacking(request.param)
-    if why is not None:
-        pytest.skip(why)
-    return Kind(request.param)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from gpu_wcoj.circuit.float_sums import codes_of_floats, words_of_floats, writte
 from gpu_wcoj.circuit.sums import added, integers_of, sums_of_integers, words_of
 from gpu_wcoj.column import float_codes, floats_of
 from gpu_wcoj.errors import AggregateOverflowError
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import KINDS, needed
 
 TEXT = "s(x, sum(v)) :- r(x, v). m(x, mean(v)) :- r(x, v). c(x, n) :- g(x), n = count : { r(x, _) }."
 MOST, LEAST = 2**63 - 1, -(2**63)
@@ -23,10 +23,7 @@ MOST, LEAST = 2**63 - 1, -(2**63)
 
 @pytest.fixture(params=KINDS)
 def backend(request):
-    why = lacking(request.param)
-    if why is not None:
-        pytest.skip(why)
-    return Kind(request.param).backend()
+    return needed(request.param).backend()
 
 
 def test_sums_of_words(backend):

@@ -16,7 +16,6 @@ from gpu_wcoj.planner.passes import PASSES, beginnings
 from gpu_wcoj.planner.passes.beginnings import begun_alike
 from tests.join.overlapping import overlapping_text
 from tests.join.twin import random_script
-from tests.kinds import KINDS, Kind, lacking
 from tests.planner.plans import any_orders, with_any_branches, with_passes
 from tests.recursion.twin import check_script, check_scripts, without_debts
 
@@ -27,13 +26,6 @@ RULES = {
     "clique": "clique(a, b, c, d) :- e(a, b), e(b, c), e(a, c), e(a, d), e(b, d), e(c, d).",
     "large": "large(x, y, z) :- e(x, y), e(y, z), e(x, z), w(z, v), v > 10.",
 }
-
-
-@pytest.fixture(params=KINDS)
-def kind(request) -> Kind:
-    if reason := lacking(request.param):
-        pytest.skip(reason)
-    return Kind(request.param)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.join.calculate import calculated
 from gpu_wcoj.join.path import Calculation
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import KINDS, needed
 from tests.reference.functions import UndefinedError, called
 
 MOST, LEAST = 2**63 - 1, -(2**63)
@@ -24,10 +24,7 @@ EDGES = (0, 1, -1, 2, -2, 7, -7, *ROOTS, 2**31, 2**32, 2**62, -(2**62), MOST, MO
 
 @pytest.fixture(params=KINDS)
 def backend(request):
-    why = lacking(request.param)
-    if why is not None:
-        pytest.skip(why)
-    return Kind(request.param).backend()
+    return needed(request.param).backend()
 
 
 @pytest.mark.parametrize("op", ["+", "-", "*", "/", "%"])

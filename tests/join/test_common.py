@@ -10,7 +10,6 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.join.common import SharedJoin
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from tests.kinds import KINDS, Kind, lacking
 
 TEXT = """
     triangle(a, b, c) :- e(a, b), e(b, c), e(a, c).
@@ -20,13 +19,6 @@ TEXT = """
     corner(7, w, u) :- e(u, v), e(v, w), e(u, w).
     closed(u, v) :- e(u, v), e(v, w), e(u, w).
 """
-
-
-@pytest.fixture(params=KINDS)
-def kind(request) -> Kind:
-    if reason := lacking(request.param):
-        pytest.skip(reason)
-    return Kind(request.param)
 
 
 def proposals(program: gw.Program, head: str) -> int:

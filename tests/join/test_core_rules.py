@@ -9,18 +9,9 @@ import pytest
 import gpu_wcoj as gw
 from tests.join.core import arities, check_script, random_rules
 from tests.join.twin import random_script, smallest
-from tests.kinds import KINDS, Kind, lacking
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 WAYS = ("step", "step_counts", "step_pieces")
-
-
-@pytest.fixture(params=KINDS)
-def kind(request) -> Kind:
-    why = lacking(request.param)
-    if why is not None:
-        pytest.skip(why)
-    return Kind(request.param)
 
 
 def check(seed, bag, kind, **chances):

@@ -12,7 +12,6 @@ from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
 from gpu_wcoj.query.datalog import parse
 from tests.join.core import arities, check_script, random_rules
 from tests.join.twin import random_script
-from tests.kinds import KINDS, Kind, lacking
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 TEXTS = (
@@ -28,14 +27,6 @@ TEXTS = (
     "h(x) :- v(x), r(a, b), s(b, c), t(c, b).",
     "h(a) :- r(a, b), s(b, c), t(c, d), r(d, a).",
 )
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    why = lacking(request.param)
-    if why is not None:
-        pytest.skip(why)
-    return Kind(request.param)
 
 
 class TestAtAnySize:

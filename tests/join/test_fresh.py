@@ -21,7 +21,7 @@ from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.terms import Variable
 from gpu_wcoj.trace.arrangement import COMPARE, Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
-from tests.kinds import Kind, lacking
+from tests.kinds import Kind, needed
 
 Row = tuple[int, ...]
 
@@ -48,10 +48,7 @@ RULES = {
 
 @pytest.fixture(params=["numba", "numpy", "shim"])
 def backend(request: pytest.FixtureRequest) -> Backend:
-    reason = lacking(request.param)
-    if reason is not None:
-        pytest.skip(reason)
-    return Kind(request.param).backend(len(request.node.name))
+    return needed(request.param).backend(len(request.node.name))
 
 
 class Question:

@@ -18,15 +18,12 @@ from gpu_wcoj.join.calendar import calendar_of
 from gpu_wcoj.join.pattern import like
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Constant
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import KINDS, needed
 
 
 @pytest.fixture(params=KINDS)
 def backend(request):
-    why = lacking(request.param)
-    if why is not None:
-        pytest.skip(why)
-    return Kind(request.param).backend()
+    return needed(request.param).backend()
 
 
 def decimals(values, precision, scale):

@@ -7,16 +7,13 @@ import zlib
 import pytest
 
 from gpu_wcoj.backend import Backend
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import KINDS, Kind, needed
 
 
 @pytest.fixture(params=KINDS, scope="module")
 def kind(request: pytest.FixtureRequest) -> Kind:
     """Each kind in turn; one that this machine lacks is skipped, with what the engine says about it."""
-    reason = lacking(request.param)
-    if reason is not None:
-        pytest.skip(reason)
-    return Kind(request.param)
+    return needed(request.param)
 
 
 @pytest.fixture

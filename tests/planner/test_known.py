@@ -17,17 +17,14 @@ from gpu_wcoj.planner.body import BodyAtom
 from gpu_wcoj.planner.facts import Facts
 from gpu_wcoj.planner.known import FILE, Known
 from gpu_wcoj.planner.sampling import EXACT_ROWS, sampled
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import KINDS, needed
 
 CPU = select_backend("cpu")
 
 
 @pytest.fixture(params=KINDS)
 def backend(request):
-    reason = lacking(request.param)
-    if reason:
-        pytest.skip(reason)
-    return Kind(request.param).backend()
+    return needed(request.param).backend()
 
 
 def counted(rows, columns):

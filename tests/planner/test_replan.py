@@ -26,7 +26,7 @@ from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import Arrangement
 from tests.join.patterns import PATTERNS
 from tests.join.twin import arities, check_script, random_script
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import QUICK_KINDS, Kind, lacking
 from tests.recursion.twin import check_script as check
 from tests.recursion.twin import without_debts
 
@@ -38,14 +38,6 @@ Tick = dict[str, Any]
 
 LONG = bool(os.environ.get("TEST_LONG"))
 """Whether everything is tried."""
-
-
-@pytest.fixture(params=[kind for kind in KINDS if kind != "numpy"])
-def kind(request):
-    reason = lacking(request.param)
-    if reason:
-        pytest.skip(reason)
-    return Kind(request.param)
 
 
 @pytest.fixture
@@ -125,6 +117,7 @@ def test_small_ticks_are_noticed_too(eager, monkeypatch):
     assert 2 * sum(work[-8:]) < sum(wasted[-8:])
 
 
+@QUICK_KINDS
 @pytest.mark.parametrize("bag", [False, True])
 def test_every_backend_and_its_twin(kind, eager, bag):
     program = Program(RULE, bag=bag, keep=["h"], backend=kind.backend())
@@ -382,6 +375,7 @@ def test_an_interrupt_while_planning_anew_undoes_it(eager, monkeypatch):
     assert was_replanned(program)
 
 
+@QUICK_KINDS
 @pytest.mark.parametrize("bag", [False, True])
 def test_what_both_plans_arrange_is_shared(kind, bag):
     """What is arranged anew is what its rows would have given; selections, weights and derivations too."""

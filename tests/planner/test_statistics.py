@@ -12,17 +12,14 @@ from gpu_wcoj.planner import statistics
 from gpu_wcoj.planner.statistics import HEAVIEST, TrieStatistics, measured, statistics_of
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import KINDS, needed
 
 POLICIES = [MergePolicy(), MergePolicy(ratio=4, most_batches=3), MergePolicy(ratio=1, most_batches=9)]
 
 
 @pytest.fixture(params=KINDS)
 def backend(request):
-    reason = lacking(request.param)
-    if reason:
-        pytest.skip(reason)
-    return Kind(request.param).backend()
+    return needed(request.param).backend()
 
 
 def phase(backend, rows, arity):

@@ -24,7 +24,7 @@ from gpu_wcoj.planner.draft import Order
 from gpu_wcoj.planner.lower import ASKED, Place, Plan
 from gpu_wcoj.planner.passes.orders import Chooser
 from tests.join.twin import random_script, translated
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import QUICK_KINDS
 from tests.recursion.programs import ALL, CLOSURES, SETS
 from tests.recursion.twin import SMALL, Judges, compared, without_debts
 from tests.reference.written import aggregates, written
@@ -49,14 +49,6 @@ TURNING = {
 """Loops with rules that leave several variables to a path, so that there are several orders."""
 
 TRIED = TURNING | (ALL if LONG else {})
-
-
-@pytest.fixture(params=[kind for kind in KINDS if kind != "numpy"])
-def kind(request) -> Kind:
-    reason = lacking(request.param)
-    if reason:
-        pytest.skip(reason)
-    return Kind(request.param)
 
 
 @pytest.fixture
@@ -161,6 +153,7 @@ def test_any_plan_may_follow_any_other(name, bag, turned, tmp_path):
     assert (turned["delta"] and turned["asked"]) or name not in TURNING
 
 
+@QUICK_KINDS
 @pytest.mark.parametrize("name", list(TURNING)[2:5])
 def test_every_backend(name, kind, turned):
     text = TRIED[name]

@@ -9,15 +9,13 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj import streams
 from gpu_wcoj.streams import Time
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import KINDS, needed
 from tests.streams.literals import literal, once, run, zset
 
 
 @pytest.fixture(params=KINDS)
 def place(request):
-    if reason := lacking(request.param):
-        pytest.skip(reason)
-    return Kind(request.param).backend()
+    return needed(request.param).backend()
 
 
 def test_consolidate_of_a_trace_with_times(place):

@@ -6,7 +6,6 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj import streams
-from tests.kinds import KINDS, Kind, lacking
 from tests.streams.graphs import (
     closure,
     closure_afresh,
@@ -22,13 +21,6 @@ CLOSURES = {"joins": closure_by_joins, "multiway": closure_by_multiway, "afresh"
 TRUSSES = {"from changes": truss_from_changes, "afresh": truss_afresh}
 SEEDS = {"numba": range(3), "numpy": range(1), "shim": range(1), "cuda": range(1)}
 TICKS = {"numba": 16, "numpy": 9, "shim": 4, "cuda": 9}
-
-
-@pytest.fixture(params=KINDS)
-def kind(request):
-    if reason := lacking(request.param):
-        pytest.skip(reason)
-    return Kind(request.param)
 
 
 @pytest.mark.parametrize("text", [False, True], ids=["integers", "texts"])

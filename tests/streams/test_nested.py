@@ -9,7 +9,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj import streams
 from gpu_wcoj.backend import Backend
-from tests.kinds import KINDS, Kind, lacking
+from tests.kinds import Kind
 from tests.streams.changes import SCHEMA, as_zset, nested_changes
 from tests.streams.queries import LINEAR, NON_LINEAR, Build
 
@@ -18,13 +18,6 @@ SIZES = {"numba": (4, 4), "numpy": (3, 3), "shim": (2, 3), "cuda": (3, 3)}
 """Ticks and iterations."""
 NOTHING = as_zset({})
 Grid = Sequence[Sequence[gw.ZSet]]
-
-
-@pytest.fixture(params=KINDS)
-def kind(request):
-    if reason := lacking(request.param):
-        pytest.skip(reason)
-    return Kind(request.param)
 
 
 def sums(changes: Grid) -> list[list[gw.ZSet]]:
