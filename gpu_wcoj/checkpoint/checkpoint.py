@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
 import os
 import socket
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-from gpu_wcoj.checkpoint.canonical import checksum, sealed
 from gpu_wcoj.checkpoint.definition import Definition
 from gpu_wcoj.checkpoint.folder import Folder
-from gpu_wcoj.checkpoint.manifest import REMEMBERED, Batch, Manifest, OutputFile, chained, manifest_name, number_of
+from gpu_wcoj.checkpoint.manifest import REMEMBERED, Batch, Manifest, OutputFile, chained
 from gpu_wcoj.checkpoint.merging import MOST_RUNS
-from gpu_wcoj.checkpoint.reading import LEASE, OURS, folder_at, holder, read_all, read_definition
+from gpu_wcoj.checkpoint.reading import LEASE, folder_at, holder
 from gpu_wcoj.checkpoint.stored import load, mark_stored, store
+from gpu_wcoj.checkpoint.versions import Versions
 from gpu_wcoj.checkpoint.watched import WatchedFolder
-from gpu_wcoj.errors import CheckpointError, GpuWcojError, LeaseLostError, UsageError
+from gpu_wcoj.errors import CheckpointError, UsageError
 from gpu_wcoj.subject import Kept, Subject
-
-_LOGGER = logging.getLogger("gpu_wcoj")
 
 
 @dataclass(frozen=True)
@@ -55,19 +51,15 @@ class Checkpoint:
 
     Attributes
     ----------
+    versions
+        What is published in the folder.
     subject
         The program's part that is kept.
-    manifests
-        Those that are kept, the newest last; of each of the last two versions one.
     """
 
-    folder: WatchedFolder
+    versions: Versions
     subject: Subject
     options: CheckpointOptions
-    owner: str
-    manifests: list[Manifest] = field(default_factory=list)
-    _n_files: int = 0
-    _is_locked: bool = True
     _is_open: bool = True
 
     @classmethod
@@ -115,10 +107,10 @@ class Checkpoint:
                 "with an error at its next commit."
             )
         owner = owner or f"process {os.getpid()} on {socket.gethostname()}"
-        made = cls(folder, program.subject, options, owner, _is_locked=is_locked)
+        made = cls(Versions(folder, owner, is_locked), program.subject, options)
         weakref.finalize(made, folder.unlock)
         try:
-            made._begin()
+            made.versions.begin(Definition.of(made.subject, options.layout))
         except BaseException:
             folder.unlock()
             raise
@@ -127,18 +119,33 @@ class Checkpoint:
     @property
     def last(self) -> Manifest | None:
         """The version after the last batch; None before the first."""
-        newest = self.manifests[-1]
+        newest = self.versions.newest
         return newest if newest.batches else None
+
+    @property
+    def manifests(self) -> list[Manifest]:
+        """Those that are kept, the newest last; of each of the last two versions one."""
+        return self.versions.manifests
+
+    @property
+    def folder(self) -> WatchedFolder:
+        """Where they are."""
+        return self.versions.folder
+
+    @property
+    def owner(self) -> str:
+        """Who has opened it."""
+        return self.versions.owner
 
     @property
     def path(self) -> str:
         """The folder, for messages."""
-        return self.folder.shown(".")
+        return self.versions.path
 
     @property
     def fence(self) -> int:
         """How often the checkpoint has been opened for writing, this time included."""
-        return self.manifests[-1].fence
+        return self.versions.newest.fence
 
     def restore(self, program: Kept) -> None:
         """Load the state after the last batch into a program that has not ticked yet; nothing before the first batch.
@@ -153,7 +160,7 @@ class Checkpoint:
         Definition.of(self.subject, self.options.layout).check(
             Definition.of(program.subject, self.options.layout), self.path
         )
-        newest = self.manifests[-1]
+        newest = self.versions.newest
         if newest.state is not None:
             load(program.subject, newest.state, self.folder, newest.version_name)
         self.subject = program.subject
@@ -166,7 +173,7 @@ class Checkpoint:
         BatchMismatchError
             If the checkpoint holds another batch of that id, or does not have the one before it.
         """
-        return self.manifests[-1].has(Batch(batch, query, rows, digest), self.path)
+        return self.versions.newest.has(Batch(batch, query, rows, digest), self.path)
 
     def commit(
         self,
@@ -205,7 +212,8 @@ class Checkpoint:
             If the program's state does not come from this checkpoint, or the checkpoint takes no more commits.
         """
         self._check_open()
-        newest, taken = self.manifests[-1], _checked(Batch(batch, query, rows, digest))
+        versions = self.versions
+        newest, taken = versions.newest, _checked(Batch(batch, query, rows, digest))
         state = self.subject.ledger.state
         origin = None if state.journal is None else state.journal.version
         if self.has(batch, query=query, rows=rows, digest=digest):
@@ -221,10 +229,9 @@ class Checkpoint:
                 f"which holds {newest.last}.\n  Restore into a new program, or choose an empty folder."
             )
         plain = _plain(extra or {})
-        self._check_lease(self.folder.names())
-        written = self._n_files
-        try:
-            stored = store(self.subject, newest.state, self.folder, self._new_run, self.options.most_runs)
+        versions.check()
+        with versions.attempt():
+            stored = store(self.subject, newest.state, versions.folder, versions.new_run, self.options.most_runs)
             manifest = replace(
                 newest,
                 number=newest.number + 1,
@@ -236,15 +243,9 @@ class Checkpoint:
                 outputs=tuple(outputs),
                 extra=plain,
             )
-            names = self._publish(manifest)
-        except BaseException as error:
-            if not self.folder.broken:
-                self._forget_files(written)
-            if not isinstance(error, LeaseLostError) and self._is_lost():
-                raise self._lost() from error  # what was missed is what the other writer has tidied up
-            raise
+            names = versions.publish(manifest)
         mark_stored(self.subject, manifest.version_name)
-        self._tidy(names)
+        versions.tidy(names)
         return manifest
 
     def close(self) -> None:
@@ -263,148 +264,10 @@ class Checkpoint:
 
     # How.
 
-    def _begin(self) -> None:
-        """Read what is there, compare, and publish that it is open with a higher fencing number."""
-        names = self.folder.names()
-        given = Definition.of(self.subject, self.options.layout)
-        self.manifests = read_all(self.folder, names)
-        if self.manifests:
-            newest = self.manifests[-1]
-            read_definition(self.folder, newest).check(given, self.path)
-            opening = replace(
-                newest,
-                number=newest.number + 1,
-                fence=newest.fence + 1,
-                owner=self.owner,
-                previous=newest.seal,
-            )
-            self._n_files = _next_file(names, opening.fence)
-            self._tidy(self._publish(opening))
-            return
-        for name in names:
-            if name != LEASE and not OURS.fullmatch(name):
-                raise CheckpointError(
-                    f"the folder '{self.path}' holds no checkpoint, but '{name}'.\n  Name an empty one."
-                )
-        self._n_files = _next_file(names, 1)
-        name = self._new_name("definition", "json", 1)
-        data = sealed(given.to_json())
-        self._write(name, data)
-        first = Manifest(0, os.urandom(16).hex(), 1, self.owner, "", 0, (name, checksum(data)))
-        self._tidy(self._publish(first))
-
-    def _publish(self, manifest: Manifest) -> list[str]:
-        """Make it the newest, with files that are on the disk; their names are forced there first.
-
-        Returns
-        -------
-        What is in the folder then.
-        """
-        temporary = self._new_name("manifest", "tmp", manifest.fence)
-        self._write(temporary, manifest.to_bytes())
-        self.folder.sync()
-        try:
-            self.folder.publish(temporary, manifest.name)
-        except FileExistsError:
-            raise self._lost() from None
-        self.folder.sync()
-        with self.folder.trying("looked at after it was published", manifest.name, breaks=True):
-            names = self.folder.folder.names()
-        if _has_newer(names, manifest.number):
-            raise self._lost()
-        self.manifests = _kept([*self.manifests, manifest])
-        return names
-
-    def _tidy(self, names: Sequence[str]) -> None:
-        """Remove what no kept version needs, and note the newest one; the commit stands, whatever becomes of this."""
-        newest = self.manifests[-1]
-        needed: set[str] = set()
-        needed.update(*(manifest.files for manifest in self.manifests))
-        try:
-            for name in names:
-                ours = OURS.fullmatch(name)
-                is_old = number_of(name) is not None or (ours is not None and int(ours[1]) <= newest.fence)
-                if is_old and name not in needed:
-                    self.folder.remove(name)
-            self._is_locked = self._is_locked or self.folder.lock(LEASE)
-            self.folder.note(sealed({"owner": self.owner, "fence": newest.fence, "newest": newest.number}))
-        except GpuWcojError as error:
-            _LOGGER.warning("after a commit: %s", error)
-
-    def _check_lease(self, names: Sequence[str]) -> None:
-        if _has_newer(names, self.manifests[-1].number):
-            raise self._lost()
-
-    def _is_lost(self) -> bool:
-        other = self._newest()
-        return other is not None and other.fence > self.fence
-
-    def _newest(self) -> Manifest | None:
-        """What is published last, by whomever, as far as can be told."""
-        with contextlib.suppress(OSError, GpuWcojError, ValueError):
-            folder = self.folder.folder
-            newest = max(number for number in map(number_of, folder.names()) if number is not None)
-            return Manifest.from_bytes(folder.read(manifest_name(newest)), newest)
-        return None
-
-    def _lost(self) -> LeaseLostError:
-        other = self._newest()
-        by = "another writer" if other is None else f"{other.owner}, with fencing number {other.fence}"
-        self.folder.broken = f"it has been taken over by {by}"
-        own = f" {self.fence}" if self.manifests else "out one yet"
-        return LeaseLostError(
-            f"the checkpoint '{self.path}' has been taken over by {by};\n  this one is {self.owner}, with{own}.\n"
-            "  Stop this process: what it has not committed is for the other one to do."
-        )
-
     def _check_open(self) -> None:
         if not self._is_open:
             raise CheckpointError("this checkpoint is closed.\n  Open it again.")
         self.folder.check()
-
-    def _write(self, name: str, data: bytes) -> None:
-        file = self.folder.create(name)
-        try:
-            file.write(data)
-            file.sync()
-        except BaseException:
-            self._forget(name)
-            raise
-        finally:
-            file.close()
-
-    def _new_run(self) -> str:
-        return self._new_name("run", "parquet", self.fence)
-
-    def _new_name(self, kind: str, ending: str, fence: int) -> str:
-        """A name that no other attempt has: of this opening, and counted."""
-        self._n_files += 1
-        return f"{kind}-{fence:06}-{self._n_files:08}.{ending}"
-
-    def _forget_files(self, written: int) -> None:
-        """Remove the runs of an attempt that has failed."""
-        for number in range(written + 1, self._n_files + 1):
-            self._forget(f"run-{self.fence:06}-{number:08}.parquet")
-
-    def _forget(self, name: str) -> None:
-        with contextlib.suppress(OSError, GpuWcojError):
-            self.folder.folder.remove(name)
-
-
-def _has_newer(names: Sequence[str], number: int) -> bool:
-    return any(other is not None and other > number for other in map(number_of, names))
-
-
-def _kept(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """Of each of the last two versions the newest manifest."""
-    by_version = {manifest.version: manifest for manifest in manifests}
-    return [by_version[version] for version in sorted(by_version)[-2:]]
-
-
-def _next_file(names: Sequence[str], fence: int) -> int:
-    """The largest number of a file of this fence: an opening that failed may have left some."""
-    matches = [match for match in map(OURS.fullmatch, names) if match and int(match[1]) == fence]
-    return max((int(match[2]) for match in matches), default=0)
 
 
 def _checked(batch: Batch) -> Batch:

@@ -65,7 +65,7 @@ def test_every_call_of_a_commit_fails(reference: Reference, number: int, for_eve
     while not is_done:
         copy, failed = memory.copy(), []
         hooked = HookedFolder(copy, failing(at, number, for_ever, failed))
-        checkpoint.folder = WatchedFolder(hooked)
+        checkpoint.versions.folder = WatchedFolder(hooked)
         manifests = list(checkpoint.manifests)
         try:
             checkpoint.commit(n, query="q", rows=len(SCRIPT[n]), digest=str(n))
@@ -88,7 +88,7 @@ def test_every_call_of_a_commit_fails(reference: Reference, number: int, for_eve
                 left = {name for name in copy.names() if name.startswith("run")} - needed(manifests)
                 assert not left or for_ever
                 checkpoint.commit(n, query="q", rows=len(SCRIPT[n]), digest=str(n))
-        checkpoint.manifests = manifests
+        checkpoint.versions.manifests = manifests
         program.subject.ledger.replaced(state)
         again = new_program()
         reopened = Checkpoint.open(copy, program=again, options=OPTIONS)
