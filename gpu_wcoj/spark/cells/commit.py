@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Any, Self
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest, OutputFile
 from gpu_wcoj.checkpoint.definition import Definition
-from gpu_wcoj.checkpoint.reading import OURS, folder_at, read_all, read_definition
-from gpu_wcoj.checkpoint.watched import WatchedFolder
-from gpu_wcoj.errors import CheckpointError, UsageError
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cells.chosen import Chosen, Heavy, Layout, choose
+from gpu_wcoj.spark.cells.entries import entries_after
 from gpu_wcoj.spark.cells.flow import flow, work_of
 from gpu_wcoj.spark.cells.handing import HandedOn, Handing, Listed, NoFiles, as_listed
-from gpu_wcoj.spark.cells.held import CHOSEN, Held, chosen_in
+from gpu_wcoj.spark.cells.held import CHOSEN, Held, chosen_before, in_one_place
 from gpu_wcoj.spark.cells.load import Notes, told
-from gpu_wcoj.spark.cells.moving import HELD, LOOKED, gathered, heavier, is_due, looked
+from gpu_wcoj.spark.cells.moving import HELD, LOOKED, Moved, gathered, heavier, is_due, looked
 from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.cells.planning import cell_plan
 from gpu_wcoj.spark.cells.rows import Columns, again, united
 from gpu_wcoj.spark.cells.spread import require_spread
-from gpu_wcoj.spark.cells.state import CELLS, Entry, Tidying, as_json
+from gpu_wcoj.spark.cells.state import CELLS, Tidying, as_json
 from gpu_wcoj.spark.cells.step import Watch, Work
 from gpu_wcoj.spark.files import json_schema
 from gpu_wcoj.spark.output import ToCallable
@@ -141,7 +140,7 @@ class CellRun:
 
         known = make()
         require_spread(known.rules)
-        before = _before(place)
+        before = chosen_before(place)
         first = choose(known.rules, layout, cells or 1, sizes, heavy) if before is None else before
         first.check(place, layout, cells)
         plan = cell_plan(known.rules, known.outputs, bag, first, known.keep)
@@ -154,7 +153,7 @@ class CellRun:
             opened.restore(known)
             last = opened.last
             if last is not None and CELLS not in last.extra:
-                raise _in_one_place(place)
+                raise in_one_place(place)
             if last is not None and CHOSEN in last.extra:
                 now = Chosen.from_json(last.extra[CHOSEN])
                 plan = cell_plan(known.rules, known.outputs, bag, now, known.keep)
@@ -317,7 +316,7 @@ class CellRun:
             self.progress = told(self.plan, batch, nothing, self.answers, done - start, 0.0) | {"skipped": True}
             return self.checkpoint.last
         plan = self.plan if moved is None else moved.plan
-        entries, held = self._entries(notes.cells, moved)
+        entries, held = entries_after(self.checkpoint.last, notes.cells, moved)
         outputs = [OutputFile(*one) for cell in notes.cells for one in cell["outputs"]]
         outputs.sort(key=lambda one: one.path)
         answers = self.answers
@@ -345,70 +344,6 @@ class CellRun:
         self.progress = told(plan, batch, shown, answers, done - start, time.perf_counter() - done)
         return manifest
 
-    def _entries(
-        self, cells: Sequence[Mapping[str, Any]], moved: Moved | None
-    ) -> tuple[dict[tuple[int, int], Entry], dict[str, Any]]:
-        """The entries of all cells after a batch, of those that had rows the new ones; and what they hold."""
-        last = self.checkpoint.last
-        entries: dict[tuple[int, int], Entry] = {}
-        held: dict[str, Any] = {}
-        if moved is not None:
-            entries, held = moved.entries, {f"{one['stage']}/{one['cell']}": one["held"] for one in moved.cells}
-        elif last is not None:
-            for name, one in last.extra[CELLS].items():
-                stage, cell = map(int, name.split("/"))
-                entries[stage, cell] = Entry(*one)
-            held = dict(last.extra.get(HELD, {}))
-        fresh: set[tuple[int, int]] = set()
-        for one in cells:
-            at = one["stage"], one["cell"]
-            before = entries.get(at) if at not in fresh else None
-            if at in fresh or one["base"] != (None if before is None else before.file):
-                raise CheckpointError(
-                    f"cell {at[1]} of stage {at[0]} has worked on the state '{one['base']}', "
-                    f"and the checkpoint holds '{before and before.file}'.\n  The batch is not committed."
-                )
-            fresh.add(at)
-            entries[at] = Entry(*one["entry"])
-            held[f"{at[0]}/{at[1]}"] = one["held"]
-        return entries, held
-
-
-@dataclass(frozen=True, eq=False)
-class Moved:
-    """The state after the last batch by a new plan, as notes of cells; no manifest names it yet."""
-
-    plan: CellPlan
-    columns: Columns
-    cells: Sequence[Mapping[str, Any]]
-
-    @property
-    def entries(self) -> dict[tuple[int, int], Entry]:
-        """Where it is."""
-        return {(one["stage"], one["cell"]): Entry(*one["entry"]) for one in self.cells}
-
 
 def _listed(frames: Frames) -> dict[str, Sequence[DataFrame]]:
     return {name: one if isinstance(one, (list, tuple)) else [one] for name, one in frames.items()}  # type: ignore[list-item]
-
-
-def _before(place: str) -> Chosen | None:
-    """What was chosen when a checkpoint was new; None if there is none."""
-    folder = WatchedFolder(folder_at(place))
-    names = folder.names()
-    if not any(OURS.fullmatch(name) or name.startswith("manifest-") for name in names):
-        return None
-    manifests = read_all(folder, names)
-    if not manifests:
-        return None
-    definition = read_definition(folder, manifests[-1])
-    if definition.parts.get("layout") == "one":
-        raise _in_one_place(place)
-    return chosen_in(place, definition)
-
-
-def _in_one_place(place: str) -> CheckpointError:
-    return CheckpointError(
-        f"the checkpoint '{place}' is of a program in one place, not on cells.\n"
-        "  Use layout='one', or begin a new checkpoint."
-    )

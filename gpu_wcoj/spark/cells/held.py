@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.checkpoint.definition import Definition
 from gpu_wcoj.checkpoint.manifest import Manifest
-from gpu_wcoj.checkpoint.reading import read_again
+from gpu_wcoj.checkpoint.reading import OURS, folder_at, read_again, read_all, read_definition
 from gpu_wcoj.checkpoint.stored import load
 from gpu_wcoj.checkpoint.watched import WatchedFolder
-from gpu_wcoj.errors import CheckpointDamagedError, UnsupportedError, listed
+from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UnsupportedError, listed
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cells.chosen import Chosen
@@ -140,6 +140,29 @@ def chosen_in(root: str, definition: Definition, manifest: Manifest | None = Non
         return Chosen.from_json(first if manifest is None else manifest.extra.get(CHOSEN, first))
     except (ValueError, KeyError, TypeError):
         raise CheckpointDamagedError(root, "has a layout that cannot be read") from None
+
+
+def chosen_before(place: str) -> Chosen | None:
+    """What was chosen when a checkpoint was new; None if there is none."""
+    folder = WatchedFolder(folder_at(place))
+    names = folder.names()
+    if not any(OURS.fullmatch(name) or name.startswith("manifest-") for name in names):
+        return None
+    manifests = read_all(folder, names)
+    if not manifests:
+        return None
+    definition = read_definition(folder, manifests[-1])
+    if definition.parts.get("layout") == "one":
+        raise in_one_place(place)
+    return chosen_in(place, definition)
+
+
+def in_one_place(place: str) -> CheckpointError:
+    """What to say of a checkpoint that is not on cells."""
+    return CheckpointError(
+        f"the checkpoint '{place}' is of a program in one place, not on cells.\n"
+        "  Use layout='one', or begin a new checkpoint."
+    )
 
 
 def cell_program(root: str, entry: Entry, stage: Stage, bag: bool) -> Program:

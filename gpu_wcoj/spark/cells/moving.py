@@ -8,7 +8,7 @@ ones, before the next batch and committed with it: until then the old state is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +136,20 @@ class Gather:
                 if len(rows):
                     table = (rows if self.bag else as_set(rows)).to_arrow().rename_columns(self.schema.names)
                     yield from table.cast(self.schema).to_batches(max_chunksize=1 << 17)
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """The state after the last batch by a new plan, as notes of cells; no manifest names it yet."""
+
+    plan: CellPlan
+    columns: Columns
+    cells: Sequence[Mapping[str, Any]]
+
+    @property
+    def entries(self) -> dict[tuple[int, int], Entry]:
+        """Where it is."""
+        return {(one["stage"], one["cell"]): Entry(*one["entry"]) for one in self.cells}
 
 
 def _named(gather: Gather) -> Any:
