@@ -8,14 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gpu_wcoj.column import BoolArray, Column, Int64Array, on_host
-from gpu_wcoj.errors import ArityError, ColumnError, SchemaError
+from gpu_wcoj.errors import ArityError, SchemaError
 from gpu_wcoj.rows import Row, columns_of, split_weights
 from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.weights import as_weights
-from gpu_wcoj.zset import algebra, doors
+from gpu_wcoj.zset import algebra, doors, tables
 
 if TYPE_CHECKING:
     from gpu_wcoj.backend import Backend
@@ -144,54 +143,6 @@ class ZSet:
         return ZSet.from_rows(weights.items(), names)
 
     @staticmethod
-    def from_arrow(data: Any, weight: str | None = None) -> ZSet:
-        """A Z-set of anything with ``__arrow_c_stream__``, a dict of columns, or what else `as_table` reads.
-
-        Parameters
-        ----------
-        data
-            A table of PyArrow, Polars, pandas, DuckDB, ...
-        weight
-            The column that holds the weights; if None every row counts once, and every column is data.
-
-        Examples
-        --------
-        >>> z = ZSet.from_arrow({"a": [1, 2], "n": [5, -5]}, weight="n")
-        >>> z.rows()
-        [((1,), 5), ((2,), -5)]
-        """
-        from gpu_wcoj.arrow import as_table
-
-        names, columns = as_table(data)
-        signed = None
-        if weight is not None:
-            if weight not in names:
-                raise ColumnError("input", weight, names)
-            at = names.index(weight)
-            signed = as_weights(columns[at], f"the weights (column '{weight}')")
-            names, columns = names[:at] + names[at + 1 :], columns[:at] + columns[at + 1 :]
-        return ZSet.from_columns(names, columns, signed).owned()
-
-    @staticmethod
-    def from_numpy(
-        data: npt.NDArray[Any],
-        weights: npt.NDArray[Any] | Sequence[int] | None = None,
-        names: Sequence[str] | None = None,
-    ) -> ZSet:
-        """A Z-set of the rows of a two-dimensional or structured array; one dimension is one column.
-
-        Examples
-        --------
-        >>> ZSet.from_numpy(np.array([[1, 2], [1, 2]])).rows()
-        [((1, 2), 2)]
-        """
-        from gpu_wcoj.arrow import as_table
-
-        found, columns = as_table(data)
-        signed = None if weights is None else np.array(as_weights(weights))
-        return ZSet.from_columns(found if names is None else names, columns, signed)
-
-    @staticmethod
     def from_columns(
         names: Iterable[str],
         columns: Sequence[Column],
@@ -239,6 +190,8 @@ class ZSet:
         assert weights is not None
         return ZSet(names, *algebra.consolidate(columns, weights), weight_name)
 
+    from_arrow = staticmethod(tables.from_arrow)
+    from_numpy = staticmethod(tables.from_numpy)
     from_device = from_dlpack = staticmethod(doors.from_device)
     from_cudf = staticmethod(doors.from_cudf)
     read_parquet = staticmethod(doors.read_parquet)
@@ -266,48 +219,10 @@ class ZSet:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def to_arrow(self) -> Any:
-        """The rows as a ``pyarrow.Table``, weights last.
-
-        Examples
-        --------
-        >>> ZSet.from_rows([(1, 2)]).to_arrow().to_pydict()
-        {'c0': [1], 'c1': [2], 'weight': [1]}
-        """
-        from gpu_wcoj.arrow import to_table
-
-        name = self.shown_weight_name
-        if name is None:
-            return to_table(self.names, self.columns)
-        return to_table((*self.names, name), (*self.columns, Column.of_integers(self.weights)))
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas frame, weights last; integers with nulls get pandas' nullable types."""
-        from gpu_wcoj.arrow import to_pandas
-
-        return to_pandas(self.to_arrow())
-
-    def to_polars(self) -> Any:
-        """The rows as a Polars frame, weights last."""
-        from gpu_wcoj.arrow import to_polars
-
-        return to_polars(self.to_arrow())
-
-    def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
-        """One array per column, weights last; masked where there are nulls.
-
-        Examples
-        --------
-        >>> ZSet.from_rows([(1, True)]).to_numpy()
-        {'c0': array([1]), 'c1': array([ True]), 'weight': array([1])}
-        """
-        from gpu_wcoj.arrow import to_numpy
-
-        arrays = {name: to_numpy(column) for name, column in zip(self.names, self.columns, strict=True)}
-        if (name := self.shown_weight_name) is not None:
-            arrays[name] = self.weights
-        return arrays
-
+    to_arrow = tables.to_arrow
+    to_pandas = tables.to_pandas
+    to_polars = tables.to_polars
+    to_numpy = tables.to_numpy
     to_cupy = doors.to_cupy
     to_cudf = doors.to_cudf
 
