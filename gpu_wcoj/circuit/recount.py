@@ -42,6 +42,10 @@ PROBE = 0.1
 SPARED, MOST_PASSED_OVER = 1.25, 15
 """While a change seems to cost less than a whole count divided by this, it is tried once in so many ticks and one."""
 
+PLAIN = 1.0
+"""Where nothing can be summed away a whole count is one more generic join. It is tried if a change starts more than so
+many times as many rows."""
+
 GROWN = 1.5
 """A whole count is given another chance when so many times as much may be risked, or the state has changed as much."""
 
@@ -156,7 +160,8 @@ class Recounting:
             return None
         if self.execution.backend.device is not None and all(join.is_empty for join in self.joins):
             return None  # the change is all that there is, and trying waits for the device
-        following, moment = self._following(phase), Moment(phase + 1)
+        moment = Moment(phase + 1)
+        following = self._following(phase, counts * CHEAPEST * self._size(moment) / MARGIN)
         allowance = self._allowance(following / counts, moment)
         if allowance is None:
             return None
@@ -205,8 +210,13 @@ class Recounting:
 
         A tick that is not much too small is not spared the trying. So many whole counts are needed.
         """
-        if self._followed is None or self._passed_over >= MOST_PASSED_OVER:
+        if self._passed_over >= MOST_PASSED_OVER:
             self._passed_over = 0
+            return False
+        if not self._sums and not self._starts_more(phase, counts):
+            self._passed_over += 1
+            return True
+        if self._followed is None:
             return False
         size, known = self._size(Moment(phase + 1)), self._known
         rows = sum(seeds.n_rows for _, _, seeds in self._changes(phase))
@@ -219,17 +229,28 @@ class Recounting:
         self._passed_over += hopeless
         return hopeless
 
-    def _following(self, phase: int) -> float:
-        """About what it costs to follow the change."""
+    def _starts_more(self, phase: int, counts: int) -> bool:
+        """Whether a change starts paths with more rows than whole counts do, which take the smallest atoms."""
+        change = sum(seeds.n_rows for join, number, seeds in self._changes(phase) if join.is_live(number, phase))
+        moment, rows = Moment(phase + 1), 0
+        for join in self.joins:
+            held = (moment.batches(arrangement) for arrangement in join.positive)
+            rows += min(sum(len(batch) - 2 * batch.n_negative for batch in batches) for batches in held)
+        return change > PLAIN * counts * rows
+
+    def _following(self, phase: int, least: float) -> float:
+        """About what it costs to follow the change; more roughly if that is far less than `least`."""
         cost, rows = 0.0, 0
-        for join, number, seeds in self._changes(phase):
+        changes = list(self._changes(phase))
+        matters = least / max(1, len(changes)), float("inf")
+        for join, number, seeds in changes:
             rows += seeds.n_rows
             generic = join.generic_join(number, phase)
             if generic is not None:
                 path = join.query.paths[number]
                 batches = [join.arrangements[use.key].pending[phase] for use in path.seeds]
                 sample = costed_in(carrying(generic, path), self.execution)  # it is no part of following the change
-                cost += tried(path, batches, seeds.n_rows, sample, not self.execution.weighted, None)
+                cost += tried(path, batches, seeds.n_rows, sample, not self.execution.weighted, None, matters)
                 report(join, [sample], SAMPLED)
         if not any(join.is_empty for join in self.joins):  # else there is one path only
             self._followed = rows, cost
@@ -251,7 +272,7 @@ class Recounting:
         if worth * MARGIN < CHEAPEST * size:
             return None
         if self._known is None or not (self._known.is_measured or self._is_near(moment)):
-            self._known = self._looked(moment, TRYING * worth)
+            self._known = self._looked(moment, TRYING * worth, worth)
         known = self._known
         if not self._may_pay(worth, size, known):
             return None
@@ -264,13 +285,16 @@ class Recounting:
         least = max(GROWN * known.in_vain, known.least * size / max(1, known.size))
         return self._sums and not known.is_measured and PROBE * worth > least
 
-    def _looked(self, moment: Moment, most: float | None) -> _Known:
-        """What whole counts cost by samples, along the cheapest paths; `most` is what trying may cost."""
+    def _looked(self, moment: Moment, most: float | None, worth: float = float("inf")) -> _Known:
+        """What whole counts cost by samples, along the cheapest paths; `most` is what trying may cost.
+
+        Paths that cost far more than `worth` are tried more roughly.
+        """
         paths, cost, least = [], 0.0, 0
         for join in self.joins:
             whole = WholeJoin(join, moment)
             own = None if most is None else most / len(whole.numbers)
-            costs = {number: whole.tried(number, own) for number in whole.numbers}
+            costs = {number: whole.tried(number, own, worth) for number in whole.numbers}
             paths.append(min(costs, key=lambda number, costs=costs: costs[number]))  # type: ignore[misc]
             cost += costs[paths[-1]]
             least += whole.least(paths[-1])

@@ -30,6 +30,9 @@ DRAWS = 16, TRIED
 MOST_SPENT = 1 << 21
 """No more is tried once so much has been spent on a path, in candidates; what may be spent in any case."""
 
+FAR = 8.0
+"""If the few rows tell a cost that is so many times away from what matters, no more of them are tried."""
+
 HASHED = 8 * TRIED
 """About so many rows are looked at for which of them look alike."""
 
@@ -129,7 +132,13 @@ class _Traced(Summing):
 
 
 def tried(
-    path: DeltaPath, batches: Sequence[IndexedZSet], n_rows: int, join: CostedJoin, of_sets: bool, most: float | None
+    path: DeltaPath,
+    batches: Sequence[IndexedZSet],
+    n_rows: int,
+    join: CostedJoin,
+    of_sets: bool,
+    most: float | None,
+    matters: tuple[float, float] = (0.0, float("inf")),
 ) -> float:
     """About what it costs to count a path from so many rows; infinite if to try takes more than its share of `most`.
 
@@ -137,6 +146,8 @@ def tried(
     ----------
     batches
         Most of the rows, in each of the path's seed orders.
+    matters
+        The least and the most that the path may cost for it to matter what it costs.
     """
     if n_rows == 0 or len(batches[0]) == 0:
         return 0.0
@@ -156,6 +167,8 @@ def tried(
         share = different / len(some) * n_rows / len(batches[0])
         found = cost_of_binding(path, n_rows, join) + summing.cost_of(share)
         if len(some) == n or allowance.cost(join) > MOST_SPENT:
+            break
+        if found * FAR < matters[0] or found > matters[1] * FAR:
             break
     return found
 

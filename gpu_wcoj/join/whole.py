@@ -110,14 +110,18 @@ class WholeJoin:
         """The paths that may serve."""
         return [number for number, path in enumerate(self.join.query.paths) if not path.is_negated]
 
-    def tried(self, number: int, most: float | None = None) -> float:
-        """About what the path costs, by a sample of its seeds; infinite if to try that costs more than `most`."""
+    def tried(self, number: int, most: float | None = None, worth: float = float("inf")) -> float:
+        """About what the path costs, by a sample of its seeds; infinite if to try that costs more than `most`.
+
+        If it costs far more than `worth`, the sample is a small one.
+        """
         generic = self.generic(number)
         if generic is None:
             return 0
         path = self.join.query.paths[number]
         largest = [max(self.moment.batches(self._arrangement(use)), key=len) for use in path.seeds]
-        cost = tried(path, largest, self.rows(path), generic, not self.join.execution.weighted, most)
+        of_sets = not self.join.execution.weighted
+        cost = tried(path, largest, self.rows(path), generic, of_sets, most, (0.0, worth))
         report(self.join, [generic], SAMPLED)
         return cost
 

@@ -16,6 +16,7 @@ from gpu_wcoj.datasets import rmat, undirected
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaError, WeightOverflowError
 from gpu_wcoj.join import delta, last, summing, whole
 from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.tried import tried
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
 from tests.join.twin import check_counts, fed, random_script
 from tests.kinds import Kind, lacking
@@ -46,6 +47,7 @@ def always(monkeypatch):
     monkeypatch.setattr(recount, "CHEAPEST", -1)
     monkeypatch.setattr(recount, "MARGIN", 1e30)
     monkeypatch.setattr(recount, "SPARED", 1e30)
+    monkeypatch.setattr(recount, "PLAIN", -1)
     found = recount.Recounting._allowance
 
     def whatever(self, *given) -> float | None:
@@ -147,6 +149,51 @@ def test_large_changes_are_counted_afresh_and_small_ones_followed():
         assert auto.count("h") == followed.count("h")
     (one,) = auto.last_tick.recounted["h"]
     assert one.phase == 0
+
+
+TRIANGLE = "h(a, b, c) :- e(a, b), e(b, c), e(a, c). .output h"
+
+
+def test_where_nothing_is_summed_away_only_large_changes_are_tried():
+    """A whole count is one more join then, which a change has to start more rows than."""
+    base = undirected(rmat(scale=12, edges=60_000, seed=1))
+    auto, followed = (gw.Program(TRIANGLE, strategy=one) for one in ("auto", "wcoj"))
+    gone = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:40_000].tolist()])
+    for tick, afresh in ((base[:9_000], 0), (base[9_000:11_000], 0), (base[11_000:], 1), (gone, 1)):
+        counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]
+        assert counts[0] == counts[1]
+        work = auto.last_tick.work["h"][0].get(whole.WHOLE, {})
+        assert (whole.SAMPLED in work) == bool(afresh)
+        assert len(auto.last_tick.recounted.get("h", ())) == afresh
+    heads_of(auto)["h"].recounting._passed_over = recount.MOST_PASSED_OVER
+    auto.step_counts({"e": base[:2000]})
+    assert whole.SAMPLED in auto.last_tick.work["h"][0][whole.WHOLE]
+
+
+def test_from_the_empty_state_a_small_atom_is_looked_for():
+    program = gw.Program("h(a, b, c) :- r(a, b), s(b, c), t(a, c). .output h")
+    rows = rmat(scale=12, edges=60_000, seed=1)
+    program.step_counts({"r": rows[:1200], "s": rows, "t": rows})
+    assert whole.SAMPLED in program.last_tick.work["h"][0][whole.WHOLE]
+
+
+@pytest.mark.parametrize(("matters", "most_rows"), [((0.0, 1e18), 128), ((1e18, 1e19), 16), ((0.0, 1e-9), 16)])
+def test_few_rows_are_enough_where_a_path_costs_far_less_or_more_than_what_matters(matters, most_rows, monkeypatch):
+    drawn = []
+    over = summing.Summing.over
+    monkeypatch.setattr(
+        summing.Summing, "over", lambda self, rows, steps: (drawn.append(len(rows)), over(self, rows, steps))[1]
+    )
+    program = gw.Program(PATH)
+    program.load({"e": skewed()[0]})
+    (join,) = heads_of(program)["h"].joins
+    found = whole.WholeJoin(join, whole.Moment(0)).generic(0)
+    path = join.query.paths[0]
+    batch = max(join.arrangements[path.seed.key].before(0), key=len)
+    cost = tried(path, [batch] * len(path.seeds), len(batch), found, True, None, matters)
+    assert cost > 0
+    assert max(drawn) <= most_rows + most_rows // 4
+    assert (len(drawn) == 1) == (most_rows == 16)
 
 
 @pytest.mark.usefixtures("ready")
@@ -252,6 +299,7 @@ def test_all_that_the_kernels_do_is_reported(name, threads, analyze, monkeypatch
 
     monkeypatch.setattr(GenericJoin, "work_of", noted)
     monkeypatch.setattr(recount, "MARGIN", 2.0)
+    monkeypatch.setattr(recount, "PLAIN", -1)
     base, rest = skewed()
     program = gw.Program(f"{TEXTS[name]} .output h", analyze=analyze, threads=threads)
     seen = set()
