@@ -158,6 +158,16 @@ class WeightOverflowError(GpuWcojError, OverflowError):
         self.relation, self.row, self.weight = relation, row, weight
 
 
+class AuxiliaryError(GpuWcojError, MemoryError):
+    """A relation that was to be kept for the rules has become too large; the tick is taken without it, then."""
+
+    def __init__(self, relation: str, why: str) -> None:
+        super().__init__(
+            f"'{relation}', which is kept for the rules, {why}.\n"
+            "  The tick was undone; the state is as before. With strategy='wcoj' no such relations are kept."
+        )
+
+
 class CalculationError(GpuWcojError, ArithmeticError):
     """A calculation has no value: it leaves int64, or divides by zero."""
 

@@ -30,6 +30,7 @@ from gpu_wcoj.zset.arrays import is_host
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
     from gpu_wcoj.moving import Rows
+    from gpu_wcoj.planner.auxiliary import Auxiliary
     from gpu_wcoj.planner.known import Known
 
 
@@ -102,8 +103,12 @@ class Lowering:
         present: Lowered | None,
         known: Types,
         declared: Mapping[str, tuple[str, ...]],
+        auxiliaries: tuple[Auxiliary, ...] | None = None,
     ) -> Lowered:
-        """The program lowered for these rows' types and nulls: the present one if it serves, else one beside it."""
+        """The program lowered for these rows' types and nulls: the present one if it serves, else one beside it.
+
+        `auxiliaries` are relations that may be kept for the rules; None for those that pay.
+        """
         if present is not None and self.serves(present, incoming):
             return present
         types = known.copy()
@@ -118,7 +123,7 @@ class Lowering:
         shapes = self.shapes(present, nullable, types)
         if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
             return replace(present, types=types)
-        planned = self.plan(types, shapes, self._known(incoming, present, types, shapes))
+        planned = self.plan(types, shapes, self._known(incoming, present, types, shapes), auxiliaries)
         circuit = self.circuit(planned, self.execution())
         lowered = Lowered(types, shapes, planned, circuit)
         if present is not None:
@@ -181,16 +186,28 @@ class Lowering:
             shapes[name] = Shape(name, flags, textual)
         return shapes
 
-    def plan(self, types: Types, shapes: Mapping[str, Shape], known: Known | None) -> Plan:
-        """Plan all rules on stored columns, by what is known of relations, if anything is."""
+    def plan(
+        self,
+        types: Types,
+        shapes: Mapping[str, Shape],
+        known: Known | None,
+        auxiliaries: tuple[Auxiliary, ...] | None = (),
+    ) -> Plan:
+        """Plan all rules on stored columns, by what is known of relations, if anything is; see `lowered_for`.
+
+        Engines that share the work on every change keep no relations beside the inputs.
+        """
+        if self.execution().share is not None:
+            auxiliaries = ()
 
         def encode(relation: str, column: int, value: object) -> int:
             return self._encode_constant(types.assumed(relation, column), value)
 
         kinds = Kinds(types.kinds, self._encode_constant, types.of)
         return plan(
-            self.rules, shapes, encode, self.bag, kinds, NOTHING if known is None else known, self.strategy, self.hints
-        )
+            self.rules, shapes, encode, self.bag, kinds, NOTHING if known is None else known, self.strategy,
+            self.hints, auxiliaries,
+        )  # fmt: skip
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:
         """The circuit of a plan, its state empty."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.circuit.adopting import join_afresh
 from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.circuit.head import Head, afresh
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -38,6 +39,9 @@ def move_state(old: Lowered, new: Lowered, moved: Moved) -> None:
     for name, rows in inputs.items():
         new.circuit.sources[name].load(*rows)
     for name, head in new.circuit.heads.items():
+        if name in _auxiliaries(new):
+            join_afresh(head)
+            continue
         before = old.circuit.heads[name]
         head.weight_bound = before.weight_bound
         if head.relation is not None:
@@ -70,11 +74,17 @@ def _reads_otherwise(new: Lowered, old: Lowered) -> bool:
 def _has_heads_of(new: Lowered, old: Lowered) -> bool:
     """Whether heads keep their state in the way in which they did."""
     loops = [{frozenset(loop.widths) for loop in one.plan.loops} for one in (new, old)]
-    if loops[0] != loops[1] or new.circuit.heads.keys() != old.circuit.heads.keys():
+    heads = [one.circuit.heads.keys() - _auxiliaries(one) for one in (new, old)]
+    if loops[0] != loops[1] or heads[0] != heads[1]:
         return False
     if _units(new) != _units(old):
         return False
     return all(_has_rules_of(name, new, old) for loop in new.plan.loops for name in loop.widths)
+
+
+def _auxiliaries(lowered: Lowered) -> set[str]:
+    """Heads that nobody asked for."""
+    return {one.name for one in lowered.plan.auxiliaries}
 
 
 def _units(lowered: Lowered) -> dict[str, int]:

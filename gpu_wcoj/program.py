@@ -9,8 +9,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
+from gpu_wcoj.circuit.circuit import Evaluated
 from gpu_wcoj.circuit.head import ChangeCount
-from gpu_wcoj.errors import UsageError, WeightOverflowError
+from gpu_wcoj.errors import AuxiliaryError, UsageError, WeightOverflowError
 from gpu_wcoj.incoming import Incoming, read_change
 from gpu_wcoj.inspection import Inspected
 from gpu_wcoj.join.execution import ITERATIONS, Execution
@@ -36,6 +37,7 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import unread
 from gpu_wcoj.routing.router import router_of
+from gpu_wcoj.routing.sides import Side, Sides
 from gpu_wcoj.tick import Ledger, Mark, State, TickReport, as_shown
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
@@ -394,14 +396,15 @@ class Program(Inspected):
                     report = TickReport(number, time.perf_counter() - start, backlog_rows=rows)
                     self._ledger.replaced(replace(before, report=report))
                     return {}
-            sides, side = self._ledger.routed(incoming, self.declared)
+            try:
+                sides, side, (counts, found, ignored) = self._evaluated(incoming, collect, sink)
+            except AuxiliaryError:
+                if not self._ledger.keeps_auxiliaries:
+                    raise
+                self._ledger.without_auxiliaries()
+                before = self._ledger.state
+                sides, side, (counts, found, ignored) = self._evaluated(incoming, collect, sink)
             lowered, circuit = side.lowered, side.circuit
-            self._outgoing.evaluated = lowered
-            circuit.execution.threads = self.threads
-            if circuit.backend.device is None:
-                incoming = {name: rows.fetched() for name, rows in incoming.items()}
-            stored = {name: stored_columns(name, rows, lowered) for name, rows in incoming.items()}
-            counts, found, ignored = circuit.evaluate(stored, collect, sink)
             if rest is not None:
                 rest(found)
             held = circuit.prepare()
@@ -432,6 +435,22 @@ class Program(Inspected):
         finally:
             self._outgoing.evaluated = None
         return counts
+
+    def _evaluated(
+        self,
+        incoming: Mapping[str, Incoming],
+        collect: frozenset[str] | None,
+        sink: Callable[[str, Piece], None] | None,
+    ) -> tuple[Sides, Side, Evaluated]:
+        """The sides and the one on which the tick runs, and what it has found there."""
+        sides, side = self._ledger.routed(incoming, self.declared)
+        lowered, circuit = side.lowered, side.circuit
+        self._outgoing.evaluated = lowered
+        circuit.execution.threads = self.threads
+        if circuit.backend.device is None:
+            incoming = {name: rows.fetched() for name, rows in incoming.items()}
+        stored = {name: stored_columns(name, rows, lowered) for name, rows in incoming.items()}
+        return sides, side, circuit.evaluate(stored, collect, sink)
 
     def _forget(self, sizes: Sequence[int]) -> None:
         """Leave no more than so many values in the dictionaries."""

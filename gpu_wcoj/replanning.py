@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gpu_wcoj.circuit.adopting import rows_to_build
 from gpu_wcoj.lowering import Lowering
@@ -15,8 +16,13 @@ from gpu_wcoj.planner.mixing import mixed
 from gpu_wcoj.routing.journal import Journal
 from gpu_wcoj.routing.sides import Sides
 
+if TYPE_CHECKING:
+    from gpu_wcoj.planner.auxiliary import Auxiliary
 
-def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int) -> Sides:
+
+def replanned(
+    sides: Sides, lowering: Lowering, feedback: Feedback, tick: int, auxiliaries: tuple[Auxiliary, ...] | None = None
+) -> Sides:
     """The sides under the plan that is best by now; under the present one if no other is clearly better.
 
     The statistics are those of the state, and every path counts by what it has done so far: another one is taken to do
@@ -28,10 +34,17 @@ def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int) -
     ----------
     tick
         The number of the one that is about to begin.
+    auxiliaries
+        Relations that may be kept for the rules; None for those that pay. Where they are others than now, the new plan
+        is taken as it is.
     """
     lowered = sides.ahead.lowered
     present, known = lowered.plan, Known.of_circuit(sides.ahead.circuit)
-    planned = lowering.plan(lowered.types, lowered.shapes, known)
+    planned = lowering.plan(lowered.types, lowered.shapes, known, auxiliaries)
+    if planned.auxiliaries != present.auxiliaries:
+        found = sides.planned_as(lowering, planned, f"chosen anew before tick {tick}, as {_kept(planned)}")
+        feedback.begin_anew(tick, SORTING * sides.ahead.relation_rows)
+        return found
     cheaper = _cheaper(planned, present, known, feedback.done)
     would_be = feedback.proposed - sum(feedback.done[place] * (1 - share) for place, share in cheaper.items())
     if would_be * CLEARLY > feedback.proposed:
@@ -54,7 +67,12 @@ def suited(sides: Sides, lowering: Lowering) -> Sides:
     """The sides under a plan for what they hold: after it has been loaded, when sizes were all that was known."""
     lowered = sides.primary.lowered
     present, known = lowered.plan, Known.of_circuit(sides.primary.circuit)
-    planned = lowering.plan(lowered.types, lowered.shapes, known)
+    planned = lowering.plan(lowered.types, lowered.shapes, known, None)
+    try:
+        if planned.auxiliaries != present.auxiliaries:
+            return sides.planned_as(lowering, planned, "")
+    except MemoryError:
+        planned = lowering.plan(lowered.types, lowered.shapes, known, present.auxiliaries)
     cheaper = _cheaper(planned, present, known, present.places())
     plan = mixed(present, planned, cheaper, known).expecting(known)
     try:
@@ -70,6 +88,12 @@ def carried_over(journal: Journal | None, before: Sides, after: Sides) -> Journa
         return journal
     canonical = [[index.canonical for index in circuit.indices()] for circuit in (old, new)]
     return replace(journal, circuit=new, changes=journal.changes if canonical[0] == canonical[1] else None)
+
+
+def _kept(plan: Plan) -> str:
+    """What is kept for the rules, for people."""
+    names = " and ".join(f"'{one.name}'" for one in plan.auxiliaries)
+    return f"it pays to keep {names}" if names else "nothing is kept for the rules any more"
 
 
 def _cheaper(planned: Plan, present: Plan, known: Known, places: Iterable[Place]) -> dict[Place, float]:

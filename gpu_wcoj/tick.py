@@ -21,6 +21,7 @@ from gpu_wcoj.routing.sides import Side, Sides
 from gpu_wcoj.zset.arrays import memory_error, within_memory
 
 if TYPE_CHECKING:
+    from gpu_wcoj.planner.auxiliary import Auxiliary
     from gpu_wcoj.routing.journal import Journal  # which programs without a checkpoint have no use for
 
 Work = dict[str, dict[int, dict[int, dict[str, Int64Array]]]]
@@ -121,6 +122,8 @@ class Ledger:
         What ticks did, beside what was expected.
     installed
         The state that the circuits are known to hold, if any.
+    auxiliaries
+        Relations that may be kept for the rules; None for those that pay.
     """
 
     lowering: Lowering
@@ -128,6 +131,7 @@ class Ledger:
     state: State
     feedback: Feedback = field(default_factory=lambda: Feedback(None))
     installed: State | None = None
+    auxiliaries: tuple[Auxiliary, ...] | None = None
 
     @property
     def lowered(self) -> Lowered | None:
@@ -159,7 +163,7 @@ class Ledger:
         if sides is None or present is None or not self.lowering.serves(present, incoming):
             if sides is not None:
                 sides = sides.with_primary()
-            lowered = self.lowering.lowered_for(incoming, present, self.state.types, declared)
+            lowered = self.lowering.lowered_for(incoming, present, self.state.types, declared, self.auxiliaries)
             sides = Sides.of(lowered) if sides is None else sides.lowered_as(lowered)
         if self.router is None:
             return sides, sides.primary
@@ -176,7 +180,7 @@ class Ledger:
 
         Where there is no memory to arrange the state anew, it stays as it is.
         """
-        sides = self.settled() if self.feedback.is_due else None
+        sides = self.settled()
         if sides is None:
             return
         from gpu_wcoj.replanning import carried_over, replanned  # which few programs ever need
@@ -185,7 +189,7 @@ class Ledger:
         self.installed = None
         try:
             with within_memory(sides.primary.circuit.backend, "planning anew"):
-                found = replanned(sides, self.lowering, self.feedback, tick)
+                found = replanned(sides, self.lowering, self.feedback, tick, self.auxiliaries)
         except MemoryError:
             self.feedback.begin_anew(tick, patience=16.0)
             plan = sides.primary.lowered.plan
@@ -193,6 +197,16 @@ class Ledger:
             self.state = replace(self.state, sides=found)  # its circuits may be in the middle of anything
             return
         self.replaced(replace(self.state, sides=found, journal=carried_over(self.state.journal, sides, found)))
+
+    @property
+    def keeps_auxiliaries(self) -> bool:
+        """Whether relations may be kept for the rules."""
+        return self.auxiliaries != ()
+
+    def without_auxiliaries(self) -> None:
+        """Keep no relations for the rules from now on."""
+        self.auxiliaries = ()
+        self.replan()
 
     def reading(self, name: str) -> Side | None:
         """The side that shows a relation; None before there are rows."""

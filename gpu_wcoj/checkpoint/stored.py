@@ -17,6 +17,7 @@ from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.checkpoint.folder import Folder
 from gpu_wcoj.checkpoint.merging import MOST_RUNS, first_to_merge
 from gpu_wcoj.checkpoint.runs import Run, read_rows, read_values, write_rows, write_values
+from gpu_wcoj.circuit.auxiliary import AuxiliaryHead
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError
 from gpu_wcoj.join.index import RelationIndex
@@ -127,8 +128,13 @@ def indices_of(circuit: Circuit) -> dict[str, RelationIndex]:
         if head.derivations is not None:
             found[f"derivations {name}"] = head.derivations
         if head.relation is not None:
-            found[f"head {name}"] = head.relation
+            found[f"{'auxiliary' if isinstance(head, AuxiliaryHead) else 'head'} {name}"] = head.relation
     return found
+
+
+def _is_stored(name: str) -> bool:
+    """Whether files hold it: auxiliary relations are joined again."""
+    return not name.startswith("auxiliary ")
 
 
 # To the disk.
@@ -155,8 +161,11 @@ def store(
     if sides is not None:
         circuit = sides.ahead.circuit
         nullable = {name: shape.nullable for name, shape in sides.primary.lowered.shapes.items()}
-        bounds = {name: head.weight_bound for name, head in circuit.heads.items() if head.weight_bound}
+        heads = {name: head for name, head in circuit.heads.items() if not isinstance(head, AuxiliaryHead)}
+        bounds = {name: head.weight_bound for name, head in heads.items() if head.weight_bound}
         for number, (name, index) in enumerate(indices_of(circuit).items()):
+            if not _is_stored(name):
+                continue
             known = None if before is None or changes is None else before.relations.get(name)
             if known is None or changes is None:
                 relations[name] = _write_whole(index, folder, new_name)

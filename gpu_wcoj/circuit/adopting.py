@@ -1,15 +1,15 @@
 """Give a circuit the state of another one over the same relations, whose rules are planned otherwise.
 
 Batches are immutable, so what both circuits arrange alike they share; the other one is left as it is. What only the new
-one has is built from an arrangement of the same rows, in one pass of sorting.
+one has is built from an arrangement of the same rows, in one pass of sorting; an auxiliary relation is joined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpu_wcoj.circuit.circuit import Circuit
-from gpu_wcoj.circuit.head import Head
+from gpu_wcoj.circuit.circuit import Circuit, Derived
+from gpu_wcoj.circuit.head import Head, afresh
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
@@ -29,11 +29,24 @@ def adopt(circuit: Circuit, other: Circuit) -> None:
                     batch = _arranged(arrangement, source, made)
                     if len(batch):
                         arrangement.spine = Spine((batch,), arrangement.spine.policy)
+        for name, head in circuit.heads.items():
+            if name not in other.heads:
+                join_afresh(head)
     for name, head in circuit.heads.items():
-        leader = other.heads[name]
+        leader = other.heads.get(name, head)
         head.weight_bound = leader.weight_bound
         if isinstance(head, Head) and isinstance(leader, Head):
             head.total = leader.total
+
+
+def join_afresh(head: Derived) -> None:
+    """Fill the relation of a head by what its rules read."""
+    assert isinstance(head, Head)
+    assert head.relation is not None
+    head.execution.begin()
+    columns, weights = afresh(head).derived()
+    if len(weights):
+        head.relation.load(columns, weights)
 
 
 def rows_to_build(circuit: Circuit, other: Circuit) -> int:
@@ -51,7 +64,8 @@ def _pairs(circuit: Circuit, other: Circuit) -> Iterator[tuple[RelationIndex, Re
     for name, index in circuit.sources.items():
         yield index, other.sources[name]
     for name, head in circuit.heads.items():
-        yield from zip(head.state, other.heads[name].state, strict=True)
+        if name in other.heads:
+            yield from zip(head.state, other.heads[name].state, strict=True)
 
 
 def _source(key: ArrangementKey, index: RelationIndex) -> ArrangementKey:

@@ -139,6 +139,11 @@ class Recounting:
         """Whether a whole count may take the place of a change's."""
         return may_recount([join.query for join in self.joins], self.execution.weighted)
 
+    @cached_property
+    def counts_state(self) -> bool:
+        """Whether a whole count is that of the committed state, of which no weight is outside int64."""
+        return bool(self.joins) and not any(join.query.calculations for join in self.joins)
+
     def change(self, phase: int, before: int | None) -> tuple[int, int] | None:
         """By how much the sum of weights changes in a phase, and what it is then; None where following is cheaper.
 

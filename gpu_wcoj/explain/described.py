@@ -107,6 +107,10 @@ class Words:
             note = f"only {verb} {plan.aliases[name].relation}: rules read that instead"
             return HeadTree(name, stratum, "alias", note, (), None, is_counted, queries)
         note = "derivations are counted: its rows are distinct" if is_counted else ""
+        auxiliary = next((one for one in plan.auxiliaries if one.name == name), None)
+        if auxiliary is not None:
+            read = " and ".join(dict.fromkeys(auxiliary.relations))
+            note = f"kept for the rules, which read it in place of {read}"
         if not queries:
             note = "its rules never hold, or ask for a null that has not turned up"
         return HeadTree(name, stratum, "rules", note, (), None, is_counted, queries)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from gpu_wcoj.join.beginning import Begun
 from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
@@ -17,6 +17,9 @@ from gpu_wcoj.planner.body import Alias, Body, BodyAtom, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
 from gpu_wcoj.planner.expected import Levels
 from gpu_wcoj.query.rules import Rule
+
+if TYPE_CHECKING:
+    from gpu_wcoj.planner.auxiliary import Auxiliary
 
 Strategy = Literal["auto", "wcoj", "binary"]
 """How delta paths join: all atoms of a variable at once, or one after the other, or as costs say."""
@@ -80,6 +83,8 @@ class Setting:
         What is known of relations.
     best
         Per head that keeps the best value of a column: the column.
+    auxiliaries
+        Auxiliary relations that may be kept; None for those that pay.
     """
 
     shapes: Mapping[str, Shape]
@@ -90,6 +95,7 @@ class Setting:
     hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
     known: KnownRelations = NOTHING
     best: Mapping[str, int] = field(default_factory=dict)
+    auxiliaries: tuple[Auxiliary, ...] | None = None
 
     def textual(self, relation: str, column: int) -> bool:
         """Whether a column holds text or bytes."""
@@ -185,12 +191,15 @@ class Draft:
         Heads that only rename or select from another relation.
     candidates
         How many orders of delta paths have been looked at.
+    auxiliaries
+        Those that are kept; their rules stand first.
     """
 
     setting: Setting
     rules: tuple[RuleDraft, ...]
     aliases: Mapping[str, Alias] = field(default_factory=dict)
     candidates: int = 0
+    auxiliaries: tuple[Auxiliary, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.rules))

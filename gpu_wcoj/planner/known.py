@@ -73,9 +73,12 @@ class Known:
         return iter(self._relations)
 
     @classmethod
-    def from_sizes(cls, sizes: Mapping[str, float]) -> Known:
-        """Of rows only: a column is taken to have the square root of that many values."""
-        return cls({name: partial(Facts, float(rows)) for name, rows in sizes.items()})
+    def from_sizes(cls, sizes: Mapping[str, float], keys: Mapping[str, Sequence[int]] | None = None) -> Known:
+        """Of rows only: a column is taken to have the square root of that many values, but a key has that many."""
+        single: dict[str, dict[Columns, float]] = {
+            name: {(column,): float(sizes[name]) for column in own} for name, own in (keys or {}).items()
+        }
+        return cls({name: partial(Facts, float(rows), single.get(name, {})) for name, rows in sizes.items()})
 
     @classmethod
     def of_rows(cls, changes: Mapping[str, InputChange], backend: Backend) -> Known:
@@ -103,6 +106,7 @@ class Known:
         ----------
         widths
             How many columns relations shall have that may have fewer; more of them are flags of nulls, none set yet.
+            What is kept for the rules alone has none of its own.
         """
         relations: dict[str, Callable[[], Facts]] = {}
         selected: dict[tuple[str, Selection], Callable[[], Facts]] = {}
@@ -111,7 +115,7 @@ class Known:
             if head.relation is not None and not isinstance(head, PositiveHead):
                 held[name] = head.relation
         for name, index in held.items():
-            grown = 0 if widths is None else widths[name] - _width(index)
+            grown = 0 if widths is None or name not in widths else widths[name] - _width(index)
             relations[name] = partial(_grown, index, grown) if grown else partial(_of_index, index)
             for key in () if grown else index.arrangements:
                 if not key.is_whole:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.rules import LoopPlan
     from gpu_wcoj.join.begun import Beginnings
     from gpu_wcoj.join.common import CommonJoin
+    from gpu_wcoj.planner.auxiliary import Auxiliary
 
 Place = tuple[str, int, int]
 """A head, and the numbers of one of its rules and of a delta path of that."""
@@ -65,6 +66,8 @@ class Plan:
         How many orders of delta paths were looked at.
     asked
         Per head of a loop and rule, what is expected of the path that finds the derivations of rows, for one of them.
+    auxiliaries
+        Relations that are kept for the rules; they are heads, too.
     """
 
     shapes: Mapping[str, Shape]
@@ -78,6 +81,7 @@ class Plan:
     estimates: Mapping[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = field(default_factory=dict)
     candidates: int = 0
     asked: Mapping[str, tuple[tuple[Expected, ...], ...]] = field(default_factory=dict)
+    auxiliaries: tuple[Auxiliary, ...] = ()
 
     def path(self, place: Place) -> DeltaPath:
         """One of its delta paths, or one that a loop asks, ranks left out."""
@@ -118,24 +122,31 @@ def plan(
     known: KnownRelations = NOTHING,
     strategy: Strategy = "auto",
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    auxiliaries: tuple[Auxiliary, ...] | None = (),
 ) -> Plan:
-    """Plan every rule; see `gpu_wcoj.planner.passes`."""
+    """Plan every rule; see `gpu_wcoj.planner.passes`.
+
+    Parameters
+    ----------
+    auxiliaries
+        Auxiliary relations that may be kept; None for those that pay.
+    """
     from gpu_wcoj.planner.passes import through_passes  # which an import of the package has no use for
 
     extremes = {one.relation: one for one in rules.extremes}
     best = {name: one.column for name, one in extremes.items()}
     own = {one.source: hints[one.relation] for one in rules.groupings if one.relation in hints}
-    setting = Setting(shapes, encode, kinds, bag, strategy, {**hints, **own}, known, best)
+    setting = Setting(shapes, encode, kinds, bag, strategy, {**hints, **own}, known, best, auxiliaries)
     draft = through_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
-    bodies: dict[str, list[Body]] = {name: [] for name in rules.heads}
-    queries: dict[str, tuple[DeltaQuery, ...]] = {
-        name: () for name in rules.heads if any(rule.head.relation == name for rule in rules.rules)
-    }
+    shapes, known = draft.setting.shapes, draft.setting.known
+    derived = {rule.head.relation for rule in rules.rules}
+    names = [*(one.name for one in draft.auxiliaries), *(name for name in rules.heads if name in derived)]
+    bodies: dict[str, list[Body]] = {name: [] for name in names}
+    queries: dict[str, tuple[DeltaQuery, ...]] = dict.fromkeys(names, ())
     for one in draft.rules:
         assert one.query is not None
         bodies[one.head].append(one.normalised)
         queries[one.head] = (*queries[one.head], one.query)
-    bodies = {name: bodies[name] for name in queries}
     aliases = draft.aliases
     reads = {
         name: list(dict.fromkeys(atom.relation for body in own for atom in (*body.atoms, *body.negated)))
@@ -173,7 +184,7 @@ def plan(
             counted.add(first)
     return Plan(
         dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, strategy,
-        candidates=draft.candidates,
+        candidates=draft.candidates, auxiliaries=draft.auxiliaries,
     ).expecting(known)  # fmt: skip
 
 
@@ -236,6 +247,7 @@ def lower(
     heads: dict[str, Derived] = {}
     common: dict[tuple[object, ...], CommonJoin] = {}
     beginnings: Beginnings | None = None
+    added = {one.name: one for one in planned.auxiliaries}
     for name in planned.order:
         if name in loop_of:
             if name not in heads:
@@ -284,7 +296,13 @@ def lower(
                 joins[-1].begun = beginnings.users(name, joins[-1])
         width = planned.shapes[name].width
         counts = RelationIndex(name, width, (), backend, policy, threads) if name in planned.counted else None
-        heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
+        if name in added:
+            from gpu_wcoj.circuit.auxiliary import AuxiliaryHead  # likewise
+
+            joined = [relations[one] for one in added[name].relations]
+            heads[name] = AuxiliaryHead(name, width, joins, counts, relations[name], execution, read=joined)
+        else:
+            heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
         if beginnings is not None and heads[name].state:
             beginnings.stored.add(name)
     sources = {name: relations[name] for name in inputs}

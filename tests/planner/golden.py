@@ -1,7 +1,8 @@
 """Golden pairs of the planner's passes: a program, its draft before a pass, and after it, as text.
 
 A file holds cases of one pass, which it is called by. Each has sections, whose lines are indented: ``program``,
-``options`` if there are any (``strategy binary``, ``order h: a b``, ``sizes r 1000``, ``bag``), ``before``, ``after``.
+``options`` if there are any (``strategy binary``, ``order h: a b``, ``sizes r 1000``, ``keys r 0``, ``bag``),
+``before``, ``after``.
 ``WRITE_GOLDEN=1`` in the environment writes what the passes say now; read what has changed.
 """
 
@@ -46,6 +47,8 @@ class Case:
                 found.setdefault("order", {})[rest[0].rstrip(":")] = rest[1:]
             elif word == "sizes":
                 found.setdefault("sizes", {})[rest[0]] = float(rest[1])
+            elif word == "keys":
+                found.setdefault("keys", {})[rest[0]] = tuple(map(int, rest[1:]))
             else:
                 assert word in ("strategy", "bag"), line
                 found[word] = rest[0] if rest else True

@@ -21,7 +21,7 @@ from tests.recursion.twin import check_scripts
 from tests.reference.written import written
 
 BY_NAME = {one.__module__.rpartition(".")[2]: one for one in PASSES}
-OPTIONAL = ("push_down", "redundant", "fuse", "share", "sort", "common", "beginnings")
+OPTIONAL = ("push_down", "redundant", "auxiliaries", "fuse", "share", "sort", "common", "beginnings")
 """Without these, a program runs as well. Without another one it does not, so that there the rest of the passes says
 whether what it was given and what it gave mean the same."""
 CASES = [(path.stem, number) for path in sorted(FOLDER.glob("*.txt")) for number, _ in enumerate(read(path))]
@@ -57,7 +57,7 @@ def test_golden_pairs_are_what_runs(name, number, monkeypatch):
     """The first tick plans so; with the pass and, where that can be, without it, answers are those from scratch."""
     case = case_of(name, number)
     options = case.arguments
-    sizes, bag = options.pop("sizes", {}), options.pop("bag", False)
+    sizes, keys, bag = options.pop("sizes", {}), options.pop("keys", {}), options.pop("bag", False)
     seen: list[tuple[Draft, Draft]] = []
 
     def watched(draft: Draft) -> Draft:
@@ -65,7 +65,7 @@ def test_golden_pairs_are_what_runs(name, number, monkeypatch):
         return seen[-1][1]
 
     def sized(draft: Draft) -> Draft:
-        return replace(draft, setting=replace(draft.setting, known=Known.from_sizes(sizes)))
+        return replace(draft, setting=replace(draft.setting, known=Known.from_sizes(sizes, keys)))
 
     passes: list[Pass] = [sized, *(watched if one is BY_NAME[name] else one for one in PASSES)]
     with_passes(monkeypatch, passes)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.passes.arrangements import arranged
+from gpu_wcoj.planner.passes.auxiliaries import with_auxiliaries
 from gpu_wcoj.planner.passes.beginnings import begun_alike
 from gpu_wcoj.planner.passes.branches import branched
 from gpu_wcoj.planner.passes.checks import checked
@@ -25,6 +26,7 @@ PASSES: tuple[Pass, ...] = (
     normalised,
     pushed_down,
     without_redundant,
+    with_auxiliaries,
     ordered,
     arranged,
     fused,

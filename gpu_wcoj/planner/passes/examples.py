@@ -18,9 +18,10 @@ def drafted(
     strategy: Strategy = "auto",
     order: Mapping[str, Sequence[str]] | None = None,
     sizes: Mapping[str, float] | None = None,
+    keys: Mapping[str, Sequence[int]] | None = None,
     bag: bool = False,
 ) -> Draft:
-    """The draft of a program after some passes; `sizes` are rows of relations.
+    """The draft of a program after some passes; `sizes` are rows of relations, `keys` columns of them that are keys.
 
     Examples
     --------
@@ -31,7 +32,13 @@ def drafted(
     shapes = {name: Shape(name, (False,) * arity) for name, arity in rules.arity.items()}
     best = {one.relation: one.column for one in rules.extremes}
     setting = Setting(
-        shapes, _encode, bag=bag, strategy=strategy, hints=order or {}, known=Known.from_sizes(sizes or {}), best=best
+        shapes,
+        _encode,
+        bag=bag,
+        strategy=strategy,
+        hints=order or {},
+        known=Known.from_sizes(sizes or {}, keys),
+        best=best,
     )
     draft = Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules))
     for one in passes:

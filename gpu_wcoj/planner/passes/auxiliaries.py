@@ -1,0 +1,192 @@
+"""Chains of small inputs that bodies walk more than once are joined once, and kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+
+from gpu_wcoj.join.path import names_of
+from gpu_wcoj.planner.auxiliary import Auxiliary, Side, WithAuxiliaries
+from gpu_wcoj.planner.body import Body, BodyAtom
+from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft
+from gpu_wcoj.planner.facts import Facts
+from gpu_wcoj.planner.known import Known
+from gpu_wcoj.planner.passes.common import outside_of_loops
+
+KEY = 0.9
+"""A column is as good as a key if it has so many different values a row."""
+
+SMALL = 0.25
+"""Rows of an auxiliary relation, as a share of those of the largest other relation of the body, at most."""
+
+USES = 2
+"""It is kept if so many pairs of atoms read it."""
+
+FEWEST_ATOMS = 3
+"""Bodies with fewer atoms are left alone."""
+
+FEWEST_ROWS = 8
+"""Fewer rows say nothing of keys."""
+
+
+def with_auxiliaries(draft: Draft) -> Draft:
+    """Put an auxiliary relation in the place of two atoms of inputs, wherever bodies join these alike.
+
+    The two share one variable, of which nothing else speaks; so in bag semantics the sum over it can be taken
+    beforehand (variable elimination: Abo Khamis, Ngo and Rudra, "FAQ: questions asked frequently", 2016,
+    doi:10.1145/2902251.2902280). That is done where it costs next to nothing: the variable is a key of one of the two,
+    so that there are no more rows than the other one has, these are few beside another relation of the body, and
+    several pairs of atoms are replaced. What a body then intersects by one atom it would have to walk to by two.
+
+    Where the setting names auxiliary relations, it is those that are used, whatever is known.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes.normalise import normalised
+    >>> text = "h(a) :- knows(a, b), lives(a, c), lives(b, d), city(c, e), city(d, e)."
+    >>> sizes, keys = {"knows": 10_000, "lives": 900, "city": 300}, {"city": [0]}
+    >>> before = drafted(text, [normalised], sizes=sizes, keys=keys, bag=True)
+    >>> print(with_auxiliaries(before))
+    city[0, 1]*lives[1, 0]: city[0, 1]*lives[1, 0](x1, y0) :- city(v, x1), lives(y0, v).
+      0: city(v, x1)
+      1: lives(y0, v)
+    h: h(a) :- knows(a, b), lives(a, c), lives(b, d), city(c, e), city(d, e).
+      0: knows(a, b)
+      1: city[0, 1]*lives[1, 0](e, a)
+      2: city[0, 1]*lives[1, 0](e, b)
+    """
+    setting = draft.setting
+    if not setting.bag or setting.strategy != "auto" or setting.auxiliaries == ():
+        return draft
+    while True:
+        grown = _grown(draft)
+        if grown is draft:
+            return draft
+        draft = grown
+
+
+def _grown(draft: Draft) -> Draft:
+    """The draft with one more kind of auxiliary relations, or the same one if there are none."""
+    setting, alone = draft.setting, outside_of_loops(draft)
+    made = {one.name for one in draft.auxiliaries}
+    heads = {one.head for one in draft.rules} - made
+    pairs = {
+        number: list(_pairs(one.normalised, heads))
+        for number, one in enumerate(draft.rules)
+        if one.head in alone and one.head not in setting.hints and one.head not in made
+    }
+    if setting.auxiliaries is None:
+        bodies = ((draft.rules[number].normalised, found) for number, found in pairs.items())
+        paying = (one.joined for body, found in bodies for one in found if _pays(body, one, setting.known))
+        wanted = {one for one, times in Counter(paying).items() if times >= USES}
+    else:
+        wanted = set(setting.auxiliaries)
+    rules, used = list(draft.rules), dict.fromkeys(draft.auxiliaries)
+    changed = False
+    for number, found in pairs.items():
+        chosen = _disjoint(one for one in found if one.joined in wanted)
+        if chosen:
+            rules[number] = replace(rules[number], body=_reading(rules[number].normalised, chosen))
+            used.update(dict.fromkeys(one.joined for one in chosen))
+            changed = True
+    if not changed:
+        return draft
+    new = [one for one in used if one.name not in made]
+    unseen = {one.name: one.facts(setting.known) for one in new if setting.known.rows(one.name) is None}
+    expected = {name: partial(_same, facts) for name, facts in unseen.items() if facts is not None}
+    known = WithAuxiliaries(setting.known, Known(expected)) if expected else setting.known
+    shapes = {**setting.shapes, **{one.name: one.shape(setting.shapes) for one in new}}
+    own = [RuleDraft(one.name, body.rule, body) for one in new for body in [one.body()]]
+    return replace(
+        draft,
+        setting=replace(setting, shapes=shapes, known=known),
+        rules=(*rules[: len(made)], *own, *rules[len(made) :]),
+        auxiliaries=tuple(used),
+    )
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two atoms of a body, and what may stand for them.
+
+    Attributes
+    ----------
+    places
+        Their numbers, in the order of the sides of `joined`.
+    variables
+        Of the atom in their place.
+    """
+
+    places: tuple[int, int]
+    joined: Auxiliary
+    variables: tuple[str, ...]
+
+
+def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
+    """All pairs of atoms of inputs that share one variable and nothing else, of which nothing else speaks."""
+    if len(body.atoms) < FEWEST_ATOMS:
+        return
+    spoken = Counter(name for atom in (*body.atoms, *body.negated) for name in atom.variables)
+    spoken.update(name for checks in (body.conditions, body.calculations) for one in checks for name in names_of(one))
+    spoken.update(one.variable for one in body.calculations)
+    spoken.update(term for term in body.head if isinstance(term, str))
+    inputs = [at for at, atom in enumerate(body.atoms) if atom.relation not in heads]
+    for first, second in combinations(inputs, 2):
+        shared = set(body.atoms[first].variables) & set(body.atoms[second].variables)
+        name = min(shared, default="")
+        if len(shared) != 1 or spoken[name] != len((first, second)):
+            continue
+        sides = []
+        for at in (first, second):
+            kept = tuple(one for one in body.atoms[at].variables if one != name and spoken[one] > 1)
+            sides.append((Side.of(body.atoms[at], name, kept), at, kept))
+        (one, left, kept), (other, right, more) = sorted(sides, key=lambda side: (str(side[0]), side[1]))
+        if kept or more:
+            yield _Pair((left, right), Auxiliary((one, other)), (*kept, *more))
+
+
+def _pays(body: Body, pair: _Pair, known: KnownRelations) -> bool:
+    """Whether one of the two atoms has few rows, each of which goes with one of the other one's at most."""
+    others = [_rows(atom, known) for at, atom in enumerate(body.atoms) if at not in pair.places]
+    most = max((rows for rows in others if rows is not None), default=0.0)
+    for side, other in (pair.joined.sides, pair.joined.sides[::-1]):
+        rows, more = _rows(side.atom, known), _rows(other.atom, known)
+        if rows is None or more is None or min(rows, more) < FEWEST_ROWS or rows > SMALL * most:
+            continue
+        values = known.values(other.atom, str(other.joined))
+        if values is not None and values >= KEY * more:
+            return True
+    return False
+
+
+def _rows(atom: BodyAtom, known: KnownRelations) -> float | None:
+    levels = known.levels(atom, atom.variables)
+    return None if levels is None else levels.distinct[-1]
+
+
+def _disjoint(pairs: Iterable[_Pair]) -> list[_Pair]:
+    """Those that have no atom in common with an earlier one."""
+    chosen: list[_Pair] = []
+    taken: set[int] = set()
+    for one in pairs:
+        if taken.isdisjoint(one.places):
+            chosen.append(one)
+            taken.update(one.places)
+    return chosen
+
+
+def _reading(body: Body, chosen: Iterable[_Pair]) -> Body:
+    """The body with one atom in the place of each pair."""
+    atoms: dict[int, BodyAtom] = dict(enumerate(body.atoms))
+    for one in chosen:
+        atoms[min(one.places)] = BodyAtom(one.joined.name, tuple(range(len(one.variables))), one.variables)
+        del atoms[max(one.places)]
+    return replace(body, atoms=tuple(atoms.values()))
+
+
+def _same(facts: Facts) -> Facts:
+    return facts

@@ -1,0 +1,278 @@
+"""Relations that are kept for the rules: answers are the same with and without them, whatever comes."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_wcoj as gw
+from bench.suite.random_queries import random_query
+from gpu_wcoj.circuit import auxiliary as head
+from gpu_wcoj.errors import AuxiliaryError, UnknownRelationError, WeightOverflowError
+from gpu_wcoj.kernels.protocol import PROPOSALS
+from gpu_wcoj.planner import feedback
+from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.planner.passes import auxiliaries as passes
+from tests.kinds import QUICK_KINDS
+from tests.planner.random_queries import N_TICKS, Judge, check, random_script, rows_for
+
+IS_LONG = bool(os.environ.get("TEST_LONG"))
+N_QUERIES = 1000 if IS_LONG else 120
+
+TRIANGLE = "near(a) :- knows(a, b), knows(b, c), knows(c, a), {}."
+HOMES = ", ".join(f"lives({name}, x{name}), city(x{name}, k)" for name in "abc")
+TEXT = TRIANGLE.format(HOMES)
+NAME = "city[0, 1]*lives[1, 0]"
+
+Tick = dict[str, Any]
+
+
+@pytest.fixture
+def forced(monkeypatch):
+    """Whatever may be kept is kept, keys or none."""
+    for name, value in {"KEY": 0.0, "SMALL": float("inf"), "USES": 1, "FEWEST_ROWS": 0}.items():
+        monkeypatch.setattr(passes, name, value)
+
+
+def kept(program: gw.Program) -> list[str]:
+    lowered = program._ledger.lowered
+    assert lowered is not None
+    return [one.name for one in lowered.plan.auxiliaries]
+
+
+def proposals(program: gw.Program) -> int:
+    rules = (rule for head in program.last_tick.work.values() for rule in head.values())
+    return sum(int(counted[PROPOSALS]) for rule in rules for path in rule.values() for counted in path.values())
+
+
+def world(n_people: int = 600, n_cities: int = 120, n_countries: int = 12, n_edges: int = 6000, seed: int = 0) -> Tick:
+    """People who know each other, each in one city of one country."""
+    numbers = np.random.default_rng(seed)
+    people, cities = np.arange(n_people), np.arange(n_cities) + 10_000
+    return {
+        "knows": np.unique(numbers.integers(0, n_people, (n_edges, 2)), axis=0),
+        "lives": np.stack([people, numbers.choice(cities, n_people)], axis=1),
+        "city": np.stack([cities, numbers.integers(0, n_countries, n_cities)], axis=1),
+    }
+
+
+def changes(state: Tick, n_ticks: int, seed: int = 1) -> Iterator[dict[str, list[tuple[tuple[int, ...], int]]]]:
+    """People move, cities change hands, edges come and go."""
+    chance = random.Random(seed)
+    rows = {name: [tuple(map(int, row)) for row in own] for name, own in state.items()}
+    for _ in range(n_ticks):
+        tick: dict[str, list[tuple[tuple[int, ...], int]]] = {}
+        for name, many in (("knows", 60), ("lives", 10), ("city", 2)):
+            for _ in range(many):
+                at = chance.randrange(len(rows[name]))
+                old = rows[name][at]
+                new = (old[0], chance.choice(rows[name])[1])
+                tick.setdefault(name, []).extend([(old, -1), (new, 1)])
+                rows[name][at] = new
+        yield tick
+
+
+@pytest.mark.parametrize("textual", [False, True], ids=["integers", "text"])
+def test_random_queries(forced, monkeypatch, textual):
+    """Whatever may be kept is; heads keep a variable or two; nulls turn up; answers are DuckDB's."""
+    chance, used = random.Random(f"{textual}"), []
+    grown = passes._grown
+
+    def noted(draft: Draft) -> Draft:
+        found = grown(draft)
+        used.append(found is not draft)
+        return found
+
+    monkeypatch.setattr(passes, "_grown", noted)
+    judge, counted = Judge(), Counter[bool]()
+    queries = [
+        replace(one, head=one.head[: chance.choice((1, 1, 2))])
+        for one in map(random_query, range(N_QUERIES))
+        if one.is_textual == textual
+    ]
+    for n_rows in sorted(set(map(rows_for, queries))):
+        script = random_script(chance, n_rows, bag=True, textual=textual, nulls=n_rows % 2 == 0)
+        judge.load(script, [N_TICKS - 1], bag=True, textual=textual)
+        for number, query in enumerate(one for one in queries if rows_for(one) == n_rows):
+            used.clear()
+            options: dict[str, Any] = {"threads": 1, "chunk_rows": (None, 1, 7)[number % 3]}
+            check(judge, query, script, [N_TICKS - 1], bag=True, backend="cpu", **options)
+            counted[any(used)] += 1
+    judge.connection.close()
+    assert counted[True] > len(queries) // 5
+
+
+@QUICK_KINDS
+@pytest.mark.parametrize("way", ["step", "step_counts", "load"])
+def test_the_same_answers_as_without(kind, way):
+    state = world(200, 60, 5, 1500)
+    program = gw.Program(TEXT, bag=True, keep=["near"], backend=kind.backend())
+    plain = gw.Program(TEXT, bag=True, backend="cpu", strategy="wcoj")
+    program.load(state)
+    plain.load(state)
+    assert kept(program) == [NAME]
+    assert not kept(plain)
+    for tick in changes(state, 6):
+        found = getattr(program, way)(tick)
+        expected = plain.step(tick)["near"]
+        if way == "step":
+            assert found["near"].rows() == expected.rows()
+        elif way == "step_counts":
+            assert found["near"].net == sum(weight for _, weight in expected.rows())
+        assert program.relation("near").rows() == plain.relation("near").rows()
+        assert program.count("near") == plain.count("near")
+    assert kept(program) == [NAME]
+
+
+def test_less_is_looked_at():
+    state = world()
+    program, plain = (gw.Program(TEXT, bag=True, strategy=one, threads=1) for one in ("auto", "wcoj"))
+    done = []
+    for one in (program, plain):
+        one.load(state)
+        done.append(0)
+        for tick in changes(state, 5):
+            one.step_counts(tick)
+            done[-1] += proposals(one)
+    assert 3 * done[0] < done[1]
+
+
+def test_explain_says_what_is_kept():
+    program = gw.Program(TEXT, bag=True)
+    assert NAME not in program.explain()
+    program.step(world())
+    said = program.explain(analyze=True)
+    assert f"{NAME}   (kept for the rules, which read it in place of city and lives)" in said
+    assert program.relation("near").rows() == gw.query(TEXT, world(), bag=True).rows()
+    with pytest.raises(UnknownRelationError):
+        program.relation(NAME)
+
+
+def test_not_for_sets_hints_strategies_or_shared_work():
+    state = world()
+    for options in ({}, {"bag": True, "order": {"near": ["b"]}}, {"bag": True, "strategy": "binary"}):
+        program = gw.Program(TEXT, **options)  # type: ignore[arg-type]
+        program.load(state)
+        assert not kept(program)
+    halves = [gw.Program(TEXT, bag=True) for _ in range(2)]
+    for number, half in enumerate(halves):
+        half.share_work(number, 2)
+    whole = gw.Program(TEXT, bag=True).step_counts(state)["near"].net
+    assert sum(half.step_counts(state)["near"].net for half in halves) == whole
+    assert not any(map(kept, halves))
+
+
+def crowded(n: int) -> Tick:
+    """Everybody lives in one city, which is in many countries."""
+    return {"lives": [(i, 10_000) for i in range(n)], "city": [(10_000, 50_000 + i) for i in range(n)]}
+
+
+def test_what_grows_is_given_up_and_the_tick_is_taken_without(monkeypatch):
+    monkeypatch.setattr(head, "SPARE_ROWS", 100)
+    state = world()
+    program, plain = gw.Program(TEXT, bag=True), gw.Program(TEXT, bag=True, strategy="wcoj")
+    program.load(state)
+    plain.load(state)
+    assert kept(program) == [NAME]
+    found = program.step(crowded(400))["near"]
+    assert found.rows() == plain.step(crowded(400))["near"].rows()
+    assert not kept(program)
+    assert "nothing is kept for the rules any more" in program.explain()
+    for tick in changes(state, 3):
+        assert program.step(tick)["near"].rows() == plain.step(tick)["near"].rows()
+    assert not kept(program)
+
+
+def test_a_first_tick_may_be_given_up_too(monkeypatch):
+    monkeypatch.setattr(head, "SPARE_ROWS", 0)
+    monkeypatch.setattr(head, "PER_ROW", 0)
+    program = gw.Program(TEXT, bag=True)
+    found = program.step(world())["near"]
+    assert found.rows() == gw.Program(TEXT, bag=True, strategy="wcoj").step(world())["near"].rows()
+    assert not kept(program)
+
+
+def test_weights_that_only_the_kept_relation_has_are_no_error():
+    """A city's weight times that of who lives there leaves int64, but nobody knows them."""
+    state = world()
+    heavy = {"lives": [((9_999, 77_777), 1 << 40)], "city": [((77_777, 3), 1 << 40)]}
+    program, plain = gw.Program(TEXT, bag=True), gw.Program(TEXT, bag=True, strategy="wcoj")
+    for one in (program, plain):
+        one.load(state)
+    before = program.relation("near").rows()
+    assert program.step(heavy)["near"].rows() == plain.step(heavy)["near"].rows() == []
+    assert program.relation("near").rows() == before
+    assert not kept(program)
+    friends = {"knows": [(9_999, 9_999)]}
+    with pytest.raises(WeightOverflowError, match="near"):
+        program.step(friends)
+    assert program.relation("near").rows() == before
+
+
+def test_an_error_where_nothing_can_be_given_up_is_one_of_the_engine(monkeypatch):
+    monkeypatch.setattr(head, "SPARE_ROWS", 100)
+    program = gw.Program(TEXT, bag=True)
+    program.load(world())
+    before = program.count("near")
+    monkeypatch.setattr(type(program._ledger), "keeps_auxiliaries", False)
+    with pytest.raises(AuxiliaryError, match="kept for the rules, changes by more than"):
+        program.step(crowded(400))
+    assert program.count("near") == before
+
+
+@pytest.mark.parametrize("seed", range(6 if IS_LONG else 2))
+def test_plans_with_and_without_follow_each_other(monkeypatch, tmp_path, seed):
+    """Before every tick chance keeps it or not; checkpoints are written and read under either."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(feedback.Feedback, "observe", lambda self, *_: setattr(self, "is_due", True))
+    state = world(150, 40, 4, 900, seed)
+    text = TEXT + "pair(a, b) :- knows(a, b), near(a), lives(a, x), city(x, k), lives(b, y), city(y, k)."
+    program = gw.Program(text, bag=True, keep=["pair"])
+    plain = gw.Program(text, bag=True, strategy="wcoj", replan=None)
+    program.load(state)
+    plain.load(state)
+    seen = set()
+    for number, tick in enumerate(changes(state, 12, seed)):
+        if number == 4:
+            tick["city"] += [((10_000, None), 1)]  # type: ignore[list-item]
+        program._ledger.auxiliaries = chance.choice([None, ()])
+        found, expected = program.step(tick), plain.step(tick)
+        seen.add(bool(kept(program)))
+        for name in ("near", "pair"):
+            assert program.relation(name).rows() == plain.relation(name).rows()
+        assert {name: one.rows() for name, one in found.items()} == {n: one.rows() for n, one in expected.items()}
+        if chance.random() < 0.6:
+            program.checkpoint(tmp_path / "state")
+            again = gw.Program.restore(tmp_path / "state")
+            assert again.relation("pair").rows() == plain.relation("pair").rows()
+            if chance.random() < 0.5:
+                program = again
+    assert seen == {False, True}
+
+
+def test_a_tick_that_fails_leaves_the_kept_relation(monkeypatch):
+    state = world()
+    program = gw.Program(TEXT, bag=True)
+    program.load(state)
+    before = program.relation("near").rows()
+
+    def fail(*_: object) -> Plan:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(program._ledger), "commit", fail)
+        with pytest.raises(KeyboardInterrupt):
+            program.step({"lives": [((0, 10_001), 5)], "knows": [(0, 1), (1, 0), (0, 0)]})
+    assert program.relation("near").rows() == before
+    plain = gw.Program(TEXT, bag=True, strategy="wcoj")
+    plain.load(state)
+    for tick in changes(state, 2):
+        assert program.step(tick)["near"].rows() == plain.step(tick)["near"].rows()
