@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import gpu_wcoj as gw
@@ -80,8 +82,31 @@ def check(query: Query, inputs: Mapping[str, Rows], ticks: Sequence[Mapping[str,
         _expect(f"{query.name}, {how}, tick by tick,", total, known)
 
 
+@dataclass
+class Stored:
+    """A program's state in a folder. A program that has just been restored from it does not know its counts yet.
+
+    Attributes
+    ----------
+    folder
+        Where it is.
+    threads
+        Those that a restored program has.
+    """
+
+    folder: Path
+    threads: int
+
+    def count(self, timing: Timing) -> int:
+        """Time the first count of the state, what it takes to find a path for it included."""
+        program = gw.Program.restore(self.folder, backend="cpu", threads=self.threads)
+        return timing.take(partial(program.count, "answer"))
+
+
 def recounts(query: Query, inputs: Mapping[str, Rows], known: int, threads: int, rounds: int) -> dict[str, object]:
     """Counting from loaded state, ours and DuckDB's in turn, by every formulation; and loading.
+
+    A program that has ticked knows its counts; so every count of ours is the first one of a state that was restored.
 
     Raises
     ------
@@ -89,27 +114,33 @@ def recounts(query: Query, inputs: Mapping[str, Rows], known: int, threads: int,
         If a count is wrong.
     """
     loads: dict[str, Timing] = {}
-    counts: dict[str, Timing] = {}
-    calls: dict[str, Callable[[], int]] = {}
-    for how, text in texts_of(query).items():
-        loading = loads[f"ours: {how}"] = Timing()
-        programs = [_program(text, threads) for _ in range(LOADS)]
-        for program in programs:
-            loading.take(partial(program.load, inputs))
-        calls[f"ours: {how}"] = partial(programs[-1].count, "answer")
-    tables = loads.setdefault("DuckDB", Timing()).take(partial(Tables, inputs, threads))
-    for how, sql in FORMULATIONS[query.number].items():
-        calls[f"DuckDB: {how}"] = partial(tables.answer, sql)
-    for how, call in calls.items():
-        _expect(f"{query.name}, {how},", call(), known)
-    for _ in range(rounds):
+    calls: dict[str, Callable[[Timing], int]] = {}
+    with TemporaryDirectory() as folder:
+        for number, (how, text) in enumerate(texts_of(query).items()):
+            loading = loads[f"ours: {how}"] = Timing()
+            programs = [_program(text, threads) for _ in range(LOADS)]
+            for program in programs:
+                loading.take(partial(program.load, inputs))
+            programs[-1].checkpoint(Path(folder, str(number)))
+            calls[f"ours: {how}"] = Stored(Path(folder, str(number)), threads).count
+        tables = loads.setdefault("DuckDB", Timing()).take(partial(Tables, inputs, threads))
+        for how, sql in FORMULATIONS[query.number].items():
+            calls[f"DuckDB: {how}"] = partial(_answered, tables, sql)
         for how, call in calls.items():
-            _expect(f"{query.name}, {how},", counts.setdefault(how, Timing()).take(call), known)
-    tables.close()
+            _expect(f"{query.name}, {how},", call(Timing()), known)
+        counts = {how: Timing() for how in calls}
+        for _ in range(rounds):
+            for how, call in calls.items():
+                _expect(f"{query.name}, {how},", call(counts[how]), known)
+        tables.close()
     return {
         "load": {how: timing.record for how, timing in loads.items()},
         "count": {how: timing.record for how, timing in counts.items()},
     }
+
+
+def _answered(tables: Tables, sql: str, timing: Timing) -> int:
+    return timing.take(partial(tables.answer, sql))
 
 
 def over_ticks(
@@ -125,21 +156,54 @@ def over_ticks(
     timings: dict[str, Timing] = {}
     for how, text in texts_of(query).items():
         for warm in (True, False):
-            program, total = _program(text, threads), 0
-            tables = Tables({name: rows[:0] for name, rows in ticks[0].items()}, threads)
-            own, again = Timing(), Timing()
-            for number, tick in enumerate(ticks):
+            program, total, own = _program(text, threads), 0, Timing()
+            totals = []
+            for tick in ticks:
                 total += own.take(partial(program.step_counts, tick))["answer"].net
-                after = f"{query.name} after tick {number + 1}"
-                _expect(f"{after}, {how}, counted,", again.take(partial(program.count, "answer")), total)
-                if warm or how != PLAIN:
-                    continue
-                tables.insert(tick)
-                for name in formulations:
-                    timing = timings.setdefault(f"DuckDB: {name}", Timing())
-                    found = timing.take(partial(tables.answer, FORMULATIONS[query.number][name]))
-                    _expect(f"{after}, DuckDB: {name},", found, total)
+                totals.append(total)
             _expect(f"{query.name}, {how}, in ticks,", total, known)
-            tables.close()
-            timings[f"ours: {how}"], timings[f"ours, counted: {how}"] = own, again
+            if warm:
+                continue
+            timings[f"ours: {how}"] = own
+            again = _counted(text, ticks, threads)
+            timings[f"ours, counted: {how}"] = again.timing
+            _expect_all(f"{query.name}, {how}, counted", again.found, totals)
+            for name in formulations if how == PLAIN else ():
+                rival = _counted_by_duckdb(FORMULATIONS[query.number][name], ticks, threads)
+                timings[f"DuckDB: {name}"] = rival.timing
+                _expect_all(f"{query.name}, DuckDB: {name},", rival.found, totals)
     return {how: timing.record for how, timing in timings.items()}
+
+
+@dataclass
+class Counted:
+    """Counts after every tick, and what each took."""
+
+    found: list[int] = field(default_factory=list)
+    timing: Timing = field(default_factory=Timing)
+
+
+def _counted(text: str, ticks: Sequence[Mapping[str, Rows]], threads: int) -> Counted:
+    """The first counts of the states after every tick, restored each."""
+    program, counted = _program(text, threads), Counted()
+    with TemporaryDirectory() as folder:
+        stored = Stored(Path(folder), threads)
+        for tick in ticks:
+            program.load(tick)
+            program.checkpoint(folder)
+            counted.found.append(stored.count(counted.timing))
+    return counted
+
+
+def _counted_by_duckdb(sql: str, ticks: Sequence[Mapping[str, Rows]], threads: int) -> Counted:
+    tables, counted = Tables({name: rows[:0] for name, rows in ticks[0].items()}, threads), Counted()
+    for tick in ticks:
+        tables.insert(tick)
+        counted.found.append(counted.timing.take(partial(tables.answer, sql)))
+    tables.close()
+    return counted
+
+
+def _expect_all(what: str, found: Sequence[int], known: Sequence[int]) -> None:
+    for number, pair in enumerate(zip(found, known, strict=True), 1):
+        _expect(f"{what} after tick {number}", *pair)
