@@ -1,14 +1,14 @@
 """Auxiliary relations: two inputs joined over one column, which bodies read in the place of both.
 
-What an auxiliary relation is called says all that it holds, so that two plans have the same one if they have one of
-the same name: ``person[1, 0]*city[0, 1]`` joins the rows of `person` and `city` over the columns that stand first, and
-keeps the others.
+What an auxiliary relation is called says all that it holds, selections of its sides too, so that two plans have the
+same one if they have one of the same name: ``person[1, 0]*city[0, 1]`` joins the rows of `person` and `city` over the
+columns that stand first, and keeps the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -35,7 +35,7 @@ class Side:
     kept
         Those that are kept.
     atom
-        The atom, its variables called by their columns, so that atoms that ask for the same are equal.
+        The atom, its columns in order and its variables called by these, so that atoms that ask for the same are equal.
     """
 
     joined: int
@@ -46,15 +46,24 @@ class Side:
     def of(cls, atom: BodyAtom, joined: str, kept: Sequence[str]) -> Side:
         """The side that an atom of a body is, which shares one variable with the other side."""
         at = dict(zip(atom.variables, atom.columns, strict=True))
-        names = tuple(map(str, atom.columns))
-        plain = BodyAtom(atom.relation, atom.columns, names, atom.constants, atom.equal, atom.compared)
+        columns = tuple(sorted(atom.columns))
+        plain = BodyAtom(
+            atom.relation,
+            columns,
+            tuple(map(str, columns)),
+            tuple(sorted(atom.constants)),
+            tuple(sorted(atom.equal)),
+            tuple(sorted(atom.compared, key=str)),
+        )
         return cls(at[joined], tuple(at[name] for name in kept), plain)
 
     def __str__(self) -> str:
-        name = self.atom.relation
-        where = str(replace(self.atom, relation="")).partition(" where ")[2]
+        atom, name = self.atom, self.atom.relation
+        where = [f"#{column} = {code}" for column, code in atom.constants]
+        where += [f"#{left} = #{right}" for left, right in atom.equal]
+        where += [f"#{left} {op} {code if right is None else f'#{right}'}" for left, op, right, code in atom.compared]
         if where or "*" in name:
-            name = f"({name} where {where})" if where else f"({name})"
+            name = f"({name} where {', '.join(where)})" if where else f"({name})"
         return f"{name}{[self.joined, *self.kept]}"
 
 

@@ -110,6 +110,30 @@ def test_random_queries(forced, monkeypatch, textual):
     assert counted[True] > len(queries) // 5
 
 
+def together(text: str, state: Tick, n_ticks: int = 3, **options: Any) -> gw.Program:
+    """The program, whose changes are found to be those of one that keeps nothing for its rules."""
+    program, plain = gw.Program(text, bag=True, **options), gw.Program(text, bag=True, strategy="wcoj")
+    for tick in (state, *changes(state, n_ticks)):
+        expected = {name: one.rows() for name, one in plain.step(tick).items()}
+        assert {name: one.rows() for name, one in program.step(tick).items()} == expected
+    return program
+
+
+def test_what_is_renamed_is_what_it_was():
+    """Atoms over a renaming have the columns of its relation in another order."""
+    homes = "lives(a, x), city(x, k), lives(b, y), city(y, k), sevil(z, c), city(z, k), sevil(w, d), city(w, k)"
+    text = f"sevil(x, a) :- lives(a, x). near(a) :- knows(a, b), knows(b, c), knows(c, d), {homes}. .output near"
+    assert kept(together(text, world(60, 20, 3, 400))) == [NAME]
+
+
+def test_what_is_selected_is_another_relation():
+    """Comparisons are pushed down into atoms; those of the same relation may differ in nothing else."""
+    homes = ", ".join(f"{'old' if name < 'c' else 'lives'}({name}, {name}x), city({name}x, k)" for name in "abcd")
+    text = f"old(a, x) :- lives(a, x), a < 30. near(a) :- knows(a, b), knows(b, c), knows(c, d), {homes}. .output near"
+    program = together(text, world(60, 20, 3, 400))
+    assert kept(program) == ["(lives where #0 < 30)[1, 0]*city[0, 1]", NAME]
+
+
 @QUICK_KINDS
 @pytest.mark.parametrize("way", ["step", "step_counts", "load"])
 def test_the_same_answers_as_without(kind, way):
