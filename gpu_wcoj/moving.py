@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.circuit.adopting import join_afresh
+from gpu_wcoj.circuit.auxiliary import AuxiliaryHead
 from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.circuit.head import Head, afresh
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -29,7 +29,13 @@ _Atom = tuple[str, frozenset[tuple[int, str]], frozenset[object]]
 
 
 def move_state(old: Lowered, new: Lowered, moved: Moved) -> None:
-    """Load the state of `old` into `new`, which has none."""
+    """Load the state of `old` into `new`, which has none.
+
+    Raises
+    ------
+    AuxiliaryError
+        If an auxiliary relation of `new` is not worth keeping.
+    """
     inputs = {name: moved(name, old.circuit.sources[name].rows()) for name in new.circuit.sources}
     if _reads_otherwise(new, old) or not _has_heads_of(new, old):
         changes = {name: InputChange(columns, weights, False) for name, (columns, weights) in inputs.items()}
@@ -39,8 +45,8 @@ def move_state(old: Lowered, new: Lowered, moved: Moved) -> None:
     for name, rows in inputs.items():
         new.circuit.sources[name].load(*rows)
     for name, head in new.circuit.heads.items():
-        if name in _auxiliaries(new):
-            join_afresh(head)
+        if isinstance(head, AuxiliaryHead):
+            head.fill()
             continue
         before = old.circuit.heads[name]
         head.weight_bound = before.weight_bound
@@ -74,17 +80,12 @@ def _reads_otherwise(new: Lowered, old: Lowered) -> bool:
 def _has_heads_of(new: Lowered, old: Lowered) -> bool:
     """Whether heads keep their state in the way in which they did."""
     loops = [{frozenset(loop.widths) for loop in one.plan.loops} for one in (new, old)]
-    heads = [one.circuit.heads.keys() - _auxiliaries(one) for one in (new, old)]
+    heads = [one.circuit.heads.keys() - {kept.name for kept in one.plan.auxiliaries} for one in (new, old)]
     if loops[0] != loops[1] or heads[0] != heads[1]:
         return False
     if _units(new) != _units(old):
         return False
     return all(_has_rules_of(name, new, old) for loop in new.plan.loops for name in loop.widths)
-
-
-def _auxiliaries(lowered: Lowered) -> set[str]:
-    """Heads that nobody asked for."""
-    return {one.name for one in lowered.plan.auxiliaries}
 
 
 def _units(lowered: Lowered) -> dict[str, int]:

@@ -399,8 +399,6 @@ class Program(Inspected):
             try:
                 sides, side, (counts, found, ignored) = self._evaluated(incoming, collect, sink)
             except AuxiliaryError:
-                if not self._ledger.keeps_auxiliaries:
-                    raise
                 self._ledger.without_auxiliaries()
                 before = self._ledger.state
                 sides, side, (counts, found, ignored) = self._evaluated(incoming, collect, sink)
@@ -423,7 +421,7 @@ class Program(Inspected):
             raised = as_shown(error, self.backend)
             if isinstance(raised, WeightOverflowError):
                 raised = self._outgoing.overflow_as_shown(raised)
-            if self._ledger.state is before:
+            if self._ledger.state.report is before.report:
                 self._forget(sizes)
             self._ledger.settled()
             try:

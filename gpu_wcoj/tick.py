@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Held, Measured
 from gpu_wcoj.circuit.recount import Recounted
-from gpu_wcoj.errors import GpuWcojError, MemoryBudgetError
+from gpu_wcoj.errors import AuxiliaryError, GpuWcojError, MemoryBudgetError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering
@@ -180,6 +180,19 @@ class Ledger:
 
         Where there is no memory to arrange the state anew, it stays as it is.
         """
+        try:
+            self._replan()
+        except AuxiliaryError:
+            self.auxiliaries = ()
+            self._replan()
+
+    def without_auxiliaries(self) -> None:
+        """Keep no relations for the rules from now on, if there is memory to arrange the state anew."""
+        self.auxiliaries = ()
+        if self.lowered is not None and self.lowered.plan.auxiliaries:
+            self._replan()
+
+    def _replan(self) -> None:
         sides = self.settled()
         if sides is None:
             return
@@ -190,6 +203,8 @@ class Ledger:
         try:
             with within_memory(sides.primary.circuit.backend, "planning anew"):
                 found = replanned(sides, self.lowering, self.feedback, tick, self.auxiliaries)
+        except AuxiliaryError:
+            raise
         except MemoryError:
             self.feedback.begin_anew(tick, patience=16.0)
             plan = sides.primary.lowered.plan
@@ -197,16 +212,6 @@ class Ledger:
             self.state = replace(self.state, sides=found)  # its circuits may be in the middle of anything
             return
         self.replaced(replace(self.state, sides=found, journal=carried_over(self.state.journal, sides, found)))
-
-    @property
-    def keeps_auxiliaries(self) -> bool:
-        """Whether relations may be kept for the rules."""
-        return self.auxiliaries != ()
-
-    def without_auxiliaries(self) -> None:
-        """Keep no relations for the rules from now on."""
-        self.auxiliaries = ()
-        self.replan()
 
     def reading(self, name: str) -> Side | None:
         """The side that shows a relation; None before there are rows."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpu_wcoj.circuit.circuit import Circuit, Derived
-from gpu_wcoj.circuit.head import Head, afresh
+from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
@@ -18,7 +18,13 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 
 def adopt(circuit: Circuit, other: Circuit) -> None:
-    """Let an empty circuit hold what another one holds, on the same backend, of the same relations and heads."""
+    """Let an empty circuit hold what another one holds, on the same backend, of the same relations and heads.
+
+    Raises
+    ------
+    AuxiliaryError
+        If an auxiliary relation that only the empty circuit has is not worth keeping.
+    """
     with within_memory(circuit.backend, "arranging the state anew"):
         for index, source in _pairs(circuit, other):
             made: dict[ArrangementKey, IndexedZSet] = {}
@@ -31,22 +37,15 @@ def adopt(circuit: Circuit, other: Circuit) -> None:
                         arrangement.spine = Spine((batch,), arrangement.spine.policy)
         for name, head in circuit.heads.items():
             if name not in other.heads:
-                join_afresh(head)
+                from gpu_wcoj.circuit.auxiliary import AuxiliaryHead  # which few programs need
+
+                assert isinstance(head, AuxiliaryHead)
+                head.fill()
     for name, head in circuit.heads.items():
         leader = other.heads.get(name, head)
         head.weight_bound = leader.weight_bound
         if isinstance(head, Head) and isinstance(leader, Head):
             head.total = leader.total
-
-
-def join_afresh(head: Derived) -> None:
-    """Fill the relation of a head by what its rules read."""
-    assert isinstance(head, Head)
-    assert head.relation is not None
-    head.execution.begin()
-    columns, weights = afresh(head).derived()
-    if len(weights):
-        head.relation.load(columns, weights)
 
 
 def rows_to_build(circuit: Circuit, other: Circuit) -> int:

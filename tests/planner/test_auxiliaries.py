@@ -14,6 +14,7 @@ import pytest
 
 import gpu_wcoj as gw
 from bench.suite.random_queries import random_query
+from gpu_wcoj import replanning
 from gpu_wcoj.circuit import auxiliary as head
 from gpu_wcoj.errors import AuxiliaryError, UnknownRelationError, WeightOverflowError
 from gpu_wcoj.kernels.protocol import PROPOSALS
@@ -241,15 +242,82 @@ def test_weights_that_only_the_kept_relation_has_are_no_error():
     assert program.relation("near").rows() == before
 
 
-def test_an_error_where_nothing_can_be_given_up_is_one_of_the_engine(monkeypatch):
+def test_what_grows_little_by_little_is_given_up_too(monkeypatch):
+    """No tick brings much, but all of them together bring far more than there is to join."""
+    monkeypatch.setattr(head, "SPARE_ROWS", 1000)
+    state = world()
+    program, plain = gw.Program(TEXT, bag=True), gw.Program(TEXT, bag=True, strategy="wcoj")
+    for one in (program, plain):
+        one.load(state)
+    for i in range(12):
+        assert kept(program) or i > 4
+        tick = {"lives": [(i * 50 + j, 10_000) for j in range(50)], "city": [(10_000, 50_000 + i)]}
+        assert program.step(tick)["near"].rows() == plain.step(tick)["near"].rows()
+    assert not kept(program)
+
+
+def heavy(program: gw.Program) -> gw.Program:
+    """A program in whose state a city's weight times that of who lives there leaves int64; it has been given up."""
+    program.load(world())
+    program.load({"lives": [((9_999, 77_777), 1 << 40)], "city": [((77_777, 3), 1 << 40)]})
+    assert not kept(program)
+    return program
+
+
+@pytest.mark.parametrize("why", ["planned anew", "null", "restored", "too large"])
+def test_what_cannot_be_joined_from_the_state_is_not_kept(monkeypatch, tmp_path, why):
+    program = heavy(gw.Program(TEXT, bag=True))
+    expected = program.relation("near").rows()
+    program._ledger.auxiliaries = None  # as if it were to be tried once more
+    if why == "restored":
+        program.checkpoint(tmp_path / "state")
+        program = gw.Program.restore(tmp_path / "state")
+    elif why == "null":
+        program.step({"lives": [((9_998, None), 1)]})
+    else:
+        if why == "too large":
+            program.load({"lives": [((9_999, 77_777), -(1 << 40))]})
+            monkeypatch.setattr(head, "PER_ROW", 0)
+            monkeypatch.setattr(head, "SPARE_ROWS", 100)
+        program._ledger.feedback.is_due = True
+        program.step({"lives": [((9_998, 77_777), 1)]})
+    assert not kept(program)
+    assert program.relation("near").rows() == expected
+    assert program._ledger.auxiliaries == (None if why == "restored" else ())
+
+
+def test_where_nothing_can_be_given_up_the_tick_is_undone(monkeypatch):
+    """There is no memory to arrange the state without it."""
     monkeypatch.setattr(head, "SPARE_ROWS", 100)
     program = gw.Program(TEXT, bag=True)
     program.load(world())
-    before = program.count("near")
-    monkeypatch.setattr(type(program._ledger), "keeps_auxiliaries", False)
-    with pytest.raises(AuxiliaryError, match="kept for the rules, changes by more than"):
-        program.step(crowded(400))
-    assert program.count("near") == before
+    before = program.relation("near").rows()
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(replanning, "replanned", fail)
+        for _ in range(2):
+            with pytest.raises(AuxiliaryError, match="kept for the rules, changes by more than"):
+                program.step(crowded(400))
+            assert program.relation("near").rows() == before
+            assert kept(program) == [NAME]
+    program.step(crowded(400))
+    assert not kept(program)
+
+
+def test_what_was_given_up_since_a_mark_can_be_given_up_again(monkeypatch):
+    monkeypatch.setattr(head, "SPARE_ROWS", 100)
+    program = gw.Program(TEXT, bag=True, replan=None)
+    program.load(world())
+    mark, found = program.mark(), []
+    for _ in range(2):
+        program.return_to(mark)
+        assert kept(program) == [NAME]
+        found.append(program.step(crowded(400))["near"].rows())
+        assert not kept(program)
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("seed", range(6 if IS_LONG else 2))
