@@ -55,6 +55,7 @@ class Facts:
     sample: Int64Array | None = None
     rest: Callable[[], Facts] | None = None
     draw: Callable[[], Int64Array | None] | None = None
+    _values: dict[Columns, float] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def whole(self) -> Facts:
@@ -77,6 +78,13 @@ class Facts:
     def values(self, columns: Collection[int]) -> float:
         """Distinct values that these columns have together, from 1 to the number of rows."""
         key = tuple(sorted(set(columns)))
+        found = self._values.get(key)
+        if found is None:
+            found = self._values[key] = self._estimated(key)
+        return found
+
+    def _estimated(self, key: Columns) -> float:
+        """`values` of ascending columns."""
         if not key:
             return 1.0
         known = self.distinct

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from gpu_wcoj.join.path import Step
 
@@ -33,7 +32,7 @@ def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step,
             found.append(step)
             continue
         found += late.pop(alone, [])
-        found.append(replace(step, atoms=(alone,)))
+        found.append(Step(step.variable, (alone,), step.conditions, step.checks))
         for number in (number for number in step.atoms if number != alone):
             late.setdefault(number, []).append(Step(step.variable, (number,), is_lookup=True))
             if not any(number in other.atoms for other in steps[at + 1 :]):

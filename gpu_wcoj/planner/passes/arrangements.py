@@ -45,9 +45,12 @@ def path_along(body: Body, order: Order) -> DeltaPath:
     start = atom_of(body, order.seed)
     place = {name: i for i, name in enumerate((*start.variables, *order.variables))}
     others = [(number, atom) for number, atom in enumerate(body.atoms) if number != order.seed]
-    steps = tuple(
-        Step(name, tuple(number for number, atom in others if name in atom.variables)) for name in order.variables
-    )
+    holding: dict[str, list[int]] = {name: [] for name in order.variables}
+    for number, atom in others:
+        for name in atom.variables:
+            if name in holding:
+                holding[name].append(number)
+    steps = tuple(Step(name, tuple(numbers)) for name, numbers in holding.items())
     uses = tuple(use_of(number, atom, place) for number, atom in others)
     return DeltaPath((use_of(order.seed, start, place),), uses, (), steps)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations
 
@@ -107,18 +107,26 @@ class _User:
     tracks: Sequence[Track]
     most: Sequence[int]
     begun: _Way | None = None
+    _reaching: dict[int, list[tuple[Track, frozenset[Met]]]] = field(default_factory=dict, init=False)
 
     def along(self, levels: int, atoms: frozenset[Met]) -> Track | None:
         """The first track that binds all of these atoms in so many levels, and at none of them meets where they do not.
 
         Of a level at which atoms meet, one of them alone may leave any number of rows, whatever is expected.
         """
-        for track, most in zip(self.tracks, self.most, strict=True):
-            if levels <= most and track.cuts(levels) and atoms <= (own := track.finished(levels).keys()):
+        for track, own in self.reaching(levels):
+            if atoms <= own and track.cuts(levels):
                 meeting, needed = Counter(map(_level, atoms)), Counter(map(_level, own))
                 if all(meeting[at] >= min(needed[at], 2) for at in range(1, levels + 1)):
                     return track
         return None
+
+    def reaching(self, levels: int) -> list[tuple[Track, frozenset[Met]]]:
+        """The tracks that list so many levels, each with the atoms that these bind."""
+        if levels not in self._reaching:
+            both = zip(self.tracks, self.most, strict=True)
+            self._reaching[levels] = [(one, frozenset(one.finished(levels))) for one, most in both if levels <= most]
+        return self._reaching[levels]
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +211,8 @@ def _listed(track: Track, depth: int) -> int:
 def _begin_together(users: Iterable[_User], known: KnownRelations) -> None:
     """Give beginnings to those of these paths for which that pays: the longest first, those of most atoms first."""
     live = list(users)
-    listing = cache(lambda track, levels: _listing(track, levels, known))
+    estimator = cache(lambda track: Estimator.of_path(track.path, known))
+    listing = cache(lambda track, levels: _listing(track, levels, estimator(track)))
     for levels in range(max(max(user.most) for user in live), 0, -1):
         for atoms in _sets(live, levels):
             ways = [(user, track) for user in live if (track := user.along(levels, atoms)) is not None]
@@ -217,9 +226,7 @@ def _sets(users: Iterable[_User], levels: int) -> list[frozenset[Met]]:
     """The sets of atoms that are worth looking at: those of one path, and what those of two have in common."""
     own: dict[frozenset[Met], None] = {}
     for user in users:
-        for track, most in zip(user.tracks, user.most, strict=True):
-            if levels <= most:
-                own[frozenset(track.finished(levels))] = None
+        own.update(dict.fromkeys(atoms for _, atoms in user.reaching(levels)))
     found = dict(own)
     if len(own) <= MOST_COMPARED:
         found.update(dict.fromkeys(one & other for one, other in combinations(own, 2)))
@@ -265,12 +272,12 @@ def _beginning(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozense
     return _Shared(_User(first.place, [Track(path)], [levels]), levels, atoms, said)
 
 
-def _listing(track: Track, levels: int, known: KnownRelations) -> tuple[float, float] | None:
+def _listing(track: Track, levels: int, estimator: Estimator) -> tuple[float, float] | None:
     """What it costs to list what so many levels bind, and how many rows that are; None if that is not known.
 
     That is what the path would cost less if it had not to do it; what is left may have branches, too.
     """
-    path, estimator = track.path, Estimator.of_path(track.path, known)
+    path = track.path
     if not estimator.is_known:
         return None
     steps = path.steps[: track.ends[levels]]

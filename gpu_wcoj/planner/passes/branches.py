@@ -81,11 +81,12 @@ def _bracketed(path: DeltaPath, one: RuleDraft, known: KnownRelations) -> tuple[
     if not ways:
         return path, 0
     rest = path.steps[len(first) :]
-    costs = {way: estimator.over((*way[0], *rest), way[1]).listing for way in ways}
-    best = min(costs, key=costs.__getitem__)
-    if costs[best] >= CLEARLY * flat:
+    costs = [estimator.over((*steps, *rest), branches).listing for steps, branches in ways]
+    least = min(costs)
+    if least >= CLEARLY * flat:
         return path, len(ways)
-    return replace(path, steps=(*best[0], *rest), branches=best[1]), len(ways)
+    steps, branches = ways[costs.index(least)]
+    return replace(path, steps=(*steps, *rest), branches=branches), len(ways)
 
 
 def _hides(path: DeltaPath, steps: tuple[Step, ...], branches: tuple[Branch, ...]) -> bool:

@@ -77,15 +77,15 @@ def with_checks(body: Body, path: DeltaPath, held: Held | None = None) -> DeltaP
             for newest, (conditions, checks) in zip(("", *variables), placed, strict=True)
         ]
     steps: list[Step] = []
-    for at, step in enumerate(path.steps):
-        if step.is_lookup:
-            steps.append(replace(step, conditions=(), checks=()))
-        else:
-            steps.append(replace(step, conditions=placed[depth[step.variable]][0], checks=()))
-        following = path.steps[at + 1] if at + 1 < len(path.steps) else None
-        if following is None or not following.is_lookup:  # rows are fewest behind the last lookup of a level
-            level = next(depth[one.variable] for one in reversed(path.steps[: at + 1]) if not one.is_lookup)
-            steps[-1] = replace(steps[-1], checks=placed[level][1])
+    level = 0
+    for at, step in enumerate(path.steps, 1):
+        conditions: tuple[Condition, ...] = ()
+        if not step.is_lookup:
+            level = depth[step.variable]
+            conditions = placed[level][0]
+        is_last = at == len(path.steps) or not path.steps[at].is_lookup
+        checks = placed[level][1] if is_last else ()  # rows are fewest behind the last lookup of a level
+        steps.append(Step(step.variable, step.atoms, conditions, checks, step.is_lookup))
     return replace(path, steps=tuple(steps), seed_conditions=placed[0][0], seed_checks=placed[0][1])
 
 
@@ -124,7 +124,7 @@ def _placed(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Plac
         waiting = [one for one in waiting if one not in ready]
         early = [one for one in ready if not late.intersection(names_of(one))]
         conditions = [one for one in early if isinstance(one, Condition)]
-        if level:
+        if level and conditions:
             (variable,) = (name for name, at in depth.items() if at == level and name not in late)
             conditions = [_facing(one, variable) for one in conditions]
         checks: list[Check] = [one for one in early if isinstance(one, Absent)]
