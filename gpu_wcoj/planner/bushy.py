@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpu_wcoj.join.path import Branch, Step
@@ -24,8 +24,10 @@ class Bracketing:
 
     Attributes
     ----------
+    spoken
+        Per step, the variables that it speaks of, as a mask.
     distinct
-        How many different bindings of some variables so many prefixes have.
+        How many different bindings of the variables of a mask so many prefixes have.
     extra
         What grouping and joining back have cost.
 
@@ -34,26 +36,29 @@ class Bracketing:
     Ten prefixes, of two kinds for the branch; each kind has three rows, so each prefix has.
 
     >>> steps = Step("c", (0,)), Step("d", (1,))
-    >>> one = Bracketing(steps, (Branch(0, 2),), lambda names, rows: 2.0)
-    >>> one.before(0, 10.0, {}, ()), round(one.after(2, 6.0)), round(one.extra, 1)
+    >>> one = Bracketing(steps, (Branch(0, 2),), [0, 0], lambda mask, rows: 2.0)
+    >>> one.before(0, 10.0, {0: 1, 1: 1}, 1), round(one.after(2, 6.0)), round(one.extra, 1)
     (2.0, 30, 80.0)
     """
 
     steps: Sequence[Step]
     branches: Sequence[Branch]
-    distinct: Callable[[Collection[str], float], float]
+    spoken: Sequence[int]
+    distinct: Callable[[int, float], float]
     extra: float = 0.0
     _alive: float = 0.0
     _begun: float = 0.0
     _waiting: list[float] = field(default_factory=list)
 
-    def before(self, at: int, rows: float, held: Mapping[int, Collection[str]], bound: Collection[str]) -> float:
+    def before(self, at: int, rows: float, held: Mapping[int, int], bound: int) -> float:
         """The prefixes for which the step at this place is taken; `held` are the variables that atoms have bound."""
         for branch in self.branches:
             if branch.begin == at:
-                steps = self.steps[branch.begin : branch.end]
-                seen = {name for step in steps for number in step.atoms for name in held[number]} if held else set()
-                seen = seen.union(name for step in steps for name in step.spoken if name in bound)
+                seen = 0
+                for place in range(branch.begin, branch.end):
+                    seen |= self.spoken[place] & bound
+                    for number in self.steps[place].atoms:
+                        seen |= held[number]
                 if not self._waiting:
                     self._alive = rows
                 self.extra += self._alive * GROUPED + BEGUN / CHANGES

@@ -6,6 +6,8 @@ have: at a step, the atom of the smallest degree proposes, and another one holds
 of its own degree by the number of values that the variable has. A value that was met through rows has more rows below
 it than one drawn from the distinct values; where that degree is known (see `gpu_wcoj.planner.statistics`), it is taken.
 Paths serve ticks that count rows and ticks that list them, so they are compared by the geometric mean of both costs.
+
+Many orders are compared, so sets of variables are masks: the bits of whole numbers.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ from gpu_wcoj.planner.turns import in_turn
 PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
 """What it costs to bring a prefix to a step, to ask an atom for its width there, to look at a proposed value, to
 search it in another atom, and to search it in an atom alone, afterwards."""
+
+
+SURELY = 1 + 1e-9
+"""What is dearer than a limit by this factor is so however sums are rounded."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,10 @@ class Foreseen:
         return sum(level.proposed for level in self.levels[1:])
 
 
+TOO_DEAR = Foreseen((), math.inf, math.inf)
+"""What is said of a path that costs more than is asked about."""
+
+
 @dataclass(eq=False)
 class Estimator:
     """The atoms that one changed row is joined with, whatever the order.
@@ -74,6 +84,10 @@ class Estimator:
         The variables that are compared, calculated with or looked for in negated atoms.
     is_known
         Whether something is known of every other relation; else nothing can be asked.
+    bits
+        Per variable of atoms its bit, those of the changed row first.
+    masks
+        Per other atom its variables.
 
     Examples
     --------
@@ -94,8 +108,17 @@ class Estimator:
     spoken: frozenset[str]
     known: KnownRelations
     is_known: bool
-    _degrees: dict[tuple[int, frozenset[str], str], float] = field(default_factory=dict, init=False)
-    _bindings: dict[frozenset[str], float] = field(default_factory=dict, init=False)
+    bits: Mapping[str, int] = field(init=False)
+    masks: Mapping[int, int] = field(init=False)
+    _degrees: dict[tuple[int, int, str], float] = field(default_factory=dict, init=False)
+    _bindings: dict[int, float] = field(default_factory=dict, init=False)
+    _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(default_factory=dict, init=False)
+    _steps: dict[object, tuple[float, float, float]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        names = dict.fromkeys((*self.seeded, *(name for atom in self.others.values() for name in atom.variables)))
+        self.bits = {name: 1 << place for place, name in enumerate(names)}
+        self.masks = {number: self.mask(atom.variables) for number, atom in self.others.items()}
 
     @classmethod
     def of_body(cls, body: Body, seed: int, known: KnownRelations) -> Estimator:
@@ -151,6 +174,26 @@ class Estimator:
         spoken = frozenset((*read, *(name for names in absent for name in names)))
         return cls(own.variables, others, values, compared, spoken, known, is_known)
 
+    def mask(self, names: Iterable[str]) -> int:
+        """These variables, those of no atom left out."""
+        found = 0
+        for name in names:
+            found |= self.bits.get(name, 0)
+        return found
+
+    def names(self, mask: int) -> list[str]:
+        """The variables of a mask, in the order of their bits."""
+        found = []
+        while mask:
+            lowest = mask & -mask
+            found.append(self._named[lowest])
+            mask ^= lowest
+        return found
+
+    @cached_property
+    def _named(self) -> dict[int, str]:
+        return {bit: name for name, bit in self.bits.items()}
+
     def holding(self, name: str) -> list[int]:
         """The other atoms that hold a variable."""
         return self._holding.get(name, [])
@@ -164,10 +207,26 @@ class Estimator:
                 found.setdefault(name, []).append(number)
         return found
 
-    def level(self, bound: Collection[str], name: str, via: int | None = None) -> tuple[float, float, float]:
+    @cached_property
+    def around(self) -> Mapping[str, int]:
+        """Per variable, those of the other atoms that hold it."""
+        found = dict.fromkeys(self.bits, 0)
+        for number, atom in self.others.items():
+            for name in atom.variables:
+                found[name] |= self.masks[number]
+        return found
+
+    def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Binding one more variable: the values proposed for a prefix, the prefixes left of it, and the cost."""
+        key = bound & self._telling[name], name, via
+        found = self._levels.get(key)
+        if found is None:
+            found = self._levels[key] = self._level(*key)
+        return found
+
+    def _level(self, bound: int, name: str, via: int | None) -> tuple[float, float, float]:
         holding = self.holding(name)
-        held = {number: frozenset(one for one in self.others[number].variables if one in bound) for number in holding}
+        held = {number: bound & self.masks[number] for number in holding}
         first, rest = (tuple(holding), ()) if via is None else ((via,), (one for one in holding if one != via))
         clipped, kept = self._shares(bound, name)
         proposed, rows, cost = self._step(first, False, held, name, clipped)
@@ -177,61 +236,93 @@ class Estimator:
             rows *= left
         return proposed, rows * kept, cost
 
-    def along(self, order: Order) -> Foreseen:
-        """What is expected of an order."""
-        steps = tuple(Step(name, tuple(self.holding(name))) for name in order.variables)
-        return self.over(in_turn(steps, dict(zip(order.variables, order.via, strict=True))))
+    @cached_property
+    def _telling(self) -> dict[str, int]:
+        """Per variable, those that tell what binding it costs, if they are bound before."""
+        found = dict(self.around)
+        for name, due in self._due.items():
+            for needed, _, _ in due:
+                found[name] |= needed
+        return found
 
-    def over(self, steps: Sequence[Step], branches: Sequence[Branch] = ()) -> Foreseen:
+    def along(self, order: Order, limit: float = math.inf) -> Foreseen:
+        """What is expected of an order; as `over`."""
+        steps = tuple(self._together[name] for name in order.variables)
+        return self.over(in_turn(steps, dict(zip(order.variables, order.via, strict=True))), limit=limit)
+
+    @cached_property
+    def _together(self) -> dict[str, Step]:
+        """Per variable the step at which all atoms propose it."""
+        return {name: Step(name, tuple(numbers)) for name, numbers in self._holding.items()}
+
+    def over(self, steps: Sequence[Step], branches: Sequence[Branch] = (), limit: float = math.inf) -> Foreseen:
         """What is expected of steps: of each one for all rows, and for those that are apart when rows are counted.
 
         Prefixes that look alike to what is left to do are counted as one, and values that nothing further hangs on are
         not looked at; values of the last step that one atom holds are rows of the answer, which every path lists.
-        `branches` are steps that are taken apart when rows are listed.
+        `branches` are steps that are taken apart when rows are listed. What costs more than `limit` is not gone through
+        to the end: it is `TOO_DEAR`.
         """
         listed = counted = self._start
         listing, counting = 1.0, counted
-        found = [Expected("", 1.0, listed)]
-        bound = set(self.seeded)
-        held = {number: frozenset(bound.intersection(atom.variables)) for number, atom in self.others.items()}
-        bracketed = Bracketing(steps, branches, self._among) if branches else None
+        found = [("", 1.0, listed)]
+        most = limit * limit * SURELY
+        seeded, spoken = self._seeded, self._spoken
+        bound = seeded
+        held = {number: bound & mask for number, mask in self.masks.items()}
+        bracketed = None
+        if branches:
+            bracketed = Bracketing(steps, branches, [self.mask(step.spoken) for step in steps], self._among)
         for at, (step, hanging) in enumerate(zip(steps, self._hanging(steps), strict=True), 1):
+            if listing * counting > most:
+                return TOO_DEAR
             name = step.variable
+            own = self.bits[name]
             if bracketed is not None:
                 listed = bracketed.before(at - 1, listed, held, bound)
             clipped, kept = (1.0, 1.0) if step.is_lookup else self._shares(bound, name)
-            proposed, left, cost = self._step(step.atoms, step.is_lookup, held, name, clipped)
+            place = name, step.atoms, step.is_lookup, tuple([held[number] for number in step.atoms]), clipped
+            done = self._steps.get(place)
+            if done is None:
+                done = self._steps[place] = self._step(step.atoms, step.is_lookup, held, name, clipped)
+            proposed, left, cost = done
             left *= kept
-            bound.add(name)
+            bound |= own
             for number in step.atoms:
-                held[number] = held[number] | {name}
+                held[number] |= own
             listing += listed * cost
             is_alone = len(step.atoms) == 1 and not step.is_lookup
             if is_alone and at == len(steps):
                 listing -= listed * proposed * PROPOSAL
-            if is_alone and name not in hanging and name not in self.spoken:
+            if is_alone and not own & (hanging | spoken):
                 counting += counted * (PREFIX + WIDTH)
             else:
                 counting += counted * cost
                 counted *= left
-            found.append(Expected(name, listed * proposed, listed * left))
+            found.append((name, listed * proposed, listed * left))
             listed *= left
             if bracketed is not None:
                 listed = bracketed.after(at, listed)
             if at < len(steps) and steps[at].is_lookup:
                 continue
-            needed = [one for one in self.values if one in hanging and one in bound]
-            free = [one for one in needed if one not in self.seeded]
-            counted = min(counted, self._distinct(free), self._distinct(needed) / CHANGES)
+            needed = hanging & bound
+            counted = min(counted, self._distinct(needed & ~seeded), self._distinct(needed) / CHANGES)
         listing += bracketed.extra if bracketed is not None else 0.0
-        return Foreseen(tuple(found), listing, counting)
+        return Foreseen(tuple(Expected(*one) for one in found), listing, counting)
 
-    def _among(self, names: Collection[str], rows: float) -> float:
+    def _among(self, names: int, rows: float) -> float:
         """How many bindings of some variables so many prefixes of one of several changed rows have, taken by chance."""
-        seeded = [name for name in names if name in self.seeded]
-        rest = [name for name in names if name not in self.seeded]
+        seeded, rest = names & self._seeded, names & ~self._seeded
         most = min(self._distinct(names), min(self._distinct(seeded), CHANGES) * self._distinct(rest))
         return most * -math.expm1(-rows * CHANGES / most) / CHANGES
+
+    @cached_property
+    def _seeded(self) -> int:
+        return self.mask(self.seeded)
+
+    @cached_property
+    def _spoken(self) -> int:
+        return self.mask(self.spoken)
 
     @cached_property
     def _start(self) -> float:
@@ -256,7 +347,7 @@ class Estimator:
         self,
         atoms: Sequence[int],
         is_lookup: bool,
-        held: Mapping[int, frozenset[str]],
+        held: Mapping[int, int],
         name: str,
         clipped: float = 1.0,
     ) -> tuple[float, float, float]:
@@ -268,60 +359,75 @@ class Estimator:
         if is_lookup:
             (number,) = atoms
             return 0.0, min(self._degree(number, held[number], name) / self.values[name], 1.0), PREFIX + LOOKUP
-        degrees = sorted(self._degree(number, held[number], name) for number in atoms)
+        degrees = [self._degree(number, held[number], name) for number in atoms]
+        degrees.sort()
         proposed = left = degrees[0] * clipped
         for degree in degrees[1:]:
             left *= min(degree / self.values[name], 1.0)
         cost = PREFIX + WIDTH * len(atoms) + proposed * (PROPOSAL + PROBE * (len(atoms) - 1))
         return proposed, left, cost
 
-    def _degree(self, number: int, before: frozenset[str], name: str) -> float:
+    def _degree(self, number: int, before: int, name: str) -> float:
         """Values of a variable that an atom has below others."""
         key = number, before, name
-        if key not in self._degrees:
-            atom = self.others[number]
-            after = [one for one in atom.variables if one not in before and one != name]
-            levels = self.known.levels(atom, [*sorted(before), name, *after])
+        found = self._degrees.get(key)
+        if found is None:
+            atom, above = self.others[number], sorted(self.names(before))
+            after = [one for one in atom.variables if one not in above and one != name]
+            levels = self.known.levels(atom, [*above, name, *after])
             assert levels is not None
-            self._degrees[key] = levels.degree(len(before))
-        return self._degrees[key]
+            found = self._degrees[key] = levels.degree(len(above))
+        return found
 
-    def _shares(self, before: Collection[str], name: str) -> tuple[float, float]:
+    def _shares(self, before: int, name: str) -> tuple[float, float]:
         """What the conditions leave that are due once a variable is bound: of the ranges that hold it, and of the rest.
 
         Comparisons by order clip ranges before anything is proposed.
         """
         clipped = kept = 1.0
-        for one, names, share in self.compared:
-            if name in names and all(other in before or other == name for other in names):
-                if one.op != "!=" and not one.textual and name in (one.variable, one.other):
+        for needed, clips, share in self._due.get(name, ()):
+            if not needed & ~before:
+                if clips:
                     clipped *= share
                 else:
                     kept *= share
         return clipped, kept
 
-    def _hanging(self, steps: Sequence[Step]) -> list[frozenset[str]]:
+    @cached_property
+    def _due(self) -> dict[str, list[tuple[int, bool, float]]]:
+        """Per variable the conditions that hang on it: on which others, whether they clip its ranges, and the share."""
+        found: dict[str, list[tuple[int, bool, float]]] = {}
+        for one, names, share in self.compared:
+            for name in names if names <= self.bits.keys() else ():
+                clips = one.op != "!=" and not one.textual and name in (one.variable, one.other)
+                found.setdefault(name, []).append((self.mask(names) & ~self.bits[name], clips, share))
+        return found
+
+    def _hanging(self, steps: Sequence[Step]) -> list[int]:
         """Per step, the variables that the steps behind it hang on."""
-        hanging: frozenset[str] = frozenset()
+        hanging = 0
         found = []
         for step in reversed(steps):
             found.append(hanging)
-            if step.variable in self.spoken and not step.is_lookup:
-                hanging |= self.spoken
-            hanging = hanging.union(*(self.others[number].variables for number in step.atoms))
+            if not step.is_lookup and self.bits[step.variable] & self._spoken:
+                hanging |= self._spoken
+            for number in step.atoms:
+                hanging |= self.masks[number]
         return found[::-1]
 
-    def _distinct(self, names: Collection[str]) -> float:
+    def _distinct(self, mask: int) -> float:
         """How many bindings of some variables there can be."""
-        key = frozenset(names)
-        found = self._bindings.get(key)
+        found = self._bindings.get(mask)
         if found is None:
+            names = self.names(mask)
             found = math.prod(self.values[name] for name in names)
-            for atom in self.others.values():
-                if sum(name in key for name in atom.variables) > 1:
-                    rest = math.prod(self.values[name] for name in names if name not in atom.variables)
-                    found = min(found, rest * (self.known.rows(atom.relation) or 1.0))
-            self._bindings[key] = found
+            if len(names) > 1:
+                for number in {number for name in names for number in self.holding(name)}:
+                    own = self.masks[number]
+                    if (mask & own).bit_count() > 1:
+                        rest = math.prod(self.values[name] for name in names if not self.bits[name] & own)
+                        found = min(found, rest * (self.known.rows(self.others[number].relation) or 1.0))
+            self._bindings[mask] = found
         return found
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from collections import Counter
 from dataclasses import astuple, replace
 
 import numpy as np
@@ -15,14 +17,14 @@ from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.join.path import Condition
 from gpu_wcoj.planner.body import BodyAtom
-from gpu_wcoj.planner.costs import Estimator, foreseen
+from gpu_wcoj.planner.costs import TOO_DEAR, Estimator, foreseen
 from gpu_wcoj.planner.known import Known
 from gpu_wcoj.planner.passes.arrangements import path_along
 from gpu_wcoj.planner.passes.checks import with_checks
 from gpu_wcoj.planner.passes.examples import drafted
 from gpu_wcoj.planner.passes.fuse import one_by_one
 from gpu_wcoj.planner.passes.normalise import normalised
-from gpu_wcoj.planner.passes.orders import ordered
+from gpu_wcoj.planner.passes.orders import MOST_ATOMS, Chooser, ordered
 from gpu_wcoj.planner.passes.push_down import pushed_down
 from gpu_wcoj.planner.shares import share_of
 from tests.kinds import KINDS, Kind, lacking
@@ -90,6 +92,55 @@ def test_orders_and_their_paths_are_foreseen_alike(strategy):
                 assert planned.cost == pytest.approx(own.cost)
                 looked_at += 1
     assert looked_at > 100
+
+
+def test_what_costs_more_than_is_asked_about_is_not_gone_through():
+    """Up to its own cost an order is foreseen as ever."""
+    random, dear = np.random.default_rng(6), 0
+    for seed in range(30):
+        query = replace(random_query(seed), is_textual=False)
+        changes = {
+            name: InputChange(list(random.integers(0, 40, (arity, 300))), None, True)
+            for name, arity in query.inputs.items()
+        }
+        draft, known = drafted(query.text, [normalised, pushed_down]), Known.of_rows(changes, CPU)
+        for rule in ordered(draft).rules:
+            for order, *_ in rule.orders:
+                estimator = Estimator.of_body(rule.normalised, order.seed, known)
+                found = estimator.along(order)
+                for limit in (found.cost, 2 * found.cost, math.inf):
+                    assert estimator.along(order, limit) == found
+                for limit in (0.01 * found.cost, 0.9 * found.cost):
+                    assert estimator.along(order, limit) in (found, TOO_DEAR)
+                    dear += estimator.along(order, limit) is TOO_DEAR
+    assert dear > 50
+
+
+def test_what_is_looked_at_to_plan_a_chain(monkeypatch):
+    """Of the variables those that atoms reach: two at every place; no more than atoms squared steps of any kind."""
+    n, seen = 30, Counter[str]()
+    made = {name: getattr(owner, name) for owner, name in ((Chooser, "_preference"), (Estimator, "_step"))}
+
+    def counted(name):
+        def one(*given):
+            seen[name] += 1
+            return made[name](*given)
+
+        return one
+
+    monkeypatch.setattr(Chooser, "_preference", counted("_preference"))
+    monkeypatch.setattr(Estimator, "_step", counted("_step"))
+    draft = drafted(chain(n), [normalised], sizes={"e": 1000})
+    ordered(draft)
+    assert 0 < seen["_preference"] <= 2 * n**2
+    short = drafted(chain(MOST_ATOMS), [normalised], sizes={"e": 1000})
+    ordered(short)
+    assert 0 < seen["_step"] <= 10 * MOST_ATOMS**2
+
+
+def chain(n: int) -> str:
+    """So many atoms in a row."""
+    return f"h(v0, v{n}) :- {', '.join(f'e(v{i}, v{i + 1})' for i in range(n))}."
 
 
 def test_a_selective_comparison_comes_first_and_alone():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from gpu_wcoj.join.path import Calculation, Condition, names_of
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.costs import Estimator
+from gpu_wcoj.planner.costs import Estimator, Foreseen
 from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, Order, Strategy
 from gpu_wcoj.planner.equalities import standing_for
 
@@ -83,6 +85,8 @@ class Chooser:
     strategy: Strategy = "auto"
     candidates: int = 0
     estimator: Estimator = field(init=False)
+    _foreseen: dict[Order, Foreseen] = field(default_factory=dict, init=False)
+    _following: dict[int, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.estimator = Estimator.of_body(self.body, self.seed, self.known)
@@ -98,22 +102,62 @@ class Chooser:
             if self.strategy == "auto":
                 for order in self._left_deep_orders():
                     orders += [order, self._closing_together(order), replace(order, via=(None,) * len(order.via))]
-            costs = {order: self.estimator.along(order).cost for order in dict.fromkeys(orders)}
-            best = min(costs, key=costs.__getitem__)
-            chosen = best if costs[best] < CLEARLY * costs[chosen] else chosen
+            chosen = self._cheapest(orders, CLEARLY * self._along(chosen).cost) or chosen
         if hinted or len(self.body.atoms) > MOST_ATOMS:
             return (chosen,)
         others = [self._in_turn([name]) for name in self._as_constrained(chosen)]
         if others and self.estimator.is_known:
-            found = self.estimator.along(chosen)
+            found = self._along(chosen)
             most = found.listing * found.cost / OFFER
-            others = [order for order in others if self.estimator.along(order).cost <= most]
+            others = [order for order in others if self.estimator.along(order, most).cost <= most]
         return (chosen, *others)
 
-    @property
+    def _along(self, order: Order) -> Foreseen:
+        """What is expected of an order."""
+        found = self._foreseen.get(order)
+        if found is None:
+            found = self._foreseen[order] = self.estimator.along(order)
+        return found
+
+    def _cheapest(self, orders: Iterable[Order], limit: float = math.inf) -> Order | None:
+        """The first of the cheapest orders, if it costs less than the limit."""
+        found = None
+        for order in dict.fromkeys(orders):
+            cost = self.estimator.along(order, limit).cost
+            if cost < limit:
+                found, limit = order, cost
+        return found
+
+    @cached_property
     def _rest(self) -> list[str]:
         """The variables that the seed does not bind."""
         return [name for name in self.body.variables if name not in self.estimator.seeded]
+
+    @cached_property
+    def _standing(self) -> dict[str, tuple[bool, float, int]]:
+        """Per variable of these, what it is preferred by whatever is bound."""
+        found = {}
+        for place, name in enumerate(self._rest):
+            smallest = min(self._rows(self.body.atoms[number]) for number in self.estimator.holding(name))
+            found[name] = name not in self.body.head, smallest, place
+        return found
+
+    @cached_property
+    def _seeded(self) -> int:
+        """The mask of the variables that the seed binds."""
+        return self.estimator.mask(self.estimator.seeded)
+
+    @cached_property
+    def _others(self) -> int:
+        """The mask of those that it does not bind."""
+        return self.estimator.mask(self._rest)
+
+    def _reached(self, names: Iterable[str]) -> int:
+        """The variables of the atoms that hold one of these."""
+        found = 0
+        for name in names:
+            found |= self.estimator.around[name]
+        return found
 
     @property
     def _may_compare(self) -> bool:
@@ -122,26 +166,28 @@ class Chooser:
     def _in_turn(self, first: Sequence[str] = ()) -> Order:
         """The most constrained variable next, after the first ones."""
         self.candidates += 1
-        rest = [name for name in self._rest if name not in first]
+        bits = self.estimator.bits
         order = list(first)
-        while rest:
-            bound = {*self.estimator.seeded, *order}
-            chosen = min(rest, key=lambda name: self._preference(name, bound, rest))  # called at once
-            rest.remove(chosen)
+        bound = self._seeded | self.estimator.mask(first)
+        reached = self._reached((*self.estimator.seeded, *first))
+        while rest := self._others & ~bound:
+            # What no atom reaches comes behind what one does, unless it is calculated.
+            likely = rest if self.body.calculations else reached & rest or rest
+            chosen = min(self.estimator.names(likely), key=lambda name: self._preference(name, bound))  # called at once
             order.append(chosen)
+            bound |= bits[chosen]
+            reached |= self.estimator.around[chosen]
         return Order(self.seed, tuple(order), (None,) * len(order))
 
-    def _preference(self, name: str, bound: set[str], rest: Sequence[str]) -> tuple[int, bool, float, int]:
-        body = self.body
-        holding = [body.atoms[number] for number in self.estimator.holding(name)]
-        reached = sum(bool(bound & set(atom.variables)) for atom in holding)
-        if body.conditions:
-            known = _calculable(body.calculations, bound)
-            reached += sum(_is_fixed(condition, name, known) for condition in body.conditions)
+    def _preference(self, name: str, bound: int) -> tuple[int, bool, float, int]:
+        body, masks = self.body, self.estimator.masks
+        reached = sum(bool(bound & masks[number]) for number in self.estimator.holding(name))
         if body.calculations:
-            reached += inverse_of(body, name, bound) is not None
-        smallest = min(self._rows(atom) for atom in holding)
-        return -reached, name not in body.head, smallest, rest.index(name)
+            names = self.estimator.names(bound)
+            known = _calculable(body.calculations, names)
+            reached += sum(_is_fixed(condition, name, known) for condition in body.conditions)
+            reached += inverse_of(body, name, names) is not None
+        return -reached, *self._standing[name]
 
     def _rows(self, atom: BodyAtom) -> float:
         return self.known.rows(atom.relation) or 0.0
@@ -150,43 +196,35 @@ class Chooser:
         """Beginning with a variable, the one next that leaves the fewest rows, of these the cheapest."""
         self.candidates += 1
         order = [first]
-        rest = [name for name in self._rest if name != first]
-        while rest:
-            bound = {*self.estimator.seeded, *order}
-            joined = [name for name in rest if any(self._touches(number, bound) for number in self._holding(name))]
-            costs = {name: self.estimator.level(bound, name) for name in joined or rest}
+        bound = self._seeded | self.estimator.bits[first]
+        reached = self._reached((*self.estimator.seeded, first))
+        while rest := self._others & ~bound:
+            costs = {name: self.estimator.level(bound, name) for name in self.estimator.names(reached & rest or rest)}
             chosen = min(costs, key=lambda name: (costs[name][1], costs[name][2]))  # called at once
             order.append(chosen)
-            rest.remove(chosen)
+            bound |= self.estimator.bits[chosen]
+            reached |= self.estimator.around[chosen]
         return Order(self.seed, tuple(order), (None,) * len(order))
-
-    def _holding(self, name: str) -> list[int]:
-        return self.estimator.holding(name)
-
-    def _touches(self, number: int, bound: Collection[str]) -> bool:
-        return not set(self.body.atoms[number].variables).isdisjoint(bound)
 
     def _left_deep(self) -> Order:
         """Atom after atom; of the orders by the first one, the cheapest."""
         if not self._may_compare:
             return self._atoms_in_turn(None)
-        return min(self._left_deep_orders(), key=lambda order: self.estimator.along(order).cost)
+        return self._cheapest(self._left_deep_orders()) or self._atoms_in_turn(None)
 
     def _left_deep_orders(self) -> list[Order]:
         """Atom after atom, for every atom that may come first."""
-        bound = set(self.estimator.seeded)
-        others = [number for number in range(len(self.body.atoms)) if number != self.seed]
-        joined = [number for number in others if self._touches(number, bound)]
-        return [self._atoms_in_turn(number) for number in (None, *(joined or others))]
+        joined = [number for number, mask in self.estimator.masks.items() if mask & self._seeded]
+        return [self._atoms_in_turn(number) for number in (None, *(joined or self.estimator.masks))]
 
     def _closing_together(self, order: Order) -> Order:
         """The same, but where an atom's last variable is bound, all atoms that hold it propose its values."""
-        bound = set(self.estimator.seeded)
+        masks, bound = self.estimator.masks, self._seeded
         via: list[int | None] = []
         for name, alone in zip(order.variables, order.via, strict=True):
-            bound.add(name)
-            others = (number for number in self._holding(name) if number != alone)
-            closes = any(bound.issuperset(self.body.atoms[number].variables) for number in others)
+            bound |= self.estimator.bits[name]
+            others = (number for number in self.estimator.holding(name) if number != alone)
+            closes = any(not masks[number] & ~bound for number in others)
             via.append(None if closes else alone)
         return replace(order, via=tuple(via))
 
@@ -194,47 +232,54 @@ class Chooser:
         self.candidates += 1
         order: list[str] = []
         via: list[int] = []
-        rest = [number for number in range(len(self.body.atoms)) if number != self.seed]
-        while rest:
-            bound = {*self.estimator.seeded, *order}
-            chosen = (
-                first if first is not None else min(rest, key=lambda number: self._next(number, bound))
-            )  # called at once
+        bound = self._seeded
+        while self._others & ~bound:
+            chosen = self._next(bound) if first is None else first
             first = None
-            rest.remove(chosen)
-            new = [name for name in self.body.atoms[chosen].variables if name not in bound]
+            new = [name for name in self.body.atoms[chosen].variables if not self.estimator.bits[name] & bound]
             order += new
             via += [chosen] * len(new)
+            bound |= self.estimator.masks[chosen]
         return Order(self.seed, tuple(order), tuple(via))
 
-    def _next(self, number: int, bound: set[str]) -> tuple[bool, float, float, int]:
-        """Atoms that are joined with what is bound come first, then by the rows that they leave or by what is bound."""
+    def _next(self, bound: int) -> int:
+        """The atom that comes next, of those with variables that are not bound."""
+        found = self._following.get(bound)
+        if found is None:
+            masks = self.estimator.masks
+            rest = [number for number, mask in masks.items() if mask & ~bound]
+            joined = [number for number in rest if masks[number] & bound]
+            found = self._following[bound] = min(joined or rest, key=lambda number: self._leaving(number, bound))
+        return found
+
+    def _leaving(self, number: int, bound: int) -> tuple[float, float, int]:
+        """By the rows that an atom leaves, or by how many of its variables are bound."""
         atom = self.body.atoms[number]
-        shared = sum(name in bound for name in atom.variables)
         if not self.estimator.is_known:
-            return not shared, -shared, self._rows(atom), number
-        rows, inside = 1.0, set(bound)
-        for name in (name for name in atom.variables if name not in bound):
-            rows *= self.estimator.level(inside, name, number)[1]
-            inside.add(name)
-        return not shared, rows, self._rows(atom), number
+            return -(self.estimator.masks[number] & bound).bit_count(), self._rows(atom), number
+        rows = 1.0
+        for name in atom.variables:
+            if not self.estimator.bits[name] & bound:
+                rows *= self.estimator.level(bound, name, number)[1]
+                bound |= self.estimator.bits[name]
+        return rows, self._rows(atom), number
 
     def _via(self, order: Order) -> Order:
         """The same with each variable proposed by the atom that most bound variables reach."""
-        bound = set(self.estimator.seeded)
+        masks, bound = self.estimator.masks, self._seeded
         via = []
         for name in order.variables:
-            holding = self._holding(name)
+            holding = self.estimator.holding(name)
             via.append(
-                max(holding, key=lambda number: (len(bound & set(self.body.atoms[number].variables)), -number))
+                max(holding, key=lambda number: ((bound & masks[number]).bit_count(), -number))
             )  # called at once
-            bound.add(name)
+            bound |= self.estimator.bits[name]
         return replace(order, via=tuple(via))
 
     def _as_constrained(self, order: Order) -> Iterator[str]:
         """The later variables that as many atoms reach from the seed as reach the first."""
-        bound = set(self.estimator.seeded)
-        reached = [sum(self._touches(number, bound) for number in self._holding(name)) for name in order.variables]
+        touched = {number for number, mask in self.estimator.masks.items() if mask & self._seeded}
+        reached = [sum(number in touched for number in self.estimator.holding(name)) for name in order.variables]
         for name, count in zip(order.variables[1:], reached[1:], strict=True):
             if count == reached[0] > 0:
                 yield name
