@@ -10,17 +10,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from cpu_fallback.keys import add_column, ascends, take_column, without_repeats
-from cpu_fallback.sort import Int64Array, distinct_rows, packing, run_starts
+from cpu_fallback.sort import Int64Array, packing, run_starts
 
 PACKED_FROM = 1024
-"""Fewer rows are sorted with NumPy alone."""
+"""Tries of fewer rows are made of columns that are sorted first."""
 
 
 def distinct_packed(columns: Sequence[Int64Array]) -> list[Int64Array]:
     """See `gpu_wcoj.kernels.protocol.Kernels.distinct_rows`."""
     n = len(columns[0])
-    if n < PACKED_FROM:
-        return distinct_rows(columns)
+    if n < 2:
+        return list(columns)
     packed = packing(columns)
     if packed is None:
         return _distinct_wide(columns)

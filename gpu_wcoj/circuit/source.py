@@ -83,6 +83,10 @@ def bag_change(
     given = len(columns[0])
     backend = relation.backend
     if weights is None:
+        if backend.device is None:  # rows are sorted without weights, and rarely is one given twice
+            rows = backend.kernels.distinct_rows(columns)
+            if len(rows[0]) == given and 1 + _largest_of(relation) < 1 << 63:
+                return [PhaseRows(rows, 1)], 0
         weights = np.ones(given, np.int64)
     refuse_overflow(relation.name, columns, weights, relation, backend)
     rows, sums = backend.kernels.consolidate(columns, backend.asarray(weights))
@@ -101,7 +105,7 @@ def refuse_overflow(
     (most,) = largest(cpu_backend() if is_host(weights) else backend, weights)
     most *= len(weights)
     if relation is not None:
-        most += sum(batch.largest_weight for batch in relation.accumulated())
+        most += _largest_of(relation)
     if most < 1 << 63:
         return
     total: dict[tuple[int, ...], int] = {}
@@ -116,3 +120,8 @@ def refuse_overflow(
         for exact in (weight, weight + old):
             if not -(1 << 63) <= exact < 1 << 63:
                 raise WeightOverflowError(name, row, exact)
+
+
+def _largest_of(relation: RelationIndex) -> int:
+    """What no row's weight exceeds."""
+    return sum(batch.largest_weight for batch in relation.accumulated())
