@@ -65,6 +65,11 @@ class Way:
     shapes: Shapes = field(default_factory=dict)
     done: Sequence[tuple[AtomUse, Arrangement]] = ()
 
+    @cached_property
+    def uses(self) -> dict[int, AtomUse]:
+        """The other atoms, by number."""
+        return {use.atom: use for use, _ in self.others}
+
     def seen(self, use: AtomUse, arrangement: Arrangement, phase: int) -> tuple[IndexedZSet, ...]:
         """What the path sees of an atom in a phase: it after the phase where it stands before the seed, else before."""
         return arrangement.after(phase) if use.atom < self.path.seed.atom else arrangement.before(phase)
@@ -193,9 +198,9 @@ class PathRunner:
         for use, arrangement in way.negated:
             negated[use.atom] = way.seen(use, arrangement, phase)
         join = GenericJoin(
-            {use.atom: use for use, _ in way.others}, batches, execution.weighted,
-            self.query.head_variables | way.path.compared, execution.backend, execution.piece_rows, execution.ranks,
-            bound, way.shapes, negated=negated, failed=self.failed, dictionary=execution.dictionary,
+            way.uses, batches, execution.weighted, self.query.head_variables | way.path.compared, execution.backend,
+            execution.piece_rows, execution.ranks, bound, way.shapes, negated=negated, failed=self.failed,
+            dictionary=execution.dictionary,
         )  # fmt: skip
         return self._measured_join(join, number, variant) if execution.measures else join
 

@@ -22,7 +22,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 SORTED_FROM = 32
 """Fewer seeds than this are taken as they come."""
 
-SAMPLE = 1024
+SAMPLE = 256
 """Seeds looked at to choose between two orders."""
 
 
