@@ -7,7 +7,7 @@ of its own degree by the number of values that the variable has. A value that wa
 it than one drawn from the distinct values; where that degree is known (see `gpu_wcoj.planner.statistics`), it is taken.
 Paths serve ticks that count rows and ticks that list them, so they are compared by the geometric mean of both costs.
 
-Many orders are compared, so sets of variables are masks: the bits of whole numbers.
+Many orders are compared, so sets of variables are masks; see `gpu_wcoj.planner.bits`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from gpu_wcoj.join.path import AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, names_of
+from gpu_wcoj.planner.bits import Bits
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.bushy import CHANGES, Bracketing
 from gpu_wcoj.planner.draft import KnownRelations, Order
-from gpu_wcoj.planner.expected import Expected
+from gpu_wcoj.planner.expected import TOO_DEAR, Expected, Foreseen
 from gpu_wcoj.planner.shares import share_of
 from gpu_wcoj.planner.turns import in_turn
 
@@ -32,37 +33,6 @@ search it in another atom, and to search it in an atom alone, afterwards."""
 
 SURELY = 1 + 1e-9
 """What is dearer than a limit by this factor is so however sums are rounded."""
-
-
-@dataclass(frozen=True)
-class Foreseen:
-    """What one changed row is expected to do on a path.
-
-    Attributes
-    ----------
-    levels
-        Of the seeds, and then of each step, if rows are listed.
-    listing, counting
-        The cost of listing the rows of the answer that it brings, and of counting them.
-    """
-
-    levels: tuple[Expected, ...]
-    listing: float
-    counting: float
-
-    @property
-    def cost(self) -> float:
-        """Of both."""
-        return math.sqrt(self.listing * self.counting)
-
-    @property
-    def proposed(self) -> float:
-        """Values that are looked at, at all steps."""
-        return sum(level.proposed for level in self.levels[1:])
-
-
-TOO_DEAR = Foreseen((), math.inf, math.inf)
-"""What is said of a path that costs more than is asked about."""
 
 
 @dataclass(eq=False)
@@ -85,9 +55,7 @@ class Estimator:
     is_known
         Whether something is known of every other relation; else nothing can be asked.
     bits
-        Per variable of atoms its bit, those of the changed row first.
-    masks
-        Per other atom its variables.
+        The variables of atoms, as bits.
 
     Examples
     --------
@@ -108,17 +76,14 @@ class Estimator:
     spoken: frozenset[str]
     known: KnownRelations
     is_known: bool
-    bits: Mapping[str, int] = field(init=False)
-    masks: Mapping[int, int] = field(init=False)
+    bits: Bits = field(init=False)
     _degrees: dict[tuple[int, int, str], float] = field(default_factory=dict, init=False)
     _bindings: dict[int, float] = field(default_factory=dict, init=False)
     _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(default_factory=dict, init=False)
     _steps: dict[object, tuple[float, float, float]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        names = dict.fromkeys((*self.seeded, *(name for atom in self.others.values() for name in atom.variables)))
-        self.bits = {name: 1 << place for place, name in enumerate(names)}
-        self.masks = {number: self.mask(atom.variables) for number, atom in self.others.items()}
+        self.bits = Bits(self.seeded, self.others)
 
     @classmethod
     def of_body(cls, body: Body, seed: int, known: KnownRelations) -> Estimator:
@@ -174,48 +139,6 @@ class Estimator:
         spoken = frozenset((*read, *(name for names in absent for name in names)))
         return cls(own.variables, others, values, compared, spoken, known, is_known)
 
-    def mask(self, names: Iterable[str]) -> int:
-        """These variables, those of no atom left out."""
-        found = 0
-        for name in names:
-            found |= self.bits.get(name, 0)
-        return found
-
-    def names(self, mask: int) -> list[str]:
-        """The variables of a mask, in the order of their bits."""
-        found = []
-        while mask:
-            lowest = mask & -mask
-            found.append(self._named[lowest])
-            mask ^= lowest
-        return found
-
-    @cached_property
-    def _named(self) -> dict[int, str]:
-        return {bit: name for name, bit in self.bits.items()}
-
-    def holding(self, name: str) -> list[int]:
-        """The other atoms that hold a variable."""
-        return self._holding.get(name, [])
-
-    @cached_property
-    def _holding(self) -> dict[str, list[int]]:
-        """`holding` of every variable."""
-        found: dict[str, list[int]] = {}
-        for number, atom in self.others.items():
-            for name in dict.fromkeys(atom.variables):
-                found.setdefault(name, []).append(number)
-        return found
-
-    @cached_property
-    def around(self) -> Mapping[str, int]:
-        """Per variable, those of the other atoms that hold it."""
-        found = dict.fromkeys(self.bits, 0)
-        for number, atom in self.others.items():
-            for name in atom.variables:
-                found[name] |= self.masks[number]
-        return found
-
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Binding one more variable: the values proposed for a prefix, the prefixes left of it, and the cost."""
         key = bound & self._telling[name], name, via
@@ -225,8 +148,8 @@ class Estimator:
         return found
 
     def _level(self, bound: int, name: str, via: int | None) -> tuple[float, float, float]:
-        holding = self.holding(name)
-        held = {number: bound & self.masks[number] for number in holding}
+        holding = self.bits.holding(name)
+        held = {number: bound & self.bits.masks[number] for number in holding}
         first, rest = (tuple(holding), ()) if via is None else ((via,), (one for one in holding if one != via))
         clipped, kept = self._shares(bound, name)
         proposed, rows, cost = self._step(first, False, held, name, clipped)
@@ -239,7 +162,7 @@ class Estimator:
     @cached_property
     def _telling(self) -> dict[str, int]:
         """Per variable, those that tell what binding it costs, if they are bound before."""
-        found = dict(self.around)
+        found = dict(self.bits.around)
         for name, due in self._due.items():
             for needed, _, _ in due:
                 found[name] |= needed
@@ -253,7 +176,7 @@ class Estimator:
     @cached_property
     def _together(self) -> dict[str, Step]:
         """Per variable the step at which all atoms propose it."""
-        return {name: Step(name, tuple(numbers)) for name, numbers in self._holding.items()}
+        return {name: Step(name, tuple(self.bits.holding(name))) for name in self.bits.bit}
 
     def over(self, steps: Sequence[Step], branches: Sequence[Branch] = (), limit: float = math.inf) -> Foreseen:
         """What is expected of steps: of each one for all rows, and for those that are apart when rows are counted.
@@ -267,17 +190,17 @@ class Estimator:
         listing, counting = 1.0, counted
         found = [("", 1.0, listed)]
         most = limit * limit * SURELY
-        seeded, spoken = self._seeded, self._spoken
+        seeded, spoken = self.bits.seeded, self._spoken
         bound = seeded
-        held = {number: bound & mask for number, mask in self.masks.items()}
+        held = {number: bound & mask for number, mask in self.bits.masks.items()}
         bracketed = None
         if branches:
-            bracketed = Bracketing(steps, branches, [self.mask(step.spoken) for step in steps], self._among)
+            bracketed = Bracketing(steps, branches, [self.bits.mask(step.spoken) for step in steps], self._among)
         for at, (step, hanging) in enumerate(zip(steps, self._hanging(steps), strict=True), 1):
             if listing * counting > most:
                 return TOO_DEAR
             name = step.variable
-            own = self.bits[name]
+            own = self.bits.bit[name]
             if bracketed is not None:
                 listed = bracketed.before(at - 1, listed, held, bound)
             clipped, kept = (1.0, 1.0) if step.is_lookup else self._shares(bound, name)
@@ -303,7 +226,7 @@ class Estimator:
             listed *= left
             if bracketed is not None:
                 listed = bracketed.after(at, listed)
-            if at < len(steps) and steps[at].is_lookup:
+            if at == len(steps) or steps[at].is_lookup:
                 continue
             needed = hanging & bound
             counted = min(counted, self._distinct(needed & ~seeded), self._distinct(needed) / CHANGES)
@@ -312,17 +235,13 @@ class Estimator:
 
     def _among(self, names: int, rows: float) -> float:
         """How many bindings of some variables so many prefixes of one of several changed rows have, taken by chance."""
-        seeded, rest = names & self._seeded, names & ~self._seeded
+        seeded, rest = names & self.bits.seeded, names & ~self.bits.seeded
         most = min(self._distinct(names), min(self._distinct(seeded), CHANGES) * self._distinct(rest))
         return most * -math.expm1(-rows * CHANGES / most) / CHANGES
 
     @cached_property
-    def _seeded(self) -> int:
-        return self.mask(self.seeded)
-
-    @cached_property
     def _spoken(self) -> int:
-        return self.mask(self.spoken)
+        return self.bits.mask(self.spoken)
 
     @cached_property
     def _start(self) -> float:
@@ -372,7 +291,7 @@ class Estimator:
         key = number, before, name
         found = self._degrees.get(key)
         if found is None:
-            atom, above = self.others[number], sorted(self.names(before))
+            atom, above = self.others[number], sorted(self.bits.names(before))
             after = [one for one in atom.variables if one not in above and one != name]
             levels = self.known.levels(atom, [*above, name, *after])
             assert levels is not None
@@ -398,9 +317,9 @@ class Estimator:
         """Per variable the conditions that hang on it: on which others, whether they clip its ranges, and the share."""
         found: dict[str, list[tuple[int, bool, float]]] = {}
         for one, names, share in self.compared:
-            for name in names if names <= self.bits.keys() else ():
+            for name in names if names <= self.bits.bit.keys() else ():
                 clips = one.op != "!=" and not one.textual and name in (one.variable, one.other)
-                found.setdefault(name, []).append((self.mask(names) & ~self.bits[name], clips, share))
+                found.setdefault(name, []).append((self.bits.mask(names) & ~self.bits.bit[name], clips, share))
         return found
 
     def _hanging(self, steps: Sequence[Step]) -> list[int]:
@@ -409,23 +328,23 @@ class Estimator:
         found = []
         for step in reversed(steps):
             found.append(hanging)
-            if not step.is_lookup and self.bits[step.variable] & self._spoken:
+            if not step.is_lookup and self.bits.bit[step.variable] & self._spoken:
                 hanging |= self._spoken
             for number in step.atoms:
-                hanging |= self.masks[number]
+                hanging |= self.bits.masks[number]
         return found[::-1]
 
     def _distinct(self, mask: int) -> float:
         """How many bindings of some variables there can be."""
         found = self._bindings.get(mask)
         if found is None:
-            names = self.names(mask)
+            names = self.bits.names(mask)
             found = math.prod(self.values[name] for name in names)
             if len(names) > 1:
-                for number in {number for name in names for number in self.holding(name)}:
-                    own = self.masks[number]
+                for number in {number for name in names for number in self.bits.holding(name)}:
+                    own = self.bits.masks[number]
                     if (mask & own).bit_count() > 1:
-                        rest = math.prod(self.values[name] for name in names if not self.bits[name] & own)
+                        rest = math.prod(self.values[name] for name in names if not self.bits.bit[name] & own)
                         found = min(found, rest * (self.known.rows(self.others[number].relation) or 1.0))
             self._bindings[mask] = found
         return found

@@ -1,7 +1,8 @@
-"""What is said of tries before a join, and what a level is expected to do; see `gpu_wcoj.planner.costs`."""
+"""What is said of tries before a join, and what levels and paths are expected to do; see `gpu_wcoj.planner.costs`."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -49,3 +50,34 @@ class Expected:
     variable: str
     proposed: float
     rows: float
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What one changed row is expected to do on a path.
+
+    Attributes
+    ----------
+    levels
+        Of the seeds, and then of each step, if rows are listed.
+    listing, counting
+        The cost of listing the rows of the answer that it brings, and of counting them.
+    """
+
+    levels: tuple[Expected, ...]
+    listing: float
+    counting: float
+
+    @property
+    def cost(self) -> float:
+        """Of both."""
+        return math.sqrt(self.listing * self.counting)
+
+    @property
+    def proposed(self) -> float:
+        """Values that are looked at, at all steps."""
+        return sum(level.proposed for level in self.levels[1:])
+
+
+TOO_DEAR = Foreseen((), math.inf, math.inf)
+"""What is said of a path that costs more than is asked about."""

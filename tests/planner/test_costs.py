@@ -17,7 +17,8 @@ from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.join.path import Condition
 from gpu_wcoj.planner.body import BodyAtom
-from gpu_wcoj.planner.costs import TOO_DEAR, Estimator, foreseen
+from gpu_wcoj.planner.costs import Estimator, foreseen
+from gpu_wcoj.planner.expected import TOO_DEAR
 from gpu_wcoj.planner.known import Known
 from gpu_wcoj.planner.passes.arrangements import path_along
 from gpu_wcoj.planner.passes.checks import with_checks

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from gpu_wcoj.join.path import Calculation, Condition, names_of
+from gpu_wcoj.planner.bits import Bits
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.costs import Estimator, Foreseen
+from gpu_wcoj.planner.costs import Estimator
 from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, Order, Strategy
 from gpu_wcoj.planner.equalities import standing_for
+from gpu_wcoj.planner.expected import Foreseen
 
 CLEARLY = 0.7
 """An order is left for one whose expected cost is less than this share of its own."""
@@ -77,6 +79,8 @@ class Chooser:
     ----------
     candidates
         How many orders it has looked at.
+    estimator, bits
+        What orders cost, and its variables as bits.
     """
 
     body: Body
@@ -85,11 +89,13 @@ class Chooser:
     strategy: Strategy = "auto"
     candidates: int = 0
     estimator: Estimator = field(init=False)
+    bits: Bits = field(init=False)
     _foreseen: dict[Order, Foreseen] = field(default_factory=dict, init=False)
     _following: dict[int, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.estimator = Estimator.of_body(self.body, self.seed, self.known)
+        self.bits = self.estimator.bits
 
     def choose(self, hint: Sequence[str] = ()) -> tuple[Order, ...]:
         """The order, then others that begin with a variable that as many atoms reach, as far as that may pay."""
@@ -138,25 +144,20 @@ class Chooser:
         """Per variable of these, what it is preferred by whatever is bound."""
         found = {}
         for place, name in enumerate(self._rest):
-            smallest = min(self._rows(self.body.atoms[number]) for number in self.estimator.holding(name))
+            smallest = min(self._rows(self.body.atoms[number]) for number in self.bits.holding(name))
             found[name] = name not in self.body.head, smallest, place
         return found
 
     @cached_property
-    def _seeded(self) -> int:
-        """The mask of the variables that the seed binds."""
-        return self.estimator.mask(self.estimator.seeded)
-
-    @cached_property
     def _others(self) -> int:
         """The mask of those that it does not bind."""
-        return self.estimator.mask(self._rest)
+        return self.bits.mask(self._rest)
 
     def _reached(self, names: Iterable[str]) -> int:
         """The variables of the atoms that hold one of these."""
         found = 0
         for name in names:
-            found |= self.estimator.around[name]
+            found |= self.bits.around[name]
         return found
 
     @property
@@ -166,24 +167,23 @@ class Chooser:
     def _in_turn(self, first: Sequence[str] = ()) -> Order:
         """The most constrained variable next, after the first ones."""
         self.candidates += 1
-        bits = self.estimator.bits
         order = list(first)
-        bound = self._seeded | self.estimator.mask(first)
+        bound = self.bits.seeded | self.bits.mask(first)
         reached = self._reached((*self.estimator.seeded, *first))
         while rest := self._others & ~bound:
             # What no atom reaches comes behind what one does, unless it is calculated.
             likely = rest if self.body.calculations else reached & rest or rest
-            chosen = min(self.estimator.names(likely), key=lambda name: self._preference(name, bound))  # called at once
+            chosen = min(self.bits.names(likely), key=lambda name: self._preference(name, bound))  # called at once
             order.append(chosen)
-            bound |= bits[chosen]
-            reached |= self.estimator.around[chosen]
+            bound |= self.bits.bit[chosen]
+            reached |= self.bits.around[chosen]
         return Order(self.seed, tuple(order), (None,) * len(order))
 
     def _preference(self, name: str, bound: int) -> tuple[int, bool, float, int]:
-        body, masks = self.body, self.estimator.masks
-        reached = sum(bool(bound & masks[number]) for number in self.estimator.holding(name))
+        body, masks = self.body, self.bits.masks
+        reached = sum(bool(bound & masks[number]) for number in self.bits.holding(name))
         if body.calculations:
-            names = self.estimator.names(bound)
+            names = self.bits.names(bound)
             known = _calculable(body.calculations, names)
             reached += sum(_is_fixed(condition, name, known) for condition in body.conditions)
             reached += inverse_of(body, name, names) is not None
@@ -196,14 +196,14 @@ class Chooser:
         """Beginning with a variable, the one next that leaves the fewest rows, of these the cheapest."""
         self.candidates += 1
         order = [first]
-        bound = self._seeded | self.estimator.bits[first]
+        bound = self.bits.seeded | self.bits.bit[first]
         reached = self._reached((*self.estimator.seeded, first))
         while rest := self._others & ~bound:
-            costs = {name: self.estimator.level(bound, name) for name in self.estimator.names(reached & rest or rest)}
+            costs = {name: self.estimator.level(bound, name) for name in self.bits.names(reached & rest or rest)}
             chosen = min(costs, key=lambda name: (costs[name][1], costs[name][2]))  # called at once
             order.append(chosen)
-            bound |= self.estimator.bits[chosen]
-            reached |= self.estimator.around[chosen]
+            bound |= self.bits.bit[chosen]
+            reached |= self.bits.around[chosen]
         return Order(self.seed, tuple(order), (None,) * len(order))
 
     def _left_deep(self) -> Order:
@@ -214,16 +214,16 @@ class Chooser:
 
     def _left_deep_orders(self) -> list[Order]:
         """Atom after atom, for every atom that may come first."""
-        joined = [number for number, mask in self.estimator.masks.items() if mask & self._seeded]
-        return [self._atoms_in_turn(number) for number in (None, *(joined or self.estimator.masks))]
+        joined = [number for number, mask in self.bits.masks.items() if mask & self.bits.seeded]
+        return [self._atoms_in_turn(number) for number in (None, *(joined or self.bits.masks))]
 
     def _closing_together(self, order: Order) -> Order:
         """The same, but where an atom's last variable is bound, all atoms that hold it propose its values."""
-        masks, bound = self.estimator.masks, self._seeded
+        masks, bound = self.bits.masks, self.bits.seeded
         via: list[int | None] = []
         for name, alone in zip(order.variables, order.via, strict=True):
-            bound |= self.estimator.bits[name]
-            others = (number for number in self.estimator.holding(name) if number != alone)
+            bound |= self.bits.bit[name]
+            others = (number for number in self.bits.holding(name) if number != alone)
             closes = any(not masks[number] & ~bound for number in others)
             via.append(None if closes else alone)
         return replace(order, via=tuple(via))
@@ -232,21 +232,21 @@ class Chooser:
         self.candidates += 1
         order: list[str] = []
         via: list[int] = []
-        bound = self._seeded
+        bound = self.bits.seeded
         while self._others & ~bound:
             chosen = self._next(bound) if first is None else first
             first = None
-            new = [name for name in self.body.atoms[chosen].variables if not self.estimator.bits[name] & bound]
+            new = [name for name in self.body.atoms[chosen].variables if not self.bits.bit[name] & bound]
             order += new
             via += [chosen] * len(new)
-            bound |= self.estimator.masks[chosen]
+            bound |= self.bits.masks[chosen]
         return Order(self.seed, tuple(order), tuple(via))
 
     def _next(self, bound: int) -> int:
         """The atom that comes next, of those with variables that are not bound."""
         found = self._following.get(bound)
         if found is None:
-            masks = self.estimator.masks
+            masks = self.bits.masks
             rest = [number for number, mask in masks.items() if mask & ~bound]
             joined = [number for number in rest if masks[number] & bound]
             found = self._following[bound] = min(joined or rest, key=lambda number: self._leaving(number, bound))
@@ -256,30 +256,30 @@ class Chooser:
         """By the rows that an atom leaves, or by how many of its variables are bound."""
         atom = self.body.atoms[number]
         if not self.estimator.is_known:
-            return -(self.estimator.masks[number] & bound).bit_count(), self._rows(atom), number
+            return -(self.bits.masks[number] & bound).bit_count(), self._rows(atom), number
         rows = 1.0
         for name in atom.variables:
-            if not self.estimator.bits[name] & bound:
+            if not self.bits.bit[name] & bound:
                 rows *= self.estimator.level(bound, name, number)[1]
-                bound |= self.estimator.bits[name]
+                bound |= self.bits.bit[name]
         return rows, self._rows(atom), number
 
     def _via(self, order: Order) -> Order:
         """The same with each variable proposed by the atom that most bound variables reach."""
-        masks, bound = self.estimator.masks, self._seeded
+        masks, bound = self.bits.masks, self.bits.seeded
         via = []
         for name in order.variables:
-            holding = self.estimator.holding(name)
+            holding = self.bits.holding(name)
             via.append(
                 max(holding, key=lambda number: ((bound & masks[number]).bit_count(), -number))
             )  # called at once
-            bound |= self.estimator.bits[name]
+            bound |= self.bits.bit[name]
         return replace(order, via=tuple(via))
 
     def _as_constrained(self, order: Order) -> Iterator[str]:
         """The later variables that as many atoms reach from the seed as reach the first."""
-        touched = {number for number, mask in self.estimator.masks.items() if mask & self._seeded}
-        reached = [sum(number in touched for number in self.estimator.holding(name)) for name in order.variables]
+        touched = {number for number, mask in self.bits.masks.items() if mask & self.bits.seeded}
+        reached = [sum(number in touched for number in self.bits.holding(name)) for name in order.variables]
         for name, count in zip(order.variables[1:], reached[1:], strict=True):
             if count == reached[0] > 0:
                 yield name
