@@ -45,7 +45,8 @@ def replanned(
         found = sides.planned_as(lowering, planned, f"chosen anew before tick {tick}, as {_kept(planned)}")
         feedback.begin_anew(tick, SORTING * sides.ahead.relation_rows)
         return found
-    cheaper = _cheaper(planned, present, known, feedback.done)
+    there = set(present.places())  # other plans may have brought what was done: of another lowering, or since a mark
+    cheaper = _cheaper(planned, present, known, [place for place in feedback.done if place in there])
     would_be = feedback.proposed - sum(feedback.done[place] * (1 - share) for place, share in cheaper.items())
     if would_be * CLEARLY > feedback.proposed:
         feedback.begin_anew(tick)

@@ -320,6 +320,31 @@ def test_what_was_given_up_since_a_mark_can_be_given_up_again(monkeypatch):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("why", ["null", "mark"])
+def test_what_was_done_by_a_plan_that_kept_it_says_nothing_of_one_that_does_not(why):
+    program = gw.Program(TEXT, bag=True, threads=1)
+    state = world()
+    program._ledger.auxiliaries = ()
+    program.load(state)
+    mark = program.mark()
+    program._ledger.auxiliaries, program._ledger.feedback.is_due = None, True
+    ticks = changes(state, 4)
+    for _ in range(2):
+        program.step(next(ticks))
+        assert kept(program) == [NAME]
+    assert any(head == NAME for head, *_ in program._ledger.feedback.done)
+    program._ledger.auxiliaries = ()
+    if why == "mark":
+        program.return_to(mark)
+    else:
+        program.load({"city": [((10_000, None), 1)]})
+    assert not kept(program)
+    program._ledger.feedback.is_due = True
+    program.step({"lives": [((0, 10_001), 1)]})
+    rows = {name: program.relation(name) for name in ("knows", "lives", "city")}
+    assert program.relation("near").rows() == gw.query(TEXT, rows, bag=True).rows()
+
+
 @pytest.mark.parametrize("seed", range(6 if IS_LONG else 2))
 def test_plans_with_and_without_follow_each_other(monkeypatch, tmp_path, seed):
     """Before every tick chance keeps it or not; checkpoints are written and read under either."""
