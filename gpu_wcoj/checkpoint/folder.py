@@ -88,6 +88,15 @@ class Folder(Protocol):
         ...
 
 
+def write_whole(file: NewFile, data: bytes) -> None:
+    """Write all that a new file is to hold, force it to the disk, and let go of the file."""
+    try:
+        file.write(data)
+        file.sync()
+    finally:
+        file.close()
+
+
 class _OsFile:
     def __init__(self, handle: int) -> None:
         self._handle = handle

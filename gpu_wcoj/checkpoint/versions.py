@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.checkpoint.canonical import checksum, sealed
 from gpu_wcoj.checkpoint.definition import Definition
+from gpu_wcoj.checkpoint.folder import write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest, manifest_name, number_of
 from gpu_wcoj.checkpoint.reading import LEASE, OURS, read_all, read_definition
 from gpu_wcoj.checkpoint.watched import WatchedFolder
@@ -168,13 +169,10 @@ class Versions:
     def _write(self, name: str, data: bytes) -> None:
         file = self.folder.create(name)
         try:
-            file.write(data)
-            file.sync()
+            write_whole(file, data)
         except BaseException:
             self._forget(name)
             raise
-        finally:
-            file.close()
 
     def _new_name(self, kind: str, ending: str, fence: int) -> str:
         """A name that no other attempt has: of this opening, and counted."""

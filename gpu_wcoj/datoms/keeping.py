@@ -15,7 +15,7 @@ from uuid import uuid4
 import numpy as np
 
 from gpu_wcoj.checkpoint.canonical import opened, sealed
-from gpu_wcoj.checkpoint.folder import Folder, OsFolder
+from gpu_wcoj.checkpoint.folder import Folder, OsFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import read_file
 from gpu_wcoj.checkpoint.runs import Run, read_rows, read_values, write_rows, write_values
 from gpu_wcoj.checkpoint.watched import WatchedFolder
@@ -52,12 +52,7 @@ def keep(store: Store, transaction: int, path: str) -> None:
         number = 1 + max((int(match[1]) for match in map(_VERSION.fullmatch, names) if match), default=0)
         content = _written(store, folder, number) | {"format": _FORMAT, "transaction": transaction}
         temporary = _new(number, "json")
-        file = folder.create(temporary)
-        try:
-            file.write(sealed(content))
-            file.sync()
-        finally:
-            file.close()
+        write_whole(folder.create(temporary), sealed(content))
         folder.publish(temporary, f"datoms-{number:012}.json")
         folder.sync()
         for name in {*names, temporary} - {_LOCK}:

@@ -17,11 +17,9 @@ Examples
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
 from gpu_wcoj.join.path import Calculation, Condition
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of, comparable
@@ -30,7 +28,7 @@ from gpu_wcoj.planner.nulls import Nulls, never_holds, nulls_of
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.terms import MIRRORED, NULL, Atom, Constant, Expression, Term, Variable
 from gpu_wcoj.schema import NO_DECIMAL, DataType
-from gpu_wcoj.trace.arrangement import ComparedColumns
+from gpu_wcoj.trace.arrangement import COMPARE, ComparedColumns
 
 Encode = Callable[[str, int, object], int]
 """(relation, column, value) to the code of the value in that column's type."""
@@ -189,7 +187,7 @@ def normalise(
         left, right = resolve(comparison.left), resolve(comparison.right)
         op = comparison.op
         if isinstance(left, Constant) and isinstance(right, Constant):
-            if not _OPERATORS[op](left.value, right.value):
+            if not COMPARE[op](left.value, right.value):
                 return never
             continue
         if left == right:
@@ -389,13 +387,3 @@ def alias_of(rule: Rule, textual: Callable[[str, int], bool]) -> Alias | None:
         other = None if isinstance(right, Constant) else terms.index(right)
         compared.append((column, op, other, right if isinstance(right, Constant) else None))
     return Alias(relation, tuple(terms.index(term) for term in rule.head.terms), tuple(compared))
-
-
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_wcoj.checkpoint.canonical import opened, sealed
-from gpu_wcoj.checkpoint.folder import OsFolder
+from gpu_wcoj.checkpoint.folder import OsFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointMismatchError, UsageError
 
@@ -60,12 +60,7 @@ class Listing:
         }
         temporary = f"tmp-{manifest.fence:06}-{manifest.batch}"
         self._folder.remove(temporary)
-        file = self._folder.create(temporary)
-        try:
-            file.write(sealed(content))
-            file.sync()
-        finally:
-            file.close()
+        write_whole(self._folder.create(temporary), sealed(content))
         try:
             self._folder.publish(temporary, _name(manifest.batch))
         except FileExistsError:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpu_wcoj.checkpoint.canonical import checksum
-from gpu_wcoj.checkpoint.folder import OsFolder
+from gpu_wcoj.checkpoint.folder import OsFolder, write_whole
 from gpu_wcoj.errors import OutputFileError
 
 
@@ -25,12 +25,7 @@ def write_output(place: str, head: str, rows: pa.Table, batch: int, stage: int, 
     folder = OsFolder(Path(place) / head)
     try:
         folder.prepare()
-        file = folder.create(name)
-        try:
-            file.write(data)
-            file.sync()
-        finally:
-            file.close()
+        write_whole(folder.create(name), data)
         folder.sync()
     except OSError as error:
         raise OutputFileError(

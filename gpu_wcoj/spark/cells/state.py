@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
-from gpu_wcoj.checkpoint.folder import Folder, OsFolder
+from gpu_wcoj.checkpoint.folder import Folder, OsFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest
 from gpu_wcoj.checkpoint.reading import folder_at, read_newest
 from gpu_wcoj.checkpoint.stored import StoredState, load, mark_stored, store
@@ -133,12 +133,7 @@ def written(root: str, batch: int, stage: int, cell: int, kept: Kept) -> tuple[K
     stored = store(kept.program.subject, kept.stored, folder, new_name)
     data = sealed({"state": stored.to_json()})
     name = new_name("state", "json")
-    file = folder.create(name)
-    try:
-        file.write(data)
-        file.sync()
-    finally:
-        file.close()
+    write_whole(folder.create(name), data)
     folder.sync()
     mark_stored(kept.program.subject, name)
     return Kept(kept.program, stored, Entry(name, checksum(data))), sum(run.bytes for run in stored.runs)
