@@ -158,8 +158,11 @@ class WeightOverflowError(GpuWcojError, OverflowError):
         self.relation, self.row, self.weight = relation, row, weight
 
 
-class AuxiliaryError(GpuWcojError, MemoryError):
-    """A relation that was to be kept for the rules has become too large; the tick is taken without it, then."""
+class AuxiliaryError(GpuWcojError):
+    """A relation that was to be kept for the rules has become too large; the tick is taken without it, then.
+
+    It leaves a tick only where there is no memory to arrange the state anew.
+    """
 
     def __init__(self, relation: str, why: str) -> None:
         super().__init__(

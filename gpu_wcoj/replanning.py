@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.circuit.adopting import rows_to_build
+from gpu_wcoj.errors import AuxiliaryError
 from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.planner.costs import foreseen
 from gpu_wcoj.planner.feedback import CLEARLY, SORTING, Feedback
@@ -72,7 +73,7 @@ def suited(sides: Sides, lowering: Lowering) -> Sides:
     try:
         if planned.auxiliaries != present.auxiliaries:
             return sides.planned_as(lowering, planned, "")
-    except MemoryError:
+    except (MemoryError, AuxiliaryError):
         planned = lowering.plan(lowered.types, lowered.shapes, known, present.auxiliaries)
     cheaper = _cheaper(planned, present, known, present.places())
     plan = mixed(present, planned, cheaper, known).expecting(known)

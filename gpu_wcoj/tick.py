@@ -203,8 +203,6 @@ class Ledger:
         try:
             with within_memory(sides.primary.circuit.backend, "planning anew"):
                 found = replanned(sides, self.lowering, self.feedback, tick, self.auxiliaries)
-        except AuxiliaryError:
-            raise
         except MemoryError:
             self.feedback.begin_anew(tick, patience=16.0)
             plan = sides.primary.lowered.plan

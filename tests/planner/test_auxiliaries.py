@@ -22,7 +22,7 @@ from gpu_wcoj.planner import feedback
 from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.passes import auxiliaries as passes
-from tests.kinds import QUICK_KINDS
+from tests.kinds import QUICK_KINDS, needed
 from tests.planner.random_queries import N_TICKS, Judge, check, random_script, rows_for
 
 IS_LONG = bool(os.environ.get("TEST_LONG"))
@@ -213,6 +213,25 @@ def test_what_grows_is_given_up_and_the_tick_is_taken_without(monkeypatch):
     assert "nothing is kept for the rules any more" in program.explain()
     for tick in changes(state, 3):
         assert program.step(tick)["near"].rows() == plain.step(tick)["near"].rows()
+    assert not kept(program)
+
+
+def test_to_be_given_up_is_no_lack_of_memory_on_a_device(monkeypatch):
+    """CuPy's devices take every `MemoryError` for one of theirs."""
+    monkeypatch.setattr(head, "SPARE_ROWS", 100)
+    backend = needed("shim").backend()
+    assert backend.device is not None
+    monkeypatch.setattr(backend.device, "out_of_memory", MemoryError)
+    state = world(200, 60, 5, 1500)
+    program = gw.Program(TEXT, bag=True, backend=backend, route="device")
+    plain = gw.Program(TEXT, bag=True, backend="cpu", strategy="wcoj")
+    program.load(state)
+    plain.load(state)
+    assert kept(program) == [NAME]
+    assert program.step(crowded(150))["near"].rows() == plain.step(crowded(150))["near"].rows()
+    assert not kept(program)
+    program._ledger.auxiliaries, program._ledger.feedback.is_due = None, True
+    program.step({"knows": [(0, 1)]})
     assert not kept(program)
 
 
