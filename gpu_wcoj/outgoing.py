@@ -44,13 +44,8 @@ class Outgoing:
     evaluated: Lowered | None = None
 
     def column_name(self, relation: str, column: int) -> str:
-        """What a stored column is called in an explanation; one of an auxiliary relation as that which it is from."""
-        lowered = self.evaluated or self.ledger.lowered
-        if relation not in self.arity:
-            kept = () if lowered is None else lowered.plan.auxiliaries
-            source = next((one.columns[column] for one in kept if one.name == relation), None)
-            return str(column) if source is None else self.column_name(*source)
-        arity = self.arity[relation]
+        """What a stored column is called in an explanation."""
+        lowered, arity = self.evaluated or self.ledger.lowered, self.arity[relation]
         if column >= arity and lowered is not None:
             flagged = [at for at, has_flag in enumerate(lowered.shapes[relation].nullable) if has_flag]
             return f"{self.column_name(relation, flagged[column - arity])} is null"

@@ -36,7 +36,7 @@ def described(
     plan: Plan, name_of: ColumnName, backend: str, semantics: Literal["set", "bag"], route: str | None = None
 ) -> PlanTree:
     """The plan as a tree; `route` says which ticks run where, if there is a choice."""
-    words = Words(_with_ranks(name_of, plan.loops))
+    words = Words(_with_ranks(_with_auxiliaries(name_of, plan), plan.loops))
     loop_of = {name: loop for loop in plan.loops for name in loop.widths}
     heads: list[HeadTree] = []
     strata: dict[str, int] = {}
@@ -55,6 +55,16 @@ def _with_ranks(name_of: ColumnName, loops: Iterable[LoopPlan]) -> ColumnName:
     """Names of columns, the rank's too."""
     widths = {name: width for loop in loops for name, width in loop.widths.items()}
     return lambda relation, column: "rank" if column == widths.get(relation) else name_of(relation, column)
+
+
+def _with_auxiliaries(name_of: ColumnName, plan: Plan) -> ColumnName:
+    """Names of columns; those of what is kept for the rules are called as where they come from."""
+    sources = {one.name: one.columns for one in plan.auxiliaries}
+
+    def name(relation: str, column: int) -> str:
+        return name(*sources[relation][column]) if relation in sources else name_of(relation, column)
+
+    return name
 
 
 def _used(plan: Plan, loop_of: Mapping[str, LoopPlan]) -> list[ArrangementKey]:

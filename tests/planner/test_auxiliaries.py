@@ -20,6 +20,7 @@ from gpu_wcoj.errors import AuxiliaryError, UnknownRelationError, WeightOverflow
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner import feedback
 from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.planner.known import Known
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.passes import auxiliaries as passes
 from tests.kinds import QUICK_KINDS, needed
@@ -179,6 +180,20 @@ def test_explain_says_what_is_kept():
     assert program.relation("near").rows() == gw.query(TEXT, world(), bag=True).rows()
     with pytest.raises(UnknownRelationError):
         program.relation(NAME)
+
+
+def test_explain_foresees_what_will_be_kept(tmp_path):
+    """By statistics of relations, before there is a row; columns are called as where they come from."""
+    tables = {name: {"a": rows[:, 0], "b": rows[:, 1]} for name, rows in world().items()}
+    program = gw.Program(TEXT, bag=True)
+    program.load(tables)
+    Known.of_circuit(program._ledger.lowered.circuit).write(tmp_path)  # type: ignore[union-attr]
+    said = gw.Program(TEXT, bag=True).explain(statistics=tmp_path, bounds=True)
+    assert f"{NAME}   (kept for the rules, which read it in place of city and lives)" in said
+    program._ledger.auxiliaries = ()
+    program.load({"city": [((10_000, None), 1)]})
+    assert NAME not in program.explain()
+    assert f"{NAME}[b, a]" in program.explain(statistics=tmp_path)
 
 
 def test_not_for_sets_hints_strategies_or_shared_work():
