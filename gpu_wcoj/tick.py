@@ -41,7 +41,8 @@ class TickReport:
     ignored
         Per input relation, the given rows that changed nothing.
     work
-        Per head, rule, delta path and variable, what the kernels counted.
+        Per head, rule, delta path and variable, what the kernels counted; relations that are kept for the rules are
+        heads, too.
     merged_rows
         Rows that merging batches read; a backlog that was taken in first is not counted.
     backend
