@@ -41,6 +41,9 @@ SEARCH, ROW, COUNTED, PART, SORTED, SEED, BOUND = 30, 30, 20, 10, 15, 15, 25
 counted, one in each part of the steps, one that is sorted, a seed, and a seed in each batch in which it is sought: in
 candidates that are tested by a mark, by time."""
 
+MOST_LOOKS = 0.5
+"""The share of different prefixes, up to which those that differ in what a step compares only are counted together."""
+
 HEAVIEST = 1 << 62
 """Prefixes that stand for more bindings than this together are summed no further, so that no weight leaves int64."""
 
@@ -83,6 +86,12 @@ def may_sum(path: DeltaPath) -> bool:
         seen = {name for use, bound in left for name in use.variables[:bound]}
         if not seen.union(*(one.spoken for one in rest)).issuperset(order):
             return True
+        if len(rest) > 1 and any(one.conditions for one in rest):
+            from gpu_wcoj.join.ranged import bared  # which few programs need
+
+            bare, _ = bared(rest, order, seen)
+            if not seen.union(*(one.spoken for one in bare)).issuperset(order):
+                return True
         for atom in step.atoms:
             depth[atom] = depth.get(atom, 0) + 1
         order.add(step.variable)
@@ -202,7 +211,10 @@ class Summing:
         if len(rest) == 2 and self.of_sets and (ways := self._of_twins(prefixes, *rest)) is not None:
             self.allowance.check(join)
             return ways
-        if len(rest) < 2 or len(independent(rest)) > 1:
+        is_whole = len(rest) < 2 or rest[0].is_lookup or len(independent(rest)) == 1
+        if is_whole and len(rest) > 1 and (ways := self._in_ranges(prefixes, rest)) is not None:
+            return ways
+        if len(rest) < 2 or not is_whole:
             if len(rest) == 1 and not is_counted(rest[0], len(prefixes)):
                 return sum(self._sum(piece) for piece in self._extended(prefixes, rest[0]))
             before = cost_of(join) if len(rest) == 1 and backend.device is None else 0
@@ -229,6 +241,25 @@ class Summing:
             return None
         pairs = values * (values - 1)
         return exact_dot(pairs, prefixes.weights, backend) // (1 if link == "!=" else 2)
+
+    def _in_ranges(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> int | None:
+        """`total` where many prefixes differ only in what some variables are compared with; else None."""
+        if len(prefixes) < FEWEST or -len(steps) in self._distinct:
+            return None
+        if not any(step.conditions for step in steps):
+            return None
+        from gpu_wcoj.join.ranged import found_in_ranges  # which few programs need
+
+        seen = {name for atom, bound in prefixes.layout for name in self.join.uses[atom].variables[:bound]}
+        return found_in_ranges(self, prefixes, steps, seen)
+
+    def few_looks(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> list[Int64Array] | None:
+        """What the steps see of the prefixes, if they can tell few of them apart; else that is not asked again."""
+        keys = self._keys(_without_finished(prefixes, steps))
+        if keys and self._n_distinct(keys) > len(prefixes) * MOST_LOOKS:
+            self._distinct.add(-len(steps))
+            return None
+        return keys
 
     def _sources(self, prefixes: Prefixes, step: Step) -> set[tuple[object, ...]]:
         """Where the values of a step come from, which is the last one of its atoms."""

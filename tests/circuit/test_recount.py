@@ -32,6 +32,11 @@ TEXTS = {
     "product": "h(a, b, c) :- e(a, b), u(c).",
     "one atom for both": "h(a, b, c) :- u(a), f(b, c), b < c.",
     "diamond": "h(a, b, c, d) :- e(a, b), e(a, c), e(b, c), e(a, d), e(b, d), c < d.",
+    "bowtie": "h(x, a, b, c, d) :- e(x, a), e(x, b), f(a, b), e(x, c), e(x, d), f(c, d), a < c, b != c, b != d.",
+    "kite": "h(a, b, c, d, g) :- e(a, b), f(a, c), f(b, c), f(a, d), f(b, d), e(d, g), c != d, a != g, c != g, b <= g.",
+    "excluded": "h(x, a, b, c, d) :- e(x, a), e(a, b), f(x, c), e(x, d), f(c, d), c != a, c != b, d != a, d != b.",
+    "bounded": "h(x, a, b, c, d) :- e(x, a), f(a, b), e(x, c), e(x, d), f(c, d), a <= c, d != a, d <= c, d >= b.",
+    "excluded twice": "h(x, a, b, c, d) :- e(x, a), f(x, b), e(x, c), f(c, d), c != a, c != b.",
     "negated": "h(a, b, c) :- e(a, b), e(b, c), !f(a, c).",
     "constants": "h(a, b, c, d) :- e(a, b), t(1, b, c), t(c, c, d), e(d, d).",
     "two heads": "p(a, c) :- e(a, b), e(b, c). h(a, b, c) :- p(a, b), p(b, c).",
@@ -70,6 +75,7 @@ def _sum_all(monkeypatch):
     monkeypatch.setattr(summing, "MANY", 2)
     monkeypatch.setattr(delta, "DEVICE_SUMS_FROM", 1)
     monkeypatch.setattr(summing, "SORTING", 0)
+    monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
 
 
 def heads_of(program):

@@ -1,0 +1,92 @@
+"""Values that a last step excludes, counted by themselves: those of all ways less those of the ways with that value.
+
+So what is excluded is not seen by the steps any more, and prefixes that differ in it look alike: of two parts of a body
+that share a few variables and must differ in others each is counted once for every binding of what they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
+
+from gpu_wcoj.join.path import AtomUse, Condition, Step
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!=", "=": "="}
+
+
+@dataclass(frozen=True)
+class Split:
+    """Steps whose last one excludes a value, as a difference: all values less that one.
+
+    Attributes
+    ----------
+    whole
+        The steps without the condition.
+    condition
+        It.
+    known
+        The steps with the last variable known to be what was excluded.
+    filters
+        What has to hold of that value beforehand.
+    """
+
+    whole: tuple[Step, ...]
+    condition: Condition
+    known: tuple[Step, ...]
+    filters: tuple[Condition, ...]
+
+    @property
+    def value(self) -> str:
+        """The variable that was excluded."""
+        assert isinstance(self.condition.other, str)
+        return self.condition.other
+
+    def uses(self, uses: Mapping[int, AtomUse]) -> dict[int, AtomUse]:
+        """The atoms with what was excluded in the place of the last variable."""
+        renamed = {self.condition.variable: self.value}
+        return {
+            atom: replace(use, variables=tuple(renamed.get(name, name) for name in use.variables))
+            for atom, use in uses.items()
+        }
+
+
+def split(steps: tuple[Step, ...], bound: Container[str]) -> Split | None:
+    """Take apart what the last of some steps excludes of the variables bound before, if several atoms hold its value.
+
+    Examples
+    --------
+    >>> steps = Step("c", (0,)), Step("d", (0, 1), (Condition("d", "!=", "b"), Condition("d", ">", "c")))
+    >>> found = split(steps, "ab")
+    >>> [str(one) for one in found.whole[-1].conditions], [step.name for step in found.known]
+    (['d > c'], ['b@1', 'c', 'b@0'])
+    >>> [str(one) for one in found.known[1].conditions]
+    ['c < b']
+    """
+    last, inner = steps[-1], steps[:-1]
+    if not inner or len(last.atoms) < 2 or last.is_lookup or last.checks:
+        return None
+    if any(one.textual for one in last.conditions) or any(step.is_lookup for step in inner):
+        return None
+    found = next((one for one in last.conditions if one.op == "!=" and str(one.other) in bound), None)
+    if found is None or not isinstance(found.other, str):
+        return None
+    others = tuple(one for one in last.conditions if one is not found)
+    own = {step.variable for step in inner}
+    filters = tuple(replace(one, variable=found.other) for one in others if one.other not in own)
+    ends = {atom: number for number, step in enumerate(inner) for atom in step.atoms}
+    sought = [(ends.get(atom, -1), Step(found.other, (atom,), is_lookup=True)) for atom in last.atoms]
+    known = [step for end, step in sought if end < 0]
+    for number, step in enumerate(inner):
+        turned = tuple(
+            Condition(step.variable, _TURNED[one.op], found.other) for one in others if one.other == step.variable
+        )
+        known.append(replace(step, conditions=(*step.conditions, *turned)))
+        known.extend(one for end, one in sought if end == number)
+    return Split((*inner, replace(last, conditions=others)), found, tuple(known), filters)
+
+
+def stripped(steps: tuple[Step, ...], bound: Container[str]) -> tuple[Step, ...]:
+    """The steps without all that `split` takes apart, one after the other."""
+    while (found := split(steps, bound)) is not None:
+        steps = found.whole
+    return steps

@@ -1,0 +1,209 @@
+"""Counts of steps whose first variable alone is compared with what is bound before: looked up in sums over its values.
+
+Prefixes that differ only in what it is compared with have the same values before they are compared. Those are found
+once for all of them, each with the number of ways to go on from it, and added up in ascending order; a prefix takes the
+difference of two such sums, less what it excludes. So pairs of neighbours cost what neighbours cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_wcoj.join.conditions import bounds_of, passes
+from gpu_wcoj.join.excluding import Split, split, stripped
+from gpu_wcoj.join.generic import largest, times
+from gpu_wcoj.join.magnitudes import exact_dot
+from gpu_wcoj.join.path import Condition, Step
+from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
+from gpu_wcoj.zset.arrays import numbers, positions
+
+if TYPE_CHECKING:
+    from gpu_wcoj.join.generic import GenericJoin
+    from gpu_wcoj.join.summing import Summing
+
+ROOM = 1 << 20
+"""Values that gather before they are added up."""
+
+Value = tuple[IndexArray, Int64Array, Int64Array]
+"""Of some values: the group each belongs to, itself, and in how many ways it goes on."""
+
+
+def loosened(steps: Sequence[Step], seen: Iterable[str]) -> tuple[Step, tuple[Condition, ...]] | None:
+    """The first step without conditions on variables that nothing else sees, and these; None if there are none.
+
+    Parameters
+    ----------
+    seen
+        The variables that the atoms of the steps have bound before.
+
+    Examples
+    --------
+    >>> steps = Step("c", (0,), (Condition("c", ">", "a"), Condition("c", "!=", "b"))), Step("d", (1,))
+    >>> bare, conditions = loosened(steps, "xb")
+    >>> print(*bare.conditions, "and", *conditions)
+    c != b and c > a
+    >>> loosened((steps[0], Step("d", (1,), (Condition("d", "<", "a"),))), "xb") is None
+    True
+    """
+    first, rest = steps[0], steps[1:]
+    own = {step.variable for step in steps if not step.is_lookup}
+    if first.is_lookup or first.checks or any(step.is_lookup and step.variable in own for step in rest):
+        return None
+    others = frozenset(seen).union(*(step.spoken for step in rest))
+    others = others.union(str(condition.other) for condition in first.conditions if condition.textual)
+    loose = tuple(one for one in first.conditions if isinstance(one.other, str) and one.other not in others)
+    if not loose:
+        return None
+    return replace(first, conditions=tuple(one for one in first.conditions if one not in loose)), loose
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Prefixes, those that look alike to bare steps together.
+
+    Attributes
+    ----------
+    prefixes
+        All of them.
+    starts
+        Where a group begins, and how many prefixes there are.
+    compared
+        The step with the conditions that tell them apart.
+    """
+
+    prefixes: Prefixes
+    starts: IndexArray
+    compared: Step
+
+    def firsts(self, bare: Step, rest: Sequence[Step], join: GenericJoin) -> Prefixes:
+        """One of each group, with what the bare steps ask for."""
+        asked = frozenset[str]().union(*(step.spoken for step in (bare, *rest)))
+        found = self.prefixes.take(self.starts[:-1], join.backend.xp)
+        values = {name: column for name, column in found.values.items() if name in asked}
+        return Prefixes(found.order, values, None, found.layout, found.positions)
+
+    def total(self, pieces: Iterator[Value], join: GenericJoin) -> int | None:
+        """The sum over the prefixes of their weights times the ways of the values that they allow."""
+        held: list[Value] = []
+        n_rows = total = 0
+        for piece in pieces:
+            held.append(piece)
+            n_rows += len(piece[0])
+            if n_rows >= ROOM:
+                found = self._added(held, join)
+                if found is None:
+                    return None
+                total, held, n_rows = total + found, [], 0
+        found = self._added(held, join) if held else 0
+        return None if found is None else total + found
+
+    def _added(self, pieces: Sequence[Value], join: GenericJoin) -> int | None:
+        """`total` of some values; None where int64 does not hold what is calculated with."""
+        backend, xp = join.backend, join.backend.xp
+        group, value, ways = (xp.concatenate([piece[at] for piece in pieces]) for at in range(3))
+        (most,) = largest(backend, ways)
+        first, last, low, high = numbers(backend, group[0], group[-1], value.min(), value.max())
+        span = high - low + 3
+        if most * len(ways) >= 1 << 62 or span * (last - first + 1) >= 1 << 62 or max(high, -low) >= 1 << 62:
+            return None
+        order = backend.kernels.lexsort([group, value])
+        keys = (group[order] - first) * span + (value[order] - low + 1)
+        ways = ways[order]
+        sums = backend.kernels.exclusive_sum(ways)
+        begin, end = numbers(backend, self.starts[first], self.starts[last + 1])
+        rows = xp.arange(begin, end)
+        prefixes = self.prefixes.take(rows, xp)
+        own = (xp.searchsorted(self.starts, rows, side="right") - 1 - first) * span
+        lower, upper, excluded = bounds_of(self.compared, prefixes.values, end - begin, backend)
+        if len(lower) == 0:
+            lower, upper = xp.full(end - begin, low, np.int64), xp.full(end - begin, high, np.int64)
+        lower = xp.minimum(xp.maximum(lower, low), high + 1)
+        upper = xp.minimum(xp.maximum(upper, low - 1), high)
+        at = xp.searchsorted(keys, own + (lower - low + 1))
+        to = xp.maximum(at, xp.searchsorted(keys, own + (upper - low + 2)))
+        found = sums[to] - sums[at]
+        for number in range(excluded.shape[0]):
+            one = excluded[number]
+            within = (one >= lower) & (one <= upper)
+            for other in range(number):
+                within &= one != excluded[other]
+            key = own + xp.where(within, one - low + 1, 0)
+            place = xp.minimum(xp.searchsorted(keys, key), len(keys) - 1)
+            found = found - xp.where(within & (keys[place] == key), ways[place], 0)
+        return exact_dot(found, prefixes.weights, backend)
+
+
+def values_of(join: GenericJoin, firsts: Prefixes, bare: Step, rest: Sequence[Step]) -> Iterator[Value]:
+    """The values of a bare step, with the ways to go on through the rest."""
+    for parent, piece in join.extend(firsts, bare):
+        if len(parent) == 0:
+            continue
+        ways, bound = join.count_bounded(piece, rest)
+        if piece.weights is not None:
+            bound = None if bound is None or join.most_weight is None else bound * join.most_weight
+            ways = times(ways, piece.weights, join.backend, bound)
+        if ways.dtype == object:
+            raise OverflowError
+        yield parent, piece.values[bare.variable], ways
+
+
+def bared(steps: tuple[Step, ...], bound: Container[str], seen: Iterable[str]) -> tuple[tuple[Step, ...], bool]:
+    """The steps without what `split` and then `loosened` take away, and whether the former does."""
+    bare = stripped(steps, bound)
+    loose = loosened(bare, seen)
+    return bare if loose is None else (loose[0], *bare[1:]), bare != steps
+
+
+def found_in_ranges(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...], seen: Iterable[str]) -> int | None:
+    """`Summing.total` where many prefixes differ only in what some variables are compared with; else None."""
+    bare, splits = bared(steps, prefixes.order, seen)
+    if bare == steps or (splits and summing.join.meter is not None):  # what is known has no steps to be measured by
+        return None
+    keys = summing.few_looks(prefixes, bare)
+    if keys is None:
+        return None
+    if splits:
+        apart = split(steps, prefixes.order)
+        assert apart is not None
+        return summing.total(prefixes, apart.whole) - _of_known(summing, prefixes, apart)
+    loose = loosened(steps, seen)
+    assert loose is not None
+    join, backend = summing.join, summing.join.backend
+    starts = backend.xp.zeros(1, np.int64)
+    if keys:
+        summing.allowance.sorted_rows += len(prefixes)
+        rows = backend.kernels.lexsort(keys)
+        starts = backend.kernels.run_starts([key[rows] for key in keys])
+        prefixes = prefixes.take(rows, backend.xp)
+    starts = backend.xp.concatenate([starts, backend.xp.full(1, len(prefixes), starts.dtype)])
+    summing.allowance.counted += (1 + len(loose[1])) * len(prefixes)
+    grouped = Grouped(prefixes, starts, replace(steps[0], conditions=loose[1]))
+    firsts = grouped.firsts(bare[0], bare[1:], join)
+    try:
+        found = grouped.total(values_of(join, firsts, bare[0], bare[1:]), join)
+    except OverflowError:
+        return None
+    summing.allowance.check(join)
+    return found
+
+
+def _of_known(summing: Summing, prefixes: Prefixes, apart: Split) -> int:
+    """`Summing.total` where the last variable has the value that was excluded."""
+    join, backend = summing.join, summing.join.backend
+    if apart.filters:
+        (rows,) = positions(backend, passes(apart.filters, prefixes.values, join.ranks, backend.xp))
+        prefixes = prefixes.take(rows, backend.xp)
+    known = replace(join, uses=apart.uses(join.uses), shapes={}, work={}, _extensions={})
+    try:
+        found = replace(summing, join=known).over(prefixes, apart.known)
+    finally:
+        total = join.work_of(apart.whole[-1])
+        for work in known.work.values():
+            total += work
+    summing.allowance.check(join)
+    return found

@@ -1,0 +1,138 @@
+"""Parts of a body that differ in what they are compared with: counted once for what they share, and right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.datasets import rmat, undirected
+from gpu_wcoj.join import ranged, summing
+from gpu_wcoj.join.excluding import split
+from gpu_wcoj.join.path import Condition, Step
+from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
+from gpu_wcoj.trace.arrangement import COMPARE
+
+BOWTIE = "h(x, a, b, c, d) :- s(x, a), s(x, b), e(a, b), s(x, c), s(x, d), e(c, d), a < c, b != c, b != d. .output h"
+KITE = "h(a, b, c, d, f) :- e(a, b), s(a, c), s(b, c), s(a, d), s(b, d), s(d, f), c != d, a != f, b != f, c != f."
+HOUSE = "h(a, b, c, d, f) :- e(a, b), s(b, c), s(c, d), s(d, a), s(a, f), s(b, f), a != c, b != d, c != f, d != f."
+BODIES = pytest.mark.parametrize("text", [BOWTIE, KITE, HOUSE], ids=["bowtie", "kite", "house"])
+
+
+def graph(scale, edges, seed=1):
+    found = undirected(rmat(scale=scale, edges=edges, seed=seed))
+    return {"e": found, "s": np.concatenate([found, found[:, ::-1]])}
+
+
+def ticks(n_new):
+    """A skewed graph: most of it, the rest, and that taken back."""
+    whole = graph(7, 900)["e"]
+    parts = whole[n_new:], whole[:n_new]
+    state, change = ({"e": part, "s": np.concatenate([part, part[:, ::-1]])} for part in parts)
+    back = {name: gw.ZSet.from_rows([(tuple(row), -1) for row in rows.tolist()]) for name, rows in change.items()}
+    return state, change, back
+
+
+def alone(monkeypatch):
+    """Every prefix is counted by itself."""
+    monkeypatch.setattr(summing.Summing, "_in_ranges", lambda *_: None)
+    monkeypatch.setattr(ranged, "bared", lambda steps, *_: (steps, False))
+
+
+def work_of(program):
+    counted = program.last_tick.work["h"][0].values()
+    return sum(int(work[PROPOSALS] + work[PROBES]) for steps in counted for work in steps.values())
+
+
+@BODIES
+def test_a_change_looks_at_fewer_values(text, monkeypatch):
+    state, *changes = ticks(150)
+    found, work = [], []
+    for is_alone in (False, True):
+        if is_alone:
+            alone(monkeypatch)
+        program = gw.Program(text, strategy="wcoj")
+        program.load(state)
+        for change in changes:
+            found.append(program.step_counts(change)["h"].net)
+            work.append(work_of(program))
+    assert found[:2] == found[2:]
+    assert found[0] == -found[1] > 10_000
+    assert sum(work[:2]) < 0.7 * sum(work[2:])
+
+
+def test_binary_joins_are_counted_as_ever(monkeypatch):
+    """What one atom proposes and others drop is no part of its own."""
+    state, change, _ = ticks(150)
+    program = gw.Program(BOWTIE, strategy="binary")
+    program.load(state)
+    calls = []
+    monkeypatch.setattr(ranged, "values_of", lambda *_: calls.append(1))
+    program.step_counts(change)
+    assert not calls
+
+
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">=", "!=", "="])
+def test_what_the_last_variable_is_compared_with_is_compared_with_what_it_is_known_to_be(op):
+    steps = Step("c", (0,)), Step("d", (1, 2), (Condition("d", "!=", "b"), Condition("d", op, "c")))
+    found = split(steps, "ab")
+    assert found is not None
+    (turned,) = next(step for step in found.known if step.variable == "c").conditions
+    assert (turned.variable, turned.other) == ("c", "b")
+    for b in range(3):
+        for c in range(3):
+            assert COMPARE[op](b, c) == COMPARE[turned.op](c, b)
+
+
+@pytest.mark.parametrize("shift", [-(1 << 63), 1 << 62, (1 << 63) - 128])
+def test_codes_far_from_zero(shift, monkeypatch):
+    monkeypatch.setattr(summing, "FEWEST", 1)
+    monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
+    state, change, _ = ticks(150)
+    counts = []
+    for moved in (0, shift):
+        program = gw.Program(BOWTIE)
+        program.load({name: rows + moved for name, rows in state.items()})
+        counts.append(program.step_counts({name: rows + moved for name, rows in change.items()})["h"])
+    assert counts[0] == counts[1]
+
+
+def test_codes_of_both_signs_that_span_all(monkeypatch):
+    monkeypatch.setattr(summing, "FEWEST", 1)
+    monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
+    state, change, _ = ticks(150)
+    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    ends = np.concatenate([np.arange(64) + least, np.arange(64) + (most - 63)])
+    counts = []
+    for codes in (np.arange(128), ends):
+        program = gw.Program(BOWTIE)
+        program.load({name: codes[rows] for name, rows in state.items()})
+        counts.append(program.step_counts({name: codes[rows] for name, rows in change.items()})["h"])
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("powers", [(0, 0), (20, 20), (27, 31), (30, 31), (0, 61)])
+def test_sums_beyond_int64_are_exact(powers, monkeypatch):
+    """In a bag no row's weight leaves int64; their sum does."""
+    monkeypatch.setattr(summing, "FEWEST", 1)
+    monkeypatch.setattr(summing, "MANY", 1)
+    monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
+    text = "h(x, a, c, d) :- k(x, a), e(x, c), f(c, d), a < c. .output h"
+    rows = [(x, a) for x in range(8) for a in range(8)]
+    one, other = (gw.ZSet.from_rows([(row, 1 << power) for row in rows]) for power in powers)
+    program = gw.Program(text, bag=True)
+    program.load({"e": one, "f": other})
+    assert program.step_counts({"k": rows})["h"].net == 8 * 28 * 8 << sum(powers)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_was_done_is_explained(threads):
+    state, change, _ = ticks(150)
+    program = gw.Program(BOWTIE, analyze=True, threads=threads, strategy="wcoj")
+    plain = gw.Program(BOWTIE, strategy="wcoj", threads=threads)
+    for one in (program, plain):
+        one.load(state)
+    assert program.step_counts(change)["h"] == plain.step_counts(change)["h"]
+    for one in (program, plain):
+        assert "change of" in one.explain(analyze=True)
+        assert set(one.explain(analyze=True, format="json")) > set("{}")
