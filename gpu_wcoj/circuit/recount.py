@@ -299,8 +299,10 @@ class Recounting:
         for join in self.joins:
             whole = WholeJoin(join, moment)
             own = None if most is None else most / len(whole.numbers)
-            costs = {number: whole.tried(number, own, worth) for number in whole.numbers}
-            paths.append(min(costs, key=lambda number, costs=costs: costs[number]))  # type: ignore[misc]
+            costs: dict[int, float] = {}
+            for number in whole.numbers:
+                costs[number] = whole.tried(number, own, min(worth, *costs.values()) if costs else worth)
+            paths.append(min(costs, key=costs.__getitem__))
             cost += costs[paths[-1]]
             least += whole.least(paths[-1])
         return _Known(cost, self._size(moment), tuple(paths), least=least)

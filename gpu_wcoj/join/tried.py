@@ -33,6 +33,9 @@ MOST_SPENT = 1 << 21
 FAR = 8.0
 """If the few rows tell a cost that is so many times away from what matters, no more of them are tried."""
 
+SECOND = 0.05
+"""Of what a path costs, how much may be spent on more of them where it is only asked which path is the cheapest."""
+
 HASHED = 8 * TRIED
 """About so many rows are looked at for which of them look alike."""
 
@@ -139,6 +142,7 @@ def tried(
     of_sets: bool,
     most: float | None,
     matters: tuple[float, float] = (0.0, float("inf")),
+    is_roughly: bool = False,
 ) -> float:
     """About what it costs to count a path from so many rows; infinite if to try takes more than its share of `most`.
 
@@ -148,6 +152,8 @@ def tried(
         Most of the rows, in each of the path's seed orders.
     matters
         The least and the most that the path may cost for it to matter what it costs.
+    is_roughly
+        Whether few rows are enough where more would cost much of what the path does.
     """
     if n_rows == 0 or len(batches[0]) == 0:
         return 0.0
@@ -169,6 +175,8 @@ def tried(
         if len(some) == n or allowance.cost(join) > MOST_SPENT:
             break
         if found * FAR < matters[0] or found > matters[1] * FAR:
+            break
+        if is_roughly and allowance.cost(join) * DRAWS[-1] > SECOND * found * draws:
             break
     return found
 

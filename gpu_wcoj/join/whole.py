@@ -113,7 +113,8 @@ class WholeJoin:
     def tried(self, number: int, most: float | None = None, worth: float = float("inf")) -> float:
         """About what the path costs, by a sample of its seeds; infinite if to try that costs more than `most`.
 
-        If it costs far more than `worth`, the sample is a small one.
+        If it costs far more than `worth`, the sample is a small one; without `most`, also if a larger one would cost
+        much of what the path does.
         """
         generic = self.generic(number)
         if generic is None:
@@ -121,7 +122,7 @@ class WholeJoin:
         path = self.join.query.paths[number]
         largest = [max(self.moment.batches(self._arrangement(use)), key=len) for use in path.seeds]
         of_sets = not self.join.execution.weighted
-        cost = tried(path, largest, self.rows(path), generic, of_sets, most, (0.0, worth))
+        cost = tried(path, largest, self.rows(path), generic, of_sets, most, (0.0, worth), most is None)
         report(self.join, [generic], SAMPLED)
         return cost
 

@@ -15,7 +15,9 @@ from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.datasets import rmat, undirected
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaError, WeightOverflowError
 from gpu_wcoj.join import delta, last, summing, whole
+from gpu_wcoj.join import tried as tried_module
 from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.summing import Summing
 from gpu_wcoj.join.tried import tried
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
 from tests.join.twin import check_counts, fed, random_script
@@ -200,6 +202,22 @@ def test_few_rows_are_enough_where_a_path_costs_far_less_or_more_than_what_matte
     assert cost > 0
     assert max(drawn) <= most_rows + most_rows // 4
     assert (len(drawn) == 1) == (most_rows == 16)
+
+
+@pytest.mark.parametrize(("second", "rounds"), [(0.0, 1), (1e9, 2)])
+def test_where_only_the_cheapest_path_is_asked_for_more_rows_are_not_tried_if_they_are_dear(
+    second, rounds, monkeypatch
+):
+    monkeypatch.setattr(tried_module, "SECOND", second)
+    made = []
+    monkeypatch.setattr(tried_module._Traced, "over", lambda self, *given: made.append(1) or Summing.over(self, *given))
+    base, rest = skewed()
+    program = gw.Program("h(a, b, c) :- e(a, b), e(b, c), e(c, a). .output h")
+    program.load({"e": base})
+    recounting = heads_of(program)["h"].recounting
+    total = recounting.total()
+    assert len(made) == 3 * rounds
+    assert program.step_counts({"e": rest})["h"].net == program.count("h") - total
 
 
 @pytest.mark.usefixtures("ready")
