@@ -19,10 +19,12 @@ from gpu_wcoj.query.datalog import parse
 
 
 def with_passes(monkeypatch: pytest.MonkeyPatch, passes: Iterable[Pass]) -> None:
-    """Let programs be planned by these."""
+    """Let programs be planned by these; who names passes itself gets those."""
     chosen = tuple(passes)
     for module in (planner, lower):
-        monkeypatch.setattr(module, "through_passes", lambda draft: through_passes(draft, chosen), raising=False)
+        monkeypatch.setattr(
+            module, "through_passes", lambda draft, own=chosen: through_passes(draft, own), raising=False
+        )
 
 
 def with_any_orders(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None:
