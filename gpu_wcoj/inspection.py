@@ -233,4 +233,4 @@ class Inspected:
     def _planned(self, known: Known | None = None) -> Plan:
         """The plan before any row has been seen, by what is known nevertheless."""
         types = self._ledger.state.types
-        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), known, None)
+        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), known, ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -103,11 +103,11 @@ class Lowering:
         present: Lowered | None,
         known: Types,
         declared: Mapping[str, tuple[str, ...]],
-        auxiliaries: tuple[Auxiliary, ...] | None = None,
+        keeps: bool = True,
     ) -> Lowered:
         """The program lowered for these rows' types and nulls: the present one if it serves, else one beside it.
 
-        `auxiliaries` are relations that may be kept for the rules; None for those that pay.
+        `keeps` says whether relations may be kept for the rules.
         """
         if present is not None and self.serves(present, incoming):
             return present
@@ -123,7 +123,9 @@ class Lowering:
         shapes = self.shapes(present, nullable, types)
         if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
             return replace(present, types=types)
-        planned = self.plan(types, shapes, self._known(incoming, present, types, shapes), auxiliaries)
+        kept = () if present is None else present.plan.auxiliaries
+        held = self._known(incoming, present, types, shapes)
+        planned = self.plan(types, shapes, held, kept if keeps else None)
         circuit = self.circuit(planned, self.execution())
         lowered = Lowered(types, shapes, planned, circuit)
         if present is not None:
@@ -191,14 +193,18 @@ class Lowering:
         types: Types,
         shapes: Mapping[str, Shape],
         known: Known | None,
-        auxiliaries: tuple[Auxiliary, ...] | None = (),
+        auxiliaries: Collection[Auxiliary] | None = None,
     ) -> Plan:
-        """Plan all rules on stored columns, by what is known of relations, if anything is; see `lowered_for`.
+        """Plan all rules on stored columns, by what is known of relations, if anything is.
 
-        Engines that share the work on every change keep no relations beside the inputs.
+        Parameters
+        ----------
+        auxiliaries
+            What is kept for the rules now; None if nothing is to be. Engines that share the work on every change keep
+            nothing.
         """
         if self.execution().share is not None:
-            auxiliaries = ()
+            auxiliaries = None
 
         def encode(relation: str, column: int, value: object) -> int:
             return self._encode_constant(types.assumed(relation, column), value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gpu_wcoj.circuit.adopting import rows_to_build
 from gpu_wcoj.errors import AuxiliaryError
@@ -17,13 +16,8 @@ from gpu_wcoj.planner.mixing import mixed
 from gpu_wcoj.routing.journal import Journal
 from gpu_wcoj.routing.sides import Sides
 
-if TYPE_CHECKING:
-    from gpu_wcoj.planner.auxiliary import Auxiliary
 
-
-def replanned(
-    sides: Sides, lowering: Lowering, feedback: Feedback, tick: int, auxiliaries: tuple[Auxiliary, ...] | None = None
-) -> Sides:
+def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int, keeps: bool = True) -> Sides:
     """The sides under the plan that is best by now; under the present one if no other is clearly better.
 
     The statistics are those of the state, and every path counts by what it has done so far: another one is taken to do
@@ -35,13 +29,12 @@ def replanned(
     ----------
     tick
         The number of the one that is about to begin.
-    auxiliaries
-        Relations that may be kept for the rules; None for those that pay. Where they are others than now, the new plan
-        is taken as it is.
+    keeps
+        Whether relations may be kept for the rules. Where they are others than now, the new plan is taken as it is.
     """
     lowered = sides.ahead.lowered
     present, known = lowered.plan, Known.of_circuit(sides.ahead.circuit)
-    planned = lowering.plan(lowered.types, lowered.shapes, known, auxiliaries)
+    planned = lowering.plan(lowered.types, lowered.shapes, known, present.auxiliaries if keeps else None)
     if planned.auxiliaries != present.auxiliaries:
         found = sides.planned_as(lowering, planned, f"chosen anew before tick {tick}, as {_kept(planned)}")
         feedback.begin_anew(tick, SORTING * sides.ahead.relation_rows)
@@ -69,12 +62,12 @@ def suited(sides: Sides, lowering: Lowering) -> Sides:
     """The sides under a plan for what they hold: after it has been loaded, when sizes were all that was known."""
     lowered = sides.primary.lowered
     present, known = lowered.plan, Known.of_circuit(sides.primary.circuit)
-    planned = lowering.plan(lowered.types, lowered.shapes, known, None)
+    planned = lowering.plan(lowered.types, lowered.shapes, known, present.auxiliaries)
     try:
         if planned.auxiliaries != present.auxiliaries:
             return sides.planned_as(lowering, planned, "")
     except (MemoryError, AuxiliaryError):
-        planned = lowering.plan(lowered.types, lowered.shapes, known, present.auxiliaries)
+        planned = lowering.plan(lowered.types, lowered.shapes, known)
     cheaper = _cheaper(planned, present, known, present.places())
     plan = mixed(present, planned, cheaper, known).expecting(known)
     try:

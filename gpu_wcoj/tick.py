@@ -21,7 +21,6 @@ from gpu_wcoj.routing.sides import Side, Sides
 from gpu_wcoj.zset.arrays import memory_error, within_memory
 
 if TYPE_CHECKING:
-    from gpu_wcoj.planner.auxiliary import Auxiliary
     from gpu_wcoj.routing.journal import Journal  # which programs without a checkpoint have no use for
 
 Work = dict[str, dict[int, dict[int, dict[str, Int64Array]]]]
@@ -123,8 +122,8 @@ class Ledger:
         What ticks did, beside what was expected.
     installed
         The state that the circuits are known to hold, if any.
-    auxiliaries
-        Relations that may be kept for the rules; None for those that pay.
+    keeps
+        Whether relations may be kept for the rules.
     """
 
     lowering: Lowering
@@ -132,7 +131,7 @@ class Ledger:
     state: State
     feedback: Feedback = field(default_factory=lambda: Feedback(None))
     installed: State | None = None
-    auxiliaries: tuple[Auxiliary, ...] | None = None
+    keeps: bool = True
 
     @property
     def lowered(self) -> Lowered | None:
@@ -164,7 +163,7 @@ class Ledger:
         if sides is None or present is None or not self.lowering.serves(present, incoming):
             if sides is not None:
                 sides = sides.with_primary()
-            lowered = self.lowering.lowered_for(incoming, present, self.state.types, declared, self.auxiliaries)
+            lowered = self.lowering.lowered_for(incoming, present, self.state.types, declared, self.keeps)
             sides = Sides.of(lowered) if sides is None else sides.lowered_as(lowered)
         if self.router is None:
             return sides, sides.primary
@@ -184,12 +183,12 @@ class Ledger:
         try:
             self._replan()
         except AuxiliaryError:
-            self.auxiliaries = ()
+            self.keeps = False
             self._replan()
 
     def without_auxiliaries(self) -> None:
         """Keep no relations for the rules from now on, if there is memory to arrange the state anew."""
-        self.auxiliaries = ()
+        self.keeps = False
         if self.lowered is not None and self.lowered.plan.auxiliaries:
             self._replan()
 
@@ -203,7 +202,7 @@ class Ledger:
         self.installed = None
         try:
             with within_memory(sides.primary.circuit.backend, "planning anew"):
-                found = replanned(sides, self.lowering, self.feedback, tick, self.auxiliaries)
+                found = replanned(sides, self.lowering, self.feedback, tick, self.keeps)
         except MemoryError:
             self.feedback.begin_anew(tick, patience=16.0)
             plan = sides.primary.lowered.plan

@@ -5,7 +5,7 @@ A draft is text, too, so that what a pass does can be read: per rule its body, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
@@ -84,7 +84,8 @@ class Setting:
     best
         Per head that keeps the best value of a column: the column.
     auxiliaries
-        Auxiliary relations that may be kept; None for those that pay.
+        Auxiliary relations that are kept now, which stay a little longer than others are begun; None if there are to
+        be none.
     """
 
     shapes: Mapping[str, Shape]
@@ -95,7 +96,7 @@ class Setting:
     hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
     known: KnownRelations = NOTHING
     best: Mapping[str, int] = field(default_factory=dict)
-    auxiliaries: tuple[Auxiliary, ...] | None = None
+    auxiliaries: Collection[Auxiliary] | None = None
 
     def textual(self, relation: str, column: int) -> bool:
         """Whether a column holds text or bytes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -122,14 +122,14 @@ def plan(
     known: KnownRelations = NOTHING,
     strategy: Strategy = "auto",
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    auxiliaries: tuple[Auxiliary, ...] | None = (),
+    auxiliaries: Collection[Auxiliary] | None = None,
 ) -> Plan:
     """Plan every rule; see `gpu_wcoj.planner.passes`.
 
     Parameters
     ----------
     auxiliaries
-        Auxiliary relations that may be kept; None for those that pay.
+        Auxiliary relations that are kept now; None if there are to be none.
     """
     from gpu_wcoj.planner.passes import through_passes  # which an import of the package has no use for
 

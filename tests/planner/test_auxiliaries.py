@@ -190,7 +190,7 @@ def test_explain_foresees_what_will_be_kept(tmp_path):
     Known.of_circuit(program._ledger.lowered.circuit).write(tmp_path)  # type: ignore[union-attr]
     said = gw.Program(TEXT, bag=True).explain(statistics=tmp_path, bounds=True)
     assert f"{NAME}   (kept for the rules, which read it in place of city and lives)" in said
-    program._ledger.auxiliaries = ()
+    program._ledger.keeps = False
     program.load({"city": [((10_000, None), 1)]})
     assert NAME not in program.explain()
     assert f"{NAME}[b, a]" in program.explain(statistics=tmp_path)
@@ -245,7 +245,7 @@ def test_to_be_given_up_is_no_lack_of_memory_on_a_device(monkeypatch):
     assert kept(program) == [NAME]
     assert program.step(crowded(150))["near"].rows() == plain.step(crowded(150))["near"].rows()
     assert not kept(program)
-    program._ledger.auxiliaries, program._ledger.feedback.is_due = None, True
+    program._ledger.keeps = program._ledger.feedback.is_due = True
     program.step({"knows": [(0, 1)]})
     assert not kept(program)
 
@@ -302,7 +302,7 @@ def heavy(program: gw.Program) -> gw.Program:
 def test_what_cannot_be_joined_from_the_state_is_not_kept(monkeypatch, tmp_path, why):
     program = heavy(gw.Program(TEXT, bag=True))
     expected = program.relation("near").rows()
-    program._ledger.auxiliaries = None  # as if it were to be tried once more
+    program._ledger.keeps = True  # as if it were to be tried once more
     if why == "restored":
         program.checkpoint(tmp_path / "state")
         program = gw.Program.restore(tmp_path / "state")
@@ -317,7 +317,7 @@ def test_what_cannot_be_joined_from_the_state_is_not_kept(monkeypatch, tmp_path,
         program.step({"lives": [((9_998, 77_777), 1)]})
     assert not kept(program)
     assert program.relation("near").rows() == expected
-    assert program._ledger.auxiliaries == (None if why == "restored" else ())
+    assert program._ledger.keeps == (why == "restored")
 
 
 def test_where_nothing_can_be_given_up_the_tick_is_undone(monkeypatch):
@@ -358,16 +358,16 @@ def test_what_was_given_up_since_a_mark_can_be_given_up_again(monkeypatch):
 def test_what_was_done_by_a_plan_that_kept_it_says_nothing_of_one_that_does_not(why):
     program = gw.Program(TEXT, bag=True, threads=1)
     state = world()
-    program._ledger.auxiliaries = ()
+    program._ledger.keeps = False
     program.load(state)
     mark = program.mark()
-    program._ledger.auxiliaries, program._ledger.feedback.is_due = None, True
+    program._ledger.keeps = program._ledger.feedback.is_due = True
     ticks = changes(state, 4)
     for _ in range(2):
         program.step(next(ticks))
         assert kept(program) == [NAME]
     assert any(head == NAME for head, *_ in program._ledger.feedback.done)
-    program._ledger.auxiliaries = ()
+    program._ledger.keeps = False
     if why == "mark":
         program.return_to(mark)
     else:
@@ -394,7 +394,7 @@ def test_plans_with_and_without_follow_each_other(monkeypatch, tmp_path, seed):
     for number, tick in enumerate(changes(state, 12, seed)):
         if number == 4:
             tick["city"] += [((10_000, None), 1)]  # type: ignore[list-item]
-        program._ledger.auxiliaries = chance.choice([None, ()])
+        program._ledger.keeps = chance.random() < 0.5
         found, expected = program.step(tick), plain.step(tick)
         seen.add(bool(kept(program)))
         for name in ("near", "pair"):
@@ -427,3 +427,20 @@ def test_a_tick_that_fails_leaves_the_kept_relation(monkeypatch):
     plain.load(state)
     for tick in changes(state, 2):
         assert program.step(tick)["near"].rows() == plain.step(tick)["near"].rows()
+
+
+def test_what_is_kept_stays_a_little_longer():
+    """People grow to more than a quarter of whom they know, and then to more than half."""
+    program = gw.Program(TEXT, bag=True)
+    program.load(world(600, 120, 12, 3000))
+    seen = []
+    for n_more in (0, 400, 1000):
+        program.load({"lives": [(10_000_000 + n_more + i, 10_000) for i in range(n_more)]})
+        program._ledger.feedback.is_due = True
+        program.load({"knows": [(0, 1)]})
+        seen.append(kept(program))
+    assert seen == [[NAME], [NAME], []]
+    fresh, state = gw.Program(TEXT, bag=True), world(600, 120, 12, 3000)
+    more = np.stack([np.arange(10_000_000, 10_000_400), np.full(400, 10_000)], axis=1)
+    fresh.load({**state, "lives": np.concatenate([state["lives"], more])})
+    assert kept(fresh) == []

@@ -11,7 +11,7 @@ from itertools import combinations
 from gpu_wcoj.join.path import names_of
 from gpu_wcoj.planner.auxiliary import Auxiliary, Side, WithAuxiliaries
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft
+from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft, Setting
 from gpu_wcoj.planner.facts import Facts
 from gpu_wcoj.planner.known import Known
 from gpu_wcoj.planner.passes.common import outside_of_loops
@@ -24,6 +24,9 @@ SMALL = 0.25
 
 USES = 2
 """It is kept if so many pairs of atoms read it."""
+
+STAYS = 2.0
+"""What is kept stays until it would have to be so many times better: statistics of growing relations swing."""
 
 FEWEST_ATOMS = 3
 """Bodies with fewer atoms are left alone."""
@@ -41,7 +44,7 @@ def with_auxiliaries(draft: Draft) -> Draft:
     so that there are no more rows than the other one has, these are few beside another relation of the body, and
     several pairs of atoms are replaced. What a body then intersects by one atom it would have to walk to by two.
 
-    Where the setting names auxiliary relations, it is those that are used, whatever is known.
+    What is kept already stays until that is clearly no longer so.
 
     Examples
     --------
@@ -60,7 +63,7 @@ def with_auxiliaries(draft: Draft) -> Draft:
       2: city[0, 1]*lives[1, 0](e, b)
     """
     setting = draft.setting
-    if not setting.bag or setting.strategy != "auto" or setting.auxiliaries == ():
+    if not setting.bag or setting.strategy != "auto" or setting.auxiliaries is None:
         return draft
     while True:
         grown = _grown(draft)
@@ -79,12 +82,9 @@ def _grown(draft: Draft) -> Draft:
         for number, one in enumerate(draft.rules)
         if one.head in alone and one.head not in setting.hints and one.head not in made
     }
-    if setting.auxiliaries is None:
-        bodies = ((draft.rules[number].normalised, found) for number, found in pairs.items())
-        paying = (one.joined for body, found in bodies for one in found if _pays(body, one, setting.known))
-        wanted = {one for one, times in Counter(paying).items() if times >= USES}
-    else:
-        wanted = set(setting.auxiliaries)
+    bodies = ((draft.rules[number].normalised, found) for number, found in pairs.items())
+    paying = (one.joined for body, found in bodies for one in found if _pays(body, one, setting))
+    wanted = {one for one, times in Counter(paying).items() if times >= USES}
     rules, used = list(draft.rules), dict.fromkeys(draft.auxiliaries)
     changed = False
     for number, found in pairs.items():
@@ -149,16 +149,18 @@ def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
             yield _Pair((left, right), Auxiliary((one, other)), (*kept, *more))
 
 
-def _pays(body: Body, pair: _Pair, known: KnownRelations) -> bool:
+def _pays(body: Body, pair: _Pair, setting: Setting) -> bool:
     """Whether one of the two atoms has few rows, each of which goes with one of the other one's at most."""
+    known = setting.known
+    slack = STAYS if pair.joined in (setting.auxiliaries or ()) else 1.0
     others = [_rows(atom, known) for at, atom in enumerate(body.atoms) if at not in pair.places]
-    most = max((rows for rows in others if rows is not None), default=0.0)
+    most = slack * SMALL * max((rows for rows in others if rows is not None), default=0.0)
     for side, other in (pair.joined.sides, pair.joined.sides[::-1]):
         rows, more = _rows(side.atom, known), _rows(other.atom, known)
-        if rows is None or more is None or min(rows, more) < FEWEST_ROWS or rows > SMALL * most:
+        if rows is None or more is None or slack * min(rows, more) < FEWEST_ROWS or rows > most:
             continue
         values = known.values(other.atom, str(other.joined))
-        if values is not None and values >= KEY * more:
+        if values is not None and slack * values >= KEY * more:
             return True
     return False
 

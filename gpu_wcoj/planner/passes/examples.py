@@ -31,14 +31,9 @@ def drafted(
     rules = core(parse(text))
     shapes = {name: Shape(name, (False,) * arity) for name, arity in rules.arity.items()}
     best = {one.relation: one.column for one in rules.extremes}
+    known = Known.from_sizes(sizes or {}, keys)
     setting = Setting(
-        shapes,
-        _encode,
-        bag=bag,
-        strategy=strategy,
-        hints=order or {},
-        known=Known.from_sizes(sizes or {}, keys),
-        best=best,
+        shapes, _encode, bag=bag, strategy=strategy, hints=order or {}, known=known, best=best, auxiliaries=()
     )
     draft = Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules))
     for one in passes:
