@@ -19,6 +19,7 @@ from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.seeds import bind, seed_rows
 from gpu_wcoj.join.summing import AllowanceError, Summing
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
 
 TRIED = 128
@@ -195,10 +196,12 @@ def _drawn(path: DeltaPath, batches: Sequence[IndexedZSet]) -> tuple[list[Int64A
     columns = [batch.matrix[at] for at, name in enumerate(path.seed.variables) if name in seen]
     hashes = batch.backend.kernels.hash_rows(columns)
     share = max(1, len(batch) // HASHED)
-    (chosen,) = xp.nonzero(hashes % np.uint64(share) == 0)
+    (chosen,) = positions(batch.backend, hashes % np.uint64(share) == 0)
     if len(chosen) == 0:
         return _below(path, path.seed, batch, batch.depth - 1), float(len(batch))
-    _, first = xp.unique(hashes[chosen], return_index=True)
+    own = hashes[chosen].astype(np.int64)
+    order = batch.backend.kernels.lexsort([own])
+    first = order[batch.backend.kernels.run_starts([own[order]])]
     rows = chosen[first[:: max(1, len(first) // TRIED)]]
     return [xp.ascontiguousarray(column[rows]) for column in batch.matrix], float(len(first) * share)
 

@@ -220,6 +220,13 @@ def test_where_only_the_cheapest_path_is_asked_for_more_rows_are_not_tried_if_th
     assert program.step_counts({"e": rest})["h"].net == program.count("h") - total
 
 
+def test_what_steps_see_of_rows_that_no_order_begins_with_is_drawn_by_its_hashes(kind):
+    text = "h(d, c, a, b) :- u(b), e(a, a), e(c, d), e(c, c), t(b, a, a), d < a. .output h"
+    program = gw.Program(text, backend=kind.backend())
+    program.load({"e": [(x, y) for x in range(5) for y in range(5)], "u": [(3,), (4,)], "t": [(3, 2, 2), (4, 4, 4)]})
+    assert program.count("h") == 5 * 2 + 5 * 4
+
+
 @pytest.mark.usefixtures("ready")
 def test_both_phases_of_a_tick_are_counted_apart():
     base, rest = skewed()
