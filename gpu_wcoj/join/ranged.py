@@ -170,7 +170,7 @@ def found_in_ranges(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...
     if splits:
         apart = split(steps, prefixes.order)
         assert apart is not None
-        return summing.total(prefixes, apart.whole) - _of_known(summing, prefixes, apart)
+        return summing.over(prefixes, apart.whole) - _of_known(summing, prefixes, apart)
     loose = loosened(steps, seen)
     assert loose is not None
     join, backend = summing.join, summing.join.backend

@@ -61,6 +61,22 @@ def test_a_change_looks_at_fewer_values(text, monkeypatch):
     assert sum(work[:2]) < 0.7 * sum(work[2:])
 
 
+EXCLUDED = "h(x, b, c, d) :- r(x, b), s(x, c), f(c, d), s(x, d), d != b. .output h"
+
+
+def test_prefixes_that_differ_in_an_excluded_value_only_go_on_as_one(monkeypatch):
+    pairs = [(x, y) for x in range(40) for y in range(60)]
+    work = []
+    for is_alone in (False, True):
+        if is_alone:
+            alone(monkeypatch)
+        program = gw.Program(EXCLUDED, strategy="wcoj", threads=1)
+        program.load({"s": pairs, "f": [(c, c) for c in range(60)]})
+        assert program.step_counts({"r": pairs})["h"].net == 40 * 60 * 59
+        work.append(work_of(program))
+    assert work[0] < 0.9 * work[1]
+
+
 def test_binary_joins_are_counted_as_ever(monkeypatch):
     """What one atom proposes and others drop is no part of its own."""
     state, change, _ = ticks(150)
