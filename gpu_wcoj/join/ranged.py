@@ -19,6 +19,7 @@ from gpu_wcoj.join.generic import largest, times
 from gpu_wcoj.join.magnitudes import exact_dot
 from gpu_wcoj.join.path import Condition, Step
 from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.join.sizes import n_values
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
 from gpu_wcoj.zset.arrays import numbers, positions
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 ROOM = 1 << 20
 """Values that gather before they are added up."""
+
+MOST_VALUES = 1.0
+"""So many times as many values as the prefixes have in their own ranges may be found for groups of them."""
 
 Value = tuple[IndexArray, Int64Array, Int64Array]
 """Of some values: the group each belongs to, itself, and in how many ways it goes on."""
@@ -86,6 +90,16 @@ class Grouped:
         found = self.prefixes.take(self.starts[:-1], join.backend.xp)
         values = {name: column for name, column in found.values.items() if name in asked}
         return Prefixes(found.order, values, None, found.layout, found.positions)
+
+    def is_worth_it(self, firsts: Prefixes, bare: Step, first: Step, join: GenericJoin) -> bool:
+        """Whether the groups have few enough values, of which all are found, not those in their prefixes' ranges only.
+
+        Waits once for a device.
+        """
+        if all(one.op == "!=" for one in self.compared.conditions):
+            return True
+        together, alone = n_values(join, firsts, bare), n_values(join, self.prefixes, first)
+        return numbers(join.backend, together <= MOST_VALUES * alone)[0] != 0
 
     def total(self, pieces: Iterator[Value], join: GenericJoin) -> int | None:
         """The sum over the prefixes of their weights times the ways of the values that they allow."""
@@ -167,13 +181,28 @@ def found_in_ranges(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...
     keys = summing.few_looks(prefixes, bare)
     if keys is None:
         return None
+    join = summing.join
+    if bare[0] != steps[0]:
+        together = _together(summing, prefixes, keys, steps[0], bare[0])
+        firsts = together.firsts(bare[0], bare[1:], join)
+        if not together.is_worth_it(firsts, bare[0], steps[0], join):
+            return None
     if splits:
         apart = split(steps, prefixes.order)
         assert apart is not None
         return summing.over(prefixes, apart.whole) - _of_known(summing, prefixes, apart)
-    loose = loosened(steps, seen)
-    assert loose is not None
-    join, backend = summing.join, summing.join.backend
+    summing.allowance.counted += (1 + len(together.compared.conditions)) * len(prefixes)
+    try:
+        found = together.total(values_of(join, firsts, bare[0], bare[1:]), join)
+    except OverflowError:
+        return None
+    summing.allowance.check(join)
+    return found
+
+
+def _together(summing: Summing, prefixes: Prefixes, keys: Sequence[Int64Array], first: Step, bare: Step) -> Grouped:
+    """The prefixes, those together that look alike to the bare step and the others."""
+    backend = summing.join.backend
     starts = backend.xp.zeros(1, np.int64)
     if keys:
         summing.allowance.sorted_rows += len(prefixes)
@@ -181,15 +210,8 @@ def found_in_ranges(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...
         starts = backend.kernels.run_starts([key[rows] for key in keys])
         prefixes = prefixes.take(rows, backend.xp)
     starts = backend.xp.concatenate([starts, backend.xp.full(1, len(prefixes), starts.dtype)])
-    summing.allowance.counted += (1 + len(loose[1])) * len(prefixes)
-    grouped = Grouped(prefixes, starts, replace(steps[0], conditions=loose[1]))
-    firsts = grouped.firsts(bare[0], bare[1:], join)
-    try:
-        found = grouped.total(values_of(join, firsts, bare[0], bare[1:]), join)
-    except OverflowError:
-        return None
-    summing.allowance.check(join)
-    return found
+    compared = tuple(one for one in first.conditions if one not in bare.conditions)
+    return Grouped(prefixes, starts, replace(first, conditions=compared))
 
 
 def _of_known(summing: Summing, prefixes: Prefixes, apart: Split) -> int:

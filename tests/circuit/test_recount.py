@@ -14,7 +14,7 @@ from gpu_wcoj.circuit import recount
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.datasets import rmat, undirected
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaError, WeightOverflowError
-from gpu_wcoj.join import delta, last, summing, whole
+from gpu_wcoj.join import delta, last, ranged, summing, whole
 from gpu_wcoj.join import tried as tried_module
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.summing import Summing
@@ -78,6 +78,7 @@ def _sum_all(monkeypatch):
     monkeypatch.setattr(delta, "DEVICE_SUMS_FROM", 1)
     monkeypatch.setattr(summing, "SORTING", 0)
     monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
+    monkeypatch.setattr(ranged, "MOST_VALUES", 1e30)
 
 
 def heads_of(program):

@@ -77,6 +77,35 @@ def test_prefixes_that_differ_in_an_excluded_value_only_go_on_as_one(monkeypatch
     assert work[0] < 0.9 * work[1]
 
 
+NARROW = {
+    "bands": (
+        "h(a, b, c, d, f) :- r(a, b), s(c, d), s(d, f), a < c, c < b.",
+        [(a, a + 4) for a in range(1200)],
+        [(c, c) for c in range(30_000)],
+    ),
+    "ends": (
+        "h(x, a, c, d, f) :- r(x, a), s(x, c), g(c, d), g(d, f), c > a.",
+        [(x, a) for x in range(600) for a in (97, 98)],
+        [(x, c) for x in range(600) for c in range(100)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_narrow_ranges_are_looked_through_one_by_one(name, monkeypatch):
+    """All values that they are taken from would be many more."""
+    text, rows, state = NARROW[name]
+    work = []
+    for is_alone in (False, True):
+        if is_alone:
+            alone(monkeypatch)
+        program = gw.Program(f"{text} .output h", strategy="wcoj", threads=1)
+        program.load({"s": state, "g": [(c, c) for c in range(100)]} if name == "ends" else {"s": state})
+        assert program.step_counts({"r": rows})["h"].net == len(rows) * 3 // (1 if name == "bands" else 2)
+        work.append(work_of(program))
+    assert work[0] <= work[1]
+
+
 def test_binary_joins_are_counted_as_ever(monkeypatch):
     """What one atom proposes and others drop is no part of its own."""
     state, change, _ = ticks(150)
@@ -104,6 +133,7 @@ def test_what_the_last_variable_is_compared_with_is_compared_with_what_it_is_kno
 def test_codes_far_from_zero(shift, monkeypatch):
     monkeypatch.setattr(summing, "FEWEST", 1)
     monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
+    monkeypatch.setattr(ranged, "MOST_VALUES", 1e30)
     state, change, _ = ticks(150)
     counts = []
     for moved in (0, shift):
@@ -116,6 +146,7 @@ def test_codes_far_from_zero(shift, monkeypatch):
 def test_codes_of_both_signs_that_span_all(monkeypatch):
     monkeypatch.setattr(summing, "FEWEST", 1)
     monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
+    monkeypatch.setattr(ranged, "MOST_VALUES", 1e30)
     state, change, _ = ticks(150)
     least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     ends = np.concatenate([np.arange(64) + least, np.arange(64) + (most - 63)])
@@ -133,6 +164,7 @@ def test_sums_beyond_int64_are_exact(powers, monkeypatch):
     monkeypatch.setattr(summing, "FEWEST", 1)
     monkeypatch.setattr(summing, "MANY", 1)
     monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
+    monkeypatch.setattr(ranged, "MOST_VALUES", 1e30)
     text = "h(x, a, c, d) :- k(x, a), e(x, c), f(c, d), a < c. .output h"
     rows = [(x, a) for x in range(8) for a in range(8)]
     one, other = (gw.ZSet.from_rows([(row, 1 << power) for row in rows]) for power in powers)
