@@ -117,14 +117,22 @@ class Grouped:
         return None if found is None else total + found
 
     def _added(self, pieces: Sequence[Value], join: GenericJoin) -> int | None:
-        """`total` of some values; None where int64 does not hold what is calculated with."""
+        """`total` of some values; None where int64 does not hold what is calculated with.
+
+        Values that lie too far apart are told by their ranks among each other.
+        """
         backend, xp = join.backend, join.backend.xp
         group, value, ways = (xp.concatenate([piece[at] for piece in pieces]) for at in range(3))
         (most,) = largest(backend, ways)
         first, last, low, high = numbers(backend, group[0], group[-1], value.min(), value.max())
-        span = high - low + 3
-        if most * len(ways) >= 1 << 62 or span * (last - first + 1) >= 1 << 62 or max(high, -low) >= 1 << 62:
+        if most * len(ways) >= 1 << 62:
             return None
+        distinct: Int64Array | None = None
+        if (high - low + 3) * (last - first + 1) >= 1 << 62 or high + 1 >= 1 << 63 or low - 1 < -1 << 63:
+            ascending = value[backend.kernels.lexsort([value])]
+            distinct = ascending[backend.kernels.run_starts([ascending])]
+            value, low, high = xp.searchsorted(distinct, value), 0, len(distinct) - 1
+        span = high - low + 3
         order = backend.kernels.lexsort([group, value])
         keys = (group[order] - first) * span + (value[order] - low + 1)
         ways = ways[order]
@@ -136,6 +144,12 @@ class Grouped:
         lower, upper, excluded = bounds_of(self.compared, prefixes.values, end - begin, backend)
         if len(lower) == 0:
             lower, upper = xp.full(end - begin, low, np.int64), xp.full(end - begin, high, np.int64)
+        elif distinct is not None:
+            lower, upper = (xp.searchsorted(distinct, one, side) for one, side in ((lower, "left"), (upper, "right")))
+            upper = upper - 1
+        if distinct is not None:
+            ranks = xp.minimum(xp.searchsorted(distinct, excluded), high)
+            excluded = xp.where(distinct[ranks] == excluded, ranks, -1)
         lower = xp.minimum(xp.maximum(lower, low), high + 1)
         upper = xp.minimum(xp.maximum(upper, low - 1), high)
         at = xp.searchsorted(keys, own + (lower - low + 1))

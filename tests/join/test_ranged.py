@@ -7,7 +7,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.datasets import rmat, undirected
-from gpu_wcoj.join import ranged, summing
+from gpu_wcoj.join import delta, ranged, summing
 from gpu_wcoj.join.excluding import split
 from gpu_wcoj.join.path import Condition, Step
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
@@ -129,8 +129,16 @@ def test_what_the_last_variable_is_compared_with_is_compared_with_what_it_is_kno
             assert COMPARE[op](b, c) == COMPARE[turned.op](c, b)
 
 
+@pytest.fixture
+def added(monkeypatch):
+    """What differences of sums came to; None where they were given up."""
+    found, made = [], ranged.Grouped._added
+    monkeypatch.setattr(ranged.Grouped, "_added", lambda *given: found.append(made(*given)) or found[-1])
+    return found
+
+
 @pytest.mark.parametrize("shift", [-(1 << 63), 1 << 62, (1 << 63) - 128])
-def test_codes_far_from_zero(shift, monkeypatch):
+def test_codes_far_from_zero(shift, monkeypatch, added):
     monkeypatch.setattr(summing, "FEWEST", 1)
     monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
     monkeypatch.setattr(ranged, "MOST_VALUES", 1e30)
@@ -141,21 +149,26 @@ def test_codes_far_from_zero(shift, monkeypatch):
         program.load({name: rows + moved for name, rows in state.items()})
         counts.append(program.step_counts({name: rows + moved for name, rows in change.items()})["h"])
     assert counts[0] == counts[1]
+    assert added
+    assert None not in added
 
 
-def test_codes_of_both_signs_that_span_all(monkeypatch):
+def test_codes_of_both_signs_that_span_all(monkeypatch, kind, added):
     monkeypatch.setattr(summing, "FEWEST", 1)
     monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
+    monkeypatch.setattr(delta, "DEVICE_SUMS_FROM", 1)
     monkeypatch.setattr(ranged, "MOST_VALUES", 1e30)
     state, change, _ = ticks(150)
     least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     ends = np.concatenate([np.arange(64) + least, np.arange(64) + (most - 63)])
     counts = []
     for codes in (np.arange(128), ends):
-        program = gw.Program(BOWTIE)
+        program = gw.Program(BOWTIE, backend=kind.backend())
         program.load({name: codes[rows] for name, rows in state.items()})
         counts.append(program.step_counts({name: codes[rows] for name, rows in change.items()})["h"])
     assert counts[0] == counts[1]
+    assert added
+    assert None not in added
 
 
 @pytest.mark.parametrize("powers", [(0, 0), (20, 20), (27, 31), (30, 31), (0, 61)])
