@@ -98,34 +98,6 @@ def may_sum(path: DeltaPath) -> bool:
     return False
 
 
-def twins(one: Step, other: Step) -> str | None:
-    """How the second step's values are compared with the first's, if nothing else tells the two apart; else None.
-
-    Examples
-    --------
-    >>> from gpu_wcoj.join.path import Condition
-    >>> link = Condition("d", "<", "c")
-    >>> twins(Step("c", (0, 1)), Step("d", (2, 3), (link,)))
-    '<'
-    >>> twins(Step("c", (0,), (Condition("c", "!=", "a"),)), Step("d", (1,), (link,))) is None
-    True
-    >>> twins(Step("c", (0,)), Step("d", (0,), (link,))) is None
-    True
-    """
-    if one.checks or other.checks or one.is_lookup or other.is_lookup or len(one.atoms) != len(other.atoms):
-        return None
-    if set(one.atoms).intersection(other.atoms):
-        return None
-    links = [condition for condition in other.conditions if condition.other == one.variable]
-    if len(links) != 1 or links[0].textual or links[0].op not in ("<", ">", "!="):
-        return None
-    mine = {(condition.op, condition.other, condition.textual) for condition in one.conditions}
-    others = {
-        (condition.op, condition.other, condition.textual) for condition in other.conditions if condition != links[0]
-    }
-    return links[0].op if mine == others and one.is_plain else None
-
-
 class AllowanceError(Exception):
     """A count has cost more than it may."""
 
@@ -208,9 +180,12 @@ class Summing:
         if len(prefixes) == 0:
             return 0
         rest = tuple(steps)
-        if len(rest) == 2 and self.of_sets and (ways := self._of_twins(prefixes, *rest)) is not None:
-            self.allowance.check(join)
-            return ways
+        if len(rest) == 2 and self.of_sets and rest[1].conditions:
+            from gpu_wcoj.join.twins import found_of_twins  # which few programs need
+
+            if (ways := found_of_twins(join, prefixes, *rest)) is not None:
+                self.allowance.check(join)
+                return ways
         is_whole = len(rest) < 2 or rest[0].is_lookup or len(independent(rest)) == 1
         if is_whole and len(rest) > 1 and (ways := self._in_ranges(prefixes, rest)) is not None:
             return ways
@@ -228,19 +203,6 @@ class Summing:
         for piece in self._gathered(prefixes, rest):
             total += self.total(piece, rest[1:])
         return total
-
-    def _of_twins(self, prefixes: Prefixes, one: Step, other: Step) -> int | None:
-        """`total` where both steps have the same values, of which they take two in order, or two different ones."""
-        link = twins(one, other)
-        if link is None or self._sources(prefixes, one) != self._sources(prefixes, other):
-            return None
-        backend = self.join.backend
-        values, _ = self.join.count_bounded(prefixes, (one,))
-        most = largest(backend, values)[0]
-        if most * most * max(1, largest(backend, _weights(prefixes, backend.xp))[0]) * len(prefixes) >= 1 << 62:
-            return None
-        pairs = values * (values - 1)
-        return exact_dot(pairs, prefixes.weights, backend) // (1 if link == "!=" else 2)
 
     def _in_ranges(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> int | None:
         """`total` where many prefixes differ only in what some variables are compared with; else None."""
@@ -260,15 +222,6 @@ class Summing:
             self._distinct.add(-len(steps))
             return None
         return keys
-
-    def _sources(self, prefixes: Prefixes, step: Step) -> set[tuple[object, ...]]:
-        """Where the values of a step come from, which is the last one of its atoms."""
-        depth = dict(prefixes.layout)
-        found: set[tuple[object, ...]] = set()
-        for atom in step.atoms:
-            use, bound = self.join.uses[atom], depth.get(atom, 0)
-            found.add((use.key, use.variables[:bound], tuple(map(id, self.join.batches[atom]))))
-        return found
 
     def _gathered(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> Iterator[Prefixes]:
         """The prefixes bound to the first step, those that look alike to the others as one as far as there is room."""

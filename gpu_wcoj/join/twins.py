@@ -1,0 +1,69 @@
+"""Counts of the last two steps where both have the same values: pairs of these, which nobody lists.
+
+They take two of them in order, or two different ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.join.generic import largest
+from gpu_wcoj.join.magnitudes import exact_dot
+from gpu_wcoj.join.path import Step
+from gpu_wcoj.join.prefixes import Prefixes
+
+if TYPE_CHECKING:
+    from gpu_wcoj.join.generic import GenericJoin
+
+
+def twins(one: Step, other: Step) -> str | None:
+    """How the second step's values are compared with the first's, if nothing else tells the two apart; else None.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.join.path import Condition
+    >>> link = Condition("d", "<", "c")
+    >>> twins(Step("c", (0, 1)), Step("d", (2, 3), (link,)))
+    '<'
+    >>> twins(Step("c", (0,), (Condition("c", "!=", "a"),)), Step("d", (1,), (link,))) is None
+    True
+    >>> twins(Step("c", (0,)), Step("d", (0,), (link,))) is None
+    True
+    """
+    if one.checks or other.checks or one.is_lookup or other.is_lookup or len(one.atoms) != len(other.atoms):
+        return None
+    if set(one.atoms).intersection(other.atoms):
+        return None
+    links = [condition for condition in other.conditions if condition.other == one.variable]
+    if len(links) != 1 or links[0].textual or links[0].op not in ("<", ">", "!="):
+        return None
+    mine = {(condition.op, condition.other, condition.textual) for condition in one.conditions}
+    others = {
+        (condition.op, condition.other, condition.textual) for condition in other.conditions if condition != links[0]
+    }
+    return links[0].op if mine == others and one.is_plain else None
+
+
+def found_of_twins(join: GenericJoin, prefixes: Prefixes, one: Step, other: Step) -> int | None:
+    """The sum over prefixes of sets of their weights times the ways to bind both steps; None if they are no twins."""
+    link = twins(one, other)
+    if link is None or _sources(join, prefixes, one) != _sources(join, prefixes, other):
+        return None
+    backend = join.backend
+    values, _ = join.count_bounded(prefixes, (one,))
+    most = largest(backend, values)[0]
+    heaviest = 1 if prefixes.weights is None else max(1, largest(backend, prefixes.weights)[0])
+    if most * most * heaviest * len(prefixes) >= 1 << 62:
+        return None
+    pairs = values * (values - 1)
+    return exact_dot(pairs, prefixes.weights, backend) // (1 if link == "!=" else 2)
+
+
+def _sources(join: GenericJoin, prefixes: Prefixes, step: Step) -> set[tuple[object, ...]]:
+    """Where the values of a step come from, which is the last one of its atoms."""
+    depth = dict(prefixes.layout)
+    found: set[tuple[object, ...]] = set()
+    for atom in step.atoms:
+        use, bound = join.uses[atom], depth.get(atom, 0)
+        found.add((use.key, use.variables[:bound], tuple(map(id, join.batches[atom]))))
+    return found
