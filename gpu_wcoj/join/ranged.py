@@ -196,15 +196,14 @@ def found_in_ranges(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...
     if keys is None:
         return None
     join = summing.join
-    if bare[0] != steps[0]:
-        together = _together(summing, prefixes, keys, steps[0], bare[0])
-        firsts = together.firsts(bare[0], bare[1:], join)
-        if not together.is_worth_it(firsts, bare[0], steps[0], join):
-            return None
+    if bare[0] == steps[0]:
+        return _less_known(summing, prefixes, steps)
+    together = _together(summing, prefixes, keys, steps[0], bare[0])
+    firsts = together.firsts(bare[0], bare[1:], join)
+    if not together.is_worth_it(firsts, bare[0], steps[0], join):
+        return None
     if splits:
-        apart = split(steps, prefixes.order)
-        assert apart is not None
-        return summing.over(prefixes, apart.whole) - _of_known(summing, prefixes, apart)
+        return _less_known(summing, prefixes, steps)
     summing.allowance.counted += (1 + len(together.compared.conditions)) * len(prefixes)
     try:
         found = together.total(values_of(join, firsts, bare[0], bare[1:]), join)
@@ -226,6 +225,13 @@ def _together(summing: Summing, prefixes: Prefixes, keys: Sequence[Int64Array], 
     starts = backend.xp.concatenate([starts, backend.xp.full(1, len(prefixes), starts.dtype)])
     compared = tuple(one for one in first.conditions if one not in bare.conditions)
     return Grouped(prefixes, starts, replace(first, conditions=compared))
+
+
+def _less_known(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...]) -> int:
+    """`Summing.total` as a difference: that of all ways less that of those with a value that the last step excludes."""
+    apart = split(steps, prefixes.order)
+    assert apart is not None
+    return summing.over(prefixes, apart.whole) - _of_known(summing, prefixes, apart)
 
 
 def _of_known(summing: Summing, prefixes: Prefixes, apart: Split) -> int:
