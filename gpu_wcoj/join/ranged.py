@@ -130,8 +130,9 @@ class Grouped:
         distinct: Int64Array | None = None
         if (high - low + 3) * (last - first + 1) >= 1 << 62 or high + 1 >= 1 << 63 or low - 1 < -1 << 63:
             ascending = value[backend.kernels.lexsort([value])]
-            distinct = ascending[backend.kernels.run_starts([ascending])]
-            value, low, high = xp.searchsorted(distinct, value), 0, len(distinct) - 1
+            starts = backend.kernels.run_starts([ascending])
+            distinct = ascending[starts]
+            value, low, high = xp.searchsorted(distinct, value), 0, len(starts) - 1
         span = high - low + 3
         order = backend.kernels.lexsort([group, value])
         keys = (group[order] - first) * span + (value[order] - low + 1)
