@@ -51,9 +51,10 @@ def children():
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
+            is_one = "bench.suite.child" in line and (path.parent / "cwd").resolve() == ROOT
+        except OSError:  # it has ended by now
             continue
-        if "bench.suite.child" in line and (path.parent / "cwd").resolve() == ROOT:
+        if is_one:
             found.add(path.parent.name)
     return found
 
