@@ -48,6 +48,7 @@ class RunningView(ABC):
     def __init__(self, session: SparkSession, checkpoint_path: Path) -> None:
         self.checkpoint_path = checkpoint_path
         self.failure: BaseException | None = None
+        self._is_stopping = False
         self._session = session
         self._query: StreamingQuery | None = None
         self._listener: Listener | None = None
@@ -206,7 +207,9 @@ class RunningView(ABC):
         timeout
             Seconds to wait for that batch; then it is cut short, and will be done again at the next start.
         """
-        if self._batch.acquire(timeout=-1 if timeout is None else timeout):
+        held = self._batch.acquire(timeout=-1 if timeout is None else timeout)
+        self._is_stopping = True  # the next batch may begin before Spark hears of it, and would be cut short
+        if held:
             self._batch.release()
         if self._query is not None:
             self._query.stop()
@@ -258,6 +261,7 @@ class RunningView(ABC):
                 )
             before.close()
         self.failure = None
+        self._is_stopping = False
         self._open(takeover)
         _running[self.checkpoint_path] = self
 
@@ -291,6 +295,8 @@ class RunningView(ABC):
     def _take(self, frame: DataFrame, batch: int) -> None:
         """What Spark calls for every batch; it may call again for one that is committed already."""
         with self._batch:
+            if self._is_stopping:
+                raise UsageError("this view is being stopped; the batch is left to its next start.")
             try:
                 if not self._is_open:
                     raise UsageError("this view is closed; the batch is left to its next start.")

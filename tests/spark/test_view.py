@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pandas as pd
 import pyarrow as pa
@@ -205,6 +206,34 @@ def test_stop_lets_the_batch_finish_and_the_checkpoint_go(spark, tmp_path):
     assert [batch for batch, _ in seen] == list(range(-1, 30))
     expected, _ = alone(TRIANGLE, [{"edge": table} for table in payments(30, 600, 100)], "triangle")
     assert_same(pa.concat_tables([changes["triangle"] for _, changes in seen]), expected.drop_columns("batch"))
+
+
+def test_no_batch_begins_between_the_last_one_and_the_end(spark, tmp_path):
+    """Spark hears late of it that the view is to stop; what has begun by then would be cut short."""
+    write_stream(tmp_path / "changes", payments(30, 600, 100))
+    seen, before = [], []
+    view = gws.maintain(
+        {"edge": stream_of(spark, tmp_path / "changes")}, TRIANGLE, changes="weight",
+        checkpoint=tmp_path / "checkpoint", output=lambda changes, batch: seen.append((batch, changes)),
+    )  # fmt: skip
+    query = view.start()
+    while len(seen) < 2:
+        assert not query.awaitTermination(1)
+
+    class Late:
+        def stop(self):
+            before.append(len(seen))
+            time.sleep(3)
+            query.stop()
+
+        def __getattr__(self, name):
+            return getattr(query, name)
+
+    view._query = Late()
+    view.stop()
+    assert before == [len(seen)]
+    assert view.failure is None
+    assert not query.isActive
 
 
 def test_other_formats_get_the_batch_beside_the_rows(spark, tmp_path):
