@@ -231,7 +231,9 @@ class RunningView(ABC):
             self.close()
             if isinstance(self.failure, GpuWcojError):
                 raise self.failure from None
-            raise
+            if not (self._is_stopping and self.failure is None):  # else a batch was left to the next start
+                raise
+            return True
         if ended is False:
             return False
         self.close()

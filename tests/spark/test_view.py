@@ -234,6 +234,7 @@ def test_no_batch_begins_between_the_last_one_and_the_end(spark, tmp_path):
     assert before == [len(seen)]
     assert view.failure is None
     assert not query.isActive
+    assert view.wait()
 
 
 def test_other_formats_get_the_batch_beside_the_rows(spark, tmp_path):
