@@ -134,7 +134,7 @@ class WithAuxiliaries:
 
     def of(self, relation: str) -> KnownRelations:
         """Who knows it."""
-        return self.expected if relation in set(self.expected) else self.known
+        return self.expected if relation in self.expected else self.known
 
     def rows(self, relation: str) -> float | None:  # as `KnownRelations` has it
         """Rows of a relation."""

@@ -87,6 +87,13 @@ def test_passes_are_idempotent():
             assert one(draft).rules == draft.rules, f"{query.text}\n{one.__name__}"
 
 
+@pytest.mark.parametrize(("name", "number"), [one for one in CASES if one[0] == "auxiliaries"])
+def test_auxiliary_relations_are_found_once(name, number):
+    _, after = case_of(name, number).drafts(BY_NAME[name])
+    again = BY_NAME[name](after)
+    assert (again.rules, again.auxiliaries) == (after.rules, after.auxiliaries)
+
+
 def bound(draft: Draft) -> int:
     """Atoms squared times variables, of all rules."""
     bodies = [one.normalised for one in draft.rules]
