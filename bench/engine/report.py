@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.table import Table
 from bench.engine.graph import Graph
 from bench.engine.measure import Measurement
 from bench.engine.rows import MAX_DELETION_RATIO, MIN_TWO_THREADS_SPEEDUP, Target
+from bench.suite.memory import peak_bytes
 
 COLUMNS = ("stream", "call", "rows", "a tick", "worst", "of Y", "must", "aim", "", "deletions", "2 threads", "DuckDB")
 
@@ -62,7 +62,7 @@ def write_json(
             "largest_degree": int(np.bincount(graph.edges.ravel()).max()),
         },
         "yardstick_seconds": yardstick_seconds,
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_rss_bytes": peak_bytes(),
         "rows": [_record(measurement, yardstick_seconds, graph) for measurement in measurements],
     }
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.recursion.tasks import CLOSURE, TASKS, Rows
+from bench.suite.memory import peak_bytes
 
 ROOT = Path(__file__).parents[2]
 WARM_UP = 40
@@ -105,8 +106,7 @@ def _main() -> None:
             found = {"seconds": seconds, "checked": checked}
         case other:
             raise SystemExit(f"There is no call {other!r}.")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({**found, "peak_bytes": peak}))
+    print(json.dumps({**found, "peak_bytes": peak_bytes()}))
 
 
 if __name__ == "__main__":

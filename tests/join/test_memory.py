@@ -18,14 +18,12 @@ MOST = 2 << 30
 """Bytes over the state that a tick may take."""
 
 WARM_UP = """
-import json, resource, sys
+import json, sys
 import numpy as np
 import gpu_wcoj as gw
+from bench.suite.memory import peak_bytes
 from gpu_wcoj.datasets import rmat, undirected
 from tests.join.patterns import PATTERNS
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 for text in (PATTERNS["4-clique"], "h(a, b, c) :- e(a, b), e(b, c)."):
     program = gw.Program(text, threads=1)
@@ -38,12 +36,12 @@ CLIQUES = """
 chunk_rows = 100_000
 edges = undirected(rmat())
 program = gw.Program(PATTERNS["4-clique"], chunk_rows=chunk_rows, strategy="wcoj")  # which follows changes
-before = peak()
+before = peak_bytes()
 count = program.step_counts({"e": {"a": edges[:, 0], "b": edges[:, 1]}})["h"]
 paths = program.last_tick.work["h"][0].values()
 survivors = max(int(counted[-1]) for path in paths for counted in path.values())
 print(json.dumps({
-    "count": count.inserted, "over": peak() - before - program.nbytes, "pieces": survivors // chunk_rows,
+    "count": count.inserted, "over": peak_bytes() - before - program.nbytes, "pieces": survivors // chunk_rows,
 }))
 """
 
@@ -51,12 +49,12 @@ PRODUCT = """
 n, ways = int(sys.argv[1]), sys.argv[2]
 program = gw.Program("h(a, b, c) :- v(b), r(a, b), s(b, c).", threads=1)
 program.step({"r": {"a": range(n), "b": [0] * n}, "s": {"b": [0] * n, "c": range(n)}})
-before = peak()
+before = peak_bytes()
 if ways == "step_counts":
     count = program.step_counts({"v": [(0,)]})["h"]
 else:
     count = program.step_pieces({"v": [(0,)]}, lambda name, piece: None)["h"]
-print(json.dumps({"count": count.inserted, "over": peak() - before}))
+print(json.dumps({"count": count.inserted, "over": peak_bytes() - before}))
 """
 
 
@@ -92,9 +90,9 @@ n, width = 4096, 80
 program = gw.Program("h(a, b, c) :- v(b), r(a, b), s(b, c).", threads=2)
 b, x = np.repeat(np.arange(n), width), np.tile(np.arange(width), n)
 program.step({"r": {"a": x, "b": b}, "s": {"b": b, "c": x}})
-before = peak()
+before = peak_bytes()
 count = program.step_pieces({"v": {"b": np.arange(n)}}, lambda name, piece: None)["h"]
-print(json.dumps({"count": count.inserted, "over": peak() - before}))
+print(json.dumps({"count": count.inserted, "over": peak_bytes() - before}))
 """
 
 

@@ -24,10 +24,11 @@ P, Q = 7_560_179, 16_595_494
 GONE = 10
 MEMORY = 6_000_000_000
 SCRIPT = """
-import hashlib, json, random, resource, sys
+import hashlib, json, random, sys
 import numpy as np
 import pyarrow.csv as pa_csv
 import gpu_wcoj as gw
+from bench.suite.memory import peak_bytes
 
 folder, text, gone = sys.argv[1], sys.argv[2], int(sys.argv[3])
 WIDTHS = {"c": 3, "p": 2, "q": 3, "r": 3, "s": 2, "u": 3}
@@ -66,7 +67,7 @@ else:
         report[way] = {name: count.net for name, count in counts.items()}
         report[f"after {way}"] = digests(program)
         report[f"seconds {way}"] = program.last_tick.seconds
-report["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+report["peak"] = peak_bytes()
 print(json.dumps(report))
 """
 
