@@ -14,6 +14,7 @@ from functools import cached_property
 
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
+from gpu_wcoj.join.images import unlike
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.join.summing import AllowanceError, carrying, may_sum
 from gpu_wcoj.join.tried import tried
@@ -296,11 +297,14 @@ class Recounting:
         Paths that cost far more than `worth` are tried more roughly.
         """
         paths, cost, least = [], 0.0, 0
-        for join in self.joins:
+        for join, numbers in zip(self.joins, self._unlike, strict=True):
             whole = WholeJoin(join, moment)
-            own = None if most is None else most / len(whole.numbers)
+            own = None if most is None else most / len(numbers)
             costs: dict[int, float] = {}
-            for number in whole.numbers:
+            if most is None and len(numbers) == 1:
+                costs[numbers[0]] = float("inf")  # it is taken, whatever it costs
+                numbers = ()
+            for number in numbers:
                 costs[number] = whole.tried(number, own, min(worth, *costs.values()) if costs else worth)
             paths.append(min(costs, key=costs.__getitem__))
             cost += costs[paths[-1]]
@@ -321,6 +325,11 @@ class Recounting:
     def _sums(self) -> bool:
         """Whether variables can be summed away."""
         return any(may_sum(path) for join in self.joins for path in join.query.paths if not path.is_negated)
+
+    @cached_property
+    def _unlike(self) -> list[tuple[int, ...]]:
+        """Per rule, the paths that it makes a difference to count along, as far as can be told from the rule."""
+        return [unlike(join.query) for join in self.joins]
 
     @cached_property
     def _seeds(self) -> list[Arrangement]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import add
 
 import numpy as np
@@ -104,11 +104,6 @@ class WholeJoin:
         """All rows of the path's atom, in the order that serves best."""
         whole = [self.moment.compact(self._arrangement(use)) for use in path.seeds]
         return seed_rows(path, whole, generic, first_variables([path], whole[:1], [generic])[0])
-
-    @cached_property
-    def numbers(self) -> list[int]:
-        """The paths that may serve."""
-        return [number for number, path in enumerate(self.join.query.paths) if not path.is_negated]
 
     def tried(self, number: int, most: float | None = None, worth: float = float("inf")) -> float:
         """About what the path costs, by a sample of its seeds; infinite if to try that costs more than `most`.
