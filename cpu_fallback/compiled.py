@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cpu_fallback import choices, sort, sums, tries
+from cpu_fallback.choices import IndexArray
 from cpu_fallback.extend import extend_arrays
 from cpu_fallback.fresh import MOST_BITS, MOST_BYTES, fresh_values, span_of
 from cpu_fallback.memory import address_of as _address
@@ -16,13 +17,14 @@ from cpu_fallback.packed import PACKED_FROM, distinct_packed
 from cpu_fallback.progress import N_WORK, SURVIVORS
 from cpu_fallback.reduce import expand_rows, trie_levels, trie_levels_two
 from cpu_fallback.reorder import index_rows, rearranged
-from cpu_fallback.search import bucket_index, locate
+from cpu_fallback.search import bucket_index, count_children, locate, narrow
 from cpu_fallback.seeded import extend_seeds
 from cpu_fallback.slots import N_FIELDS, describe_level
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
 
 _NOTHING = np.empty(0, np.int64)
+_MOST = np.iinfo(np.int64).max
 BUCKETED = 8
 """Top levels with more values get a bucket index."""
 LARGEST_PIECE = 1 << 22
@@ -42,7 +44,6 @@ class CompiledKernels:
     segment_sums = staticmethod(sums.segment_sums)
     exclusive_sum = staticmethod(sums.exclusive_sum)
     hash_rows = staticmethod(sums.hash_rows)
-    narrowest = staticmethod(choices.narrowest)
 
     @staticmethod
     def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
@@ -127,12 +128,7 @@ class CompiledKernels:
     def locate(records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]], columns: Int64Array) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.locate`."""
         positions = np.empty((len(records), columns.shape[1]), np.int64)
-        described: list[int] = []
-        for levels, wanted in zip(records, column_of, strict=True):
-            described.append(len(levels))
-            for level, column in zip(levels, wanted, strict=True):
-                described += (level, column)
-        locate(np.array(described, np.int64), columns, positions)
+        locate(_descents(records, column_of), columns, positions)
         return positions
 
     @staticmethod
@@ -147,7 +143,24 @@ class CompiledKernels:
         levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
     ) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.count_children`."""
-        return choices.count_children(CompiledKernels.locate, levels, column_of, columns)
+        sums = np.empty(len(levels), np.int64)
+        descents = _descents([[level.record for level in own[:-1]] for own in levels], column_of)
+        count_children(descents, columns, np.array([own[-1].record for own in levels], np.int64), sums)
+        return sums
+
+    @staticmethod
+    def narrowest(choices: Sequence[tuple[Int64Array, Sequence[Sequence[tuple[int, Int64Array]]]]]) -> IndexArray:
+        """See `gpu_wcoj.kernels.protocol.Kernels.narrowest`."""
+        n = choices[0][0].shape[1]
+        least, chosen = np.full(n, _MOST), np.zeros(n, np.intp)
+        for number, (positions, atoms) in enumerate(choices):
+            described = [len(atoms)]
+            for batches in atoms:
+                described.append(len(batches))
+                for row, offsets in batches:
+                    described += (row, _address(offsets))
+            narrow(np.array(described, np.int64), positions, number, least, chosen)
+        return chosen
 
     @staticmethod
     def extend_seeds(
@@ -232,6 +245,16 @@ class CompiledKernels:
             base, seen, bits, above, offsets, work,
         )  # fmt: skip
         return offsets, _trimmed(values, n)
+
+
+def _descents(records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]]) -> Int64Array:
+    """What `locate` takes of the tries that are descended."""
+    described: list[int] = []
+    for levels, wanted in zip(records, column_of, strict=True):
+        described.append(len(levels))
+        for level, column in zip(levels, wanted, strict=True):
+            described += (level, column)
+    return np.array(described, np.int64)
 
 
 def _merge_pairs(

@@ -53,3 +53,48 @@ def locate(described, columns, positions):
                 node = find(slot, 0, offsets[node], offsets[node + 1], wanted)
             positions[t, i] = node
         at += 2 * depth
+
+
+@cached_njit
+def count_children(described, columns, children, sums):
+    """Write to ``sums[t]`` how many values stand below all rows' nodes in trie t, which `described` tells as `locate`.
+
+    `children` holds per trie the address of the slot fields of the level below the ones that are descended.
+    """
+    positions = np.empty((len(children), columns.shape[1]), np.int64)
+    locate(described, columns, positions)
+    for t in range(len(children)):
+        offsets = pointer64(pointer64(children[t])[PARENT])
+        total = np.int64(0)
+        for i in range(columns.shape[1]):
+            node = positions[t, i]
+            if node >= 0:
+                total += offsets[node + 1] - offsets[node]
+        sums[t] = total
+
+
+@cached_njit
+def narrow(described, positions, choice, least, chosen):
+    """Where a choice leaves prefix i fewer values than ``least[i]``, write how many to it; to ``chosen[i]`` which it is.
+
+    `described` holds the number of atoms, then per atom that of its batches, and per batch the row of `positions` and
+    the address of the offsets of the children below those.
+    """
+    if described[0] == 0:
+        return
+    for i in range(positions.shape[1]):
+        width = np.iinfo(np.int64).max
+        at = 1
+        for _ in range(described[0]):
+            end = at + 1 + 2 * described[at]
+            total = np.int64(0)
+            for batch in range(at + 1, end, 2):
+                node = positions[described[batch], i]
+                if node >= 0:
+                    offsets = pointer64(described[batch + 1])
+                    total += offsets[node + 1] - offsets[node]
+            width = min(width, total)
+            at = end
+        if width < least[i]:
+            least[i] = width
+            chosen[i] = choice
