@@ -75,7 +75,7 @@ def count_children(described, columns, children, sums):
 
 @cached_njit
 def narrow(described, positions, choice, least, chosen):
-    """Where a choice leaves prefix i fewer values than ``least[i]``, write how many to it; to ``chosen[i]`` which it is.
+    """Where a choice leaves prefix i fewer values than ``least[i]``, write how many to it and which choice it is.
 
     `described` holds the number of atoms, then per atom that of its batches, and per batch the row of `positions` and
     the address of the offsets of the children below those.
