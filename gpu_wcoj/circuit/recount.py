@@ -17,7 +17,7 @@ from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.images import unlike
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.join.summing import AllowanceError, carrying, may_sum
-from gpu_wcoj.join.tried import tried
+from gpu_wcoj.join.tried import Trial, tried
 from gpu_wcoj.join.whole import SAMPLED, Moment, WholeJoin, costed_in, report
 from gpu_wcoj.trace.arrangement import Arrangement
 from gpu_wcoj.zset.index import IndexedZSet
@@ -256,7 +256,7 @@ class Recounting:
                 path = join.query.paths[number]
                 batches = [join.arrangements[use.key].pending[phase] for use in path.seeds]
                 sample = costed_in(carrying(generic, path), self.execution)  # it is no part of following the change
-                cost += tried(path, batches, seeds.n_rows, sample, not self.execution.weighted, None, matters)
+                cost += tried(Trial(path, batches, seeds.n_rows, sample, not self.execution.weighted), *matters)
                 report(join, [sample], SAMPLED)
         if not any(join.is_empty for join in self.joins):  # else there is one path only
             self._followed = rows, cost
@@ -264,12 +264,14 @@ class Recounting:
 
     def _whole(self, moment: Moment, most: float | None) -> tuple[int, int]:
         """The sum of weights at a moment, and what it cost."""
-        assert self._known is not None
+        known, size = self._known, self._size(moment)
+        assert known is not None
+        expected = known.cost * size / max(1, known.size) / len(self.joins)
         total = cost = 0
-        for join, number in zip(self.joins, self._known.paths, strict=True):
-            found, more = WholeJoin(join, moment).total(number, None if most is None else most - cost)
+        for join, number in zip(self.joins, known.paths, strict=True):
+            found, more = WholeJoin(join, moment).total(number, None if most is None else most - cost, expected)
             total, cost = total + found, cost + more
-        self._known = _Known(cost, self._size(moment), self._known.paths, is_measured=True)
+        self._known = _Known(cost, size, known.paths, is_measured=True)
         return total, cost
 
     def _allowance(self, worth: float, moment: Moment) -> float | None:
@@ -299,13 +301,10 @@ class Recounting:
         paths, cost, least = [], 0.0, 0
         for join, numbers in zip(self.joins, self._unlike, strict=True):
             whole = WholeJoin(join, moment)
-            own = None if most is None else most / len(numbers)
-            costs: dict[int, float] = {}
             if most is None and len(numbers) == 1:
-                costs[numbers[0]] = float("inf")  # it is taken, whatever it costs
-                numbers = ()
-            for number in numbers:
-                costs[number] = whole.tried(number, own, min(worth, *costs.values()) if costs else worth)
+                costs = {numbers[0]: float("inf")}  # it is taken, whatever it costs
+            else:
+                costs = whole.tried(numbers, None if most is None else most / len(numbers), worth)
             paths.append(min(costs, key=costs.__getitem__))
             cost += costs[paths[-1]]
             least += whole.least(paths[-1])

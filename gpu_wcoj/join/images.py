@@ -17,8 +17,8 @@ _T = TypeVar("_T", bound=Hashable)
 def unlike(query: DeltaQuery) -> tuple[int, ...]:
     """The numbers of the paths of positive atoms, of those that seem to be images of each other the first.
 
-    Two are, if their seeds are and they take the same numbers of atoms in their steps. O(variables * columns of the
-    body) for the colours, at most.
+    Two are, if their seeds are and they take the same numbers of atoms in their steps. What the head keeps does not
+    matter. O(variables * columns of the body) for the colours, at most.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def unlike(query: DeltaQuery) -> tuple[int, ...]:
     numbers = [number for number, path in enumerate(query.paths) if not path.is_negated]
     if len(numbers) < 2:
         return tuple(numbers)
-    colours = _colours(query, query.paths[numbers[0]])
+    colours = _colours(query.paths[numbers[0]])
     first: dict[Hashable, int] = {}
     for number in numbers:
         path = query.paths[number]
@@ -46,7 +46,7 @@ def unlike(query: DeltaQuery) -> tuple[int, ...]:
     return tuple(first.values())
 
 
-def _colours(query: DeltaQuery, path: DeltaPath) -> dict[str, int]:
+def _colours(path: DeltaPath) -> dict[str, int]:
     """The variables' colours, once no round tells more of them apart."""
     uses = (path.seed, *path.others, *(check.use for check in path.absent))
     compared = [
@@ -55,7 +55,7 @@ def _colours(query: DeltaQuery, path: DeltaPath) -> dict[str, int]:
         for name in (condition.variable, condition.other)
     ]
     names = dict.fromkeys(name for use in uses for name in use.variables)
-    colours = _numbered({name: (name in query.head_variables, compared.count(name)) for name in names})
+    colours = _numbered({name: compared.count(name) for name in names})
     while True:
         places: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
         atoms = _numbered({number: _seen(use, colours) for number, use in enumerate(uses)})

@@ -7,8 +7,9 @@ the hashes of that. What looks alike only later on is taken to be different.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -135,51 +136,91 @@ class _Traced(Summing):
         return total
 
 
-def tried(
-    path: DeltaPath,
-    batches: Sequence[IndexedZSet],
-    n_rows: int,
-    join: CostedJoin,
-    of_sets: bool,
-    most: float | None,
-    matters: tuple[float, float] = (0.0, float("inf")),
-    is_roughly: bool = False,
-) -> float:
-    """About what it costs to count a path from so many rows; infinite if to try takes more than its share of `most`.
+@dataclass(eq=False)
+class Trial:
+    """What it costs to count a path from many rows, by some of them.
 
-    Parameters
+    Attributes
     ----------
     batches
         Most of the rows, in each of the path's seed orders.
-    matters
-        The least and the most that the path may cost for it to matter what it costs.
-    is_roughly
-        Whether few rows are enough where more would cost much of what the path does.
+    n_rows
+        How many there are.
+    join
+        What it has cost up to now is in its allowance.
+    of_sets
+        Whether all relations are sets.
+    cost
+        As far as is known; infinite before any row was tried, and where that takes more than it may.
     """
-    if n_rows == 0 or len(batches[0]) == 0:
-        return 0.0
-    rows, different = _drawn(path, batches)
-    n, allowance = len(rows[0]), join.allowance
-    allowance.most = None if most is None else max(MOST_SPENT, most)
-    found = float("inf")
-    for draws in DRAWS:
+
+    path: DeltaPath
+    batches: Sequence[IndexedZSet]
+    n_rows: int
+    join: CostedJoin
+    of_sets: bool
+    cost: float = field(default=float("inf"), init=False)
+
+    def __post_init__(self) -> None:
+        if self.n_rows == 0 or len(self.batches[0]) == 0:
+            self.cost = 0.0
+
+    @cached_property
+    def _rows(self) -> tuple[list[Int64Array], float]:
+        return _drawn(self.path, self.batches)
+
+    def draw(self, draws: int) -> bool:
+        """Try about so many rows; whether more of them would tell more."""
+        if self.cost == 0.0:
+            return False
+        path, join = self.path, self.join
+        rows, different = self._rows
+        n = len(rows[0])
         some = join.backend.xp.arange(0, n, max(1, n // draws))
         batch = IndexedZSet.from_columns([column[some] for column in rows], None, join.backend)
         seeds = seed_rows(path, [batch, *([batch] * (len(path.seeds) - 1))], join, path.seed.variables[0])
-        summing = _Traced(join, allowance, of_sets)
+        summing = _Traced(join, join.allowance, self.of_sets)
         try:
             summing.over(bind(path, seeds, join), path.steps)
         except AllowanceError:
-            return found
-        share = different / len(some) * n_rows / len(batches[0])
-        found = cost_of_binding(path, n_rows, join) + summing.cost_of(share)
-        if len(some) == n or allowance.cost(join) > MOST_SPENT:
+            return False
+        share = different / len(some) * self.n_rows / len(self.batches[0])
+        self.cost = cost_of_binding(path, self.n_rows, join) + summing.cost_of(share)
+        return len(some) < n and join.allowance.cost(join) <= MOST_SPENT
+
+    def is_dear(self, draws: int) -> bool:
+        """Whether after so many of them the rest would cost much of what the path does."""
+        return self.join.allowance.cost(self.join) * DRAWS[-1] > SECOND * self.cost * draws
+
+
+def tried(trial: Trial, least: float, most: float) -> float:
+    """About what it costs to count a path, more roughly if that is far less than `least` or far more than `most`."""
+    for draws in DRAWS:
+        if not trial.draw(draws) or trial.cost * FAR < least or trial.cost > most * FAR:
             break
-        if found * FAR < matters[0] or found > matters[1] * FAR:
-            break
-        if is_roughly and allowance.cost(join) * DRAWS[-1] > SECOND * found * draws:
-            break
-    return found
+    return trial.cost
+
+
+def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> dict[int, float]:
+    """About what it costs to count along each of these paths; more roughly where it is far more than along another.
+
+    Parameters
+    ----------
+    worth
+        What a count may cost for it to matter what it costs.
+    only_cheapest
+        Whether it is only asked which path is the cheapest. Then no more rows are tried where that would cost much of
+        what the path does.
+    """
+    left = list(trials)
+    for draws in DRAWS:
+        left = [number for number in left if trials[number].draw(draws)]
+        most = FAR * min(worth, *(trial.cost for trial in trials.values()))
+        left = [number for number in left if trials[number].cost <= most]
+        if only_cheapest:
+            left = [number for number in left if not trials[number].is_dear(draws)]
+            left = left if len(left) > 1 else []
+    return {number: trial.cost for number, trial in trials.items()}
 
 
 def _drawn(path: DeltaPath, batches: Sequence[IndexedZSet]) -> tuple[list[Int64Array], float]:

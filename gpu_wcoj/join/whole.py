@@ -21,7 +21,7 @@ from gpu_wcoj.join.meter import Meter
 from gpu_wcoj.join.path import AtomUse, DeltaPath
 from gpu_wcoj.join.seeds import Seeds, bind, first_variables, seed_rows
 from gpu_wcoj.join.summing import Summing
-from gpu_wcoj.join.tried import tried
+from gpu_wcoj.join.tried import MOST_SPENT, Trial, compared
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet
@@ -34,6 +34,9 @@ FEWEST_SEEDS = 16
 
 WHOLE = -1
 """Where the work of a tick is kept by the numbers of delta paths, that of whole counts has this one."""
+
+THREAD = 3 << 20
+"""What a count has to cost for each thread that takes part, in candidates: starting one takes time."""
 
 SAMPLED, GIVEN_UP = "#sampled", "#given up"
 """Beside the steps of a whole count: what all samples did that decide on one, and all counts that cost too much."""
@@ -105,29 +108,31 @@ class WholeJoin:
         whole = [self.moment.compact(self._arrangement(use)) for use in path.seeds]
         return seed_rows(path, whole, generic, first_variables([path], whole[:1], [generic])[0])
 
-    def tried(self, number: int, most: float | None = None, worth: float = float("inf")) -> float:
-        """About what the path costs, by a sample of its seeds; infinite if to try that costs more than `most`.
+    def tried(self, numbers: Sequence[int], most: float | None = None, worth: float = float("inf")) -> dict[int, float]:
+        """About what these paths cost, by samples of their seeds; infinite if to try one costs more than `most`.
 
-        If it costs far more than `worth`, the sample is a small one; without `most`, also if a larger one would cost
-        much of what the path does.
+        If it costs far more than `worth` or than another, the sample is a small one; without `most`, also if a larger
+        one would cost much of what the path does.
         """
-        generic = self.generic(number)
-        if generic is None:
-            return 0
-        path = self.join.query.paths[number]
-        largest = [max(self.moment.batches(self._arrangement(use)), key=len) for use in path.seeds]
-        of_sets = not self.join.execution.weighted
-        cost = tried(path, largest, self.rows(path), generic, of_sets, most, (0.0, worth), most is None)
-        report(self.join, [generic], SAMPLED)
-        return cost
+        trials: dict[int, Trial] = {}
+        for number in numbers:
+            generic = self.generic(number, None if most is None else max(MOST_SPENT, most))
+            if generic is None:
+                return dict.fromkeys(numbers, 0.0)
+            path = self.join.query.paths[number]
+            largest = [max(self.moment.batches(self._arrangement(use)), key=len) for use in path.seeds]
+            trials[number] = Trial(path, largest, self.rows(path), generic, not self.join.execution.weighted)
+        costs = compared(trials, worth, most is None)
+        report(self.join, [trial.join for trial in trials.values()], SAMPLED)
+        return costs
 
     def least(self, number: int) -> int:
         """What it costs to begin with the path."""
         path, generic = self.join.query.paths[number], self.generic(number)
         return 0 if generic is None else cost_of_binding(path, self.rows(path), generic)
 
-    def total(self, number: int, most: float | None = None) -> tuple[int, int]:
-        """The sum of the weights of all bindings, along a path; and what it cost.
+    def total(self, number: int, most: float | None = None, expected: float = float("inf")) -> tuple[int, int]:
+        """The sum of the weights of all bindings, along a path; and what it cost, about what was `expected`.
 
         Raises
         ------
@@ -142,6 +147,7 @@ class WholeJoin:
         generic.allowance.check(generic)
         seeds = self.seeds(path, generic)
         threads = execution.threads if execution.backend.device is None else 1
+        threads = int(min(threads, max(1, expected / THREAD)))
         most_rows = BLOCK_ROWS if execution.backend.device is None else min(BLOCK_ROWS, execution.piece_rows)
         n_blocks = max(1, -(-len(seeds) // most_rows))
         n_blocks = -(-n_blocks // threads) * threads if len(seeds) >= threads * FEWEST_SEEDS else n_blocks

@@ -18,7 +18,7 @@ from gpu_wcoj.join import delta, last, ranged, summing, whole
 from gpu_wcoj.join import tried as tried_module
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.summing import Summing
-from gpu_wcoj.join.tried import tried
+from gpu_wcoj.join.tried import Trial, tried
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
 from tests.join.twin import check_counts, fed, random_script
 from tests.kinds import Kind, lacking
@@ -199,7 +199,7 @@ def test_few_rows_are_enough_where_a_path_costs_far_less_or_more_than_what_matte
     found = whole.WholeJoin(join, whole.Moment(0)).generic(0)
     path = join.query.paths[0]
     batch = max(join.arrangements[path.seed.key].before(0), key=len)
-    cost = tried(path, [batch] * len(path.seeds), len(batch), found, True, None, matters)
+    cost = tried(Trial(path, [batch] * len(path.seeds), len(batch), found, True), *matters)
     assert cost > 0
     assert max(drawn) <= most_rows + most_rows // 4
     assert (len(drawn) == 1) == (most_rows == 16)
@@ -245,10 +245,43 @@ def test_of_paths_that_are_images_of_each_other_one_is_tried(body, unlike, monke
     made = []
     tried_paths = whole.WholeJoin.tried
     monkeypatch.setattr(
-        whole.WholeJoin, "tried", lambda self, *given: (made.append(given[0]), tried_paths(self, *given))[1]
+        whole.WholeJoin, "tried", lambda self, *given: (made.extend(given[0]), tried_paths(self, *given))[1]
     )
     assert program.count("h") == len(program.relation("h"))
     assert len(made) == (0 if unlike == 1 else unlike)
+
+
+@pytest.mark.parametrize(("far", "rounds"), [(1.0, 1), (1e9, 2)])
+def test_of_paths_that_cost_far_more_than_another_few_rows_are_tried(far, rounds, monkeypatch):
+    drawn: dict[str, list[int]] = {}
+    draw = tried_module.Trial.draw
+
+    def noted(self, draws):
+        drawn.setdefault("".join(self.path.seed.variables), []).append(draws)
+        return draw(self, draws)
+
+    monkeypatch.setattr(tried_module.Trial, "draw", noted)
+    monkeypatch.setattr(tried_module, "SECOND", 1e9)  # however dear more of them are
+    monkeypatch.setattr(tried_module, "FAR", far)
+    base, _ = skewed()
+    program = gw.Program("h(a, b, c, d) :- e(a, b), e(b, c), e(c, d), a != d. .output h")
+    program.load({"e": base})
+    counted = program.count("h")
+    assert drawn == {seed: list(tried_module.DRAWS[:rounds]) for seed in ("ab", "bc", "cd")}
+    assert counted == len(program.relation("h"))
+
+
+@pytest.mark.parametrize(("per_thread", "blocks"), [(1 << 40, 0), (1, 2)])
+def test_threads_take_part_where_there_is_enough_to_do(per_thread, blocks, monkeypatch):
+    begun = []
+    monkeypatch.setattr(whole, "THREAD", per_thread)
+    in_order = whole.in_order
+    monkeypatch.setattr(whole, "in_order", lambda run, n, threads: (begun.append(n), in_order(run, n, threads))[1])
+    program, alone = gw.Program(TRIANGLE, threads=2), gw.Program(TRIANGLE, threads=1)
+    for one in (program, alone):
+        one.load({"e": skewed()[0]})
+    assert program.count("h") == alone.count("h")
+    assert begun == ([blocks] if blocks else [])
 
 
 def test_what_steps_see_of_rows_that_no_order_begins_with_is_drawn_by_its_hashes(kind):
