@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
-from gpu_wcoj.circuit.circuit import Evaluated
 from gpu_wcoj.circuit.head import ChangeCount
-from gpu_wcoj.errors import AuxiliaryError, UsageError, WeightOverflowError
-from gpu_wcoj.incoming import Incoming, read_change
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.inspection import Inspected
 from gpu_wcoj.join.execution import ITERATIONS, Execution
 from gpu_wcoj.join.memory import CHUNK_ROWS
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.lowering import Lowering, stored_columns
+from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.options import (
-    check_inputs,
     declared,
     factor,
     known_heads,
@@ -37,8 +32,8 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import unread
 from gpu_wcoj.routing.router import router_of
-from gpu_wcoj.routing.sides import Side, Sides
-from gpu_wcoj.tick import Ledger, Mark, State, TickReport, as_shown
+from gpu_wcoj.tick import Ledger, Mark, State, TickReport
+from gpu_wcoj.ticking import Ticking
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.zset import ZSet
@@ -152,7 +147,6 @@ class Program(Inspected):
         self.heads = self.rules.heads
         lowered = core(self.rules)
         self._arity = lowered.arity
-        self._input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
         self.keep = known_heads(keep, "keep", self.heads)
         default = self.rules.outputs or unread(self.rules)
         self.outputs = default if outputs is None else known_heads(outputs, "outputs", self.heads)
@@ -177,6 +171,11 @@ class Program(Inspected):
         router = router_of(self._lowering, self.backend, twin, route, twin_memory)
         self._ledger = Ledger(self._lowering, router, State(types, names), Feedback(factor("replan", replan)))
         self._outgoing = Outgoing(self._ledger, self._arity, lowered.heads, self.dictionaries)
+        input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
+        self._ticking = Ticking(
+            input_of, self.heads, self._arity, self.declared, self._lowering, self._ledger, self._outgoing,
+            self.dictionaries, self.backend,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         semantics = "bag" if self.bag else "set"
@@ -208,12 +207,12 @@ class Program(Inspected):
             for name, phases in found.items():
                 answers[name] = self._outgoing.as_zset(name, phases)
 
-        self._tick(changes, frozenset(self.outputs), None, take)
+        self._ticking.take(changes, self.threads, frozenset(self.outputs), rest=take)
         return {name: answers[name] if name in answers else self._outgoing.empty(name) for name in self.outputs}
 
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
         """As `step`, but only count: the last level of a join is never enumerated."""
-        counts = self._tick(changes, frozenset(), None)
+        counts = self._ticking.take(changes, self.threads, frozenset())
         return {name: counts.get(name, self._no_change()) for name in self.outputs}
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, ZSet], None]) -> dict[str, ChangeCount]:
@@ -232,7 +231,7 @@ class Program(Inspected):
                 for piece in pieces_of(phases, self.chunk_rows):
                     hand_out(name, piece)
 
-        counts = self._tick(changes, frozenset(self.outputs), hand_out, rest)
+        counts = self._ticking.take(changes, self.threads, frozenset(self.outputs), hand_out, rest)
         return {name: counts.get(name, self._no_change()) for name in self.outputs}
 
     def load(self, changes: Mapping[str, Any]) -> None:
@@ -248,7 +247,7 @@ class Program(Inspected):
         >>> program.step({"edge": [(3, 4)]})["path"].rows(), program.count("path")
         ([((2, 3, 4), 1)], 2)
         """
-        self._tick(changes, None, None)
+        self._ticking.take(changes, self.threads, None)
 
     def mark(self) -> Mark:
         """The state as it stands, for `return_to`; it takes no memory of its own until ticks change what it holds."""
@@ -269,7 +268,7 @@ class Program(Inspected):
         """
         if self._ledger.state is not mark.state:
             self._ledger.returned(mark.state)
-            self._forget(mark.sizes)
+            self._ticking.forget(mark.sizes)
 
     def checkpoint(self, path: str | PathLike[str]) -> None:
         """Store the state in a folder, from which `restore` makes the program again. All or nothing.
@@ -366,106 +365,6 @@ class Program(Inspected):
         text.encode_one("")  # as code 0, which rows without a value have, too
         binary.encode_one(b"")
         self._share = number, of
-
-    # One tick.
-
-    def _tick(
-        self,
-        changes: Mapping[str, Any],
-        collect: frozenset[str] | None,
-        sink: Callable[[str, Piece], None] | None,
-        rest: Callable[[Mapping[str, list[PhaseRows]]], None] | None = None,
-    ) -> dict[str, ChangeCount]:
-        """Take a tick; the rows that did not go to `sink` go to `rest` while the tick can still be undone."""
-        start = time.perf_counter()
-        check_inputs(changes, self.inputs, self.heads)
-        if self._ledger.feedback.is_due:
-            self._ledger.replan()
-        before = self._ledger.state
-        number = before.report.tick + 1
-        sizes = [len(dictionary) for dictionary in self.dictionaries]
-        try:
-            incoming = {self._input_of[name]: self._read(name, data) for name, data in changes.items()}
-            if number == 0 and self._lowering.rules.facts:
-                incoming.update(self._lowering.facts(incoming, before.types))
-            if not any(len(rows) for rows in incoming.values()):
-                if before.sides is not None and all(rows.names == () for rows in incoming.values()):
-                    incoming = {}
-                if not incoming:
-                    rows = {} if before.sides is None else before.sides.backlog_rows
-                    report = TickReport(number, time.perf_counter() - start, backlog_rows=rows)
-                    self._ledger.replaced(replace(before, report=report))
-                    return {}
-            try:
-                sides, side, (counts, found, ignored) = self._evaluated(incoming, collect, sink)
-            except AuxiliaryError:
-                self._ledger.without_auxiliaries()
-                before = self._ledger.state
-                sides, side, (counts, found, ignored) = self._evaluated(incoming, collect, sink)
-            lowered, circuit = side.lowered, side.circuit
-            if rest is not None:
-                rest(found)
-            held = circuit.prepare()
-            merged_rows = held.merged_rows - side.held.merged_rows
-            sides = sides.after(side, held)
-            journal = None if before.journal is None else before.journal.after(sides, circuit)
-            names = {
-                name: rows.names for name, rows in incoming.items() if rows.names and name not in self.declared
-            } | dict(before.names)
-            report = TickReport(
-                number, time.perf_counter() - start, self._as_given(ignored), circuit.work, merged_rows,
-                circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.measured, circuit.recounted,
-            )  # fmt: skip
-            self._ledger.commit(side, held, State(lowered.types, names, report, sides, journal))
-        except BaseException as error:
-            raised = as_shown(error, self.backend)
-            if isinstance(raised, WeightOverflowError):
-                raised = self._outgoing.overflow_as_shown(raised)
-            if self._ledger.state.report is before.report:
-                self._forget(sizes)
-            self._ledger.settled()
-            try:
-                if raised is error:
-                    raise
-                raise raised from error
-            finally:
-                del raised  # a frame that its own error refers to keeps a device's arrays until the next collection
-        finally:
-            self._outgoing.evaluated = None
-        return counts
-
-    def _evaluated(
-        self,
-        incoming: Mapping[str, Incoming],
-        collect: frozenset[str] | None,
-        sink: Callable[[str, Piece], None] | None,
-    ) -> tuple[Sides, Side, Evaluated]:
-        """The sides and the one on which the tick runs, and what it has found there."""
-        sides, side = self._ledger.routed(incoming, self.declared)
-        lowered, circuit = side.lowered, side.circuit
-        self._outgoing.evaluated = lowered
-        circuit.execution.threads = self.threads
-        if circuit.backend.device is None:
-            incoming = {name: rows.fetched() for name, rows in incoming.items()}
-        stored = {name: stored_columns(name, rows, lowered) for name, rows in incoming.items()}
-        return sides, side, circuit.evaluate(stored, collect, sink)
-
-    def _forget(self, sizes: Sequence[int]) -> None:
-        """Leave no more than so many values in the dictionaries."""
-        for dictionary, size in zip(self.dictionaries, sizes, strict=True):
-            dictionary.truncate(size)
-
-    def _read(self, name: str, data: Any) -> Incoming:
-        if isinstance(data, Incoming):
-            return data
-        arity = self._arity[name]
-        known = self._lowered.kinds if self._lowered else self._ledger.state.types.snapshot()
-        types = [known[self._input_of[name], column] for column in range(arity)]
-        return read_change(name, data, arity, self.declared.get(name), types, self.dictionaries)
-
-    def _as_given(self, ignored: Mapping[str, int]) -> Mapping[str, int]:
-        """What is said of inputs, by the names that they have for their user."""
-        return {name: ignored[one] for name, one in self._input_of.items() if one in ignored}
 
     def _execution(self) -> Execution:
         def ranks(family: str) -> Int64Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -19,6 +20,12 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are there from now on: no later collection of garbage looks through them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["cpu", "cuda"])

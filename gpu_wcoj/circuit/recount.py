@@ -14,7 +14,6 @@ from functools import cached_property
 
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.images import unlike
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.join.summing import AllowanceError, carrying, may_sum
 from gpu_wcoj.join.tried import Trial, tried
@@ -328,6 +327,8 @@ class Recounting:
     @cached_property
     def _unlike(self) -> list[tuple[int, ...]]:
         """Per rule, the paths that it makes a difference to count along, as far as can be told from the rule."""
+        from gpu_wcoj.join.images import unlike  # which programs that are not asked for counts have no use for
+
         return [unlike(join.query) for join in self.joins]
 
     @cached_property

@@ -1,0 +1,160 @@
+"""Take a tick: read the changes, evaluate them, commit; or leave no trace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.circuit import Evaluated
+from gpu_wcoj.circuit.head import ChangeCount
+from gpu_wcoj.errors import AuxiliaryError, WeightOverflowError
+from gpu_wcoj.incoming import Incoming, read_change
+from gpu_wcoj.join.piece import Piece
+from gpu_wcoj.lowering import Lowering, stored_columns
+from gpu_wcoj.options import check_inputs
+from gpu_wcoj.outgoing import Outgoing
+from gpu_wcoj.routing.sides import Side, Sides
+from gpu_wcoj.tick import Ledger, State, TickReport, as_shown
+from gpu_wcoj.trace.arrangement import PhaseRows
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
+
+Sink = Callable[[str, Piece], None]
+Rest = Callable[[Mapping[str, list[PhaseRows]]], None]
+
+
+@dataclass(eq=False)
+class Ticking:
+    """Takes the ticks of a program.
+
+    Attributes
+    ----------
+    input_of
+        Per input, the relation that is stored of it.
+    heads
+        What rules define.
+    arity
+        Per relation, its columns.
+    declared
+        What columns are called, where that was declared.
+    backend
+        Where the program was asked to run.
+    """
+
+    input_of: Mapping[str, str]
+    heads: Sequence[str]
+    arity: Mapping[str, int]
+    declared: Mapping[str, tuple[str, ...]]
+    lowering: Lowering
+    ledger: Ledger
+    outgoing: Outgoing
+    dictionaries: tuple[Dictionary, Dictionary]
+    backend: Backend
+
+    def take(
+        self,
+        changes: Mapping[str, Any],
+        threads: int,
+        collect: frozenset[str] | None,
+        sink: Sink | None = None,
+        rest: Rest | None = None,
+    ) -> dict[str, ChangeCount]:
+        """Take a tick; the rows that did not go to `sink` go to `rest` while the tick can still be undone.
+
+        Parameters
+        ----------
+        threads
+            Those that a path may have.
+        collect
+            The heads whose changed rows are wanted; None if not even their numbers are.
+        """
+        start = time.perf_counter()
+        check_inputs(changes, tuple(self.input_of), self.heads)
+        if self.ledger.feedback.is_due:
+            self.ledger.replan()
+        before = self.ledger.state
+        number = before.report.tick + 1
+        sizes = [len(dictionary) for dictionary in self.dictionaries]
+        try:
+            incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
+            if number == 0 and self.lowering.rules.facts:
+                incoming.update(self.lowering.facts(incoming, before.types))
+            if not any(len(rows) for rows in incoming.values()):
+                if before.sides is not None and all(rows.names == () for rows in incoming.values()):
+                    incoming = {}
+                if not incoming:
+                    rows = {} if before.sides is None else before.sides.backlog_rows
+                    report = TickReport(number, time.perf_counter() - start, backlog_rows=rows)
+                    self.ledger.replaced(replace(before, report=report))
+                    return {}
+            try:
+                sides, side, (counts, found, ignored) = self._evaluated(incoming, threads, collect, sink)
+            except AuxiliaryError:
+                self.ledger.without_auxiliaries()
+                before = self.ledger.state
+                sides, side, (counts, found, ignored) = self._evaluated(incoming, threads, collect, sink)
+            lowered, circuit = side.lowered, side.circuit
+            if rest is not None:
+                rest(found)
+            held = circuit.prepare()
+            merged_rows = held.merged_rows - side.held.merged_rows
+            sides = sides.after(side, held)
+            journal = None if before.journal is None else before.journal.after(sides, circuit)
+            names = {
+                name: rows.names for name, rows in incoming.items() if rows.names and name not in self.declared
+            } | dict(before.names)
+            report = TickReport(
+                number, time.perf_counter() - start, self._as_given(ignored), circuit.work, merged_rows,
+                circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.measured, circuit.recounted,
+            )  # fmt: skip
+            self.ledger.commit(side, held, State(lowered.types, names, report, sides, journal))
+        except BaseException as error:
+            raised = as_shown(error, self.backend)
+            if isinstance(raised, WeightOverflowError):
+                raised = self.outgoing.overflow_as_shown(raised)
+            if self.ledger.state.report is before.report:
+                self.forget(sizes)
+            self.ledger.settled()
+            try:
+                if raised is error:
+                    raise
+                raise raised from error
+            finally:
+                del raised  # a frame that its own error refers to keeps a device's arrays until the next collection
+        finally:
+            self.outgoing.evaluated = None
+        return counts
+
+    def forget(self, sizes: Sequence[int]) -> None:
+        """Leave no more than so many values in the dictionaries."""
+        for dictionary, size in zip(self.dictionaries, sizes, strict=True):
+            dictionary.truncate(size)
+
+    def _evaluated(
+        self, incoming: Mapping[str, Incoming], threads: int, collect: frozenset[str] | None, sink: Sink | None
+    ) -> tuple[Sides, Side, Evaluated]:
+        """The sides and the one on which the tick runs, and what it has found there."""
+        sides, side = self.ledger.routed(incoming, self.declared)
+        lowered, circuit = side.lowered, side.circuit
+        self.outgoing.evaluated = lowered
+        circuit.execution.threads = threads
+        if circuit.backend.device is None:
+            incoming = {name: rows.fetched() for name, rows in incoming.items()}
+        stored = {name: stored_columns(name, rows, lowered) for name, rows in incoming.items()}
+        return sides, side, circuit.evaluate(stored, collect, sink)
+
+    def _read(self, name: str, data: Any) -> Incoming:
+        if isinstance(data, Incoming):
+            return data
+        lowered, arity = self.ledger.lowered, self.arity[name]
+        known = lowered.kinds if lowered else self.ledger.state.types.snapshot()
+        types = [known[self.input_of[name], column] for column in range(arity)]
+        return read_change(name, data, arity, self.declared.get(name), types, self.dictionaries)
+
+    def _as_given(self, ignored: Mapping[str, int]) -> Mapping[str, int]:
+        """What is said of inputs, by the names that they have for their user."""
+        return {name: ignored[one] for name, one in self.input_of.items() if one in ignored}
