@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.suite.again import TIMES, unsettled
 from bench.suite.catalogue import cyclicity
 from bench.suite.comparison import compared
 from bench.suite.contender import Contender, Setting
@@ -112,17 +113,24 @@ def comparison(seed: int, size: Size, threads: int, folder: Path) -> Comparison:
     if len(set(changes.values())) > 1:
         return compared(case, {}, work, Check(False, message=f"the strategies do not agree: {changes}"), {})
     check = Check(True, STRATEGIES, changes=changes[STRATEGIES[0]])
-    return compared(case, _rounds(contenders, (*forward, *back), size), work, check, {})
+    return compared(case, _rounds(contenders, (*forward, *back), size, work), work, check, {})
 
 
-def _rounds(contenders: dict[str, Contender], batches: Sequence[Any], size: Size) -> dict[str, list[float]]:
+def _rounds(
+    contenders: dict[str, Contender], batches: Sequence[Any], size: Size, work: Mapping[str, Work]
+) -> dict[str, list[float]]:
     """Processor time of each strategy's rounds, there and back."""
     spent: dict[str, list[float]] = {name: [] for name in contenders}
     number = 0
     gc.collect()
-    while number < size.rounds or min(map(sum, spent.values())) < size.seconds:
-        turn = number % len(contenders)
+    while True:
         names = list(contenders)
+        if number >= size.rounds and min(map(sum, spent.values())) >= size.seconds:
+            over = number >= TIMES * size.rounds and min(map(sum, spent.values())) >= TIMES * size.seconds
+            names = [] if over else unsettled(spent, work)
+            if not names:
+                return spent
+        turn = number % len(names)
         for name in (*names[turn:], *names[:turn]):
             contender = contenders[name]
             start = time.process_time()
@@ -130,7 +138,6 @@ def _rounds(contenders: dict[str, Contender], batches: Sequence[Any], size: Size
                 contender.tick(batch)
             spent[name].append(time.process_time() - start)
         number += 1
-    return spent
 
 
 def _ticks(contender: Contender, batches: Sequence[Any]) -> tuple[tuple[int, ...], dict[str, int]]:
