@@ -1,6 +1,7 @@
 """Which times are taken again: those of the same counted work that are far apart, as something disturbed one.
 
-Whoever is ahead, all of them take further rounds, so that none is favoured; the median is that of all rounds.
+Whoever is ahead, all of them take further rounds, so that none is favoured; the median is that of all rounds. They do
+so in further processes: where the pages of a process lie can make all of its rounds half as long again.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from bench.suite.record import Work
 
-ALIKE = 1.01
+ALIKE = 1.1
 """Counted work that differs by no more than this factor is the same."""
 
-APART = 1.1
+APART = 1.12
 """The median times of the same work differ by no more than this factor, or they are taken again."""
 
-TIMES = 4
-"""So many times the rounds, and the seconds for rounds, are taken at most."""
+AGAIN = 3
+"""So many times they are taken again at most."""
 
 
 def unsettled(rounds: Mapping[str, Sequence[float]], work: Mapping[str, Work]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.suite.again import TIMES, unsettled
+from bench.suite.again import AGAIN, unsettled
 from bench.suite.catalogue import cyclicity
 from bench.suite.comparison import compared
 from bench.suite.contender import Contender, Setting
@@ -121,13 +121,13 @@ def _rounds(
 ) -> dict[str, list[float]]:
     """Processor time of each strategy's rounds, there and back."""
     spent: dict[str, list[float]] = {name: [] for name in contenders}
-    number = 0
+    number = enough = 0
     gc.collect()
     while True:
         names = list(contenders)
         if number >= size.rounds and min(map(sum, spent.values())) >= size.seconds:
-            over = number >= TIMES * size.rounds and min(map(sum, spent.values())) >= TIMES * size.seconds
-            names = [] if over else unsettled(spent, work)
+            enough = enough or number
+            names = unsettled(spent, work) if number < (1 + AGAIN) * enough else []
             if not names:
                 return spent
         turn = number % len(names)

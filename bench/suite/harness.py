@@ -1,7 +1,7 @@
 """One case from start to end: contenders are warmed up and loaded, their answers checked, and then their ticks timed.
 
 Contenders of one group take their rounds in turn, A B C, B C A, C A B and so on, each in its own process. Strategies
-of the engine that do the same work in times that are far apart take more rounds.
+of the engine that do the same work in times that are far apart take their rounds again, in further processes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bench.suite.again import TIMES, unsettled
+from bench.suite.again import AGAIN, unsettled
 from bench.suite.catalogue import Made
 from bench.suite.child import Task
 from bench.suite.judge import HASHED_ROWS, Expected
@@ -97,7 +97,38 @@ def measured(
     with started(made, tiny, names, limits) as runs:
         say("warm-up")
         warmed(runs, made, limits)
-        return runs, timed(runs, made, limits, expected, say)
+        wanted = timed(runs, made, limits, expected, say)
+    for _ in range(AGAIN):
+        again = _unsettled(runs)
+        if not again:
+            break
+        with started(made, tiny, [run.contender for run in again], limits) as others:
+            say("warm-up of processes that time it again")
+            warmed(others, made, limits)
+            timed(others, made, limits, lambda: wanted, say)
+        for run, other in zip(again, others, strict=True):
+            _joined(run, other)
+    return runs, wanted
+
+
+def _unsettled(runs: Sequence[Run]) -> list[Run]:
+    """Those of the engine's strategies whose times have to be taken again."""
+    ours = [run for run in _alive(runs) if run.contender in STRATEGIES and run.check and run.check.is_right]
+    rounds = {run.contender: [sum(one["cpu_seconds"]) for one in run.rounds or [run.first]] for run in ours}
+    work = {run.contender: Work(**run.first["work"]) for run in ours if run.first.get("work")}
+    names = unsettled(rounds, work)
+    return [run for run in ours if run.contender in names]
+
+
+def _joined(run: Run, other: Run) -> None:
+    """Add the rounds that another process has taken of the same contender; a wrong answer of it counts."""
+    if other.stopped is not None or other.check is None:
+        return
+    if not other.check.is_right:
+        run.check = other.check
+        return
+    run.rounds = [*(run.rounds or [run.first]), *(other.rounds or [other.first])]
+    run.undo_rounds = [*run.undo_rounds, *other.undo_rounds]
 
 
 @contextmanager
@@ -260,24 +291,13 @@ def _difference(expected: Expected, run: Run) -> str | None:
 
 
 def _timed_rounds(runs: Sequence[Run], made: Made, limits: Limits) -> None:
-    for number in range(TIMES * limits.rounds):
+    for number in range(limits.rounds):
         going = [run for run in _alive(runs) if run.spent + _cost(run) <= limits.budget]
-        if number >= limits.rounds or not going:
-            going = [run for run in _unsettled(_alive(runs)) if run.spent + _cost(run) <= TIMES * limits.budget]
         if not going:
             return
         turn = number % len(going)
         for run in (*going[turn:], *going[:turn]):
             _attempt(run, lambda run: _round(run, made, limits))
-
-
-def _unsettled(runs: Sequence[Run]) -> list[Run]:
-    """Those of the engine's strategies whose times have to be taken again."""
-    ours = [run for run in runs if run.contender in STRATEGIES]
-    rounds = {run.contender: [sum(one["cpu_seconds"]) for one in run.rounds or [run.first]] for run in ours}
-    work = {run.contender: Work(**run.first["work"]) for run in ours if run.first.get("work")}
-    names = unsettled(rounds, work)
-    return [run for run in runs if run.contender in names]
 
 
 def _cost(run: Run) -> float:
