@@ -185,8 +185,13 @@ class Trial:
         except AllowanceError:
             return False
         share = different / len(some) * self.n_rows / len(self.batches[0])
-        self.cost = cost_of_binding(path, self.n_rows, join) + summing.cost_of(share)
+        self.cost = self.least + summing.cost_of(share)
         return len(some) < n and join.allowance.cost(join) <= MOST_SPENT
+
+    @property
+    def least(self) -> int:
+        """What it costs to begin."""
+        return cost_of_binding(self.path, self.n_rows, self.join)
 
     def is_dear(self, draws: int) -> bool:
         """Whether after so many of them the rest would cost much of what the path does."""
@@ -204,6 +209,8 @@ def tried(trial: Trial, least: float, most: float) -> float:
 def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> dict[int, float]:
     """About what it costs to count along each of these paths; more roughly where it is far more than along another.
 
+    Of a path that costs more to begin with than another one does in all, only that is said.
+
     Parameters
     ----------
     worth
@@ -212,15 +219,24 @@ def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> 
         Whether it is only asked which path is the cheapest. Then no more rows are tried where that would cost much of
         what the path does.
     """
-    left = list(trials)
+    least = {number: trial.least for number, trial in trials.items()}
+    costs: dict[int, float] = {}
+    left = sorted(trials, key=least.__getitem__)
     for draws in DRAWS:
-        left = [number for number in left if trials[number].draw(draws)]
-        most = FAR * min(worth, *(trial.cost for trial in trials.values()))
-        left = [number for number in left if trials[number].cost <= most]
+        more = []
+        for number in left:
+            if min(costs.values(), default=least[number]) < least[number]:
+                costs.setdefault(number, least[number])  # another path costs less than this one does to begin with
+                continue
+            if trials[number].draw(draws):
+                more.append(number)
+            costs[number] = trials[number].cost
+        most = FAR * min(worth, *costs.values())
+        left = [number for number in more if costs[number] <= most]
         if only_cheapest:
             left = [number for number in left if not trials[number].is_dear(draws)]
             left = left if len(left) > 1 else []
-    return {number: trial.cost for number, trial in trials.items()}
+    return costs
 
 
 def _drawn(path: DeltaPath, batches: Sequence[IndexedZSet]) -> tuple[list[Int64Array], float]:

@@ -251,6 +251,19 @@ def test_of_paths_that_are_images_of_each_other_one_is_tried(body, unlike, monke
     assert len(made) == (0 if unlike == 1 else unlike)
 
 
+def test_a_path_that_costs_more_to_begin_than_another_in_all_is_not_tried(monkeypatch):
+    drawn = set()
+    draw = tried_module.Trial.draw
+    monkeypatch.setattr(
+        tried_module.Trial, "draw", lambda self, draws: (drawn.add(self.path.seed.variables), draw(self, draws))[1]
+    )
+    base, _ = skewed()
+    program = gw.Program("h(a, b, c) :- u(a), e(a, b), f(b, c). .output h")
+    program.load({"e": base, "f": base[:2000], "u": [(3,), (5,)]})
+    assert program.count("h") == len(program.relation("h")) > 0
+    assert drawn == {("a",)}
+
+
 @pytest.mark.parametrize(("far", "rounds"), [(1.0, 1), (1e9, 2)])
 def test_of_paths_that_cost_far_more_than_another_few_rows_are_tried(far, rounds, monkeypatch):
     drawn: dict[str, list[int]] = {}
