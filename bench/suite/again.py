@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 from bench.suite.record import Work
 
@@ -17,12 +18,15 @@ ALIKE = 1.1
 APART = 1.12
 """The median times of the same work differ by no more than this factor, or they are taken again."""
 
+NEAR = 2.0
+"""Who takes no more than so many times the best one's time is timed again, too: the machine may have become slower."""
+
 AGAIN = 3
 """So many times they are taken again at most."""
 
 
 def unsettled(rounds: Mapping[str, Sequence[float]], work: Mapping[str, Work]) -> list[str]:
-    """The contenders that did the same work as another one, in a time that is far from its.
+    """If contenders did the same work in times that are far apart: they, and those that are about as fast as the best.
 
     Parameters
     ----------
@@ -36,14 +40,15 @@ def unsettled(rounds: Mapping[str, Sequence[float]], work: Mapping[str, Work]) -
     >>> work = {"wcoj": Work(10, 100, 200, 5), "binary": Work(90, 900, 900, 50), "auto": Work(10, 101, 200, 5)}
     >>> unsettled({"wcoj": [1.0, 1.0], "binary": [9.0, 9.0], "auto": [1.0, 1.4]}, work)
     ['wcoj', 'auto']
-    >>> unsettled({"wcoj": [1.0, 1.0], "binary": [9.0, 9.0], "auto": [1.0, 1.02]}, work)
+    >>> unsettled({"wcoj": [1.0, 1.0], "binary": [1.3, 1.3], "auto": [1.0, 1.4]}, work)
+    ['wcoj', 'binary', 'auto']
+    >>> unsettled({"wcoj": [1.0, 1.0], "binary": [1.3, 1.3], "auto": [1.0, 1.02]}, work)
     []
     """
     effort = {name: (one.proposals or 0) + (one.probes or 0) for name, one in work.items() if rounds.get(name)}
     median = {name: statistics.median(rounds[name]) for name in effort}
-    found = []
-    for name, own in effort.items():
-        others = [other for other in effort if other != name and own <= ALIKE * effort[other] <= ALIKE**2 * own]
-        if any(max(median[name], median[other]) > APART * min(median[name], median[other]) for other in others):
-            found.append(name)
-    return found
+    for one, other in combinations(effort, 2):
+        alike = max(effort[one], effort[other]) <= ALIKE * min(effort[one], effort[other])
+        if alike and max(median[one], median[other]) > APART * min(median[one], median[other]):
+            return [name for name in effort if name in (one, other) or median[name] <= NEAR * min(median.values())]
+    return []
