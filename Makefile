@@ -71,9 +71,8 @@ endif
 check: setup  ## lint, format, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/lint-imports
+	$(BIN)/mypy & mypy=$$!; \
+	  $(BIN)/pyright --pythonpath $(BIN)/python && $(BIN)/lint-imports; found=$$?; wait $$mypy && exit $$found
 
 test: check  ## check, then run the tests (TESTS=path chooses some)
 	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $(TESTS)
