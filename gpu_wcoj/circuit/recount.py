@@ -81,6 +81,8 @@ class _Known:
 
     Attributes
     ----------
+    costs
+        Per rule.
     size
         How many rows the atoms had then.
     paths
@@ -93,12 +95,17 @@ class _Known:
         What it costs to begin.
     """
 
-    cost: float
+    costs: tuple[float, ...]
     size: int
     paths: tuple[int, ...]
     is_measured: bool = False
     in_vain: float = 0.0
     least: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        """Of all rules; nothing while an atom of each is empty, which tells nothing of other states."""
+        return sum(self.costs)
 
 
 def may_recount(queries: Sequence[DeltaQuery], weighted: bool) -> bool:
@@ -187,10 +194,14 @@ class Recounting:
 
     def total(self) -> int:
         """The sum of weights of the committed state, whatever it costs."""
-        moment = Moment(0)
-        if self._known is None or not self._is_near(moment):
+        moment, before = Moment(0), self._known
+        if before is None or not self._is_near(moment):
             self._known = self._looked(moment, None)
-        return self._whole(moment, None)[0]
+        try:
+            return self._whole(moment, None)[0]
+        except BaseException:
+            self._known = before  # the cost of a path that is taken in any case is not known
+            raise
 
     def bound(self) -> int:
         """What no weight of a row exceeds after the tick, if each comes from one binding."""
@@ -265,20 +276,21 @@ class Recounting:
         """The sum of weights at a moment, and what it cost."""
         known, size = self._known, self._size(moment)
         assert known is not None
-        expected = known.cost * size / max(1, known.size) / len(self.joins)
-        total = cost = 0
-        for join, number in zip(self.joins, known.paths, strict=True):
-            found, more = WholeJoin(join, moment).total(number, None if most is None else most - cost, expected)
-            total, cost = total + found, cost + more
-        self._known = _Known(cost, size, known.paths, is_measured=True)
-        return total, cost
+        total, costs = 0, list[float]()
+        for join, number, before in zip(self.joins, known.paths, known.costs, strict=True):
+            expected = before * size / max(1, known.size) if before else float("inf")
+            found, cost = WholeJoin(join, moment).total(number, None if most is None else most - sum(costs), expected)
+            total += found
+            costs.append(cost)
+        self._known = _Known(tuple(costs), size, known.paths, is_measured=True)
+        return total, int(sum(costs))
 
     def _allowance(self, worth: float, moment: Moment) -> float | None:
         """What a whole count may cost; None if it is not worth trying."""
         size = self._size(moment)
         if worth * MARGIN < CHEAPEST * size:
             return None
-        if self._known is None or not (self._known.is_measured or self._is_near(moment)):
+        if self._known is None or not ((self._known.is_measured and self._known.cost) or self._is_near(moment)):
             self._known = self._looked(moment, TRYING * worth, worth)
         known = self._known
         if not self._may_pay(worth, size, known):
@@ -297,7 +309,7 @@ class Recounting:
 
         Paths that cost far more than `worth` are tried more roughly.
         """
-        paths, cost, least = [], 0.0, 0
+        paths, found, least = [], list[float](), 0
         for join, numbers in zip(self.joins, self._unlike, strict=True):
             whole = WholeJoin(join, moment)
             if most is None and len(numbers) == 1:
@@ -305,14 +317,16 @@ class Recounting:
             else:
                 costs = whole.tried(numbers, None if most is None else most / len(numbers), worth)
             paths.append(min(costs, key=costs.__getitem__))
-            cost += costs[paths[-1]]
+            found.append(costs[paths[-1]])
             least += whole.least(paths[-1])
-        return _Known(cost, self._size(moment), tuple(paths), least=least)
+        return _Known(tuple(found), self._size(moment), tuple(paths), least=least)
 
     def _is_near(self, moment: Moment) -> bool:
         """Whether what is known is of a state of about this size."""
         known = self._known
-        return known is not None and known.size / GROWN <= self._size(moment) <= known.size * GROWN
+        if known is None or not known.cost:
+            return False
+        return known.size / GROWN <= self._size(moment) <= known.size * GROWN
 
     def _size(self, moment: Moment) -> int:
         """How many rows the atoms have."""

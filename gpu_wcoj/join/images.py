@@ -17,33 +17,52 @@ _T = TypeVar("_T", bound=Hashable)
 def unlike(query: DeltaQuery) -> tuple[int, ...]:
     """The numbers of the paths of positive atoms, of those that seem to be images of each other the first.
 
-    Two are, if their seeds are and they take the same numbers of atoms in their steps. What the head keeps does not
-    matter. O(variables * columns of the body) for the colours, at most.
+    Two are, if their seeds are and each of their steps descends such atoms, bound in the same columns, by the same one:
+    the planner need not order images alike. What the head keeps does not matter. O(variables * columns of the body) for
+    the colours, at most.
 
     Examples
     --------
     >>> from gpu_wcoj.join.path import Step
     >>> from gpu_wcoj.trace.arrangement import ArrangementKey
-    >>> names = ["ab", "bc", "ca", "ad"]  # a triangle with a tail at a
-    >>> uses = [AtomUse(at, ArrangementKey("e", (0, 1)), tuple(pair)) for at, pair in enumerate(names)]
-    >>> def paths(uses, steps):
-    ...     rest = [uses[:at] + uses[at + 1 :] for at in range(len(uses))]
-    ...     return tuple(DeltaPath((use,), tuple(own), (), steps) for use, own in zip(uses, rest, strict=True))
-    >>> unlike(DeltaQuery("", ("a", "b", "c"), paths(uses[:3], (Step("c", (1, 2)),))))
+    >>> def use(atom, order, names):
+    ...     return AtomUse(atom, ArrangementKey("e", order), tuple(names))
+    >>> ab, bc, ca = (use(atom, (0, 1), names) for atom, names in enumerate(["ab", "bc", "ca"]))
+    >>> ba, cb, ac = (use(atom, (1, 0), names) for atom, names in enumerate(["ba", "cb", "ac"]))
+    >>> first = DeltaPath((ab,), (bc, ac), (), (Step("c", (1, 2)),))
+    >>> second = DeltaPath((bc,), (ba, ca), (), (Step("a", (0, 2)),))
+    >>> third = DeltaPath((ca,), (ab, cb), (), (Step("b", (0, 1)),))
+    >>> unlike(DeltaQuery("h(a) :- e(a, b), e(b, c), e(c, a).", ("a",), (first, second, third)))
     (0,)
-    >>> unlike(DeltaQuery("", ("a", "b", "c"), paths(uses, (Step("c", (1, 2)), Step("d", (3,))))))
-    (0, 1, 2, 3)
     """
     numbers = [number for number, path in enumerate(query.paths) if not path.is_negated]
     if len(numbers) < 2:
         return tuple(numbers)
-    colours = _colours(query.paths[numbers[0]])
+    path = query.paths[numbers[0]]
+    colours = _colours(path)
+    uses = (path.seed, *path.others, *(check.use for check in path.absent))
+    atoms = _numbered({use.atom: _seen(use, colours) for use in uses})
     first: dict[Hashable, int] = {}
     for number in numbers:
-        path = query.paths[number]
-        steps = tuple((len(step.atoms), step.is_lookup, len(step.conditions)) for step in path.steps)
-        first.setdefault((_seen(path.seed, colours), steps), number)
+        first.setdefault(_walk(query.paths[number], atoms), number)
     return tuple(first.values())
+
+
+def _walk(path: DeltaPath, atoms: dict[int, int]) -> Hashable:
+    """A path as far as its cost is concerned, given the colours of the atoms."""
+    orders = {use.atom: use.key.order for use in path.others}
+    depth = {atom: bound for atom, bound, _ in path.binding}
+    steps: list[Hashable] = []
+    for step in path.steps:
+        taken = []
+        for atom in step.atoms:
+            bound = depth.get(atom, 0)
+            taken.append((atoms[atom], tuple(sorted(orders[atom][:bound])), orders[atom][bound]))
+            depth[atom] = bound + 1
+        checks = tuple(type(check).__name__ for check in step.checks)
+        steps.append((tuple(sorted(taken)), step.is_lookup, len(step.conditions), checks))
+    reached = sorted((atoms[atom], tuple(sorted(orders[atom][:bound]))) for atom, bound, _ in path.binding)
+    return atoms[path.seed.atom], tuple(reached), tuple(steps)
 
 
 def _colours(path: DeltaPath) -> dict[str, int]:

@@ -225,9 +225,8 @@ def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> 
     for draws in DRAWS:
         more = []
         for number in left:
-            if min(costs.values(), default=least[number]) < least[number]:
-                costs.setdefault(number, least[number])  # another path costs less than this one does to begin with
-                continue
+            if min(costs.values(), default=float("inf")) < least[number]:
+                continue  # another path costs less than this one does to begin with
             if trials[number].draw(draws):
                 more.append(number)
             costs[number] = trials[number].cost
@@ -236,6 +235,12 @@ def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> 
         if only_cheapest:
             left = [number for number in left if not trials[number].is_dear(draws)]
             left = left if len(left) > 1 else []
+    for number in sorted(trials.keys() - costs.keys(), key=least.__getitem__):
+        if least[number] < min(costs.values()):  # more rows have told that the others cost more
+            trials[number].draw(DRAWS[0])
+            costs[number] = trials[number].cost
+        else:
+            costs[number] = least[number]
     return costs
 
 

@@ -17,6 +17,7 @@ from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaE
 from gpu_wcoj.join import delta, last, ranged, summing, whole
 from gpu_wcoj.join import tried as tried_module
 from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.images import unlike
 from gpu_wcoj.join.summing import Summing
 from gpu_wcoj.join.tried import Trial, tried
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
@@ -222,7 +223,7 @@ def test_where_only_the_cheapest_path_is_asked_for_more_rows_are_not_tried_if_th
 
 
 @pytest.mark.parametrize(
-    ("body", "unlike"),
+    ("body", "n_unlike"),
     [
         ("e(a, b), e(b, c), e(c, a)", 1),
         ("e(a, b), e(b, c), e(a, c)", 3),
@@ -236,7 +237,7 @@ def test_where_only_the_cheapest_path_is_asked_for_more_rows_are_not_tried_if_th
         ("e(a, b), e(a, c), !f(a)", 1),
     ],
 )
-def test_of_paths_that_are_images_of_each_other_one_is_tried(body, unlike, monkeypatch):
+def test_of_paths_that_are_images_of_each_other_one_is_tried(body, n_unlike, monkeypatch):
     """And none where there is no other: the cheapest is known then."""
     base, _ = skewed()
     head = "h(a, b, c, d)" if "d" in body else "h(a, b, c)"
@@ -248,7 +249,7 @@ def test_of_paths_that_are_images_of_each_other_one_is_tried(body, unlike, monke
         whole.WholeJoin, "tried", lambda self, *given: (made.extend(given[0]), tried_paths(self, *given))[1]
     )
     assert program.count("h") == len(program.relation("h"))
-    assert len(made) == (0 if unlike == 1 else unlike)
+    assert len(made) == (0 if n_unlike == 1 else n_unlike)
 
 
 def test_a_path_that_costs_more_to_begin_than_another_in_all_is_not_tried(monkeypatch):
@@ -262,6 +263,61 @@ def test_a_path_that_costs_more_to_begin_than_another_in_all_is_not_tried(monkey
     program.load({"e": base, "f": base[:2000], "u": [(3,), (5,)]})
     assert program.count("h") == len(program.relation("h")) > 0
     assert drawn == {("a",)}
+
+
+def test_a_path_that_was_not_tried_is_tried_when_the_others_turn_out_to_cost_more():
+    """The 16 rows of u that are drawn first have a value in e each, the others 500."""
+    u = np.arange(128)
+    n_below = np.where(u % 8 == 0, 1, 500)
+    below = np.concatenate([500 * a + np.arange(n) for a, n in zip(u, n_below, strict=True)])
+    apart, k = 10**6 + np.arange(500), np.arange(2000)
+    e = np.stack([np.concatenate([np.repeat(u, n_below), 10**7 + np.arange(500)]), np.concatenate([below, apart])])
+    f = np.stack([np.concatenate([below, np.repeat(apart, 2000)]), np.concatenate([0 * below, np.tile(k, 500)])])
+    program = gw.Program("h(a, b, c) :- u(a), e(a, b), f(b, c), k(c). .output h", threads=1)
+    program.load({"u": u[:, None], "e": e.T, "f": f.T, "k": k[:, None]})
+    (join,) = heads_of(program)["h"].joins
+    moment = whole.WholeJoin(join, whole.Moment(0))
+    costs = moment.tried(range(4), 1e9, 1e9)
+    real = {number: moment.total(number)[1] for number in range(4)}
+    assert real[min(costs, key=costs.__getitem__)] == min(real.values())
+    assert program.count("h") == len(below)
+
+
+@pytest.mark.parametrize("order", [None, {"h": ["c"]}])
+def test_of_images_that_are_walked_differently_each_is_tried(order):
+    """Of the cycle's atoms each is the image of any other; the planner need not go on from them alike."""
+    rows = [(x, y) for x in range(4000) for y in range(4000, 4020)]
+    program = gw.Program("h(a, b, c, d) :- e(a, b), e(c, b), e(c, d), e(a, d). .output h", order=order)
+    program.load({"e": rows[::5]})
+    (join,) = heads_of(program)["h"].joins
+    costs = whole.WholeJoin(join, whole.Moment(0)).tried(range(4))
+    assert min(costs[number] for number in unlike(join.query)) <= 1.01 * min(costs.values())
+
+
+def test_what_a_count_costs_that_was_interrupted_is_not_known(monkeypatch):
+    program = gw.Program("h(a, b, c) :- e(a, b), e(b, c), e(c, a). .output h")
+    program.load({"e": skewed()[0]})
+    monkeypatch.setattr(whole.WholeJoin, "total", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        program.count("h")
+    monkeypatch.undo()
+    assert heads_of(program)["h"].recounting._known is None
+    assert program.count("h") == len(program.relation("h"))
+
+
+def test_what_a_count_costs_while_an_atom_is_empty_tells_nothing(monkeypatch):
+    expected = []
+    total = whole.WholeJoin.total
+    monkeypatch.setattr(
+        whole.WholeJoin, "total", lambda self, *given: (expected.append(given[2]), total(self, *given))[1]
+    )
+    program = gw.Program("h(a, b, c) :- r(a, b), s(b, c). .output h", schema={"s": ["int64", "int64"]})
+    rows = skewed()[0].tolist()
+    program.load({"r": rows})
+    assert program.count("h") == 0
+    program.load({"s": rows[:2000]})
+    assert program.count("h") == len(program.relation("h"))
+    assert expected[-1] > 1000
 
 
 @pytest.mark.parametrize(("far", "rounds"), [(1.0, 1), (1e9, 2)])
@@ -397,6 +453,7 @@ def test_the_number_is_known_on_either_side_and_under_every_plan(route):
 @pytest.mark.parametrize("name", ["path", "diamond", "house", "negated"])
 def test_all_that_the_kernels_do_is_reported(name, threads, analyze, monkeypatch):
     """Samples and counts that are given up, too: every array that a kernel counts in is part of the report."""
+    monkeypatch.setattr(whole, "THREAD", 1)
     counted = {}
     made = GenericJoin.work_of
 
@@ -450,7 +507,7 @@ def test_counts_that_are_given_up_are_reported(monkeypatch):
     program = gw.Program("h(a, b, c, d) :- e(a, b), e(b, c), e(c, d), e(a, d). .output h")
     program.load({"e": base})
     monkeypatch.setattr(recount.Recounting, "_allowance", lambda *_: 1_500_000.0)
-    monkeypatch.setattr(recount.Recounting, "_known", recount._Known(1.0, 1, (0,)))
+    monkeypatch.setattr(recount.Recounting, "_known", recount._Known((1.0,), 1, (0,)))
     program.step_counts({"e": rest[:1500]})
     assert not program.last_tick.recounted
     afresh = program.last_tick.work["h"][0][whole.WHOLE]
