@@ -1,7 +1,8 @@
 """Which times are taken again: those of the same counted work that are far apart, as something disturbed one.
 
-Whoever is ahead, all of them take further rounds, so that none is favoured; the median is that of all rounds. They do
-so in further processes: where the pages of a process lie can make all of its rounds half as long again.
+Whoever is ahead, all of them take the same further rounds, and the median is that of all rounds. Cases do so in
+further processes, as where the pages of a process lie can make all of its rounds half as long again. What looks settled
+by chance is not taken again.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ APART = 1.12
 NEAR = 2.0
 """Who takes no more than so many times the best one's time is timed again, too: the machine may have become slower."""
 
-AGAIN = 3
-"""So many times they are taken again at most."""
+AGAIN = 2
+"""So many times they are taken again, whatever comes of the first."""
 
 
 def unsettled(rounds: Mapping[str, Sequence[float]], work: Mapping[str, Work]) -> list[str]:

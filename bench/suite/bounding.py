@@ -39,7 +39,7 @@ def delta_bound(body: Pattern, rows: Mapping[str, float], changes: Mapping[str, 
 
     >>> from bench.suite.catalogue import WORKLOADS
     >>> round(delta_bound(WORKLOADS["triangle"].pattern, {"e": 10_000}, {"e": 1}))
-    300
+    30000
     """
     total = 0.0
     for seed in range(len(body.atoms)):

@@ -122,14 +122,13 @@ def _rounds(
     """Processor time of each strategy's rounds, there and back."""
     spent: dict[str, list[float]] = {name: [] for name in contenders}
     number = enough = 0
+    names = list(contenders)
     gc.collect()
     while True:
-        names = list(contenders)
-        if number >= size.rounds and min(map(sum, spent.values())) >= size.seconds:
-            enough = enough or number
-            names = unsettled(spent, work) if number < (1 + AGAIN) * enough else []
-            if not names:
-                return spent
+        if not enough and number >= size.rounds and min(map(sum, spent.values())) >= size.seconds:
+            enough, names = number, unsettled(spent, work)
+        if enough and (not names or number == (1 + AGAIN) * enough):
+            return spent
         turn = number % len(names)
         for name in (*names[turn:], *names[:turn]):
             contender = contenders[name]

@@ -36,9 +36,9 @@ class Limits:
     limit
         Seconds after which one that loads, or takes a round, is stopped.
     budget
-        Seconds of timed rounds, after which no further one is begun.
+        Seconds of timed rounds, after which a process begins no further one.
     rounds
-        Timed rounds, at most.
+        Timed rounds of a process, at most.
     limit_bytes
         Of address space, for the contenders that are held to a share of it.
     """
@@ -69,6 +69,7 @@ class Run:
     stopped: str | None = None
     unfinished: float | None = None
     missing: bool = False
+    is_first_only: bool = False
 
     @property
     def spent(self) -> float:
@@ -98,10 +99,8 @@ def measured(
         say("warm-up")
         warmed(runs, made, limits)
         wanted = timed(runs, made, limits, expected, say)
-    for _ in range(AGAIN):
-        again = _unsettled(runs)
-        if not again:
-            break
+    again = _unsettled(runs)
+    for _ in range(AGAIN if again else 0):
         with started(made, tiny, [run.contender for run in again], limits) as others:
             say("warm-up of processes that time it again")
             warmed(others, made, limits)
@@ -122,13 +121,14 @@ def _unsettled(runs: Sequence[Run]) -> list[Run]:
 
 def _joined(run: Run, other: Run) -> None:
     """Add the rounds that another process has taken of the same contender; a wrong answer of it counts."""
-    if other.stopped is not None or other.check is None:
-        return
-    if not other.check.is_right:
+    if other.check is not None and not other.check.is_right:
         run.check = other.check
-        return
-    run.rounds = [*(run.rounds or [run.first]), *(other.rounds or [other.first])]
-    run.undo_rounds = [*run.undo_rounds, *other.undo_rounds]
+    elif other.stopped is not None or other.check is None:
+        run.about["notes"] = {**run.about.get("notes", {}), "a further process": other.stopped or "had no answer"}
+    else:
+        run.is_first_only = run.is_first_only or not (run.rounds or other.rounds)
+        run.rounds = [*(run.rounds or [run.first]), *(other.rounds or [other.first])]
+        run.undo_rounds = [*run.undo_rounds, *other.undo_rounds]
 
 
 @contextmanager
@@ -220,7 +220,7 @@ def record_of(run: Run, made: Made, threads: int, bound_rows: float | None, plan
         undo_seconds=Spread.of([value for one in undone for value in one["seconds"]]),
         round_cpu_seconds=tuple(sum(one["cpu_seconds"]) for one in rounds),
         load_seconds=run.loaded.get("seconds") if right else None,
-        first_only=right and not run.rounds,
+        first_only=right and (run.is_first_only or not run.rounds),
         peak_bytes=run.memory.get("peak_bytes"), before_bytes=run.loaded.get("before_bytes"),
         state_bytes=run.memory.get("state_bytes"),
         work=Work(**work) if work else None, bound_rows=bound_rows, plan_seconds=plan_seconds,

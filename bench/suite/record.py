@@ -236,7 +236,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The engine's strategies on one case, their ticks taken in turn: A B C A B C, in every order alike.
+    """The engine's strategies on one case, their ticks taken in turn: A B C, B C A and so on; see `bench.suite.again`.
 
     Attributes
     ----------

@@ -22,9 +22,9 @@ class Suite:
     rival_limit
         The same for rivals.
     budget
-        Seconds of timed rounds per contender and case, after which no further one is begun.
+        Seconds of timed rounds per contender and case, after which its process begins no further one.
     rounds
-        Timed rounds, at most.
+        Timed rounds of a process, at most.
     judge_limit
         Seconds that another engine may count an answer for a check.
     random_queries, random_size
