@@ -259,7 +259,9 @@ def _first_round(run: Run, made: Made, expected: Expected, limits: Limits) -> No
         if expected.after <= HASHED_ROWS:
             run.digest = run.process.ask("digest", limits.limit)["digest"]
     run.memory = run.process.ask("memory", limits.limit)
+    run.unfinished = float(sum(run.first["cpu_seconds"]))  # where it is stopped while it takes the round back
     run.undone = _taken_back(run, made, limits)
+    run.unfinished = None
 
 
 def _taken_back(run: Run, made: Made, limits: Limits) -> dict[str, Any] | None:

@@ -208,8 +208,8 @@ class Record:
     stopped
         Why it came to no end, or did not start; None where it came to one.
     unfinished_seconds
-        Processor time that it had taken for the first round when it was stopped in it, so that a whole round takes at
-        least as much; None where it was not.
+        Processor time that it had taken for the first round when it was stopped in it, or on the way back, so that a
+        whole round takes at least as much; None where it was not.
     """
 
     case: Case

@@ -104,6 +104,20 @@ class Toiler(Honest):
         return super().tick(prepared)
 
 
+class Straggler(Honest):
+    """Takes its time for the way back, once it has warmed up."""
+
+    def __init__(self, setting):
+        super().__init__(setting)
+        self.ticks = 0
+
+    def tick(self, prepared):
+        self.ticks += len(self.rows) > 250
+        if self.ticks > 2:
+            time.sleep(60)
+        return super().tick(prepared)
+
+
 class Deserter(Honest):
     """Its process ends."""
 

@@ -225,7 +225,7 @@ def test_who_cannot_take_part_says_why(runs):
 
 def test_who_takes_too_long_or_ends_is_stopped():
     case = made(TRIANGLE)
-    names = [f"{HERE}:Sleeper", f"{HERE}:Deserter", f"{HERE}:Keeper", f"{HERE}:Toiler"]
+    names = [f"{HERE}:Sleeper", f"{HERE}:Deserter", f"{HERE}:Keeper", f"{HERE}:Toiler", f"{HERE}:Straggler"]
     begin = time.monotonic()
     found, _ = measured(
         case,
@@ -236,7 +236,7 @@ def test_who_takes_too_long_or_ends_is_stopped():
         lambda text: None,
     )
     assert time.monotonic() - begin < 50
-    sleeper, deserter, keeper, toiler = found
+    sleeper, deserter, keeper, toiler, straggler = found
     assert sleeper.stopped == "stopped after 2 s"
     assert deserter.stopped.startswith("its process ended with 7")
     assert keeper.stopped == "takes no deletions"
@@ -244,6 +244,8 @@ def test_who_takes_too_long_or_ends_is_stopped():
     spent = record_of(toiler, case, 1, None, None).unfinished_seconds
     assert sleeper.unfinished < spent <= 2.1, "what it had computed for the round, by the processor's clock"
     assert deserter.unfinished is keeper.unfinished is None
+    assert straggler.stopped == "stopped after 2 s"
+    assert straggler.unfinished == sum(straggler.first["cpu_seconds"]) > 0, "that of the way there"
 
 
 @pytest.mark.parametrize("name", ["absent", "Deserter"])
