@@ -259,6 +259,20 @@ class Comparison:
     check: Check | None = None
     stopped: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def fastest_ratio(self) -> float | None:
+        """The same of the fastest rounds, which what else a machine does disturbs least.
+
+        Examples
+        --------
+        >>> case = Case("triangle", "cyclic", "rmat", {}, 1, 100, 1, "insert", 1)
+        >>> Comparison(case, {"wcoj": (2.0, 3.0), "binary": (9.0,), "auto": (2.2, 5.0)}, {}, 1.4, 1.0).fastest_ratio
+        1.1
+        """
+        fastest = {name: min(rounds) for name, rounds in self.cpu_seconds.items() if rounds}
+        auto = fastest.pop("auto", None)
+        return auto / min(fastest.values()) if auto is not None and fastest and min(fastest.values()) else None
+
 
 @dataclass(frozen=True)
 class Planning:
