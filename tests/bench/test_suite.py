@@ -16,7 +16,7 @@ pytest.importorskip("duckdb", reason="the extra 'bench' is not installed")
 import gpu_wcoj.commands.bench
 from bench.lsqb.data import DATA, relations
 from bench.lsqb.queries import ANSWERS
-from bench.suite import again, chance, command, harness, suites
+from bench.suite import chance, command, harness, suites
 from bench.suite.catalogue import TINY, WORKLOADS, Spec, made, tiny
 from bench.suite.comparison import compared
 from bench.suite.contender import Setting
@@ -201,20 +201,6 @@ def test_a_contender_may_have_its_own_clock(runs):
     assert record.seconds.median == 1.5
     assert record.cpu_seconds.median == 2.5
     assert record.first_only, "a second round would have taken longer than the budget"
-
-
-@pytest.mark.parametrize(("apart", "rounds"), [(0.0, (again.AGAIN + 1) * LIMITS.rounds), (1e9, LIMITS.rounds)])
-def test_times_of_the_same_work_that_are_far_apart_are_taken_again(apart, rounds, tmp_path, monkeypatch):
-    monkeypatch.setattr(again, "APART", apart)
-    case = made(TRIANGLE)
-    found, _ = measured(
-        case, made(tiny(TRIANGLE)), ["wcoj", "auto", f"{HERE}:Honest"], LIMITS, Expected, lambda _: None
-    )
-    assert [len(run.rounds) for run in found] == [rounds, rounds, LIMITS.rounds]
-    size = chance.Size(rows=400, most=20_000, change_rows=40, n_ticks=2, rounds=1, seconds=0.0)
-    random = chance.comparison(3, size, 1, tmp_path)
-    assert random.work_ratio == 1.0
-    assert len(random.cpu_seconds["auto"]) == (again.AGAIN + 1 if rounds > LIMITS.rounds else 1)
 
 
 def test_who_cannot_take_part_says_why(runs):

@@ -15,12 +15,9 @@ from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.datasets import rmat, undirected
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaError, WeightOverflowError
 from gpu_wcoj.join import delta, last, ranged, summing, whole
-from gpu_wcoj.join import tried as tried_module
 from gpu_wcoj.join.generic import GenericJoin
-from gpu_wcoj.join.images import unlike
-from gpu_wcoj.join.summing import Summing
-from gpu_wcoj.join.tried import Trial, tried
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
+from tests.circuit.counted import PATH, TRIANGLE, heads_of, skewed
 from tests.join.twin import check_counts, fed, random_script
 from tests.kinds import Kind, lacking
 from tests.recursion.twin import Judges
@@ -82,10 +79,6 @@ def _sum_all(monkeypatch):
     monkeypatch.setattr(ranged, "MOST_VALUES", 1e30)
 
 
-def heads_of(program):
-    return program._ledger.state.sides.ahead.circuit.heads
-
-
 def recounted(program, name="h"):
     """How the phases of the last tick were counted, where that was afresh."""
     head = heads_of(program)[name]
@@ -116,15 +109,6 @@ def test_random_scripts(name, bag, kind, way, request):
             assert program.count("h") == sum(judges.heads["h"].values()), f"seed {seed}, tick {number}"
     has_state = name == "two rules" and not bag
     assert (times == 0) == (has_state or way == "followed")
-
-
-PATH = "h(a, b, c, d, f, g) :- e(a, b), e(b, c), e(c, d), e(d, f), e(f, g). .output h"
-
-
-def skewed():
-    """A graph with hubs, most of it first and the rest."""
-    edges = undirected(rmat(scale=10, edges=16_000, seed=1))
-    return edges[:10_000], edges[10_000:]
 
 
 @pytest.fixture
@@ -161,9 +145,6 @@ def test_large_changes_are_counted_afresh_and_small_ones_followed():
     assert one.phase == 0
 
 
-TRIANGLE = "h(a, b, c) :- e(a, b), e(b, c), e(a, c). .output h"
-
-
 def test_where_nothing_is_summed_away_only_large_changes_are_tried():
     """A whole count is one more join then, which a change has to start more rows than."""
     base = undirected(rmat(scale=12, edges=60_000, seed=1))
@@ -185,179 +166,6 @@ def test_from_the_empty_state_a_small_atom_is_looked_for():
     rows = rmat(scale=12, edges=60_000, seed=1)
     program.step_counts({"r": rows[:1200], "s": rows, "t": rows})
     assert whole.SAMPLED in program.last_tick.work["h"][0][whole.WHOLE]
-
-
-@pytest.mark.parametrize(("matters", "most_rows"), [((0.0, 1e18), 128), ((1e18, 1e19), 16), ((0.0, 1e-9), 16)])
-def test_few_rows_are_enough_where_a_path_costs_far_less_or_more_than_what_matters(matters, most_rows, monkeypatch):
-    drawn = []
-    over = summing.Summing.over
-    monkeypatch.setattr(
-        summing.Summing, "over", lambda self, rows, steps: (drawn.append(len(rows)), over(self, rows, steps))[1]
-    )
-    program = gw.Program(PATH)
-    program.load({"e": skewed()[0]})
-    (join,) = heads_of(program)["h"].joins
-    found = whole.WholeJoin(join, whole.Moment(0)).generic(0)
-    path = join.query.paths[0]
-    batch = max(join.arrangements[path.seed.key].before(0), key=len)
-    cost = tried(Trial(path, [batch] * len(path.seeds), len(batch), found, True), *matters)
-    assert cost > 0
-    assert max(drawn) <= most_rows + most_rows // 4
-    assert (len(drawn) == 1) == (most_rows == 16)
-
-
-@pytest.mark.parametrize(("second", "rounds"), [(0.0, 1), (1e9, 2)])
-def test_where_only_the_cheapest_path_is_asked_for_more_rows_are_not_tried_if_they_are_dear(
-    second, rounds, monkeypatch
-):
-    monkeypatch.setattr(tried_module, "SECOND", second)
-    made = []
-    monkeypatch.setattr(tried_module._Traced, "over", lambda self, *given: made.append(1) or Summing.over(self, *given))
-    base, rest = skewed()
-    program = gw.Program(TRIANGLE)
-    program.load({"e": base})
-    recounting = heads_of(program)["h"].recounting
-    total = recounting.total()
-    assert len(made) == 3 * rounds
-    assert program.step_counts({"e": rest})["h"].net == program.count("h") - total
-
-
-@pytest.mark.parametrize(
-    ("body", "n_unlike"),
-    [
-        ("e(a, b), e(b, c), e(c, a)", 1),
-        ("e(a, b), e(b, c), e(a, c)", 3),
-        ("e(a, b), e(a, c), e(a, d)", 1),
-        ("e(a, b), e(b, c), e(c, d)", 3),
-        ("e(a, b), e(b, c), e(c, a), f(a), f(b), f(c)", 2),
-        ("e(a, b), e(b, c), e(c, a), f(a), f(b)", 5),
-        ("e(a, b), e(b, c), e(c, a), a != b", 3),
-        ("e(a, b), e(a, c), e(a, 1)", 2),
-        ("e(a, b), e(a, c), !f(b)", 2),
-        ("e(a, b), e(a, c), !f(a)", 1),
-    ],
-)
-def test_of_paths_that_are_images_of_each_other_one_is_tried(body, n_unlike, monkeypatch):
-    """And none where there is no other: the cheapest is known then."""
-    base, _ = skewed()
-    head = "h(a, b, c, d)" if "d" in body else "h(a, b, c)"
-    program = gw.Program(f"{head} :- {body}. .output h")
-    program.load({"e": base[:500], "f": [(x,) for x in range(100)]} if "f" in body else {"e": base[:500]})
-    made = []
-    tried_paths = whole.WholeJoin.tried
-    monkeypatch.setattr(
-        whole.WholeJoin, "tried", lambda self, *given: (made.extend(given[0]), tried_paths(self, *given))[1]
-    )
-    assert program.count("h") == len(program.relation("h"))
-    assert len(made) == (0 if n_unlike == 1 else n_unlike)
-
-
-def test_a_path_that_costs_more_to_begin_than_another_in_all_is_not_tried(monkeypatch):
-    drawn = set()
-    draw = tried_module.Trial.draw
-    monkeypatch.setattr(
-        tried_module.Trial, "draw", lambda self, draws: (drawn.add(self.path.seed.variables), draw(self, draws))[1]
-    )
-    base, _ = skewed()
-    program = gw.Program("h(a, b, c) :- u(a), e(a, b), f(b, c). .output h")
-    program.load({"e": base, "f": base[:2000], "u": [(3,), (5,)]})
-    assert program.count("h") == len(program.relation("h")) > 0
-    assert drawn == {("a",)}
-
-
-def test_a_path_that_was_not_tried_is_tried_when_the_others_turn_out_to_cost_more():
-    """The 16 rows of u that are drawn first have a value in e each, the others 500."""
-    u = np.arange(128)
-    n_below = np.where(u % 8 == 0, 1, 500)
-    below = np.concatenate([500 * a + np.arange(n) for a, n in zip(u, n_below, strict=True)])
-    apart, k = 10**6 + np.arange(500), np.arange(2000)
-    e = np.stack([np.concatenate([np.repeat(u, n_below), 10**7 + np.arange(500)]), np.concatenate([below, apart])])
-    f = np.stack([np.concatenate([below, np.repeat(apart, 2000)]), np.concatenate([0 * below, np.tile(k, 500)])])
-    program = gw.Program("h(a, b, c) :- u(a), e(a, b), f(b, c), k(c). .output h", threads=1)
-    program.load({"u": u[:, None], "e": e.T, "f": f.T, "k": k[:, None]})
-    (join,) = heads_of(program)["h"].joins
-    moment = whole.WholeJoin(join, whole.Moment(0))
-    costs = moment.tried(range(4), 1e9, 1e9)
-    real = {number: moment.total(number)[1] for number in range(4)}
-    assert real[min(costs, key=costs.__getitem__)] == min(real.values())
-    assert program.count("h") == len(below)
-
-
-@pytest.mark.parametrize("order", [None, {"h": ["c"]}])
-def test_of_images_that_are_walked_differently_each_is_tried(order):
-    """Of the cycle's atoms each is the image of any other; the planner need not go on from them alike."""
-    rows = [(x, y) for x in range(4000) for y in range(4000, 4020)]
-    program = gw.Program("h(a, b, c, d) :- e(a, b), e(c, b), e(c, d), e(a, d). .output h", order=order)
-    program.load({"e": rows[::5]})
-    (join,) = heads_of(program)["h"].joins
-    costs = whole.WholeJoin(join, whole.Moment(0)).tried(range(4))
-    assert min(costs[number] for number in unlike(join.query)) <= 1.01 * min(costs.values())
-
-
-def test_what_a_count_costs_that_was_interrupted_is_not_known(monkeypatch):
-    program = gw.Program("h(a, b, c) :- e(a, b), e(b, c), e(c, a). .output h")
-    program.load({"e": skewed()[0]})
-    monkeypatch.setattr(whole.WholeJoin, "total", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        program.count("h")
-    monkeypatch.undo()
-    assert heads_of(program)["h"].recounting._known is None
-    assert program.count("h") == len(program.relation("h"))
-
-
-def test_what_a_count_costs_while_an_atom_is_empty_tells_nothing(monkeypatch):
-    expected = []
-    total = whole.WholeJoin.total
-    monkeypatch.setattr(
-        whole.WholeJoin, "total", lambda self, *given: (expected.append(given[2]), total(self, *given))[1]
-    )
-    program = gw.Program("h(a, b, c) :- r(a, b), s(b, c). .output h", schema={"s": ["int64", "int64"]})
-    rows = skewed()[0].tolist()
-    program.load({"r": rows})
-    assert program.count("h") == 0
-    program.load({"s": rows[:2000]})
-    assert program.count("h") == len(program.relation("h"))
-    assert expected[-1] > 1000
-
-
-@pytest.mark.parametrize(("far", "rounds"), [(1.0, 1), (1e9, 2)])
-def test_of_paths_that_cost_far_more_than_another_few_rows_are_tried(far, rounds, monkeypatch):
-    drawn: dict[str, list[int]] = {}
-    draw = tried_module.Trial.draw
-
-    def noted(self, draws):
-        drawn.setdefault("".join(self.path.seed.variables), []).append(draws)
-        return draw(self, draws)
-
-    monkeypatch.setattr(tried_module.Trial, "draw", noted)
-    monkeypatch.setattr(tried_module, "SECOND", 1e9)  # however dear more of them are
-    monkeypatch.setattr(tried_module, "FAR", far)
-    base, _ = skewed()
-    program = gw.Program("h(a, b, c, d) :- e(a, b), e(b, c), e(c, d), a != d. .output h")
-    program.load({"e": base})
-    counted = program.count("h")
-    assert drawn == {seed: list(tried_module.DRAWS[:rounds]) for seed in ("ab", "bc", "cd")}
-    assert counted == len(program.relation("h"))
-
-
-@pytest.mark.parametrize(("per_thread", "blocks"), [(1 << 40, 0), (1, 2)])
-def test_threads_take_part_where_there_is_enough_to_do(per_thread, blocks, monkeypatch):
-    begun = []
-    monkeypatch.setattr(whole, "THREAD", per_thread)
-    in_order = whole.in_order
-    monkeypatch.setattr(whole, "in_order", lambda run, n, threads: (begun.append(n), in_order(run, n, threads))[1])
-    program, alone = gw.Program(TRIANGLE, threads=2), gw.Program(TRIANGLE, threads=1)
-    for one in (program, alone):
-        one.load({"e": skewed()[0]})
-    assert program.count("h") == alone.count("h")
-    assert begun == ([blocks] if blocks else [])
-
-
-def test_what_steps_see_of_rows_that_no_order_begins_with_is_drawn_by_its_hashes(kind):
-    text = "h(d, c, a, b) :- u(b), e(a, a), e(c, d), e(c, c), t(b, a, a), d < a. .output h"
-    program = gw.Program(text, backend=kind.backend())
-    program.load({"e": [(x, y) for x in range(5) for y in range(5)], "u": [(3,), (4,)], "t": [(3, 2, 2), (4, 4, 4)]})
-    assert program.count("h") == 5 * 2 + 5 * 4
 
 
 @pytest.mark.usefixtures("ready")

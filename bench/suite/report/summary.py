@@ -146,11 +146,12 @@ def _auto(facts: Facts) -> str:
     if not ratios:
         return "The planner's own choice was not compared with both strategies."
     worst = max(ratios)
-    fastest = max((one.fastest_ratio, one.case.key) for one in facts.comparisons if one.fastest_ratio is not None)
+    fastest = [(one.fastest_ratio, one.case.key) for one in facts.comparisons if one.fastest_ratio is not None]
+    least = max(fastest, default=worst)
     return (
         f"The planner's choice takes {digits(statistics.median(ratio for ratio, _ in ratios))} times what the better "
         f"strategy takes (median of {cases(len(ratios))}), {digits(worst[0])} at worst ({worst[1]}); by the fastest "
-        f"round of each, which is disturbed least, {digits(fastest[0])} at worst ({fastest[1]})."
+        f"round of each, which is disturbed least, {digits(least[0])} at worst ({least[1]})."
     )
 
 

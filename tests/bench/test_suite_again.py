@@ -1,0 +1,28 @@
+"""Times of the same work that are far apart are taken again, in further processes."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("duckdb", reason="the extra 'bench' is not installed")
+
+from bench.suite import again, chance
+from bench.suite.catalogue import Spec, made, tiny
+from bench.suite.harness import Limits, measured
+from bench.suite.judge import Expected
+
+HONEST = "tests.bench.suite_contenders:Honest"
+LIMITS = Limits(limit=20.0, budget=5.0, rounds=2)
+TRIANGLE = Spec("triangle", "rmat", {"scale": 7, "edges": 500}, 20, "mixed", 2)
+
+
+@pytest.mark.parametrize(("apart", "rounds"), [(0.0, (again.AGAIN + 1) * LIMITS.rounds), (1e9, LIMITS.rounds)])
+def test_times_of_the_same_work_that_are_far_apart_are_taken_again(apart, rounds, tmp_path, monkeypatch):
+    monkeypatch.setattr(again, "APART", apart)
+    case = made(TRIANGLE)
+    found, _ = measured(case, made(tiny(TRIANGLE)), ["wcoj", "auto", HONEST], LIMITS, Expected, lambda _: None)
+    assert [len(run.rounds) for run in found] == [rounds, rounds, LIMITS.rounds]
+    size = chance.Size(rows=400, most=20_000, change_rows=40, n_ticks=2, rounds=1, seconds=0.0)
+    random = chance.comparison(3, size, 1, tmp_path)
+    assert random.work_ratio == 1.0
+    assert len(random.cpu_seconds["auto"]) == (again.AGAIN + 1 if rounds > LIMITS.rounds else 1)
