@@ -95,7 +95,8 @@ def _send(spec: InputSpec, asked: dict[str, Any], budget: int) -> None:
     positions = [f"f{position}" for position in used]
     fields = [field.with_name(name) for field, name in zip(schema, positions, strict=True)]
     sent = pa.schema(fields, metadata=note)
-    with pa.ipc.new_stream(sys.stdout.buffer, sent) as writer:
+    # Not sys.stdout.buffer: where Python is not to buffer, that writes what a pipe takes and drops the rest.
+    with open(sys.stdout.fileno(), "wb", closefd=False) as output, pa.ipc.new_stream(output, sent) as writer:
         writer.write_batch(pa.RecordBatch.from_pylist([], schema=sent))  # so that an empty file is seen to be one
         for batch in batches:
             for start in range(0, batch.num_rows, BATCH_ROWS):
