@@ -85,6 +85,12 @@ def parse(text: str, *, source: str = "<text>") -> Rules:
     n_bytes = len(text.encode("utf-8", "surrogatepass"))
     if n_bytes > TEXT_BYTES:
         raise UsageError(f"the program text has {n_bytes:,} bytes; {TEXT_BYTES:,} are allowed.")
+    return _read(text, source)
+
+
+@functools.lru_cache(maxsize=64)
+def _read(text: str, source: str) -> Rules:
+    """The program of one text. Rules do not change, so that programs of one text share them."""
     return _Reader(text, source).rules()
 
 
