@@ -84,10 +84,8 @@ fuzz: setup  ## fuzz every parser, guided by what it runs, SECONDS=600 each (PAR
 soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go on to the end; lose power 200 times at each
 	SOAK=1 $(BIN)/python -m pytest -rP tests/checkpoint/test_kill.py tests/checkpoint/test_power.py
 
-test-long: setup  ## run long tests: GALEN's fixpoint, every recursive program on every kind of kernels, more queries and plans by chance
-	TEST_LONG=1 $(BIN)/python -m pytest tests/recursion tests/circuit/test_recursion.py tests/join/test_memory.py tests/cuda/test_engine.py tests/bench/test_suite.py \
-		tests/planner/test_random_queries.py tests/planner/test_strategies.py tests/bench/test_suite_rivals.py tests/bench/test_suite_resume.py \
-		tests/query/test_sql_random.py tests/query/test_sql_texts.py tests/query/test_printed_languages.py
+test-long: setup  ## run what takes long: GALEN's fixpoint, every recursive program on every kind of kernels, all that chance makes
+	TEST_LONG=1 $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $$(grep -rl --include='test_*.py' 'import IS_LONG' tests)
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py

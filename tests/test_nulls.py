@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +13,14 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
 from tests.kinds import Kind, lacking
+from tests.long import IS_LONG
 from tests.reference.changes import Row, ZSet, minus, plus
 from tests.reference.nulls import evaluate
 
 INPUTS = {"q": 1, "r": 2, "s": 2}
 INTEGERS = (0, 1, 2, 5)
 TEXTS = ("", "a", "b", "c\x00")
-N_PROGRAMS = 2000 if os.environ.get("TEST_LONG") else 40
+N_PROGRAMS = 2000 if IS_LONG else 40
 N_BLOCKS = 4
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 

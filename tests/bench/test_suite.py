@@ -30,6 +30,7 @@ from bench.suite.streams import Data, TooFewRowsError, stream
 from bench.suite.workload import Stream
 from bench.suite.workloads import fixed, graphs, lsqb
 from gpu_wcoj.cli import main
+from tests.long import IS_LONG
 
 HERE = "tests.bench.suite_contenders"
 LIMITS = Limits(limit=20.0, budget=5.0, rounds=2)
@@ -66,7 +67,7 @@ def answers(name, case, folder, how="count"):
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_all_strategies_give_what_duckdb_does(name, tmp_path):
     skip_without_rows(name)
-    if name in LONG and "TEST_LONG" not in os.environ:
+    if name in LONG and not IS_LONG:
         pytest.skip("takes longer than others that are like it; make test-long runs it")
     spec = next(spec for spec in suites.TINIEST.specs if spec.workload == name)
     case = made(spec)

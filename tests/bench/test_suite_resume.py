@@ -23,6 +23,7 @@ from bench.suite.runner import Progress, SuiteRun
 from bench.suite.store import Store, sources
 from gpu_wcoj.cli import main
 from gpu_wcoj.errors import UsageError
+from tests.long import IS_LONG
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = ("--suite", "tiny", "--rivals", "none", "--strategy", "wcoj", "--rounds", "1")
@@ -107,7 +108,7 @@ def test_a_run_goes_on_where_another_was_killed(killed, tmp_path, capfd):
 @pytest.mark.filterwarnings("ignore:(?s).*EndedError:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_a_run_in_good_order(number, status, tmp_path, capfd):
-    if number == signal.SIGINT and "TEST_LONG" not in os.environ:
+    if number == signal.SIGINT and not IS_LONG:
         pytest.skip("goes as SIGTERM does; make test-long runs it")
 
     def end_it():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from bench.suite.registry import CONTENDERS, RIVALS, factory
 from bench.suite.rivals import counting
 from bench.suite.suites import source_of
 from bench.suite.workload import Change, Pattern, Stream
+from tests.long import IS_LONG
 
 NAMES = tuple(name for names in RIVALS.values() for name in names)
 QUICK = tuple(name for name in NAMES if name != "spark")
@@ -40,7 +40,7 @@ COUNTED_BY_MATRICES = {
 TRIANGLES = {"triangle", "hub", "second-hub", "arriving"}
 WIDE = {"snowflake", "tpch-chain", "tpch-lines", "tpch-all", "tpch-local"}
 SHORT = {"triangle", "cycle4", "diamond", "path3", "star3", "snowflake", "tpch-local", "arriving"}
-ONLY_LONG = pytest.mark.skipif("TEST_LONG" not in os.environ, reason="takes minutes in all; make test-long runs it")
+ONLY_LONG = pytest.mark.skipif(not IS_LONG, reason="takes minutes in all; make test-long runs it")
 MISFITS = {
     "kept": set(),
     "duckdb": set(),

@@ -17,6 +17,7 @@ from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
 from gpu_wcoj.checkpoint.folder import OsFolder
 from tests.checkpoint.folders import HookedFolder, kill_at
 from tests.checkpoint.script import answers, ticks
+from tests.long import IS_LONG
 
 TEXT = "corner(a, label) :- edge(a, b), edge(b, c), name(c, label). both(a, b) :- edge(a, b), edge(b, a)."
 SCRIPT = ticks(50)
@@ -24,7 +25,7 @@ for tick in SCRIPT:
     tick.pop("tag", None)
 OPTIONS = CheckpointOptions(most_runs=4)
 SOAK = bool(os.environ.get("SOAK"))
-TICKS = 50 if SOAK else 30
+TICKS = 50 if SOAK else 30 if IS_LONG else 20
 ONE_MORE, TO_END = (1, 1) if SOAK else (8, 100)
 """After every so many kills one tick follows, or all that are left; else the state is compared, and that is all."""
 
@@ -119,7 +120,7 @@ def every_kill(folder: Path, place: Path, batch: int, reference: Reference, work
 
 
 def test_a_kill_at_every_operation(place: Path) -> None:
-    """Of fifty ticks, or, where this is not the soak test, of thirty; many of them merge runs."""
+    """Of fifty ticks, or, where this is not the soak test, of thirty or twenty; many of them merge runs."""
     reference = Reference()
     folder = place / "checkpoint"
     folder.mkdir()

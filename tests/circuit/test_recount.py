@@ -20,6 +20,7 @@ from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
 from tests.circuit.counted import PATH, TRIANGLE, heads_of, skewed
 from tests.join.twin import check_counts, fed, random_script
 from tests.kinds import Kind, lacking
+from tests.long import IS_LONG
 from tests.recursion.twin import Judges
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
@@ -92,7 +93,7 @@ def recounted(program, name="h"):
 def test_random_scripts(name, bag, kind, way, request):
     request.getfixturevalue(way)
     text, times = f"{TEXTS[name]} .output h", 0
-    for seed in range(4 if not kind.on_device else 2):
+    for seed in range(4 if IS_LONG else 2):
         program = gw.Program(text, bag=bag, backend=kind.backend(seed), threads=1 + seed % 2)
         judges = Judges(TEXTS[name], bag, clingo=False)
         inputs = {one: judges.program.arities[one] for one in judges.program.inputs}

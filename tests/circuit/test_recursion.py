@@ -3,7 +3,6 @@ that a run from scratch would give."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,6 +13,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.circuit.recursion.loop import LoopHead
 from gpu_wcoj.errors import IterationLimitError
 from tests.kinds import KINDS, Kind, lacking
+from tests.long import IS_LONG
 from tests.reference.fixpoint import fixpoint
 from tests.reference.written import written
 
@@ -145,7 +145,7 @@ def check(text: str, seed: int, ticks: int, backend, size: int = 4, values: int 
     return program
 
 
-@pytest.mark.parametrize("seed", range(3 if "TEST_LONG" in os.environ else 2))
+@pytest.mark.parametrize("seed", range(3 if IS_LONG else 1))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_tick_equals_recomputation(name, seed, backend):
     check(PROGRAMS[name], seed, 25, backend)
@@ -155,7 +155,7 @@ def test_every_tick_equals_recomputation(name, seed, backend):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_other_kernels(name, kind):
     assert kind in KINDS
-    if name in list(PROGRAMS)[1::2] and "TEST_LONG" not in os.environ:
+    if name in list(PROGRAMS)[1::2] and not IS_LONG:
         pytest.skip("every other program on other kernels; make test-long runs them all")
     if reason := lacking(kind):
         pytest.skip(reason)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import random
 from collections import Counter
 from dataclasses import dataclass
@@ -24,12 +23,12 @@ from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.index import IndexedZSet
 from tests.join.patterns import PATTERNS
 from tests.join.twin import VALUES, Script, arities, check_scripts, fed, random_script, random_text
+from tests.long import IS_LONG
 from tests.shim import available, shim_backend
 from tests.shim.device import ShimDevice
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
-IS_LONG = "TEST_LONG" in os.environ
 """`make test-long` runs more seeds, limits and sequences; those here are spread over all sizes of pieces."""
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 TRIANGLE = PATTERNS["triangle"]

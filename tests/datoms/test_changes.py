@@ -5,7 +5,6 @@ The answer is that of a fresh database, and that of a few lines of Python.
 
 from __future__ import annotations
 
-import os
 from itertools import product
 
 import numpy as np
@@ -14,9 +13,10 @@ import pytest
 from gpu_wcoj.datoms import Database
 from gpu_wcoj.errors import TransactionConflictError
 from tests.datoms.model import Refused, after, written
+from tests.long import IS_LONG
 
-N_TRANSACTIONS = 1000 if os.environ.get("TEST_LONG") else 40
-N_DATABASES = 60 if os.environ.get("TEST_LONG") else 2
+N_TRANSACTIONS = 1000 if IS_LONG else 40
+N_DATABASES = 60 if IS_LONG else 2
 MANY = {"valueType": "ref", "cardinality": "many"}
 SCHEMA = {":to": MANY, ":ref": MANY, ":n": {"valueType": "long"}, ":one": {"valueType": "string"}}
 ENTITIES = range(6)

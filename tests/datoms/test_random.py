@@ -1,7 +1,5 @@
 """Random transactions, with overwrites, retractions and contradictions, against a model in plain Python."""
 
-import os
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,8 +7,9 @@ from hypothesis import strategies as st
 from gpu_wcoj.datoms import Database, pairs
 from gpu_wcoj.errors import GpuWcojError, TransactionConflictError
 from tests.datoms.model import MANY, ONE, REF, Refused, after, changes, written
+from tests.long import IS_LONG
 
-MORE = 25 if os.environ.get("TEST_LONG") else 1
+MORE = 25 if IS_LONG else 1
 SCHEMA = {
     ONE: {"valueType": "string"},
     MANY: {"valueType": "long", "cardinality": "many"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
 
 import pyarrow as pa
@@ -13,11 +12,12 @@ import gpu_wcoj as gw
 from gpu_wcoj.query.motif import parse
 from tests.finding.graphs import MOTIFS, condition, counted, edges, graph, schema_of, vertices
 from tests.finding.test_find import SEMANTICS
+from tests.long import IS_LONG
 from tests.reference.motifs import matches
 
 duckdb = pytest.importorskip("duckdb")
 
-N_CONDITIONS = 2000 if os.environ.get("TEST_LONG") else 100
+N_CONDITIONS = 2000 if IS_LONG else 100
 
 
 def test_random_conditions_leave_what_duckdb_leaves():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 
@@ -11,11 +10,12 @@ import pytest
 
 import gpu_wcoj as gw
 from tests.finding.graphs import MOTIFS, counted, edges, graph, table, vertices
+from tests.long import IS_LONG
 from tests.reference.motifs import matches
 
 EDGES_OF_N = pa.schema([("src", pa.int64()), ("dst", pa.int64()), ("n", pa.int64())])
 SEMANTICS = ("homomorphism", "edges-distinct", "nodes-distinct")
-N_GRAPHS = 40 if os.environ.get("TEST_LONG") else 1
+N_GRAPHS = 40 if IS_LONG else 1
 
 
 @pytest.mark.parametrize("motif", MOTIFS)

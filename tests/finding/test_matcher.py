@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -15,8 +14,9 @@ from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, Unsuppo
 from gpu_wcoj.query.motif import parse
 from tests.finding.graphs import MOTIFS, condition, edge, edges, frozen_row, graph, vertex, vertices
 from tests.finding.test_find import SEMANTICS
+from tests.long import IS_LONG
 
-N_SCRIPTS = 300 if os.environ.get("TEST_LONG") else 24
+N_SCRIPTS = 300 if IS_LONG else 24
 
 
 @pytest.mark.parametrize("seed", range(N_SCRIPTS))

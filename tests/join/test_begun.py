@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
@@ -16,10 +15,10 @@ from gpu_wcoj.planner.passes import PASSES, beginnings
 from gpu_wcoj.planner.passes.beginnings import begun_alike
 from tests.join.overlapping import overlapping_text
 from tests.join.twin import random_script
+from tests.long import IS_LONG
 from tests.planner.plans import any_orders, with_any_branches, with_passes
 from tests.recursion.twin import check_script, check_scripts, without_debts
 
-LONG = bool(os.environ.get("TEST_LONG"))
 RULES = {
     "triangle": "triangle(a, b, c) :- e(a, b), e(b, c), e(a, c).",
     "diamond": "diamond(p, q, r, s) :- e(p, q), e(q, r), e(p, r), e(q, s), e(r, s).",
@@ -78,10 +77,10 @@ def proposals(program: gw.Program) -> dict[tuple[str, int, str], int]:
 
 
 @pytest.mark.parametrize("bag", [False, True])
-@pytest.mark.parametrize("block", range(8 if LONG else 2))
+@pytest.mark.parametrize("block", range(8 if IS_LONG else 2))
 @pytest.mark.usefixtures("from_one_row")
 def test_programs_that_chance_writes(kind, block, bag, taken, monkeypatch):
-    for seed in range(400 * block, 400 * block + (400 if LONG else 3 if kind.name == "shim" else 12)):
+    for seed in range(400 * block, 400 * block + (400 if IS_LONG else 3 if kind.name == "shim" else 12)):
         random_ = random.Random(seed)
         monkeypatch.setattr(begun, "MOST_HELD", random_.choice((0, 4, 40, 1 << 23)))
         negation = seed % 2 == 0

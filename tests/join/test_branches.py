@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
@@ -12,12 +11,12 @@ from tests.join.core import random_rules
 from tests.join.patterns import PATTERNS
 from tests.join.twin import arities, check_script, check_scripts, random_script, random_text, translated
 from tests.kinds import KINDS, Kind, lacking
+from tests.long import IS_LONG
 from tests.planner.plans import with_any_branches
 from tests.recursion import twin as recursion
 from tests.recursion.twin import SIGNED
 from tests.reference.chance import chance_text
 
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 STARS = {
     "star of paths": "h(a, b, c, x, y) :- r(a, b), s(b, x), r(a, c), t(c, y), u(x), u(y).",
     "snowflake": "h(k, a, b, x, y) :- f(k, a, b), d(a, x), e(b, y), g(x, u), g(y, v), u < v.",

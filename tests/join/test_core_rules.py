@@ -9,6 +9,7 @@ import pytest
 import gpu_wcoj as gw
 from tests.join.core import arities, check_script, random_rules
 from tests.join.twin import random_script, smallest
+from tests.long import IS_LONG
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 WAYS = ("step", "step_counts", "step_pieces")
@@ -45,14 +46,14 @@ def check(seed, bag, kind, **chances):
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_negated_atoms(block, bag, kind):
-    for seed in range(block, 120 if not kind.on_device else 24, 4):
+    for seed in range(block, 24 if kind.on_device else 120 if IS_LONG else 60, 4):
         check(seed, bag, kind, n_negated=(1, 2), n_computed=(0,))
 
 
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_calculations(block, bag, kind):
-    seeds = range(block, 120 if not kind.on_device else 24, 4)
+    seeds = range(block, 24 if kind.on_device else 120 if IS_LONG else 60, 4)
     failed = sum(check(1000 + seed, bag, kind, n_negated=(0,), n_computed=(1, 2)) for seed in seeds)
     assert failed > 0 or kind.on_device  # which takes fewer seeds
 
@@ -60,7 +61,7 @@ def test_calculations(block, bag, kind):
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_both(block, bag, kind):
-    for seed in range(block, 160 if not kind.on_device else 24, 4):
+    for seed in range(block, 24 if kind.on_device else 160 if IS_LONG else 60, 4):
         check(2000 + seed, bag, kind)
 
 

@@ -24,11 +24,12 @@ from tests.join.twin import (
     random_script,
     random_text,
 )
+from tests.long import IS_LONG
 from tests.reference.changes import ZSet, plus
 
-TRIANGLE_SEEDS = 300
+TRIANGLE_SEEDS = 300 if IS_LONG else 120
 TRIANGLE_BLOCKS = 6
-OTHER_SEEDS = 8
+OTHER_SEEDS = 8 if IS_LONG else 4
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 SOME = ("triangle of three relations", "4-cycle", "heads of heads", "wildcards on both sides", "two components")
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from tests.kernels.cases import Case, Question, random_case
+from tests.long import IS_LONG
 from tests.reference.kernels import Atom, wrap
 
 HUGE = 2**62
@@ -44,7 +45,7 @@ def check(case: Case, backend: Backend, capacities=(1, 2, 7, HUGE)) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=60)
+@settings(max_examples=60 if IS_LONG else 30)
 def test_extending_is_what_the_reference_says(kind, seed):
     check(random_case(seed), kind.backend(seed))
 
@@ -246,7 +247,7 @@ def test_more_candidates_than_a_block_holds(backend):
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=60)
+@settings(max_examples=60 if IS_LONG else 30)
 def test_work_is_bounded_by_the_smallest_counts(kind, seed):
     case = random_case(seed)
     bound = case.sum_of_minima()

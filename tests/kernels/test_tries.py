@@ -22,6 +22,7 @@ from tests.kernels.cases import (
     random_rows,
     trie,
 )
+from tests.long import IS_LONG
 from tests.reference import kernels as reference
 from tests.reference.kernels import Batch
 
@@ -182,7 +183,7 @@ def test_locate_at_the_top(backend, values):
 
 
 @given(seeds)
-@settings(max_examples=80)
+@settings(max_examples=80 if IS_LONG else 40)
 def test_index_rows(kind, seed):
     rng = random.Random(seed)
     arity = rng.randint(1, 4)
@@ -199,7 +200,7 @@ def test_index_rows(kind, seed):
 
 
 @given(seeds)
-@settings(max_examples=80)
+@settings(max_examples=80 if IS_LONG else 40)
 def test_rearrange(kind, seed):
     rng = random.Random(seed)
     arity = rng.randint(1, 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -24,9 +23,9 @@ from gpu_wcoj.planner.known import Known
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.passes import auxiliaries as passes
 from tests.kinds import QUICK_KINDS, needed
+from tests.long import IS_LONG
 from tests.planner.random_queries import N_TICKS, Judge, check, random_script, rows_for
 
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 N_QUERIES = 1000 if IS_LONG else 120
 
 TRIANGLE = "near(a) :- knows(a, b), knows(b, c), knows(c, a), {}."

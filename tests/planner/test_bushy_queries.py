@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import Any
 
 import pytest
 
 from bench.suite.random_queries import random_query
+from tests.long import IS_LONG
 from tests.planner.plans import with_any_branches
 from tests.planner.random_queries import N_TICKS, Judge, check, random_script, rows_for
 
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 N_QUERIES = 1000 if IS_LONG else 60
 
 

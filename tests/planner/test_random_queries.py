@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -16,11 +15,11 @@ from bench.suite.random_rows import relations_within
 from gpu_wcoj.planner.draft import STRATEGIES
 from gpu_wcoj.planner.passes import PASSES
 from gpu_wcoj.planner.passes.examples import drafted
+from tests.long import IS_LONG
 from tests.planner.random_queries import N_TICKS, Judge, check, random_script, rows_for
 
 N_QUERIES = 1000
 N_BLOCKS = 8
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 TICKS = range(N_TICKS) if IS_LONG else (N_TICKS - 1,)
 
 

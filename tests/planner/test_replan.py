@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from gpu_wcoj.trace.arrangement import Arrangement
 from tests.join.patterns import PATTERNS
 from tests.join.twin import arities, check_script, random_script
 from tests.kinds import QUICK_KINDS, Kind, lacking
+from tests.long import IS_LONG
 from tests.recursion.twin import check_script as check
 from tests.recursion.twin import without_debts
 
@@ -36,7 +36,6 @@ MORE = "pair(b, c) :- h(a, b, c, d). reach(a, b) :- pair(a, b). reach(a, c) :- r
 
 Tick = dict[str, Any]
 
-LONG = bool(os.environ.get("TEST_LONG"))
 """Whether everything is tried."""
 
 
@@ -127,7 +126,7 @@ def test_every_backend_and_its_twin(kind, eager, bag):
     assert 4 * work[-1] < wasted[-1]
 
 
-@pytest.mark.parametrize("route", ["device", "cpu", 60] if LONG else [60])
+@pytest.mark.parametrize("route", ["device", "cpu", 60] if IS_LONG else [60])
 def test_both_sides_of_a_twin_are_planned_anew(eager, route):
     reason = lacking("shim")
     if reason:
@@ -173,7 +172,7 @@ def test_counted_loaded_and_streamed_ticks(eager):
     assert was_replanned(program)
 
 
-@pytest.mark.parametrize("seed", range(4 if LONG else 2))
+@pytest.mark.parametrize("seed", range(4 if IS_LONG else 2))
 def test_random_ticks(eager, monkeypatch, seed):
     """Whatever comes, with plans that change as often as they can; types, nulls and texts turn up on the way."""
     monkeypatch.setattr(feedback, "FEWEST", 20)
@@ -265,7 +264,7 @@ def test_rules_that_share_a_join_may_do_so_no_more(monkeypatch, bag):
         assert not last.together
 
 
-@pytest.mark.parametrize("seed", range(8 if LONG else 4))
+@pytest.mark.parametrize("seed", range(8 if IS_LONG else 4))
 def test_any_plan_may_follow_any_other(monkeypatch, seed):
     """Every tick begins with an order by chance, in some of its paths by chance; by recomputation."""
     chance = random.Random(seed)
@@ -298,7 +297,7 @@ def test_any_plan_may_follow_any_other(monkeypatch, seed):
     monkeypatch.setattr(replanning_module, "mixed", mix)
     every_tick(monkeypatch, some)
     names = [name for name in sorted(PATTERNS) if PATTERNS[name].count(",") > 5]
-    for name in names if LONG else chance.sample(names, 10):
+    for name in names if IS_LONG else chance.sample(names, 10):
         script = random_script(random.Random(f"{name} {seed}"), arities(PATTERNS[name]))
         keep = Program(PATTERNS[name]).heads if chance.random() < 0.5 else ()
         way = chance.choice(["step", "step_counts", "step_pieces"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 
 import pytest
@@ -15,13 +14,13 @@ from gpu_wcoj.planner.draft import STRATEGIES
 from tests.join.patterns import PATTERNS
 from tests.join.twin import arities, check_script, check_scripts, fed, random_script, random_text, translated
 from tests.kinds import KINDS, Kind, lacking
+from tests.long import IS_LONG
 from tests.planner.plans import hints, with_any_orders
 from tests.recursion import twin as recursion
 from tests.recursion.twin import SIGNED
 from tests.reference.chance import chance_text
 from tests.reference.changes import ZSet, plus
 
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 TEXTS = {**PATTERNS, **{f"chance {i}": random_text(random.Random(i)) for i in range(200 if IS_LONG else 20)}}
 SOME = ("triangle of three relations", "4-cycle", "diamond", "heads of heads", "wildcards on both sides", "1 to 4")
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])

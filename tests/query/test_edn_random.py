@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 
@@ -12,10 +11,11 @@ from gpu_wcoj import Program
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.errors import EdnSyntaxError, SchemaError, UnsupportedError
 from gpu_wcoj.query.edn import Datoms, Form, Query, parse, read
+from tests.long import IS_LONG
 from tests.query.edn_queries import ATTRIBUTES, KNOWN, VALUES, Queries
 from tests.reference import edn as reference
 
-N_QUERIES = 1500 if os.environ.get("TEST_LONG") else 60
+N_QUERIES = 1500 if IS_LONG else 60
 Datom = tuple[int, str, object]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
@@ -13,11 +12,12 @@ from gpu_wcoj.query import edn, motif, sql
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.motif.compiling import SEMANTICS, Graph, compiled
 from gpu_wcoj.query.printed import as_datalog
+from tests.long import IS_LONG
 from tests.query.sql_conditions import FEATURES
 from tests.query.sql_queries import Writer
 from tests.query.sql_tables import random_script, random_tables
 
-N_SQL = 1500 if os.environ.get("TEST_LONG") else 24
+N_SQL = 1500 if IS_LONG else 24
 BLOCKS = 4
 
 

@@ -11,13 +11,13 @@ from functools import partial
 import pytest
 
 from gpu_wcoj.errors import UnsupportedError
+from tests.long import IS_LONG
 from tests.query.sql_conditions import FEATURES
 from tests.query.sql_judge import Answers, Case, Judge, UnfitError, disagreement
 from tests.query.sql_queries import Writer
 from tests.query.sql_shrink import shrunk
 from tests.query.sql_tables import random_script, random_tables
 
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 SEED = int(os.environ.get("TEST_SEED", "1"))
 N_BLOCKS = 4
 N_QUERIES = 2000 if IS_LONG else 60

@@ -15,10 +15,10 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.query.sql import parse
+from tests.long import IS_LONG
 from tests.query.sql_judge import Case, Judge, disagreement
 from tests.query.sql_tables import Column, Script, Table
 
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 SEED = int(os.environ.get("TEST_SEED", "1"))
 N_PARTS = 1 if IS_LONG else 10
 """One of so many texts is tried, another one with another seed."""

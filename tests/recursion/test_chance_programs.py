@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
@@ -11,13 +10,14 @@ import gpu_wcoj as gw
 from gpu_wcoj.backend import cpu_backend
 from tests.join.twin import Tick, fed, random_script, translated
 from tests.kinds import KINDS, Kind, lacking
+from tests.long import IS_LONG
 from tests.recursion.twin import SIGNED, SMALL, Judges, agree, check_scripts, compared
 from tests.reference.chance import chance_text
 from tests.reference.changes import ZSet
 from tests.reference.functions import UndefinedError
 
 BLOCKS = 8
-PROGRAMS = 160 if "TEST_LONG" in os.environ else 80
+PROGRAMS = 160 if IS_LONG else 80
 """Of sets; half as many of bags, a quarter with nulls. `make test-long` runs twice as many."""
 
 

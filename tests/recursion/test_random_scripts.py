@@ -10,12 +10,13 @@ import pytest
 import gpu_wcoj as gw
 from tests.join.twin import Rows, Script, fed, random_script, translated
 from tests.kinds import KINDS, Kind, lacking
+from tests.long import IS_LONG
 from tests.recursion.programs import ALL, LAYERED, SETS
 from tests.recursion.twin import SIGNED, SMALL, Judges, bits, check_script, check_scripts, compared
 from tests.reference.changes import Row, ZSet, plus
 from tests.reference.written import Literal, aggregates, written
 
-SEEDS = 12
+SEEDS = 12 if IS_LONG else 6
 SOME = (
     "closure, both",
     "odd walks, three at once",

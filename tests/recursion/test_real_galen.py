@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.long import IS_LONG
+
 ROOT = Path(__file__).parents[2]
 TEXT = """
     .input p, q
@@ -86,7 +88,7 @@ def run(folder: Path, *more: str) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("TEST_LONG" not in os.environ, reason="over a minute and 3 GB; make test-long runs it")
+@pytest.mark.skipif(not IS_LONG, reason="over a minute and 3 GB; make test-long runs it")
 def test_facts_go_and_come_back(shared_data: Path):
     report = run(shared_data / "galen")
     assert report["facts"] == 976_552

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import defaultdict
 from collections.abc import Iterator
@@ -25,11 +24,11 @@ from gpu_wcoj.planner.lower import ASKED, Place, Plan
 from gpu_wcoj.planner.passes.orders import Chooser
 from tests.join.twin import random_script, translated
 from tests.kinds import QUICK_KINDS
+from tests.long import IS_LONG
 from tests.recursion.programs import ALL, CLOSURES, SETS
 from tests.recursion.twin import SMALL, Judges, compared, without_debts
 from tests.reference.written import aggregates, written
 
-LONG = bool(os.environ.get("TEST_LONG"))
 """Whether everything is tried."""
 
 TURNING = {
@@ -48,7 +47,7 @@ TURNING = {
 }
 """Loops with rules that leave several variables to a path, so that there are several orders."""
 
-TRIED = TURNING | (ALL if LONG else {})
+TRIED = TURNING | (ALL if IS_LONG else {})
 
 
 @pytest.fixture
@@ -133,7 +132,7 @@ def test_any_plan_may_follow_any_other(name, bag, turned, tmp_path):
     """By recomputation, after inserts and deletes; the same ranks as of a program that keeps its plan."""
     text = TRIED[name]
     inputs = {one: written(text).arities[one] for one in written(text).inputs}
-    for seed in range(6 if LONG else 2):
+    for seed in range(6 if IS_LONG else 2):
         script = translated(random_script(random.Random(f"{text} {seed}"), inputs), SMALL)
         if bag and _aggregates(text):
             script = without_debts(script)
@@ -160,7 +159,7 @@ def test_every_backend(name, kind, turned):
     inputs = {one: written(text).arities[one] for one in written(text).inputs}
     script = translated(random_script(random.Random(f"{text}"), inputs), SMALL)
     program, judges = Program(text, backend=kind.backend()), Judges(text, clingo=False)
-    for number, tick in enumerate(script[: None if LONG or not kind.on_device else 6]):
+    for number, tick in enumerate(script[: None if IS_LONG or not kind.on_device else 6]):
         compared(program, judges, tick, "step", f"tick {number}")
     assert turned["delta"]
 
@@ -207,7 +206,7 @@ def was_replanned(program: Program) -> bool:
     return "\nplan: chosen anew before tick" in program.explain()
 
 
-@pytest.mark.parametrize("bag", [False, True] if LONG else [False])
+@pytest.mark.parametrize("bag", [False, True] if IS_LONG else [False])
 def test_a_bad_plan_of_a_loop_is_left(bag):
     """With nothing set otherwise: once as much is wasted as planning and arranging take, the waste ends."""
     program, fixed = (Program(RULES, bag=bag, threads=1, replan=one) for one in (4.0, None))
