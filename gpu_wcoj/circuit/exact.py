@@ -8,7 +8,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.generic import as_python
+from gpu_wcoj.join.magnitudes import as_python
 from gpu_wcoj.join.seeds import bind
 from gpu_wcoj.join.weights import sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array

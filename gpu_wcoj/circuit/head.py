@@ -15,9 +15,8 @@ from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.generic import as_python
 from gpu_wcoj.join.index import RelationIndex
-from gpu_wcoj.join.magnitudes import added_magnitudes
+from gpu_wcoj.join.magnitudes import added_magnitudes, as_python
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import PhaseRows

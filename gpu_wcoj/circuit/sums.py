@@ -8,7 +8,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.column import float_codes
-from gpu_wcoj.join.generic import largest
+from gpu_wcoj.join.magnitudes import largest
 from gpu_wcoj.kernels.protocol import Int64Array
 
 _MASK = (1 << 32) - 1

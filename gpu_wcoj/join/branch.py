@@ -22,9 +22,9 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.alike import runs, seen_by
-from gpu_wcoj.join.generic import GenericJoin, independent
+from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.memory import with_memory
-from gpu_wcoj.join.path import DeltaPath, Step, branch_name
+from gpu_wcoj.join.path import DeltaPath, Step, branch_name, independent
 from gpu_wcoj.join.prefixes import Layout, Prefixes
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, IndexArray, Int64Array
 from gpu_wcoj.zset.arrays import numbers, positions

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.join.few import found_at_once
-from gpu_wcoj.join.generic import GenericJoin, times
-from gpu_wcoj.join.magnitudes import added_magnitudes, exact_dot
+from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.magnitudes import added_magnitudes, exact_dot, times
 from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.join.prefixes import Prefixes

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +19,13 @@ from gpu_wcoj.join.alike import alike
 from gpu_wcoj.join.checks import following
 from gpu_wcoj.join.conditions import bounds_of, passes
 from gpu_wcoj.join.last import counted
+from gpu_wcoj.join.magnitudes import as_python, largest, times
 from gpu_wcoj.join.memory import CHUNK_ROWS, with_memory
-from gpu_wcoj.join.path import AtomUse, Step
+from gpu_wcoj.join.path import AtomUse, Step, independent
 from gpu_wcoj.join.prefixes import Layout, Prefixes
+from gpu_wcoj.join.shapes import Shapes, shape_of
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Choice, Int64Array
-from gpu_wcoj.zset.arrays import numbers, positions
+from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
@@ -53,19 +54,6 @@ class Extension:
     n_new_rows: int
     kept_rows: tuple[int, ...]
     brings_weights: bool
-
-
-@dataclass(frozen=True, eq=False)
-class ExtensionShape:
-    """What of an `Extension` depends on numbers of batches only, so that it outlives the tick."""
-
-    slots: tuple[list[int], list[bool], list[bool], list[int], list[int]]
-    layout: Layout
-    n_new_rows: int
-    kept_rows: tuple[int, ...]
-
-
-Shapes = dict[tuple[Layout, str, str, tuple[int, ...]], ExtensionShape]
 
 
 @dataclass(eq=False)
@@ -124,10 +112,13 @@ class GenericJoin:
         if cached is not None:
             return cached
         depth = dict(layout)
-        counts = tuple(len(self.batches[atom]) for atom in self.batches)
+        n_batches = {atom: len(own) for atom, own in self.batches.items()}
+        counts = tuple(n_batches.values())
         shape = self.shapes.get((layout, step.name, newest, counts))
         if shape is None:
-            shape = self.shapes[layout, step.name, newest, counts] = self._shape(layout, step, newest)
+            shape = self.shapes[layout, step.name, newest, counts] = shape_of(
+                layout, step, newest, self.uses, n_batches
+            )
         levels = [batch.levels[depth.get(atom, 0)] for atom in step.atoms for batch in self.batches[atom]]
         kernel = self.backend.kernels.prepare(levels, *shape.slots)
         finished = [self.batches[atom] for atom, ends in zip(step.atoms, shape.slots[1], strict=True) if ends]
@@ -143,37 +134,6 @@ class GenericJoin:
             if any(name in self.uses[atom].variables[: depth.get(atom, 0)] for atom in step.atoms):
                 return name
         return prefixes.order[-1]
-
-    def _shape(self, layout: Layout, step: Step, newest: str) -> ExtensionShape:
-        depth = dict(layout)
-        first_row: dict[int, int] = {}
-        n_rows = 0
-        for atom, _ in layout:
-            first_row[atom] = n_rows
-            n_rows += len(self.batches[atom])
-        rows: list[int] = []
-        out_rows: list[int] = []
-        first, last, shared = [0], [], []
-        new_layout: list[tuple[int, int]] = []
-        n_new_rows = 0
-        for atom in step.atoms:
-            use, bound = self.uses[atom], depth.get(atom, 0)
-            ends = bound + 1 == len(use.variables)
-            n_batches = len(self.batches[atom])
-            rows.extend(first_row[atom] + number if bound else -1 for number in range(n_batches))
-            out_rows.extend(-1 if ends else n_new_rows + number for number in range(n_batches))
-            first.append(len(rows))
-            last.append(ends)
-            shared.append(newest not in use.variables[:bound])
-            if not ends:
-                new_layout.append((atom, bound + 1))
-                n_new_rows += n_batches
-        kept_rows: list[int] = []
-        for atom, bound in layout:
-            if atom not in step.atoms:
-                new_layout.append((atom, bound))
-                kept_rows.extend(range(first_row[atom], first_row[atom] + len(self.batches[atom])))
-        return ExtensionShape((first, last, shared, rows, out_rows), tuple(new_layout), n_new_rows, tuple(kept_rows))
 
     def choice(self, prefixes: Prefixes, step: Step) -> Choice:
         """What the step's atoms leave these prefixes, for `Kernels.narrowest`."""
@@ -375,48 +335,5 @@ class GenericJoin:
         return work
 
 
-def largest(backend: Backend, *columns: Int64Array) -> list[int]:
-    """Per column, the largest magnitude; 0 for an empty one. Waits once for a device."""
-    ends = iter(numbers(backend, *(end for column in columns if len(column) for end in (column.max(), column.min()))))
-    return [max(next(ends), -next(ends)) if len(column) else 0 for column in columns]
-
-
-def times(left: Int64Array, right: Int64Array, backend: Backend, bound: int | None) -> Int64Array:
-    """Elementwise product, as Python integers on the host where int64 might not hold it.
-
-    `bound` is what no product's magnitude exceeds, if that is known.
-    """
-    if left.dtype != object and right.dtype != object:
-        if bound is not None and bound < 1 << 63:
-            return left * right
-        one, other = largest(backend, left, right)
-        if one * other < 1 << 63:
-            return left * right
-    product: Int64Array = as_python(backend, left) * as_python(backend, right)
-    return product
-
-
-def as_python(backend: Backend, values: Int64Array) -> Int64Array:
-    """The values as Python integers, on the host."""
-    return backend.to_host(values).astype(object, copy=False)
-
-
 def _without_weights(prefixes: Prefixes) -> Prefixes:
     return Prefixes(prefixes.order, prefixes.values, None, prefixes.layout, prefixes.positions)
-
-
-@lru_cache(maxsize=1024)
-def independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
-    """Split steps into parts that share no atom, no condition and no check, each in the given order."""
-    group = list(range(len(steps)))
-    place = {step.variable: number for number, step in enumerate(steps) if not step.is_lookup}
-    place.update({name: number for number, step in enumerate(steps) for name in step.calculated})
-    links: list[tuple[int, int]] = []
-    for i, step in enumerate(steps):
-        links.extend((i, j) for j in range(i) if set(step.atoms) & set(steps[j].atoms))
-        links.extend((i, place[other]) for other in step.spoken if other in place)
-    for i, j in links:
-        old, new = max(group[i], group[j]), min(group[i], group[j])
-        group = [new if own == old else own for own in group]
-    parts = (tuple(step for step, own in zip(steps, group, strict=True) if own == one) for one in sorted(set(group)))
-    return tuple(parts)

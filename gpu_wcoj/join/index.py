@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.extender import Extender
 from gpu_wcoj.join.path import AtomUse
 from gpu_wcoj.join.weights import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -18,6 +17,9 @@ from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.arrays import stacked
 from gpu_wcoj.zset.index import IndexedZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.join.extender import Extender
 
 L_contra = TypeVar("L_contra", contravariant=True)
 _T = TypeVar("_T")
@@ -86,6 +88,8 @@ class AtomIndex:
 
     def extender(self, phase: int, seed: int) -> Extender:
         """The atom on the delta path of another one: after this phase if it stands before the seed, else before it."""
+        from gpu_wcoj.join.extender import Extender
+
         arrangement = self.arrangement
         seen = arrangement.after(phase) if self.use.atom < seed else arrangement.before(phase)
         return Extender(self.use.variables, seen, arrangement.backend)

@@ -1,13 +1,38 @@
-"""Sums of weights that may leave int64: bounds on them, and exact ones."""
+"""Products and sums of weights that may leave int64: bounds on them, and exact ones."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.generic import as_python, largest
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import exact_sum, numbers
+
+
+def largest(backend: Backend, *columns: Int64Array) -> list[int]:
+    """Per column, the largest magnitude; 0 for an empty one. Waits once for a device."""
+    ends = iter(numbers(backend, *(end for column in columns if len(column) for end in (column.max(), column.min()))))
+    return [max(next(ends), -next(ends)) if len(column) else 0 for column in columns]
+
+
+def times(left: Int64Array, right: Int64Array, backend: Backend, bound: int | None) -> Int64Array:
+    """Elementwise product, as Python integers on the host where int64 might not hold it.
+
+    `bound` is what no product's magnitude exceeds, if that is known.
+    """
+    if left.dtype != object and right.dtype != object:
+        if bound is not None and bound < 1 << 63:
+            return left * right
+        one, other = largest(backend, left, right)
+        if one * other < 1 << 63:
+            return left * right
+    product: Int64Array = as_python(backend, left) * as_python(backend, right)
+    return product
+
+
+def as_python(backend: Backend, values: Int64Array) -> Int64Array:
+    """The values as Python integers, on the host."""
+    return backend.to_host(values).astype(object, copy=False)
 
 
 def added_magnitudes(values: Int64Array, bound: int | None, backend: Backend) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.trace.arrangement import ArrangementKey
@@ -349,3 +349,20 @@ class DeltaQuery:
     def keys(self) -> tuple[ArrangementKey, ...]:
         """The arrangements that the paths use, each once."""
         return tuple(dict.fromkeys(key for path in self.paths for key in (path.seed.key, *path.keys)))
+
+
+@lru_cache(maxsize=1024)
+def independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
+    """Split steps into parts that share no atom, no condition and no check, each in the given order."""
+    group = list(range(len(steps)))
+    place = {step.variable: number for number, step in enumerate(steps) if not step.is_lookup}
+    place.update({name: number for number, step in enumerate(steps) for name in step.calculated})
+    links: list[tuple[int, int]] = []
+    for i, step in enumerate(steps):
+        links.extend((i, j) for j in range(i) if set(step.atoms) & set(steps[j].atoms))
+        links.extend((i, place[other]) for other in step.spoken if other in place)
+    for i, j in links:
+        old, new = max(group[i], group[j]), min(group[i], group[j])
+        group = [new if own == old else own for own in group]
+    parts = (tuple(step for step, own in zip(steps, group, strict=True) if own == one) for one in sorted(set(group)))
+    return tuple(parts)

@@ -15,8 +15,7 @@ import numpy as np
 
 from gpu_wcoj.join.conditions import bounds_of, passes
 from gpu_wcoj.join.excluding import Split, split, stripped
-from gpu_wcoj.join.generic import largest, times
-from gpu_wcoj.join.magnitudes import exact_dot
+from gpu_wcoj.join.magnitudes import exact_dot, largest, times
 from gpu_wcoj.join.path import Condition, Step
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.sizes import n_values

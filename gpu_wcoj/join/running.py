@@ -17,11 +17,12 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.blocks import in_order
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.generic import GenericJoin, Shapes
+from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.memory import with_memory
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.seeds import Seeds, bind, first_variables, reversed_change, seed_rows, shared_out
+from gpu_wcoj.join.shapes import Shapes
 from gpu_wcoj.kernels.protocol import SURVIVORS, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.zset.arrays import is_host, numbers

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.join.generic import GenericJoin, independent, largest
+from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.last import is_counted
-from gpu_wcoj.join.magnitudes import exact_dot
-from gpu_wcoj.join.path import DeltaPath, Step
+from gpu_wcoj.join.magnitudes import exact_dot, largest
+from gpu_wcoj.join.path import DeltaPath, Step, independent
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, Int64Array
 from gpu_wcoj.zset.arrays import exact_sum, numbers

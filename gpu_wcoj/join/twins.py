@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.join.generic import largest
-from gpu_wcoj.join.magnitudes import exact_dot
+from gpu_wcoj.join.magnitudes import exact_dot, largest
 from gpu_wcoj.join.path import Step
 from gpu_wcoj.join.prefixes import Prefixes
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpu_wcoj.join.generic import independent
-from gpu_wcoj.join.path import Branch, Step
+from gpu_wcoj.join.path import Branch, Step, independent
 
 
 def ways_of(steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from gpu_wcoj.join.generic import independent
-from gpu_wcoj.join.path import AtomUse, DeltaPath
+from gpu_wcoj.join.path import AtomUse, DeltaPath, independent
 from gpu_wcoj.planner.body import Body
 from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
 from gpu_wcoj.planner.passes.arrangements import atom_of, path_along

@@ -12,8 +12,7 @@ from gpu_wcoj.circuit.exact import exact_change
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.generic import as_python
-from gpu_wcoj.join.magnitudes import added_magnitudes
+from gpu_wcoj.join.magnitudes import added_magnitudes, as_python
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.options import processors
 from gpu_wcoj.query.rules import Rule

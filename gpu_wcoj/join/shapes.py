@@ -1,0 +1,69 @@
+"""What of a prepared step depends on nothing but how many batches its atoms have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpu_wcoj.join.path import AtomUse, Step
+from gpu_wcoj.join.prefixes import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class ExtensionShape:
+    """What of a step prepared for prefixes of one layout outlives the tick.
+
+    Attributes
+    ----------
+    slots
+        Per atom of the step, where its batches begin among the rows of positions, whether the step binds its last
+        variable, and whether prefixes share its ranges; per batch, its row before and after the step, -1 for none.
+    layout
+        That of the prefixes after the step.
+    n_new_rows
+        How many rows of positions the step makes.
+    kept_rows
+        Those that it takes over.
+    """
+
+    slots: tuple[list[int], list[bool], list[bool], list[int], list[int]]
+    layout: Layout
+    n_new_rows: int
+    kept_rows: tuple[int, ...]
+
+
+Shapes = dict[tuple[Layout, str, str, tuple[int, ...]], ExtensionShape]
+
+
+def shape_of(
+    layout: Layout, step: Step, newest: str, uses: Mapping[int, AtomUse], n_batches: Mapping[int, int]
+) -> ExtensionShape:
+    """The shape of a step; atoms share ranges between prefixes that lack variable `newest`."""
+    depth = dict(layout)
+    first_row: dict[int, int] = {}
+    n_rows = 0
+    for atom, _ in layout:
+        first_row[atom] = n_rows
+        n_rows += n_batches[atom]
+    rows: list[int] = []
+    out_rows: list[int] = []
+    first, last, shared = [0], [], []
+    new_layout: list[tuple[int, int]] = []
+    n_new_rows = 0
+    for atom in step.atoms:
+        use, bound = uses[atom], depth.get(atom, 0)
+        ends = bound + 1 == len(use.variables)
+        rows.extend(first_row[atom] + number if bound else -1 for number in range(n_batches[atom]))
+        out_rows.extend(-1 if ends else n_new_rows + number for number in range(n_batches[atom]))
+        first.append(len(rows))
+        last.append(ends)
+        shared.append(newest not in use.variables[:bound])
+        if not ends:
+            new_layout.append((atom, bound + 1))
+            n_new_rows += n_batches[atom]
+    kept_rows: list[int] = []
+    for atom, bound in layout:
+        if atom not in step.atoms:
+            new_layout.append((atom, bound))
+            kept_rows.extend(range(first_row[atom], first_row[atom] + n_batches[atom]))
+    return ExtensionShape((first, last, shared, rows, out_rows), tuple(new_layout), n_new_rows, tuple(kept_rows))
