@@ -15,6 +15,7 @@ from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import unread
 from gpu_wcoj.tick import Ledger, TickReport
 from gpu_wcoj.trace.arrangement import PhaseRows
+from gpu_wcoj.turns import NotCopied
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.planner.known import Known
 
 
-class Inspected:
+class Inspected(NotCopied):
     """A program as it stands: nothing here changes an answer.
 
     Attributes
@@ -75,17 +76,25 @@ class Inspected:
             If the program has no such relation.
         """
         self.arity(name)
-        side = self._ledger.reading(name)
-        if side is None:
-            return self._outgoing.empty(name)
-        columns, weights = side.circuit.whole(name)
-        return self._outgoing.as_zset(name, [PhaseRows(columns, weights)], side.circuit.backend)
+
+        def read() -> ZSet:
+            side = self._ledger.reading(name)
+            if side is None:
+                return self._outgoing.empty(name)
+            columns, weights = side.circuit.whole(name)
+            return self._outgoing.as_zset(name, [PhaseRows(columns, weights)], side.circuit.backend)
+
+        return self._ledger.turns.run(f"reading '{name}'", read)
 
     def count(self, name: str) -> int:
         """Number of rows of a relation; in bag semantics the sum of their weights. Not enumerated where it can be."""
         self.arity(name)
-        side = self._ledger.reading(name)
-        return 0 if side is None else side.circuit.total(name)
+
+        def counted() -> int:
+            side = self._ledger.reading(name)
+            return 0 if side is None else side.circuit.total(name)
+
+        return self._ledger.turns.run(f"counting '{name}'", counted)
 
     def empty(self, name: str) -> ZSet:
         """No rows, with the names and types of a relation's columns; int64 where no row has shown the type yet.
@@ -103,11 +112,14 @@ class Inspected:
 
     def compact(self) -> None:
         """Merge every arrangement into one batch; nothing that has cancelled is left. O(state)."""
-        self._ledger.compact()
+        self._ledger.turns.run("merging batches", self._ledger.compact)
 
     @property
     def state_rows(self) -> dict[str, list[int]]:
         """Per arrangement, for people, the rows of its batches."""
+        return self._ledger.turns.run("looking at the state", self._state_rows)
+
+    def _state_rows(self) -> dict[str, list[int]]:
         sides = self._ledger.settled()
         if sides is None:
             return {}
@@ -176,14 +188,23 @@ class Inspected:
           edge[0, 1]
           edge[1, 0]
         """
-        from gpu_wcoj.explain.bounded import sizes_of_known, sizes_of_state
-        from gpu_wcoj.explain.rendering import check_format, rendered
-        from gpu_wcoj.explain.shown import Shown
-        from gpu_wcoj.planner.known import Known
+        from gpu_wcoj.explain.rendering import check_format
 
         check_format(format)
         if format == "datalog":
             return self._as_datalog(analyze or bounds or statistics is not None)
+        if not bounds:
+            return self._explained(analyze, bounds, statistics, format)
+        return self._ledger.turns.run(
+            "looking at the state", lambda: self._explained(analyze, bounds, statistics, format)
+        )
+
+    def _explained(self, analyze: bool, bounds: bool, statistics: str | PathLike[str] | None, form: Format) -> str:
+        from gpu_wcoj.explain.bounded import sizes_of_known, sizes_of_state
+        from gpu_wcoj.explain.rendering import rendered
+        from gpu_wcoj.explain.shown import Shown
+        from gpu_wcoj.planner.known import Known
+
         known = None if statistics is None else Known.read(statistics)
         lowered = self._lowered if known is None else None
         planned = self._planned(known) if lowered is None else lowered.plan
@@ -204,7 +225,7 @@ class Inspected:
             sizes_of = sizes_of_state(sides.ahead.circuit)
         if analyze:
             self.analyze = True
-        return rendered(shown.of(planned, self.last_tick if analyze else None, sizes_of), format)
+        return rendered(shown.of(planned, self.last_tick if analyze else None, sizes_of), form)
 
     def _as_datalog(self, asks_for_more: bool) -> str:
         from gpu_wcoj.query.printed import as_datalog

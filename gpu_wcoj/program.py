@@ -94,6 +94,11 @@ class Program(Inspected):
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
         else they are those of the first rows.
 
+    Notes
+    -----
+    Several threads may use a program; they wait for each other, so that each sees the state between two ticks. In the
+    middle of a tick, from a sink or from what rows are read of, it can be asked for nothing that needs the state.
+
     Raises
     ------
     DatalogSyntaxError, UnsafeRuleError, ArityError, UnknownRelationError, UnsupportedError, UsageError
@@ -266,9 +271,13 @@ class Program(Inspected):
         >>> program.step({"edge": [(3, 5)]})["path"].rows()
         [((2, 3, 5), 1)]
         """
-        if self._ledger.state is not mark.state:
-            self._ledger.returned(mark.state)
-            self._ticking.forget(mark.sizes)
+
+        def undo() -> None:
+            if self._ledger.state is not mark.state:
+                self._ledger.returned(mark.state)
+                self._ticking.forget(mark.sizes)
+
+        self._ledger.turns.run("undoing ticks", undo)
 
     def checkpoint(self, path: str | PathLike[str]) -> None:
         """Store the state in a folder, from which `restore` makes the program again. All or nothing.

@@ -18,6 +18,7 @@ from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.routing.router import Router
 from gpu_wcoj.routing.sides import Side, Sides
+from gpu_wcoj.turns import Turns
 from gpu_wcoj.zset.arrays import memory_error, within_memory
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ class Ledger:
         The state that the circuits are known to hold, if any.
     keeps
         Whether relations may be kept for the rules.
+    turns
+        Whoever calls a method here, or puts what it has read of the state back, does that in its turn.
     """
 
     lowering: Lowering
@@ -132,6 +135,7 @@ class Ledger:
     feedback: Feedback = field(default_factory=lambda: Feedback(None))
     installed: State | None = None
     keeps: bool = True
+    turns: Turns = field(default_factory=lambda: Turns("the program"))
 
     @property
     def lowered(self) -> Lowered | None:

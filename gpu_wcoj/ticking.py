@@ -71,7 +71,22 @@ class Ticking:
             Those that a path may have.
         collect
             The heads whose changed rows are wanted; None if not even their numbers are.
+
+        Raises
+        ------
+        UsageError
+            If it is called in the middle of a tick.
         """
+        return self.ledger.turns.run("taking a tick", lambda: self._take(changes, threads, collect, sink, rest))
+
+    def _take(
+        self,
+        changes: Mapping[str, Any],
+        threads: int,
+        collect: frozenset[str] | None,
+        sink: Sink | None,
+        rest: Rest | None,
+    ) -> dict[str, ChangeCount]:
         start = time.perf_counter()
         check_inputs(changes, tuple(self.input_of), self.heads)
         if self.ledger.feedback.is_due:

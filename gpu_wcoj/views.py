@@ -14,6 +14,7 @@ from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.program import Program, TickReport
 from gpu_wcoj.query.languages import Language, known_language, language_of
 from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.turns import NotCopied
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def view(
     return View(program, ignores_case=found == "sql")
 
 
-class View:
+class View(NotCopied):
     """The answer of a query that is kept up to date; what `view` makes.
 
     Attributes

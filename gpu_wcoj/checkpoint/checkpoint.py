@@ -162,7 +162,8 @@ class Checkpoint:
         )
         newest = self.versions.newest
         if newest.state is not None:
-            load(program.subject, newest.state, self.folder, newest.version_name)
+            subject, state = program.subject, newest.state
+            subject.ledger.turns.run("restoring", lambda: load(subject, state, self.folder, newest.version_name))
         self.subject = program.subject
 
     def has(self, batch: int, *, query: str = "", rows: int = 0, digest: str = "") -> bool:
@@ -210,13 +211,20 @@ class Checkpoint:
             it takes no more commits until it is opened again.
         CheckpointError
             If the program's state does not come from this checkpoint, or the checkpoint takes no more commits.
+        UsageError
+            If it is called in the middle of a tick.
         """
+        taken = _checked(Batch(batch, query, rows, digest))
+        plain = _plain(extra or {})
+        return self.subject.ledger.turns.run("storing the state", lambda: self._commit(taken, tuple(outputs), plain))
+
+    def _commit(self, taken: Batch, outputs: tuple[OutputFile, ...], extra: dict[str, Any]) -> Manifest:
         self._check_open()
         versions = self.versions
-        newest, taken = versions.newest, _checked(Batch(batch, query, rows, digest))
+        newest = versions.newest
         state = self.subject.ledger.state
         origin = None if state.journal is None else state.journal.version
-        if self.has(batch, query=query, rows=rows, digest=digest):
+        if newest.has(taken, self.path):
             if origin != newest.version_name or state.report.tick != newest.tick:
                 raise CheckpointError(
                     f"{taken} is committed already, and the program has taken in more than the checkpoint holds.\n"
@@ -228,7 +236,6 @@ class Checkpoint:
                 f"the state of this program does not come from the checkpoint '{self.path}', "
                 f"which holds {newest.last}.\n  Restore into a new program, or choose an empty folder."
             )
-        plain = _plain(extra or {})
         versions.check()
         with versions.attempt():
             stored = store(self.subject, newest.state, versions.folder, versions.new_run, self.options.most_runs)
@@ -240,8 +247,8 @@ class Checkpoint:
                 batches=(*newest.batches, taken)[-REMEMBERED:],
                 chain=chained(newest.chain, taken),
                 state=stored,
-                outputs=tuple(outputs),
-                extra=plain,
+                outputs=outputs,
+                extra=extra,
             )
             names = versions.publish(manifest)
         mark_stored(self.subject, manifest.version_name)

@@ -16,7 +16,6 @@ from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.join.summing import AllowanceError, carrying, may_sum
-from gpu_wcoj.join.tried import Trial, tried
 from gpu_wcoj.join.whole import SAMPLED, Moment, WholeJoin, costed_in, report
 from gpu_wcoj.trace.arrangement import Arrangement
 from gpu_wcoj.zset.index import IndexedZSet
@@ -256,6 +255,8 @@ class Recounting:
 
     def _following(self, phase: int, least: float) -> float:
         """About what it costs to follow the change; more roughly if that is far less than `least`."""
+        from gpu_wcoj.join.tried import Trial, tried  # which programs that only list answers have no use for
+
         cost, rows = 0.0, 0
         changes = list(self._changes(phase))
         matters = least / max(1, len(changes)), float("inf")

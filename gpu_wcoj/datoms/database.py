@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import count
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from gpu_wcoj.datoms.bulk import Bulk
 from gpu_wcoj.datoms.edn import forms_of, schema_of
@@ -12,13 +14,19 @@ from gpu_wcoj.datoms.follower import Follower
 from gpu_wcoj.datoms.forms import Forms
 from gpu_wcoj.datoms.question import Question
 from gpu_wcoj.datoms.report import Report
-from gpu_wcoj.datoms.schema import read_schema
+from gpu_wcoj.datoms.schema import Attribute, read_schema
 from gpu_wcoj.datoms.store import Delta, Store
 from gpu_wcoj.datoms.subscription import Subscription
 from gpu_wcoj.errors import SchemaError
+from gpu_wcoj.turns import NotCopied, Turns
+
+T = TypeVar("T")
+
+_numbers = count()
+_again = object()
 
 
-class Database:
+class Database(NotCopied):
     """Facts as datoms: entity, attribute, value.
 
     Parameters
@@ -52,6 +60,7 @@ class Database:
         self._transaction = 0
         self.following: dict[Follower, list[Subscription]] = {}
         self._by_question: dict[Any, Follower] = {}
+        self._number, self._turns = next(_numbers), Turns("the database")
         if schema is not None:
             self.define(schema)
 
@@ -90,6 +99,9 @@ class Database:
         {':age': 'long', ':name': 'string'}
         """
         found = read_schema(schema_of(schema) if isinstance(schema, str) else schema)
+        self._alone("defining attributes", partial(self._define, found))
+
+    def _define(self, found: Mapping[str, Attribute]) -> None:
         for name, one in found.items():
             before = self.store.attributes.get(name)
             if before is not None and before != one:
@@ -123,6 +135,9 @@ class Database:
         >>> db.transact([[":db/add", 1, ":name", "Anna"], [":db/add", 1, ":tag", "a"]]).rows()
         [((1, ':name', 'Ann'), -1), ((1, ':name', 'Anna'), 1)]
         """
+        return self._alone("a transaction", lambda: self._transact(forms))
+
+    def _transact(self, forms: Any) -> Report:
         from gpu_wcoj.datoms.transaction import resolved
 
         sizes = self.store.texts.sizes
@@ -162,12 +177,16 @@ class Database:
         >>> db.load(entity=[1, 2], attribute=":age", value=[30, 40]).rows()
         [((2, ':age', 31), -1), ((2, ':age', 40), 1)]
         """
-        sizes = self.store.texts.sizes
-        try:
-            return self._take(Bulk(self.store).delta(entity, attribute, value), {})
-        except BaseException:
-            self.store.texts.truncate(sizes)
-            raise
+
+        def load() -> Report:
+            sizes = self.store.texts.sizes
+            try:
+                return self._take(Bulk(self.store).delta(entity, attribute, value), {})
+            except BaseException:
+                self.store.texts.truncate(sizes)
+                raise
+
+        return self._alone("a transaction", load)
 
     def subscribe(self, query: Any, *inputs: Any, **options: Any) -> Subscription:
         """Follow the answer of a query: its first change is the present answer, then there is one per transaction.
@@ -197,6 +216,9 @@ class Database:
         >>> [change.rows() for change in live.changes()]
         [[], [(('Ann',), 1)], [(('Ann',), -1)]]
         """
+        return self._alone("subscribing", lambda: self._subscribe(query, inputs, options), inputs)
+
+    def _subscribe(self, query: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Subscription:
         key = _key(query, inputs, options)
         follower = self._by_question.get(key) if key is not None else None
         if follower is None:
@@ -225,8 +247,12 @@ class Database:
         >>> sorted(db.query("[:find [?name ...] :where [_ :name ?name]]"))
         ['Ann', 'Bob']
         """
-        follower = Follower(Question(self, query, inputs), options)
-        return follower.shaped(follower.first)
+
+        def answer() -> Any:
+            follower = Follower(Question(self, query, inputs), options)
+            return follower.shaped(follower.first)
+
+        return self._alone("a query", answer, inputs)
 
     def checkpoint(self, path: str | PathLike[str]) -> None:
         """Write all datoms to a folder, all or nothing, in the place of what it had of a database.
@@ -251,7 +277,7 @@ class Database:
         """
         from gpu_wcoj.datoms.keeping import keep
 
-        keep(self.store, self._transaction, fspath(path))
+        self._alone("storing the datoms", lambda: keep(self.store, self._transaction, fspath(path)))
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> Database:
@@ -269,6 +295,22 @@ class Database:
         return database
 
     # One transaction.
+
+    def _alone(self, doing: str, work: Callable[[], T], inputs: Iterable[Any] = ()) -> T:
+        """Work while nobody works on this database, an input, or a database that shares a subscription with them."""
+        given = [self, *(one for one in inputs if isinstance(one, Database))]
+        while True:
+            concerned = _sharing(given)
+
+            def checked(concerned: list[Database] = concerned) -> Any:
+                return work() if _sharing(given) == concerned else _again
+
+            run: Callable[[], Any] = checked
+            for one in reversed(concerned):  # the order is the same for all, so nobody waits for each other
+                run = partial(one._turns.run, doing, run)
+            found = run()
+            if found is not _again:
+                return cast(T, found)
 
     def _take(self, delta: Delta, tempids: Mapping[int | str, int], *, counts: bool = True) -> Report:
         """Let the store and all subscriptions have a change, or none of them."""
@@ -294,6 +336,9 @@ class Database:
         return report
 
     def _closed(self, follower: Follower, subscription: Subscription) -> None:
+        self._alone("closing a subscription", lambda: self._without(follower, subscription))
+
+    def _without(self, follower: Follower, subscription: Subscription) -> None:
         for database in follower.question.databases:
             rest = [one for one in database.following[follower] if one is not subscription]
             if rest:
@@ -302,6 +347,15 @@ class Database:
                 del database.following[follower]
         if follower not in self.following:
             self._by_question = {key: one for key, one in self._by_question.items() if one is not follower}
+
+
+def _sharing(given: Iterable[Database]) -> list[Database]:
+    """Those databases, and all that one of their subscriptions follows, too."""
+    found = {*given}
+    for database in given:
+        for follower in list(database.following):
+            found.update(one for one in follower.question.databases if isinstance(one, Database))
+    return sorted(found, key=lambda one: one._number)
 
 
 def _key(query: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:

@@ -55,8 +55,9 @@ class Subscription:
 
         A transaction that leaves the answer as it was has a Z-set without rows. Changes that nobody reads are kept.
         """
-        found = list(self._unread)
-        self._unread.clear()
+        found = []
+        while self._unread:  # one at a time, so that one that comes meanwhile is not lost
+            found.append(self._unread.popleft())
         return found
 
     def answer(self) -> Any:

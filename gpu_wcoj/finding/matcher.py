@@ -17,11 +17,12 @@ from gpu_wcoj.query.motif.form import ROW, Compiled, Graph, Semantics
 from gpu_wcoj.query.motif.pattern import Motif
 from gpu_wcoj.query.motif.reading import parse
 from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.turns import NotCopied, Turns
 
 T = TypeVar("T")
 
 
-class Matcher:
+class Matcher(NotCopied):
     """The matches of a motif in a graph that changes.
 
     Parameters
@@ -95,6 +96,7 @@ class Matcher:
             graph=self._graph,
         )
         self.program = Program(self.compiled.rules, bag=True, **options)
+        self._turns = Turns("the matcher")
         needed = self._needed()
         self._edges = Table.of("edges", edges, (src, dst), needed["edges"])
         self._vertices = None
@@ -145,12 +147,17 @@ class Matcher:
 
     def matches(self) -> Matches:
         """All matches there are."""
-        found = [(part, self.program.relation(part.relation)) for part in self.compiled.parts]
-        return Matches(self._wanted, found, self._lookup(), _session=self._session)
+
+        def read() -> Matches:
+            found = [(part, self.program.relation(part.relation)) for part in self.compiled.parts]
+            return Matches(self._wanted, found, self._lookup(), _session=self._session)
+
+        return self._turns.run("reading the matches", read)
 
     def count(self) -> int:
         """How many there are; they are not listed."""
-        return sum(self.program.count(part.relation) for part in self.compiled.parts)
+        parts = self.compiled.parts
+        return self._turns.run("counting the matches", lambda: sum(self.program.count(one.relation) for one in parts))
 
     def apply(self, *, vertices: Any = None, edges: Any = None) -> Matches:
         """Take a change of the tables; return the change of the matches.
@@ -186,6 +193,9 @@ class Matcher:
 
     def _take(self, vertices: Any, edges: Any, run: Callable[[Mapping[str, Any]], T]) -> tuple[T, Lookup]:
         """Give the program the changes of the tables, then make them; what came of it, and rows of before and after."""
+        return self._turns.run("taking a tick", lambda: self._taken(vertices, edges, run))
+
+    def _taken(self, vertices: Any, edges: Any, run: Callable[[Mapping[str, Any]], T]) -> tuple[T, Lookup]:
         if vertices is not None and self._vertices is None:
             raise UsageError("there is no table of vertices to change: they are the ends of the edges.")
         own = None if vertices is None or self._vertices is None else self._vertices.changed(vertices)

@@ -21,7 +21,6 @@ from gpu_wcoj.join.meter import Meter
 from gpu_wcoj.join.path import AtomUse, DeltaPath
 from gpu_wcoj.join.seeds import Seeds, bind, first_variables, seed_rows
 from gpu_wcoj.join.summing import Summing
-from gpu_wcoj.join.tried import MOST_SPENT, Trial, compared
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet
@@ -114,6 +113,8 @@ class WholeJoin:
         If it costs far more than `worth` or than another, the sample is a small one; without `most`, also if a larger
         one would cost much of what the path does.
         """
+        from gpu_wcoj.join.tried import MOST_SPENT, Trial, compared  # which counts of a state need
+
         trials: dict[int, Trial] = {}
         for number in numbers:
             generic = self.generic(number, None if most is None else max(MOST_SPENT, most))

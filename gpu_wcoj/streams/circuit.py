@@ -19,13 +19,14 @@ from gpu_wcoj.streams.place import Place
 from gpu_wcoj.streams.scope import Scope
 from gpu_wcoj.streams.stream import Stream
 from gpu_wcoj.streams.time import Time
+from gpu_wcoj.turns import NotCopied, Turns
 from gpu_wcoj.zset.arrays import within_memory
 
 ITERATIONS = 100_000
 """Iterations of a subcircuit in one tick at most, unless the user says otherwise."""
 
 
-class Circuit(Scope):
+class Circuit(NotCopied, Scope):
     """A circuit of one's own: add sources, operators, subcircuits and sinks, and step it tick by tick.
 
     A tick is atomic: if it fails, all state is as before.
@@ -57,6 +58,7 @@ class Circuit(Scope):
         self._children: list[Subcircuit] = []
         self._tick = 0
         self._runs = False
+        self._turns = Turns("the circuit")
 
     def __repr__(self) -> str:
         return f"Circuit({len(self.nodes)} nodes, {len(self._children)} subcircuits, tick {self._tick})"
@@ -120,6 +122,9 @@ class Circuit(Scope):
 
     def start(self) -> None:
         """Start the clock: all state is empty, and the tick 0. The first `step` does it by itself."""
+        self._turns.run("starting the clock", self._start)
+
+    def _start(self) -> None:
         if not self._runs:
             self.prepare()
             self._tick = 0
@@ -128,9 +133,13 @@ class Circuit(Scope):
 
     def stop(self) -> None:
         """Stop the clock. The next `step` starts from the empty state."""
-        if self._runs:
-            self._runs = False
-            self.clock_stop(0)
+
+        def stop() -> None:
+            if self._runs:
+                self._runs = False
+                self.clock_stop(0)
+
+        self._turns.run("stopping the clock", stop)
 
     def step(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """One tick: what the sources are given, and what the sinks hold then.
@@ -148,11 +157,13 @@ class Circuit(Scope):
         IterationLimitError
             If a subcircuit does not come to its fixpoint.
         """
-        given = changes or {}
+        return self._turns.run("taking a tick", lambda: self._step(changes or {}))
+
+    def _step(self, given: Mapping[str, Any]) -> dict[str, Any]:
         for name in given:
             if name not in self.sources:
                 raise UnknownRelationError(name, self.sources, "sources")
-        self.start()
+        self._start()
         states = [(operator, operator.state) for operator in self.operators()]
         cells = [(node, node.value) for node in self.all_nodes()]
         sizes = len(self.place.string), len(self.place.binary)

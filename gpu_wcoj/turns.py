@@ -1,0 +1,92 @@
+"""Who works on a state: one thread at a time, and nothing in the middle of its work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from threading import Lock, get_ident
+from typing import NoReturn, TypeVar
+from weakref import WeakSet
+
+from gpu_wcoj.errors import UsageError
+
+T = TypeVar("T")
+
+_EVERY: WeakSet[Turns] = WeakSet()
+
+
+class Turns:
+    """Lets work on one state happen one after the other.
+
+    Other threads wait for their turn. What is called in the middle of a thread's own turn, by a sink or while rows are
+    read, and needs another one, is refused: the state is neither that of before nor that of after.
+
+    Parameters
+    ----------
+    what
+        Has the state, for messages.
+
+    Examples
+    --------
+    >>> turns = Turns("the program")
+    >>> turns.run("taking a tick", lambda: 5)
+    5
+    >>> turns.run("taking a tick", lambda: turns.run("reading", lambda: 5))
+    Traceback (most recent call last):
+    ...
+    gpu_wcoj.errors.UsageError: reading is not possible now: the program is in the middle of taking a tick.
+      Do it when that call has returned.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._lock = Lock()
+        self._owner = 0
+        self._doing = ""
+        _EVERY.add(self)
+
+    def run(self, doing: str, work: Callable[[], T]) -> T:
+        """Wait for a turn, and work; what `work` returns.
+
+        Raises
+        ------
+        UsageError
+            If this thread has its turn already.
+        """
+        own = get_ident()
+        if self._owner == own and self._lock.locked():  # an interrupt may have left the owner of a turn that is over
+            raise UsageError(
+                f"{doing} is not possible now: {self.what} is in the middle of {self._doing}.\n"
+                "  Do it when that call has returned."
+            )
+        with self._lock:
+            self._owner, self._doing = own, doing
+            try:
+                return work()
+            finally:
+                self._owner = 0
+
+    def begin_anew(self) -> None:
+        """In a process that was forked: nobody has the turn whose thread is not here."""
+        if self._owner != get_ident():
+            self._lock = Lock()
+
+
+class NotCopied:
+    """What has a state that a copy would share, so that it can be neither copied nor pickled."""
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        name = type(self).__name__
+        raise TypeError(
+            f"a {name} can be neither copied nor pickled: both would work on one state.\n"
+            "  Make another one; or store the state by checkpoint, and restore it, where there are these methods."
+        )
+
+
+def _after_fork() -> None:
+    for turns in list(_EVERY):
+        turns.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
