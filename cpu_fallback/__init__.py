@@ -14,7 +14,7 @@ _LOGGER = logging.getLogger("gpu_wcoj")
 
 
 def load_kernels(compiled: bool | None = None) -> Any:
-    """The compiled kernels, or the NumPy ones if numba cannot be imported (one log line says so).
+    """The compiled kernels, or the NumPy ones if numba cannot be imported or compiles nothing (a log line says so).
 
     Parameters
     ----------
@@ -24,10 +24,14 @@ def load_kernels(compiled: bool | None = None) -> Any:
     Raises
     ------
     ImportError
-        If `compiled` is True and numba cannot be imported.
+        If `compiled` is True and numba cannot be imported, or is told to compile nothing.
     """
     if compiled is not False:
         try:
+            import numba
+
+            if numba.config.DISABLE_JIT:
+                raise ImportError("NUMBA_DISABLE_JIT is set")
             from cpu_fallback.compiled import CompiledKernels
 
             return CompiledKernels()
@@ -35,7 +39,7 @@ def load_kernels(compiled: bool | None = None) -> Any:
             if compiled:
                 raise
             _LOGGER.warning(
-                "numba cannot be imported (%s): the NumPy kernels are used, which are several times slower.", error
+                "numba is not at hand (%s): the NumPy kernels are used, which are several times slower.", error
             )
     from cpu_fallback.vectorised import VectorisedKernels
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Final
 
 from cyclopts import App, CycloptsError
@@ -19,6 +20,8 @@ from gpu_wcoj.errors import GpuWcojError
 
 ERROR_STATUS: Final = 2
 INTERRUPTED_STATUS: Final = 130
+CUT_OFF_STATUS: Final = 141
+"""That of a process that SIGPIPE has ended."""
 _DEBUG_VARIABLE: Final = "GPU_WCOJ_DEBUG"
 
 app = App(
@@ -45,17 +48,30 @@ def _complain(message: str) -> None:
     sys.stderr.write(f"gpu-wcoj: {safe}\n")
 
 
+def _have_streams() -> None:
+    """Let there be standard streams, where they are closed; and what they cannot encode is shown escaped."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for as long as the process lives
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 2 after an error, 130 after Ctrl-C."""
+    """Run the command line and return its exit status.
+
+    0; 2 after an error, 130 after Ctrl-C, 141 if whoever reads the output has gone before it was done.
+    """
+    _have_streams()
     try:
         app(list(sys.argv[1:] if arguments is None else arguments), exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
         _complain(f"{error}\n  See gpu-wcoj --help.")
         return ERROR_STATUS
-    except BrokenPipeError:  # the reader of the output has gone: nothing is left to say, nor to flush at exit
+    except BrokenPipeError:  # the reader of the output has gone: nothing can be said any more, nor flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return CUT_OFF_STATUS
     except KeyboardInterrupt:
         _complain("interrupted.")
         return INTERRUPTED_STATUS

@@ -59,12 +59,15 @@ class Turns:
                 f"{doing} is not possible now: {self.what} is in the middle of {self._doing}.\n"
                 "  Do it when that call has returned."
             )
-        with self._lock:
-            self._owner, self._doing = own, doing
-            try:
-                return work()
-            finally:
-                self._owner = 0
+        # On one line, so that an interrupt between two lines, wherever it comes, leaves no turn taken.
+        with self._lock: return self._work(own, doing, work)  # fmt: skip  # noqa: E701
+
+    def _work(self, own: int, doing: str, work: Callable[[], T]) -> T:
+        self._owner, self._doing = own, doing
+        try:
+            return work()
+        finally:
+            self._owner = 0
 
     def begin_anew(self) -> None:
         """In a process that was forked: nobody has the turn whose thread is not here."""

@@ -77,7 +77,7 @@ class BinaryReader:
             stderr=self._complaints,
             env={**os.environ, **_ENVIRONMENT},
         )
-        self._seen = 0
+        self._seen, self._n_rows = 0, None
         try:
             self._stream = self._open()
             note = self._stream.schema.metadata
@@ -133,7 +133,8 @@ class BinaryReader:
         try:
             return self._stream.read_next_batch()
         except StopIteration:
-            if self._process.wait() != 0:
+            # The status alone does not tell: where SIGCHLD is ignored, it is 0 whatever the child has died of.
+            if self._process.wait() != 0 or self._seen != self._n_rows:
                 raise self._failure() from None
             return None
         except (pa.ArrowInvalid, OSError):
@@ -150,6 +151,8 @@ class BinaryReader:
                 kind: type[GpuWcojError] = getattr(errors, said["kind"])
                 return kind(said["message"])
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        rows = f", after {self._seen} of {self._n_rows} rows" if self._n_rows is not None else ""
         return InputFileError(
-            f"'{self._spec.path}' is damaged: the process that read it ended with {how}.\n  Write or copy it again."
+            f"'{self._spec.path}' is damaged: the process that read it ended with {how}{rows}.\n"
+            "  Write or copy it again."
         )

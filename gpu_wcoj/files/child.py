@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import resource
 import sys
 from collections.abc import Callable, Iterator
@@ -82,7 +83,7 @@ def _fail(kind: str, message: str) -> int:
 
 
 def _send(spec: InputSpec, asked: dict[str, Any], budget: int) -> None:
-    source = _unpacked(spec.path, budget) if asked["gzip"] else pa.OSFile(str(spec.path))
+    source = _unpacked(spec.path, budget) if asked["gzip"] else _opened(spec.path)
     open_file = _open_parquet if asked["format"] == "parquet" else _open_arrow
     names, n_rows, read = open_file(source)
     used = select(spec, len(names), names, asked["arity"], asked["changes"]).used
@@ -102,6 +103,14 @@ def _send(spec: InputSpec, asked: dict[str, Any], budget: int) -> None:
             for start in range(0, batch.num_rows, BATCH_ROWS):
                 piece = batch.slice(start, BATCH_ROWS)
                 writer.write_batch(pa.RecordBatch.from_arrays(piece.columns, schema=sent))
+
+
+def _opened(path: Path) -> pa.NativeFile:
+    """A file, also one whose name is not UTF-8, which PyArrow does not open by its name."""
+    try:
+        return pa.OSFile(str(path))
+    except UnicodeEncodeError:
+        return pa.OSFile(f"/dev/fd/{os.open(path, os.O_RDONLY)}")
 
 
 def _unpacked(path: Path, budget: int) -> pa.NativeFile:

@@ -121,6 +121,11 @@ def columns_of(spec: InputSpec, changes: bool, budget: int) -> dict[str, str]:
 def _form(spec: InputSpec) -> tuple[str, bool]:
     """The form of a file, and whether it is gzipped, by its options, its first bytes and its name, in this order."""
     if spec.path.is_fifo():  # its first bytes can be read once only
+        if spec.format in ("parquet", "arrow"):
+            raise UsageError(
+                f"'{spec.path}' is a pipe, and '{spec.format}' is read from files only.\n"
+                "  Name a file; or send text through the pipe."
+            )
         return spec.format or "text", False
     with open_bytes(spec.path) as file:
         head = file.read(8)
