@@ -300,10 +300,10 @@ class Database(NotCopied):
         """Work while nobody works on this database, an input, or a database that shares a subscription with them."""
         given = [self, *(one for one in inputs if isinstance(one, Database))]
         while True:
-            concerned = _sharing(given)
+            concerned = self._sharing(given)
 
             def checked(concerned: list[Database] = concerned) -> Any:
-                return work() if _sharing(given) == concerned else _again
+                return work() if self._sharing(given) == concerned else _again
 
             run: Callable[[], Any] = checked
             for one in reversed(concerned):  # the order is the same for all, so nobody waits for each other
@@ -335,6 +335,15 @@ class Database(NotCopied):
                     subscription.put(change)
         return report
 
+    @staticmethod
+    def _sharing(given: Iterable[Database]) -> list[Database]:
+        """Those databases, and all that one of their subscriptions follows, too."""
+        found = {*given}
+        for database in given:
+            for follower in list(database.following):
+                found.update(one for one in follower.question.databases if isinstance(one, Database))
+        return sorted(found, key=lambda one: one._number)
+
     def _closed(self, follower: Follower, subscription: Subscription) -> None:
         self._alone("closing a subscription", lambda: self._without(follower, subscription))
 
@@ -347,15 +356,6 @@ class Database(NotCopied):
                 del database.following[follower]
         if follower not in self.following:
             self._by_question = {key: one for key, one in self._by_question.items() if one is not follower}
-
-
-def _sharing(given: Iterable[Database]) -> list[Database]:
-    """Those databases, and all that one of their subscriptions follows, too."""
-    found = {*given}
-    for database in given:
-        for follower in list(database.following):
-            found.update(one for one in follower.question.databases if isinstance(one, Database))
-    return sorted(found, key=lambda one: one._number)
 
 
 def _key(query: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
