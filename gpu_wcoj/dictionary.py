@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import count
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from gpu_wcoj.column import BoolArray, Int64Array
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.turns import known_to_forks
 
 if TYPE_CHECKING:
     import pyarrow as pa  # loaded by the methods that need it: a program without text has a dictionary all the same
@@ -46,7 +48,7 @@ class Dictionary:
     ['Oslo']
     """
 
-    __slots__ = ("_arrow", "_codes", "_order", "_rank", "_values", "kind")
+    __slots__ = ("__weakref__", "_arrow", "_codes", "_lock", "_order", "_rank", "_values", "kind")
 
     def __init__(self, kind: Literal["string", "binary"] = "string") -> None:
         self.kind: Literal["string", "binary"] = kind
@@ -54,6 +56,20 @@ class Dictionary:
         self._codes: dict[str | bytes, int] = {}
         self._arrow: pa.Array | None = None
         self._order = self._rank = _EMPTY
+        self.begin_anew()
+        known_to_forks(self)
+
+    def __getstate__(self) -> tuple[Literal["string", "binary"], list[str | bytes]]:
+        return self.kind, self._values
+
+    def __setstate__(self, state: tuple[Literal["string", "binary"], list[str | bytes]]) -> None:
+        kind, values = state
+        Dictionary.__init__(self, kind)
+        self._codes_of_values(values)
+
+    def begin_anew(self) -> None:
+        """Have a lock that nobody holds: rows of one tick may be read while another thread takes the next one."""
+        self._lock = RLock()
 
     def fresh(self) -> Dictionary:
         """An empty dictionary of the same kind."""
@@ -142,21 +158,23 @@ class Dictionary:
         """Every value, by code; kept, and extended when the dictionary has grown."""
         import pyarrow as pa
 
-        if self._arrow is None:
-            self._arrow = pa.array(self._values, self._arrow_type)
-        elif len(self._arrow) < len(self):
-            fresh = pa.array(self._values[len(self._arrow) :], self._arrow_type)
-            self._arrow = pa.concat_arrays([self._arrow, fresh])
-        return self._arrow
+        with self._lock:
+            if self._arrow is None:
+                self._arrow = pa.array(self._values, self._arrow_type)
+            elif len(self._arrow) < len(self):
+                fresh = pa.array(self._values[len(self._arrow) :], self._arrow_type)
+                self._arrow = pa.concat_arrays([self._arrow, fresh])
+            return self._arrow
 
     def truncate(self, size: int) -> None:
         """Take back every value that was added after the dictionary had `size` values."""
-        for value in self._values[size:]:
-            del self._codes[value]
-        del self._values[size:]
-        self._arrow = None if self._arrow is None else self._arrow[:size]
-        if len(self._order) > size:
-            self._order = self._rank = _EMPTY
+        with self._lock:
+            for value in self._values[size:]:
+                del self._codes[value]
+            del self._values[size:]
+            self._arrow = None if self._arrow is None else self._arrow[:size]
+            if len(self._order) > size:
+                self._order = self._rank = _EMPTY
 
     def rank(self) -> Int64Array:
         """For every code, the position of its value in the order of its (UTF-8) bytes. Read-only; kept until growth.
@@ -165,6 +183,10 @@ class Dictionary:
         ----------
         Linear in the dictionary after a small growth, n log n after a large one.
         """
+        with self._lock:
+            return self._ranked()
+
+    def _ranked(self) -> Int64Array:
         known, size = len(self._order), len(self)
         if known < size:
             if (size - known) * 16 < known:
@@ -213,10 +235,11 @@ class Dictionary:
         return self._codes_of_values(values)
 
     def _codes_of_values(self, values: list[Any]) -> Int64Array:
-        codes = list(map(self._codes.get, values))
-        if None in codes:
-            fresh = [value for value in dict.fromkeys(values) if value not in self._codes]
-            self._codes.update(zip(fresh, count(len(self._values)), strict=False))
-            self._values.extend(fresh)
+        with self._lock:
             codes = list(map(self._codes.get, values))
+            if None in codes:
+                fresh = [value for value in dict.fromkeys(values) if value not in self._codes]
+                self._codes.update(zip(fresh, count(len(self._values)), strict=False))
+                self._values.extend(fresh)
+                codes = list(map(self._codes.get, values))
         return np.array(codes, np.int64)

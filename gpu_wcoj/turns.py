@@ -5,14 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from threading import Lock, get_ident
-from typing import NoReturn, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
 from gpu_wcoj.errors import UsageError
 
 T = TypeVar("T")
 
-_EVERY: WeakSet[Turns] = WeakSet()
+
+class Locked(Protocol):
+    """What has a lock that a thread may hold while the process is forked."""
+
+    def begin_anew(self) -> None:
+        """In the process that was forked: let nobody have the lock whose thread is not here."""
+        ...
+
+
+_EVERY: WeakSet[Locked] = WeakSet()
+
+
+def known_to_forks(one: Locked) -> None:
+    """Have `begin_anew` called in every process that is forked from now on, as long as there is the object."""
+    _EVERY.add(one)
 
 
 class Turns:
@@ -43,7 +57,7 @@ class Turns:
         self._lock = Lock()
         self._owner = 0
         self._doing = ""
-        _EVERY.add(self)
+        known_to_forks(self)
 
     def run(self, doing: str, work: Callable[[], T]) -> T:
         """Wait for a turn, and work; what `work` returns.
@@ -70,7 +84,7 @@ class Turns:
             self._owner = 0
 
     def begin_anew(self) -> None:
-        """In a process that was forked: nobody has the turn whose thread is not here."""
+        """In a process that was forked: let nobody have the turn whose thread is not here."""
         if self._owner != get_ident():
             self._lock = Lock()
 
@@ -87,8 +101,8 @@ class NotCopied:
 
 
 def _after_fork() -> None:
-    for turns in list(_EVERY):
-        turns.begin_anew()
+    for one in list(_EVERY):
+        one.begin_anew()
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -158,3 +159,34 @@ def test_a_dictionary_survives_pickling():
     again = pickle.loads(pickle.dumps(dictionary))
     assert again.decode(codes).to_pylist() == ["b", "a"]
     assert again.find("a") == 1
+
+
+def test_values_are_read_while_another_thread_adds_some_and_takes_some_back():
+    """A reader knows codes that stay; what it keeps of all values must not hold those that were taken back."""
+    names, done = Dictionary(), threading.Event()
+    kept = [f"kept {i:09}" for i in range(20_000)]
+    codes = names.encode(pa.array(kept))
+
+    def read() -> None:
+        while not done.is_set():
+            assert names.decode(codes)[-1].as_py() == kept[-1]
+            assert len(names.rank()) >= len(kept)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    wrong = []
+    for number in range(300):
+        size = len(names)
+        names.encode(pa.array([f"gone {number} {i}" for i in range(20)]))
+        names.truncate(size)
+        fresh = [f"new {number} {i}" for i in range(20)]
+        found = names.encode(pa.array(fresh))
+        every = names.decode(np.concatenate([codes, found]))
+        wrong += [number] if every[-20:].to_pylist() != fresh else []
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert wrong == []
+    order = sorted(range(len(names)), key=names.value_of)
+    assert names.rank()[order].tolist() == list(range(len(names)))

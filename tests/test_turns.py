@@ -187,6 +187,31 @@ def test_a_tick_that_fails_beside_others_takes_no_text_of_theirs_back(switching)
     assert sorted(row for row, _ in program.relation("edge").rows()) == expected
 
 
+def test_texts_are_read_while_others_come_and_are_taken_back(switching):
+    """What a thread has read of the state it decodes while another adds texts, fails, and takes them back."""
+    program, done = gw.Program("path(a, c) :- edge(a, b), other(b, c).", backend="cpu"), threading.Event()
+    first = {(f"{i:06}", f"{i + 1:06}") for i in range(600)}
+    later = [{(f"{tick} {i}", "end") for i in range(99)} for tick in range(N_TICKS)]
+    program.step({"edge": sorted(first)})
+
+    def write() -> None:
+        for tick, rows in enumerate(later):
+            refused = [(f"no {tick} {i}", "no") for i in range(99)]
+            with pytest.raises(GpuWcojError):
+                program.step({"edge": refused, "other": [("no",)]})  # texts of the first have been taken in by then
+            program.step({"edge": sorted(rows)})
+        done.set()
+
+    def read() -> None:
+        while not done.is_set():
+            columns = program.relation("edge").to_arrow().columns
+            found = set(zip(*(one.to_pylist() for one in columns[:2]), strict=True))
+            assert first <= found <= first.union(*later)
+
+    at_once(write, read, read)
+    assert {row for row, _ in program.relation("edge").rows()} == first.union(*later)
+
+
 def test_views_and_matchers(switching):
     view = gw.view(PATH, edge=[(-2, -1)])
     edges = {"src": [-2], "dst": [-1]}
