@@ -20,7 +20,6 @@ import fcntl
 import hashlib
 import logging
 import os
-import pickle
 import shutil
 import sys
 import time
@@ -138,7 +137,7 @@ class KernelCache(FunctionCache):
     def _kept(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
+        except Exception as error:  # a damaged file raises whatever its bytes happen to say
             self._report(error)
             return None
 
@@ -178,7 +177,7 @@ class KernelCache(FunctionCache):
             with (Path(self.cache_path) / "lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 super().save_overload(sig, data)
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
+        except Exception as error:  # it reads the index, too
             self._report(error)
         finally:
             self._give_way()

@@ -125,6 +125,9 @@ def _let_go() -> None:
         folder.unlock()
 
 
+os.register_at_fork(after_in_child=_let_go)
+
+
 class OsFolder:
     """A folder of the operating system.
 
@@ -188,8 +191,6 @@ class OsFolder:
 
     def lock(self, name: str) -> bool:
         """See `Folder.lock`. The system gives the lock back when the process ends, however it ends."""
-        if not _holding:
-            os.register_at_fork(after_in_child=_let_go)
         flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         with _opened(self.path) as folder:
             handle = os.open(name, flags, 0o600, dir_fd=folder)

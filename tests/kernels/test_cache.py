@@ -170,6 +170,21 @@ def test_a_damaged_file_is_reported_and_compiled_anew(tmp_path):
     assert search(place, NUMBA_CACHE_DIR=cache) == (["[[3, -1]]", "loaded"], "")
 
 
+@pytest.mark.parametrize("error", [OSError, EOFError, ValueError, AttributeError, KeyError, IndexError, ImportError])
+def test_whatever_a_damaged_file_raises_no_call_fails(error, tmp_path, monkeypatch, caplog):
+    def fail(*_: object) -> None:
+        raise error("damaged")
+
+    cache = KernelCache(KernelCache.load_overload)
+    monkeypatch.setattr(cache._impl.locator, "get_cache_path", lambda: str(tmp_path))
+    cache._cache_path = str(tmp_path)
+    monkeypatch.setattr("numba.core.caching.FunctionCache.load_overload", fail)
+    monkeypatch.setattr("numba.core.caching.FunctionCache.save_overload", fail)
+    assert cache.load_overload("signature", None) is None
+    cache.save_overload("signature", None)
+    assert "damaged" in caplog.text
+
+
 def test_every_compiled_function_is_kept():
     """Functions that are inlined where they are called have no code of their own."""
     from cpu_fallback import compiled  # noqa: F401  # loads them all
