@@ -83,15 +83,6 @@ def test_standard_output_is_closed(small, tmp_path):
     assert "none.parquet" in wrong.stderr
 
 
-def test_who_is_cut_off_says_so(small):
-    done = run(
-        "run", *COPY, "--changes", f"e={small}", "--tick-rows", "1", "--json",
-        around="{} | head -n 1; exit ${{PIPESTATUS[0]}}",
-    )  # fmt: skip
-    assert json.loads(done.stdout)["tick"] == 0
-    assert (done.returncode, done.stderr) == (141, "")
-
-
 def test_what_a_terminal_cannot_show_is_escaped():
     done = run("explain", "-e", 'h(a, b) :- e(a, b), a != "日本".', PYTHONIOENCODING="latin-1")
     assert (done.returncode, done.stderr) == (0, "")
