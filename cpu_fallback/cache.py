@@ -139,6 +139,8 @@ class KernelCache(FunctionCache):
             return super().load_overload(sig, target_context)
         except Exception as error:  # a damaged file raises whatever its bytes happen to say
             self._report(error)
+            with contextlib.suppress(OSError):
+                self.flush()  # else its index could not be added to, now or ever
             return None
 
     def _wait(self) -> None:

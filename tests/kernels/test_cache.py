@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -159,11 +160,16 @@ def test_where_nothing_can_be_kept_the_log_says_so_once_and_calls_work(tmp_path)
         assert logged.startswith(f"Compiled kernels cannot be kept in {file / 'cache' / 'cpu_fallback-'}")
 
 
-def test_a_damaged_file_is_reported_and_compiled_anew(tmp_path):
+@pytest.mark.parametrize(
+    ("ending", "content"),
+    [("nbc", b""), ("nbi", pickle.dumps(numba.__version__) + b"cnone\nnone\n.")],
+    ids=["code", "index"],
+)
+def test_a_damaged_file_is_reported_and_compiled_anew(tmp_path, ending, content):
     place, cache = copy_package(tmp_path / "place"), tmp_path / "cache"
     search(place, NUMBA_CACHE_DIR=cache)
-    for path in cache.rglob("search.locate-*.nbc"):
-        path.write_bytes(b"")
+    for path in cache.rglob(f"search.locate-*.{ending}"):
+        path.write_bytes(content)
     lines, logged = search(place, NUMBA_CACHE_DIR=cache)
     assert lines == ["[[3, -1]]", "compiled"]
     assert len(logged.splitlines()) == 1
