@@ -93,7 +93,7 @@ def recounted(program, name="h"):
 def test_random_scripts(name, bag, kind, way, request):
     request.getfixturevalue(way)
     text, times = f"{TEXTS[name]} .output h", 0
-    for seed in range(4 if IS_LONG else 2):
+    for seed in range(2 if kind.on_device else 4 if IS_LONG else 3):
         program = gw.Program(text, bag=bag, backend=kind.backend(seed), threads=1 + seed % 2)
         judges = Judges(TEXTS[name], bag, clingo=False)
         inputs = {one: judges.program.arities[one] for one in judges.program.inputs}
