@@ -1,4 +1,4 @@
-"""Who works on a state: one thread at a time, and nothing in the middle of its work."""
+"""Who works on a state: one thread at a time, nothing in the middle of its work, and no copy of what has it."""
 
 from __future__ import annotations
 
