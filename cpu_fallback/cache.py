@@ -29,6 +29,7 @@ from typing import Any
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.types import unliteral
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 
@@ -198,8 +199,16 @@ _REPORTED: set[str] = set()
 
 
 def cached_njit(function: Callable[..., Any]) -> Any:
-    """Compile a function for each kind of arguments it is called with, without the GIL, and keep the code on disk."""
-    dispatcher = numba.njit(nogil=True)(function)
+    """Compile a function for each kind of arguments it is called with, without the GIL, and keep the code on disk.
+
+    A constant that one compiled function gives to another has its plain type there: numba would compile the callee once
+    more for each constant.
+    """
+    dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True)(function)
+    template = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda args, kws: template(
+        tuple(map(unliteral, args)), dict(zip(kws, map(unliteral, kws.values()), strict=True))
+    )
     if FOLDER is not None:
         dispatcher._cache = KernelCache(function)  # what `cache=True` does, with numba's own cache
     return dispatcher

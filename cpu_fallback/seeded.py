@@ -33,9 +33,10 @@ def extend_seeds(slots, descents, columns, fill, out, work):
     shared = np.zeros(n_atoms, np.int64)
     scratch = np.empty(4 * n_slots, np.int64)
     resume = np.zeros(3, np.int64)
+    none = np.uint64(0)  # the type of an address
     extend(
-        n_slots, n_atoms, table.ctypes.data, slots.ctypes.data + 16, last.ctypes.data, shared.ctypes.data,
-        positions.ctypes.data, n, n, False, 0, 0, 0, 0, False, 0,
+        n_slots, n_atoms, table.ctypes.data, slots.ctypes.data + 16, np.int64(last.ctypes.data),
+        np.int64(shared.ctypes.data), positions.ctypes.data, n, n, False, none, none, 0, none, False, none,
         fill, resume.ctypes.data, out.ctypes.data, out.shape[1], scratch.ctypes.data, work.ctypes.data,
     )  # fmt: skip
     # The arrays made here must outlive the call, which sees only their addresses.
