@@ -16,6 +16,9 @@ from tests.kinds import KINDS, Kind, needed
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
 
+# A JVM that lives for minutes on two cores gains nothing from its second compiler. Every Spark of the tests reads this.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # A compiled kernel makes the first example slow, and a busy machine any of them: no deadline.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
