@@ -106,10 +106,17 @@ def test_processes_that_start_together_compile_each_function_once(tmp_path):
 
 def test_constants_that_are_handed_on_compile_a_function_once(tmp_path, monkeypatch):
     monkeypatch.setattr("cpu_fallback.cache.FOLDER", tmp_path / "kernels")
-    chosen = cached_njit(lambda number, by, is_less: number - by if is_less else number + by)
-    calling = cached_njit(lambda number: chosen(number, 1, True) + chosen(number, 2, False) + chosen(1, number, True))
+
+    @cached_njit
+    def moved(number, by, is_less):
+        return number - by if is_less else number + by
+
+    @cached_njit
+    def calling(number):
+        return moved(number, 1, True) + moved(number, 2, False) + moved(1, number, True)
+
     assert calling(5) == 4 + 7 - 4
-    assert len(chosen.signatures) == 1
+    assert len(moved.signatures) == 1
 
 
 def test_a_process_that_stops_while_it_compiles_is_not_waited_for_for_ever(tmp_path, monkeypatch):
