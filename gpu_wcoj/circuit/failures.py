@@ -6,9 +6,9 @@ value drop nothing. So a comparison such as ``y != 0`` guards a division by y wh
 whatever the plan. A sum, difference or product outside int64 is equal to no value, so ``y = x + 1`` is false of such a
 one where y stands in an atom.
 
-Joins calculate as early as they can, for bindings that may be dropped later or that are in no state at all, and go on
-with some other value where there is none. Only if that has happened are the bindings that the tick may have brought
-looked at, and each is looked up in the state.
+Joins calculate as early as they can, for bindings that may be dropped later or that are in no state at all, and drop
+those that lack a value: a loop must not go on with one, which would be better than every true one, say. Only if there
+were any are the bindings that the tick may have brought looked at, and each is looked up in the state.
 """
 
 from __future__ import annotations

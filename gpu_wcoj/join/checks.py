@@ -23,8 +23,8 @@ def checked(
 ) -> BoolArray:
     """Which of `n` rows are left; `values` gets what is calculated.
 
-    Calculation is total here: where there is no value, any stands in for it, and `join.failed` is told if the row was
-    alive. Whether that is an error is not said yet, since the row may be dropped further on.
+    A row for which a calculation has no value is dropped, and `join.failed` is told if it was alive. Whether that is an
+    error is not said yet, since the row may be dropped further on, or be in no state at all.
     """
     backend = join.backend
     xp = backend.xp
@@ -44,10 +44,10 @@ def checked(
             from gpu_wcoj.join.calculate import calculated  # which few programs need
 
             values[check.variable], failed = calculated(check, arguments, held, backend, join.dictionary)
-            if failed is not None and check.drops:
+            if failed is not None and (check.drops or not check.is_inverse):
+                if not check.drops:
+                    join.failed.append((failed & held).any())
                 held = held & ~failed
-            elif failed is not None and not check.is_inverse:
-                join.failed.append((failed & held).any())
         else:
             held = held & ~present(check, [column(term) for term in check.terms], join)
     return held
