@@ -205,6 +205,11 @@ class Inspected(NotCopied):
         from gpu_wcoj.explain.shown import Shown
         from gpu_wcoj.planner.known import Known
 
+        if analyze and statistics is not None:
+            raise UsageError(
+                "explain shows either what statistics of elsewhere lead to, or what the last tick measured.\n"
+                "  Leave out 'statistics' or 'analyze'."
+            )
         known = None if statistics is None else Known.read(statistics)
         lowered = self._lowered if known is None else None
         planned = self._planned(known) if lowered is None else lowered.plan
@@ -214,7 +219,7 @@ class Inspected(NotCopied):
             self.bag,
             None if self._ledger.router is None else str(self._ledger.router),
             None if lowered is None else lowered.chosen or None,
-            self.last_tick.recounted,
+            self.last_tick.recounted if known is None else {},
         )
         sizes_of = None
         if bounds and known is not None:

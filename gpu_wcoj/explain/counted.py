@@ -185,7 +185,15 @@ def _measured(head: HeadTree, tree: PlanTree, measured: Measured, recounted: Seq
         return replace(head, rules=(*rules, *head.rules[len(rules) :]))
     together = [other.name for other in tree.heads if other.stratum == head.stratum]
     of_loop = [join for name in together for join in measured.joins.get(name, ())]
-    return replace(head, rules=tuple(_recursive(rule, of_loop) for rule in head.rules))
+    shown = [rule.rule for rule in head.rules]
+    return replace(
+        head,
+        rules=tuple(
+            # Of rules that are the same text, the first shows what all of them did.
+            _recursive(rule, of_loop if shown.index(rule.rule) == at else ())
+            for at, rule in enumerate(head.rules)
+        ),
+    )
 
 
 def _recursive(rule: RuleTree, joins: Sequence[JoinCounts]) -> RuleTree:

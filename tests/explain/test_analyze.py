@@ -357,3 +357,22 @@ def test_recursion_tells_filling_following_and_asking_apart():
     assert all(one["changes"] > 0 for one in asked if one)
     assert any(asked)
     assert {name for rule in head["rules"] for path in rule["paths"] for name, _ in path["further"]} == {"ranks"}
+
+
+def test_rules_of_the_same_text_are_counted_once():
+    text = "r(x, y) :- f(x, y). " + 2 * "r(x, z) :- r(x, y), f(y, z). "
+    program = gw.Program(text, analyze=True, threads=1)
+    program.load({"f": [(i, i + 1) for i in range(8)] + [(i, i + 2) for i in range(7)]})
+    program.step({"f": [((3, 4), -1)]})
+    tick = analyzed(program)["tick"]
+    work = sum(own for rules in program.last_tick.work.values() for rule in rules.values() for path in rule.values()
+               for own in path.values())  # fmt: skip
+    assert tick["total"]["work_bound"] == work[SUM_OF_MINIMA]
+    assert not any("not measured" in note for note in tick["notes"])
+
+
+def test_a_tick_is_not_shown_by_statistics_of_elsewhere(tmp_path):
+    program = gw.Program("path(a, c) :- e(a, b), e(b, c).")
+    program.step({"e": [(1, 2), (2, 3)]})
+    with pytest.raises(gw.errors.UsageError, match="Leave out 'statistics' or 'analyze'"):
+        program.explain(statistics=tmp_path, analyze=True)
