@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.errors import UnknownRelationError, UsageError
+from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, listed
 from gpu_wcoj.lowering import Lowered, Lowering
 from gpu_wcoj.outgoing import Outgoing
 from gpu_wcoj.planner.lower import Plan
@@ -211,6 +211,11 @@ class Inspected(NotCopied):
                 "  Leave out 'statistics' or 'analyze'."
             )
         known = None if statistics is None else Known.read(statistics)
+        if known and not {*self.inputs, *self.heads}.intersection(known):
+            raise SchemaError(
+                f"the statistics in '{statistics}' are of {listed(known)}, and the program has none of these: its "
+                f"relations are {listed([*self.inputs, *self.heads])}."
+            )
         lowered = self._lowered if known is None else None
         planned = self._planned(known) if lowered is None else lowered.plan
         shown = Shown(

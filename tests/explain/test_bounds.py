@@ -77,3 +77,13 @@ def test_without_scipy_the_error_says_so(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
     with pytest.raises(BackendUnavailableError, match="bounds need SciPy"):
         program.explain(bounds=True)
+
+
+def test_statistics_of_other_relations_are_refused(tmp_path):
+    program = gw.Program("path(a, c) :- edge(a, b), edge(b, c).")
+    program.step({"edge": [(1, 2), (2, 3)]})
+    (tmp_path / "statistics.json").write_text(
+        '{"format": 1, "relations": {"e": {"rows": 9, "distinct": [], "met": []}}}'
+    )
+    with pytest.raises(gw.errors.SchemaError, match="are of 'e', and the program has none of these"):
+        program.explain(statistics=tmp_path)
