@@ -208,6 +208,7 @@ def test_generated_rmat(tmp_path: Path):
         (["run", "-e", TRIANGLE, "--input", "edge=GRAPH?columns=0"], "relation 'edge' has 2 columns"),
         (["run", "-e", TRIANGLE, "--input", "edge=GRAPH?weight=0"], "relation 'edge' has 2 columns"),
         (["run", "-e", TRIANGLE, "--changes", "edge=GRAPH", "--tick-rows", "0"], "--tick-rows is 0"),
+        (["run", "-e", TRIANGLE, "--input", "edge=GRAPH", "--tick-rows", "5"], "--input is one tick"),
         (["run", "-e", TRIANGLE, "--changes", "edge=GRAPH", "--tick-rows", "x"], '"x" into int'),
         (["run", "-e", TRIANGLE, "--input", "edge=GRAPH", "--backend", "gpu"], 'Choose from: "auto", "cpu", "cuda"'),
         (["run", "-e", TRIANGLE, "--input", "edge=GRAPH", "--threads", "0"], "threads"),

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from gpu_wcoj.commands.files import check_files, check_tick_rows, given_files, named_files
 from gpu_wcoj.commands.options import DIALECT, FILES, FLAG, LANGUAGE, TEXT, Motif, motif_options
-from gpu_wcoj.errors import OutputFileError
+from gpu_wcoj.errors import OutputFileError, UsageError
 from gpu_wcoj.query.languages import Language
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def explain(
     budget = memory_budget(memory)
     loaded = given_files(input)
     fed = given_files(changes)
-    check_tick_rows(tick_rows)
+    check_tick_rows(tick_rows, fed)
+    if count and not analyze:
+        raise UsageError("--count says how the tick that --analyze explains is taken.\n  Add --analyze.")
     asked = Asked(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
     engine = asked.program(bag=bag, backend=backend, threads=threads, strategy=strategy)
     from gpu_wcoj.analysis import explained

@@ -21,10 +21,15 @@ def given_files(files: Sequence[str] | None) -> tuple[InputSpec, ...]:
     return tuple(map(parse_input, files or ()))
 
 
-def check_tick_rows(tick_rows: int | None) -> None:
-    """Raise for ticks without rows."""
+def check_tick_rows(tick_rows: int | None, changes: Sequence[object]) -> None:
+    """Raise for ticks without rows, and where nothing is cut into ticks."""
     if tick_rows is not None and tick_rows < 1:
         raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
+    if tick_rows is not None and not changes:
+        raise UsageError(
+            "--tick-rows cuts the rows of --changes into ticks, and there are none; --input is one tick.\n"
+            "  Give --changes RELATION=PATH, or leave out --tick-rows."
+        )
 
 
 def named_files(

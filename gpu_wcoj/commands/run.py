@@ -88,7 +88,7 @@ def run(
     fed = given_files(changes)
     if not loaded and not fed and program is None and text is None:
         raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
-    check_tick_rows(tick_rows)
+    check_tick_rows(tick_rows, fed)
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
     asked = Asked(program, text, language, dialect, loaded, fed, budget, motif_options(motif))

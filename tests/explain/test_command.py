@@ -165,6 +165,8 @@ def test_files_that_a_program_names_itself(capfd, tmp_path, graph):
         (["--input", "edge=GRAPH?tick=0"], "--input is one tick"),
         (["--input", "edge=nothing"], "'nothing' cannot be read"),
         (["--changes", "edge=GRAPH", "--tick-rows", "0"], "--tick-rows is 0"),
+        (["--input", "edge=GRAPH", "--tick-rows", "5"], "--input is one tick"),
+        (["--input", "edge=GRAPH", "--count"], "Add --analyze"),
         (["--strategy", "hash"], 'Choose from: "auto", "wcoj", "binary"'),
     ],
 )
