@@ -165,9 +165,10 @@ class Inspected(NotCopied):
         Raises
         ------
         UsageError
-            For another format, or where a program as text is asked for more than itself.
+            For another format, where a program as text is asked for more than itself, or for `statistics` beside
+            `analyze`.
         SchemaError
-            If there are no such statistics.
+            If there are no such statistics, or they are of other relations.
         BackendUnavailableError
             If there are to be bounds, and SciPy is not installed.
 
