@@ -87,7 +87,7 @@ soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go 
 test-long: setup  ## run what takes long: GALEN's fixpoint, every recursive program on every kind of kernels, all that chance makes
 	TEST_LONG=1 $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $$(grep -rl --include='test_*.py' 'import IS_LONG' tests)
 
-check-extras: setup  ## see whether pip can install every extra, alone and beside the others; downloads gigabytes, installs nothing
+check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py
 
 test-spark: setup  ## test on Spark at length: kills, restarts, many cells (some twenty minutes)
