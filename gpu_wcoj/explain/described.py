@@ -122,7 +122,9 @@ class Words:
             read = " and ".join(dict.fromkeys(auxiliary.relations))
             note = f"kept for the rules, which read it in place of {read}"
         if not queries:
+            taken, is_unread = name.partition("#")[::2]
             note = "its rules never hold, or ask for a null that has not turned up"
+            note = f"lets {taken} take rows, which no rule reads that can hold" if is_unread == "unread" else note
         return HeadTree(name, stratum, "rules", note, (), None, is_counted, queries)
 
     def rule(self, query: DeltaQuery, expected: Sequence[Sequence[Expected]] = ()) -> RuleTree:

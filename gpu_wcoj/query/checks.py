@@ -93,6 +93,7 @@ def _check_columns(rules: Rules, at: _At) -> None:
 
 def _check_declarations(rules: Rules, at: _At) -> None:
     used = {atom.relation for rule in rules.rules for atom in (rule.head, *rule.read)}
+    used.update(rules.inputs)
     declared = set()
     for declaration in rules.declarations:
         name = declaration.relation

@@ -11,7 +11,7 @@ becomes relations of names that no text can spell:
 - A head that aggregates becomes a grouping, or an extreme if it goes through recursion.
 - A negated atom with wildcards is projected first (``some#1``).
 - A relation that is input and head at once has one more rule, which reads the input (``edge#in``).
-- An input whose rules all derive nothing is read by one that never holds (``edge#unread``).
+- An input that no rule reads, or only rules that derive nothing, is read by one that never holds (``edge#unread``).
 - Facts are an input, too (``edge#facts``), which is loaded with the first tick; a rule that binds nothing reads one
   that always has one row (``unit#facts``).
 """
@@ -53,9 +53,11 @@ def core(rules: Rules) -> Rules:
     fanout(x, 0) :- node(x), !has#1(x).
     agg#1: count of rule#1 by its first column
     """
-    named = [one.relation for one in rules.directives if one.kind == "input" and one.relation in rules.heads]
+    read = {atom.relation for rule in rules.rules for atom in rule.read}
+    named = [name for name in rules.inputs if name in rules.heads]
     is_core = rules.groupings or rules.extremes or rules.facts
-    if is_core or (not named and all(_is_plain(rule) for rule in rules.rules)):
+    is_plain = not named and read.issuperset(rules.inputs) and all(_is_plain(rule) for rule in rules.rules)
+    if is_core or is_plain:
         return rules
     return _Core(rules).lowered(named)
 
@@ -136,7 +138,7 @@ class _Core:
         self.rules.append(Rule(Atom(target, terms), (Atom(source, terms),)))
 
     def keep(self, name: str) -> None:
-        """Let an input be read that only rules read which derive nothing."""
+        """Let an input be read that no rule reads, or only rules which derive nothing."""
         terms = tuple(Variable(f"c{i}") for i in range(self.arity_of(name)))
         self.rules.append(Rule(Atom(f"{name}#unread", terms), (Atom(name, terms),), (Comparison("!=", ZERO, ZERO),)))
 

@@ -42,6 +42,7 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
     """
     found = _without_core(rules)
     used = dict.fromkeys(atom.relation for rule in found.rules for atom in (rule.head, *rule.read))
+    used.update(dict.fromkeys(found.inputs))
     found = replace(found, declarations=tuple(one for one in found.declarations if one.relation in used))
     names = _legal([*used, *(one.relation for one in found.directives), *found.outputs], _NO_RELATIONS)
     notes = ["// of bags: run it with bag=True, or --bag"] if bag else []

@@ -224,15 +224,17 @@ class Rules:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The relations that take rows: those that bodies read and no rule defines, and heads that ``.input`` names."""
+        """The relations that take rows: those that bodies read and no rule defines, and those that ``.input`` names."""
         heads = set(self.heads)
         used = dict.fromkeys(atom.relation for rule in self.rules for atom in rule.read)
-        named = (one.relation for one in self.directives if one.kind == "input" and one.relation in heads)
+        known = heads.union(one.relation for one in self.declarations)
+        named = (one.relation for one in self.directives if one.kind == "input" and one.relation in known)
         return tuple(dict.fromkeys([*(name for name in used if name not in heads), *named]))
 
     @property
     def arity(self) -> dict[str, int]:
-        """Columns of each relation that rules use."""
+        """Columns of each relation that is declared or that rules use."""
         atoms = (atom for rule in self.rules for atom in (rule.head, *rule.read))
-        found = {atom.relation: len(atom.terms) for atom in atoms}
+        found = {one.relation: len(one.columns) for one in self.declarations}
+        found |= {atom.relation: len(atom.terms) for atom in atoms}
         return found | {one.relation: one.keys + 1 for one in self.groupings}

@@ -21,6 +21,8 @@ _CLASSES: Final[dict[str, type[Any]]] = {
     )
 }  # fmt: skip
 _LEFT_OUT = ("span", "text")
+_OWN_KIND = "own_kind"
+"""The field ``kind`` of a piece that has one, beside which `_KIND` says what piece it is."""
 
 
 def stored(rules: Rules) -> str:
@@ -52,7 +54,9 @@ def _plain(piece: Any) -> Any:
     if is_dataclass(piece):
         found = {_KIND: type(piece).__name__}
         return found | {
-            one.name: _plain(getattr(piece, one.name)) for one in fields(piece) if one.name not in _LEFT_OUT
+            _OWN_KIND if one.name == _KIND else one.name: _plain(getattr(piece, one.name))
+            for one in fields(piece)
+            if one.name not in _LEFT_OUT
         }
     if isinstance(piece, tuple):
         return [_plain(one) for one in piece]
@@ -67,4 +71,7 @@ def _read(piece: Any) -> Any:
     kind = piece[_KIND]
     if kind == "Decimal":
         return Decimal(piece["value"])
-    return _CLASSES[kind](**{name: _read(value) for name, value in piece.items() if name != _KIND})
+    given = {name: _read(value) for name, value in piece.items() if name != _KIND}
+    if _OWN_KIND in given:
+        given[_KIND] = given.pop(_OWN_KIND)
+    return _CLASSES[kind](**given)

@@ -9,6 +9,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.printed import as_datalog
 from gpu_wcoj.query.rules import Rules
 from tests.reference.core import from_core
 from tests.reference.fixpoint import fixpoint
@@ -362,6 +363,17 @@ def test_the_core_form_means_what_the_text_means(name, bag):
         inputs = {one if one in lowered.inputs else f"{one}#in": rows for one, rows in given.items()}
         found = fixpoint(from_core(lowered), inputs, bag)
         assert {head: found[head] for head in expected} == expected
+
+
+def test_inputs_that_are_declared_and_not_read():
+    program = gw.Program(".decl t(a: int64, s: string)\n.input t\nh(x) :- r(x).")
+    assert program.inputs == ("r", "t")
+    assert program.step({"t": [(1, "x")], "r": [(2,)]})["h"].to_dict() == {(2,): 1}
+    assert program.step({"t": [((1, "x"), -1), ((3, None), 1)]})["h"].to_dict() == {}
+    assert program.relation("t").to_dict() == {(3, None): 1}
+    with pytest.raises(TypeMismatchError):
+        program.step({"t": [("y", 2)]})
+    assert parse(as_datalog(program.rules)) == program.rules
 
 
 def test_inputs_that_only_rules_read_which_derive_nothing():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from inspect import cleandoc
 
 import pytest
 
+import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse as parse_datalog
 from gpu_wcoj.query.printed import as_datalog
 from gpu_wcoj.query.sql import parse
@@ -131,6 +133,31 @@ def test_inputs_and_outputs_have_the_names_that_are_given():
         "My Table": ("First Name", "id"),
         "A View": ("one", "and two"),
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT a FROM t WHERE 1 = 0", {}),
+        ("SELECT a FROM t WHERE a IN (NULL)", {}),
+        ("SELECT a FROM t WHERE a IS NULL AND a > 0", {}),
+        ("SELECT COUNT(*) AS n FROM t WHERE a > NULL", {(0,): 1}),
+        ("SELECT b, COUNT(*) AS n FROM t JOIN u ON a = b WHERE FALSE GROUP BY b", {}),
+        ("SELECT a FROM t UNION ALL SELECT b FROM u WHERE 1 = 0", {(1,): 1, (2,): 1, (None,): 1}),
+        ("WITH other AS (SELECT b FROM u) SELECT a FROM t", {(1,): 1, (2,): 1, (None,): 1}),
+    ],
+)
+def test_relations_of_which_no_row_counts_take_rows(text: str, expected: dict[tuple[int], int]):
+    tables = {"t": {"a": [1, 2, None]}, "u": {"b": [2]}}
+    named = {name: table for name, table in tables.items() if re.search(rf"\b{name}\b", text)}
+    assert gw.query(text, named).to_dict() == expected
+    view = gw.view(text, named)
+    change = view.apply({name: {key: [2] for key in table} for name, table in named.items()})
+    assert isinstance(change, gw.ZSet)
+    assert set(change.to_dict()) <= {(2,)}
+    for name, table in named.items():
+        rows = view.program.relation(name).to_dict()
+        assert sum(rows.values()) == 1 + sum(map(len, table.values()))
 
 
 def test_types_are_declared():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.rules import Declaration, Rule, Rules
+from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from gpu_wcoj.query.stored import made_again, stored
 from gpu_wcoj.query.terms import Atom, Constant, Variable
 from tests.reference.chance import chance_text
@@ -44,6 +45,14 @@ def test_every_constant():
     again = made_again(stored(rules))
     assert again == rules
     assert [str(term) for term in again.rules[0].atoms[0].terms] == [str(one) for one in rules.rules[0].atoms[0].terms]
+
+
+def test_lines_that_name_files():
+    x = Variable("x")
+    named = Directive("input", "once#1", (("filename", "a.csv"),))
+    rules = Rules((Rule(Atom("h", (x,)), (Atom("once#1", (x,)),)),), (Declaration("once#1", ("x",), (None,)),))
+    rules = replace(rules, directives=(named,))
+    assert made_again(stored(rules)) == rules
 
 
 @pytest.mark.parametrize(

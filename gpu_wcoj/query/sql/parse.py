@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import SqlSyntaxError, UsageError, nearest
 from gpu_wcoj.query.checks import check
-from gpu_wcoj.query.rules import Declaration, Rule, Rules
+from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from gpu_wcoj.query.sql.compiler import Compiler
 from gpu_wcoj.query.sql.context import Derived
 from gpu_wcoj.query.sql.known import called, check_parts
@@ -140,10 +140,13 @@ def _rules(
     compiler: Compiler, found: Mapping[str, Derived], known: Mapping[str, Mapping[str, str | None]], source: str
 ) -> Rules:
     rules = _needed(compiler.rules, found)
-    read = dict.fromkeys(atom.relation for rule in rules for atom in rule.read)
-    inputs = [Declaration(name, tuple(known[name]), tuple(known[name].values())) for name in read if name in known]
+    read = dict.fromkeys(atom.relation for rule in rules for atom in rule.read if atom.relation in known)
+    unread = [name for name in compiler.named_tables if name not in read]  # of branches that never hold
+    inputs = [Declaration(name, tuple(known[name]), tuple(known[name].values())) for name in (*read, *unread)]
     outputs = [Declaration(name, one.columns, (None,) * len(one.columns)) for name, one in found.items()]
-    made = Rules(tuple(rules), (*inputs, *outputs), tuple(found))
+    made = Rules(
+        tuple(rules), (*inputs, *outputs), tuple(found), directives=tuple(Directive("input", name) for name in unread)
+    )
     check(made, source=source)
     return made
 
