@@ -52,7 +52,8 @@ def fixpoint(program: Written, given: Facts, bag: bool = False, limit: int = 100
     """Every head over what is `given` (for inputs, and for heads that are inputs too), as {head: {row: weight}}.
 
     In a set every weight is 1. In a bag weights of a body's atoms multiply and those of all ways to derive a row add;
-    a loop reads the rows of positive weight as a set, and its heads are sets.
+    a loop reads the rows of positive weight as a set, and its heads are sets. A negated atom holds where the weights of
+    the rows that match it add up to more than 0.
     """
     known: dict[str, ZSet] = {name: dict(given.get(name, {})) for name in (*program.inputs, *program.heads)}
     for stratum in strata(program):
@@ -169,7 +170,7 @@ def _grouped(rules: Sequence[Rule], known: Facts, bag: bool) -> ZSet:
 
 
 def _rows(rule: Rule, known: Facts, bag: bool, once: bool = False) -> Iterator[tuple[Row, int]]:
-    """(head row, weight) for every way to satisfy the body; with `once`, of rows of positive weight only."""
+    """(head row, weight) for every way to satisfy the body; with `once`, by rows of positive weight only."""
     terms = [term.value if isinstance(term, Aggregate) else term for term in rule.head.terms]
     places = [term for term in rule.head.terms if not isinstance(term, Name)]
     never_null = {name for term in places for name in names(term.value if isinstance(term, Aggregate) else term)}
@@ -205,7 +206,7 @@ def satisfied(
         if number not in indexes:
             index = indexes[number] = defaultdict(list)
             for row, own in known[literal.relation].items():
-                if once and own <= 0:
+                if once and own <= 0 and literal.positive:
                     continue
                 index[tuple(row[i] for i in keys)].append((row, own))
         try:
@@ -221,7 +222,7 @@ def satisfied(
         if literal.positive:
             for found, own in matches:
                 yield from follow(number + 1, found, weight * (own if bag else 1))
-        elif not any(own > 0 for _, own in matches):
+        elif sum(own for _, own in matches) <= 0:
             yield from follow(number + 1, binding, weight)
 
     yield from follow(0, binding, 1)
