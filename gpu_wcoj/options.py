@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UnsupportedTypeError, UsageError, listed
 from gpu_wcoj.planner.draft import STRATEGIES, Strategy
 from gpu_wcoj.planner.types import Types, names_of
+from gpu_wcoj.query.binding import inner_aggregates
 from gpu_wcoj.query.declared import declared_type
-from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.terms import Aggregate, Variable
 from gpu_wcoj.schema import DataType
 
 Names = dict[str, tuple[str, ...]]
@@ -106,8 +108,8 @@ def known_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> dict
         if not is_list or not all(isinstance(name, str) for name in names):
             raise UsageError(f"order={{{head!r}: {names!r}}} is not allowed; a list of variables is: ['x', 'y'].")
         bodies = [rule for rule in rules.rules if rule.head.relation == head]
-        held = [variable for rule in bodies for atom in rule.atoms for variable in atom.variables]
-        allowed = list(dict.fromkeys(variable.name for variable in held if not variable.is_wildcard))
+        held = [variable.name for rule in bodies for variable in _held(rule) if not variable.is_wildcard]
+        allowed = list(dict.fromkeys(held))
         for name in names:
             if name not in allowed:
                 raise UsageError(
@@ -119,6 +121,14 @@ def known_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> dict
             raise UsageError(f"order={{{head!r}: {list(names)!r}}} has '{twice[0]}' twice.\n  Name each variable once.")
         found[head] = tuple(names)
     return found
+
+
+def _held(body: Rule | Aggregate) -> Iterator[Variable]:
+    """The variables that positive atoms of a body hold, those in braces too."""
+    for atom in body.atoms:
+        yield from atom.variables
+    for inner in inner_aggregates(body):
+        yield from _held(inner)
 
 
 def check_inputs(changes: object, inputs: Sequence[str], heads: Sequence[str]) -> None:

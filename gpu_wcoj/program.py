@@ -88,8 +88,8 @@ class Program(Inspected):
         it, ``"binary"`` joins one atom after the other, ``"auto"`` is what costs the least as far as is known. Answers
         are the same.
     order
-        Per head, variables of its rules in the order in which they are to be bound, before all others: ``{"triangle":
-        ["b", "a"]}``. Those that the changed atom binds come first in any case.
+        Per head, variables of its rules in the order in which to bind them, before all others: ``{"triangle": ["b",
+        "a"]}``; those that the changed atom binds come first in any case. ``"auto"`` joins such rules as ``"wcoj"``.
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
         else they are those of the first rows.

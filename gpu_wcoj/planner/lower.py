@@ -135,8 +135,7 @@ def plan(
 
     extremes = {one.relation: one for one in rules.extremes}
     best = {name: one.column for name, one in extremes.items()}
-    own = {one.source: hints[one.relation] for one in rules.groupings if one.relation in hints}
-    setting = Setting(shapes, encode, kinds, bag, strategy, {**hints, **own}, known, best, auxiliaries)
+    setting = Setting(shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), known, best, auxiliaries)
     draft = through_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, known = draft.setting.shapes, draft.setting.known
     derived = {rule.head.relation for rule in rules.rules}
@@ -186,6 +185,29 @@ def plan(
         dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, strategy,
         candidates=draft.candidates, auxiliaries=draft.auxiliaries,
     ).expecting(known)  # fmt: skip
+
+
+def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, Sequence[str]]:
+    """The hints, those of a head also for the helpers that its rules became, where these hold one of the variables."""
+    reads: dict[str, list[str]] = {}
+    held: dict[str, set[str]] = {}
+    for rule in rules.rules:
+        reads.setdefault(rule.head.relation, []).extend(atom.relation for atom in (*rule.atoms, *rule.negated))
+        held.setdefault(rule.head.relation, set()).update(one.name for atom in rule.atoms for one in atom.variables)
+    for one in rules.groupings:
+        reads.setdefault(one.relation, []).append(one.source)
+    found = dict(hints)
+    for head, names in hints.items():
+        seen, waiting = {head}, list(reads.get(head, ()))
+        while waiting:
+            name = waiting.pop()
+            if name in seen or "#" not in name:
+                continue
+            seen.add(name)
+            waiting += reads.get(name, ())
+            if not held.get(name, set()).isdisjoint(names):
+                found.setdefault(name, names)
+    return found
 
 
 def _estimate(path: DeltaPath, known: KnownRelations) -> tuple[Expected, ...]:

@@ -15,6 +15,7 @@ from gpu_wcoj.planner import passes as planner
 from gpu_wcoj.planner.draft import Draft, Order
 from gpu_wcoj.planner.passes import PASSES, Pass, ordered, through_passes
 from gpu_wcoj.planner.passes.arrangements import atom_of
+from gpu_wcoj.query.binding import inner_aggregates
 from gpu_wcoj.query.datalog import parse
 
 
@@ -81,7 +82,8 @@ def hints(text: str, chance: random.Random) -> dict[str, list[str]]:
     rules = parse(text)
     found = {}
     for head in rules.heads:
-        atoms = [atom for rule in rules.rules if rule.head.relation == head for atom in rule.atoms]
+        bodies = [rule for rule in rules.rules if rule.head.relation == head]
+        atoms = [atom for rule in bodies for body in (rule, *inner_aggregates(rule)) for atom in body.atoms]
         names = sorted({one.name for atom in atoms for one in atom.variables if not one.is_wildcard})
         found[head] = chance.sample(names, chance.randint(0, len(names)))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 
 import pytest
@@ -65,7 +66,28 @@ def test_recursion_negation_calculation_and_aggregates(block, bag):
     for seed in range(block, 150 if IS_LONG else 15, 3):
         text = chance_text(random.Random(f"strategies {seed} {bag}"), negative=True)
         options = {"strategy": STRATEGIES[seed // 3 % 3], "clingo": False, "values": SIGNED}
+        options["order"] = hints(text, random.Random(seed)) if seed % 2 else None
         recursion.check_scripts(text, [seed], bag=bag, positive=bag, backend="cpu", **options)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "h(x, n) :- v(x), n = count : { e(x, y), f(y, z), g(z, w), k(w, x) }.",
+        "h(x, max(n)) :- v(x), n = sum w : { e(x, y), f(y, z), g(z, w), k(w, x) }.",
+        "h(x, count()) :- e(x, y), f(y, z), g(z, w), k(w, x).",
+    ],
+)
+def test_hints_reach_what_aggregates_hold(text, strategy):
+    for order in (["z", "w"], ["w", "z"]):
+        program = gw.Program(text, strategy=strategy, order={"h": order})
+        rows = {"v": [(1,)], "e": [(1, 2)], "f": [(2, 3)], "g": [(3, 4)], "k": [(4, 1)]}
+        program.step({name: own for name, own in rows.items() if name in program.inputs})
+        heads = json.loads(program.explain(format="json"))["heads"]
+        rules = [rule for head in heads for rule in head["rules"] if "f(y, z)" in rule["rule"]]
+        (path,) = (path for rule in rules for path in rule["paths"] if path["change_of"] == "e(x, y)")
+        assert list(dict.fromkeys(one["variable"] for one in path["levels"])) == order
 
 
 @pytest.mark.parametrize("kind", [*map(Kind, KINDS)], ids=repr)
