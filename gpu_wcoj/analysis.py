@@ -50,12 +50,15 @@ def explained(
             raise UsageError("the program as Datalog has no statistics.\n  Leave out --stats and --save-stats.")
         return program.explain(analyze=analyze, bounds=bounds, format=form)
     has_files = bool(job.inputs or job.changes)
+    has_statistics = stats is not None and (stats / FILE).is_file()
     if analyze and not has_files and program.inputs:
-        raise UsageError(
-            "--analyze explains the last tick, and there is none.\n"
-            "  Give --input RELATION=PATH, --changes RELATION=PATH, or both."
-        )
-    if stats is not None and (stats / FILE).is_file():
+        instead = "Give --input RELATION=PATH, --changes RELATION=PATH, or both."
+        if has_statistics:
+            instead = "Statistics have no rows: leave out --stats, and give --input RELATION=PATH."
+        elif stats is not None:
+            instead = "Give --changes RELATION=PATH, for a tick behind those of the checkpoint."
+        raise UsageError(f"--analyze explains the last tick, and there is none.\n  {instead}")
+    if stats is not None and has_statistics:
         if has_files or save_stats is not None:
             raise UsageError(
                 f"'{stats}' has statistics without rows, so there is no state to go on from.\n"
@@ -98,4 +101,4 @@ def _save(program: Program, folder: Path) -> None:
     if lowered is None:
         raise UsageError("there are no rows, so there are no statistics.\n  Give --input RELATION=PATH.")
     widths = {name: shape.width for name, shape in lowered.shapes.items()}
-    Known.of_circuit(lowered.circuit, widths).write(folder)
+    Known.of_circuit(lowered.circuit, widths, program.subject.lowering.arity).write(folder)

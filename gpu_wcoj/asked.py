@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from gpu_wcoj.errors import UnsupportedError, UsageError
+from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError
 from gpu_wcoj.files.lines import open_bytes
 from gpu_wcoj.files.reader import columns_of
 from gpu_wcoj.files.spec import InputSpec
@@ -66,7 +66,14 @@ class Asked:
         if self.motif != MotifOptions():
             raise UsageError("--where, --semantics, --show, --id, --src and --dst are for motifs.\n  Leave them out.")
         tables = self._tables() if language in BY_NAME else None
-        reading = read(text, language, tables=tables, dialect=self.dialect, source=source)
+        try:
+            reading = read(text, language, tables=tables, dialect=self.dialect, source=source)
+        except UnknownRelationError as error:
+            if not tables:
+                error.args = (
+                    f"{error}\n  They are those of files: give --input RELATION=PATH or --changes RELATION=PATH.",
+                )
+            raise
         return Program(_with_facts(reading), bag=bag or language in BAGS, **options)
 
     def _text(self) -> str:

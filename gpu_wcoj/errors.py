@@ -96,11 +96,11 @@ class SqlSyntaxError(QuerySyntaxError):
 class UnsafeRuleError(GpuWcojError, ValueError):
     """A variable of a rule is bound by no positive atom."""
 
-    def __init__(self, variable: str, where: str, rule: str) -> None:
-        super().__init__(
-            f"variable '{variable}' in {where} of '{rule}' is not bound by a positive atom.\n"
-            "  Bind it in the body with a relation, or remove it."
-        )
+    def __init__(self, variable: str, where: str, rule: str, bound: str | None = None) -> None:
+        instead = "Bind it in the body with a relation, or remove it."
+        if bound is not None:
+            instead = f"'{bound}' is, which is another variable. Write one of the two in all places."
+        super().__init__(f"variable '{variable}' in {where} of '{rule}' is not bound by a positive atom.\n  {instead}")
 
 
 class UnsupportedError(GpuWcojError, NotImplementedError):

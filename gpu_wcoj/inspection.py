@@ -217,6 +217,12 @@ class Inspected(NotCopied):
                 f"the statistics in '{statistics}' are of {listed(known)}, and the program has none of these: its "
                 f"relations are {listed([*self.inputs, *self.heads])}."
             )
+        for name, columns in ({} if known is None else known.arity).items():
+            if columns != self._arity.get(name, columns):
+                raise SchemaError(
+                    f"the statistics in '{statistics}' are of a relation '{name}' with {columns} columns, and the "
+                    f"program's has {self._arity[name]}."
+                )
         lowered = self._lowered if known is None else None
         planned = self._planned(known) if lowered is None else lowered.plan
         shown = Shown(

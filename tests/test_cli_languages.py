@@ -179,3 +179,6 @@ def test_tables_of_sql_that_cannot_be_told(place, capfd):
     (place / "twice.csv").write_text("a,a\n1,2\n")
     assert "'twice.csv' has two columns 'a'" in complaint(capfd, *arguments, "t=twice.csv")
     assert "cannot be read" in complaint(capfd, *arguments, "t=nothing.parquet")
+    alone = complaint(capfd, "explain", "-e", "SELECT a FROM t", "--language", "sql")
+    assert "there is no relation 't'" in alone
+    assert "They are those of files: give --input RELATION=PATH" in alone

@@ -44,6 +44,8 @@ class Known:
         The same for rows that a selection leaves.
     sizes
         Rows of relations, where they are known without looking.
+    arity
+        Columns of relations, as far as that is known; flags of nulls are not among them.
 
     Examples
     --------
@@ -59,7 +61,9 @@ class Known:
         relations: Mapping[str, Callable[[], Facts]],
         selected: Mapping[tuple[str, Selection], Callable[[], Facts]] | None = None,
         sizes: Mapping[str, float] | None = None,
+        arity: Mapping[str, int] | None = None,
     ) -> None:
+        self.arity = dict(arity or {})
         self._relations = dict(relations)
         self._sizes = dict(sizes or {})
         self._selected = dict(selected or {})
@@ -99,7 +103,9 @@ class Known:
         return cls(looks, sizes={name: float(len(one.columns[0])) for name, one in changes.items()})
 
     @classmethod
-    def of_circuit(cls, circuit: Circuit, widths: Mapping[str, int] | None = None) -> Known:
+    def of_circuit(
+        cls, circuit: Circuit, widths: Mapping[str, int] | None = None, arity: Mapping[str, int] | None = None
+    ) -> Known:
         """Of a circuit's state: exact where an arrangement has counted it, else estimated from the largest batch.
 
         Parameters
@@ -120,7 +126,7 @@ class Known:
             for key in () if grown else index.arrangements:
                 if not key.is_whole:
                     selected[name, _selection(key)] = partial(_of_selection, index, _selection(key))
-        return cls(relations, selected, {name: float(len(index)) for name, index in held.items()})
+        return cls(relations, selected, {name: float(len(index)) for name, index in held.items()}, arity)
 
     @classmethod
     def from_json(cls, data: Any) -> Known:
@@ -134,7 +140,10 @@ class Known:
         if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("relations"), dict):
             raise ValueError(f"it is not of format {FORMAT}")
         found = {name: _parsed(name, one) for name, one in data["relations"].items()}
-        return cls({name: partial(_same, one) for name, one in found.items()})
+        arity = {name: one["columns"] for name, one in data["relations"].items() if "columns" in one}
+        if not all(isinstance(one, int) for one in arity.values()):
+            raise ValueError("a number of columns is no number")
+        return cls({name: partial(_same, one) for name, one in found.items()}, arity=arity)
 
     def to_json(self) -> dict[str, Any]:
         """All that is known of whole relations, in numbers of rows and values; no value itself, nor any selection."""
@@ -146,6 +155,8 @@ class Known:
                 "distinct": [[list(columns), count] for columns, count in sorted(facts.distinct.items())],
                 "met": [[list(columns), other, degree] for (columns, other), degree in sorted(facts.met.items())],
             }
+            if name in self.arity:
+                relations[name]["columns"] = self.arity[name]
         return {"format": FORMAT, "relations": relations}
 
     @classmethod

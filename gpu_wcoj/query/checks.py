@@ -178,7 +178,9 @@ def _check_aggregate_safe(
 def _refuse_unbound(variables: Iterable[Variable], bound: Collection[Variable], where: str, rule: str) -> None:
     for variable in variables:
         if variable not in bound:
-            raise UnsafeRuleError(str(variable), where, rule)
+            name = str(variable)
+            other = name.removesuffix("?") if name.endswith("?") else f"{name}?"
+            raise UnsafeRuleError(name, where, rule, other if Variable(other) in bound else None)
 
 
 def _check_constants(rule: Rule | Aggregate, at: _At) -> None:

@@ -87,3 +87,11 @@ def test_statistics_of_other_relations_are_refused(tmp_path):
     )
     with pytest.raises(gw.errors.SchemaError, match="are of 'e', and the program has none of these"):
         program.explain(statistics=tmp_path)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_statistics_of_other_columns_are_refused(tmp_path, columns):
+    facts = f'{{"rows": 9, "distinct": [], "met": [], "columns": {columns}}}'
+    (tmp_path / "statistics.json").write_text(f'{{"format": 1, "relations": {{"edge": {facts}}}}}')
+    with pytest.raises(gw.errors.SchemaError, match=f"'edge' with {columns} columns, and the program's has 2"):
+        gw.Program("path(a, c) :- edge(a, b), edge(b, c).").explain(statistics=tmp_path)

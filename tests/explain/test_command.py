@@ -97,7 +97,8 @@ def test_statistics_are_saved_and_planned_by(capfd, tmp_path):
         program = f"{STAR} pair(b, c) :- small(a, b), large(a, c), hub(b). .output star .output pair"
         shown = explained(capfd, "-e", program, *files, "--save-stats", folder / "stats")
         again = explained(capfd, "-e", program, "--stats", folder / "stats")
-        assert json.loads((folder / "stats" / "statistics.json").read_text())["relations"]["hub"]["rows"] == 50
+        stored = json.loads((folder / "stats" / "statistics.json").read_text())["relations"]
+        assert (stored["hub"]["rows"], stored["hub"]["columns"], stored["large"]["columns"]) == (50, 1, 2)
         names = re.compile(r"\[[^]]*\]")  # columns are named in files only
         assert names.sub("", again) == names.sub("", shown)
         assert again.count("expected: ") > 4
@@ -129,6 +130,8 @@ def test_a_checkpoint_is_read_and_not_written(capfd, tmp_path, graph, stream):
     assert "differs from the checkpoint" in complaint(capfd, "explain", "-e", other, "--stats", tmp_path / "state")
     both = ["--stats", tmp_path / "state", "--input", f"edge={graph}"]
     assert "--input cannot be its first tick" in complaint(capfd, "explain", "-e", TRIANGLE, *both)
+    alone = ["-e", TRIANGLE, "--stats", tmp_path / "state", "--analyze"]
+    assert "Give --changes RELATION=PATH, for a tick behind" in complaint(capfd, "explain", *alone)
 
 
 def test_formats_and_files(capfd, tmp_path, graph):
@@ -155,6 +158,7 @@ def test_files_that_a_program_names_itself(capfd, tmp_path, graph):
     ("arguments", "match"),
     [
         (["--analyze"], "--analyze explains the last tick, and there is none.\n.*Give --input"),
+        (["--analyze", "--stats", "FOLDER"], "there is none.\n.*leave out --stats, and give --input"),
         (["--stats", "nowhere"], "'nowhere' has no statistics.json and no checkpoint"),
         (["--stats", "FOLDER"], "statistics.json' cannot be read"),
         (["--stats", "FOLDER", "--input", "edge=GRAPH"], "has statistics without rows"),

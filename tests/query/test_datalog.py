@@ -1,5 +1,6 @@
 """Datalog text: what it means, what is refused and in which words, and that no text whatever breaks the reader."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -688,6 +689,11 @@ class TestChecks:
 
     def test_constants_of_one_type_compare(self):
         assert parse('h(x) :- r(x), 1 < 2, "a" != "b", true = true, 0.5 < 1e3.').heads == ("h",)
+
+    @pytest.mark.parametrize(("text", "there"), [("h(b) :- r(a, b?).", "b?"), ("h(a?) :- r(a, _), !s(a?).", "a")])
+    def test_the_other_spelling_of_a_variable_is_named(self, text, there):
+        with pytest.raises(UnsafeRuleError, match=re.escape(f"'{there}' is, which is another variable")):
+            parse(text)
 
     def test_rules_that_no_text_spelled_are_checked_too(self):
         head, atom = Atom("h", variables("x")), Atom("r", variables("y"))
