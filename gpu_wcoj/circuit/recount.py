@@ -71,7 +71,7 @@ class Recounted:
     paths: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"counted afresh for {self.cost:,} candidates instead of about {self.instead:,.0f}"
+        return f"counted afresh for {self.cost:,} candidates and searches instead of about {self.instead:,.0f}"
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,8 @@ class Recounting:
     def _changes(self, phase: int) -> Iterator[tuple[IncrementalGenericJoin, int, IndexedZSet]]:
         """The changes that start paths: rule, path, rows."""
         for join in self.joins:
-            for number, path in enumerate(join.query.paths):
-                seeds = join.arrangements[path.seed.key].delta(phase)
+            for number in join.followed:
+                seeds = join.arrangements[join.query.paths[number].seed.key].delta(phase)
                 if seeds is not None:
                     yield join, number, seeds
 

@@ -13,6 +13,7 @@ from gpu_wcoj.explain.phrases import (
     counts_phrase,
     expected_phrases,
     head_notes,
+    images_phrase,
     joined_phrase,
     seeds_phrase,
 )
@@ -99,6 +100,7 @@ def _chains(path: PathTree, end: Box, title: str = "") -> Iterator[Chain]:
     lines += [f"check {use}" for use in path.held]
     lines += map(str, path.then)
     lines += [] if path.begins_as is None else [begins_phrase(path.begins_as)]
+    lines += filter(None, [images_phrase(path)])
     if path.seed_estimate is not None:
         lines.append(f"expected prefixes: {path.seed_estimate.rows:.3g}")
     further = [Box("level", (name, counts_phrase(counts))) for name, counts in path.further]

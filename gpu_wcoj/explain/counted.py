@@ -39,11 +39,13 @@ def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -
         )
         levels = _sum_measured(_all_levels(heads))
         more = total.proposals - levels.proposals
+        if more < 0:  # a recursion was given up in the middle of a path, and begun anew
+            notes.append(f"{-more:,} proposals are those of a recursion that was begun anew, and not in the total")
+        elif more:
+            notes.append(f"{more:,} proposals are in the total only: their levels were not measured")
         total = replace(
             levels, proposals=total.proposals, probes=total.probes, marks=total.marks, survivors=total.survivors
         )
-        if more:
-            notes.append(f"{more:,} proposals are in the total only: their levels were not measured")
     tick = TickTree(
         ticked.tick, ticked.backend, ticked.seconds, ticked.merged_rows, ticked.measured is not None, total,
         tuple(notes),
@@ -136,7 +138,7 @@ def _afresh(
     seeds = None if seconds is None else SeedCounts(0, prefixes, seconds)
     return replace(
         path, levels=levels, variants=(), branches=(), seed_estimate=None, seed_counts=seeds if recounted else None,
-        further=tuple(further),
+        further=tuple(further), begins_as=None, counted_for=(), counted_by=None,
     )  # fmt: skip
 
 
@@ -228,11 +230,20 @@ def _with_path(path: PathTree, counted: Sequence[Mapping[tuple[int, int], PathCo
         if name not in known:
             shown = "ranks" if name.startswith(RANK) else f"values of {name} that are new to a group of rows"
             further.setdefault(shown, []).append(_counts(step))
+    levels, begun = _with_levels(path.levels, runs), path.begins_as
+    has_begun = _seeds(runs).prefixes > 0 or not any(one.counts and one.counts.prefixes for one in levels)
+    if begun is not None and not has_begun:
+        begun = replace(begun, was_taken=True)
+        levels = tuple(
+            replace(one, counts=None) if one.variable in begun.binds and one.counts == _sum_measured(()) else one
+            for one in levels
+        )
     return replace(
         path,
-        levels=_with_levels(path.levels, runs),
+        levels=levels,
         branches=tuple(_with_branch(branch, runs) for branch in path.branches),
-        seed_counts=_seeds(runs),
+        seed_counts=None if begun is not None and begun.was_taken else _seeds(runs),
+        begins_as=begun,
         further=tuple((name, _sum_measured(counts)) for name, counts in further.items()),
     )
 

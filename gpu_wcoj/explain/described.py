@@ -74,6 +74,13 @@ def _used(plan: Plan, loop_of: Mapping[str, LoopPlan]) -> list[ArrangementKey]:
     return used + [key for loop in plan.loops for key in loop.keys]
 
 
+def _is_read(plan: Plan, name: str) -> bool:
+    """Whether rules read a head, so that its rows are kept."""
+    sources = (one.source.relation for one in plan.groupings.values())
+    read = (key.relation for queries in plan.queries.values() for query in queries for key in query.keys)
+    return name in (*sources, *read, *(key.relation for loop in plan.loops for key in loop.keys))
+
+
 @dataclass(frozen=True)
 class Words:
     """How parts of a plan are called.
@@ -112,6 +119,8 @@ class Words:
             for query, known in zip(plan.queries[name], expected, strict=True)
         )
         is_counted = name in plan.counted
+        if not is_counted and not _is_read(plan, name):
+            queries = tuple(map(_with_images, queries, plan.queries[name]))
         if name in plan.aliases:
             verb = "selects from" if plan.aliases[name].compared else "renames"
             note = f"only {verb} {plan.aliases[name].relation}: rules read that instead"
@@ -234,6 +243,21 @@ class Words:
         for column, op, other, code in key.compared:
             where.append(f"{name(column)} {op} {name(other) if other is not None else f'code {code}'}")
         return where
+
+
+def _with_images(rule: RuleTree, query: DeltaQuery) -> RuleTree:
+    """The rule of a head that may be only counted, with the paths that are counted for others."""
+    if query.symmetry is None:
+        return rule
+    paths = list(rule.paths)
+    for orbit, taken in zip(query.symmetry.orbits, query.symmetry.taken, strict=True):
+        images = tuple(number + 1 for number in orbit)
+        for number in orbit if len(orbit) > 1 else ():
+            if number == taken:
+                paths[number] = replace(paths[number], counted_for=images)
+            else:
+                paths[number] = replace(paths[number], counted_by=taken + 1)
+    return replace(rule, paths=tuple(paths))
 
 
 def _begun(way: Begun) -> BegunTree:

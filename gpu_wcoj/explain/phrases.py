@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpu_wcoj.amounts import shown_bytes
 from gpu_wcoj.explain.figures import Counts, Estimate, SeedCounts, TickTree
-from gpu_wcoj.explain.tree import BegunTree, BranchTree, HeadTree, PlanTree
+from gpu_wcoj.explain.tree import BegunTree, BranchTree, HeadTree, PathTree, PlanTree
 
 
 def headlines(tree: PlanTree) -> list[str]:
@@ -127,7 +127,18 @@ def begins_phrase(begun: BegunTree) -> str:
     rule = f", rule {begun.rule}" if begun.rule > 1 else ""
     bound = f"{', '.join(begun.binds)} {'are' if len(begun.binds) > 1 else 'is'} bound once a tick"
     whose = f"that of path {begun.path} of {begun.head}{rule}"
-    return f"shares its beginning, {whose}: {bound}, if {begun.from_rows:,} rows change or more"
+    taken = ", as it was in this tick" if begun.was_taken else ""
+    return f"shares its beginning, {whose}: {bound}, if {begun.from_rows:,} rows change or more{taken}"
+
+
+def images_phrase(path: PathTree) -> str:
+    """For which paths one is counted, or by which; nothing if it goes its own way in any case."""
+    if path.counted_by is not None:
+        return f"counted by path {path.counted_by}, where rows are only counted"
+    if not path.counted_for:
+        return ""
+    *rest, last = map(str, path.counted_for)
+    return f"counted for paths {', '.join(rest)} and {last}, images of each other, where rows are only counted"
 
 
 def tick_phrase(tick: TickTree) -> str:

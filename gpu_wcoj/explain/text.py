@@ -11,6 +11,7 @@ from gpu_wcoj.explain.phrases import (
     expected_phrases,
     head_notes,
     headlines,
+    images_phrase,
     joined_phrase,
     seeds_phrase,
 )
@@ -65,6 +66,8 @@ def _path(path: PathTree) -> Iterator[str]:
         yield str(done)
     if path.begins_as is not None:
         yield begins_phrase(path.begins_as)
+    if images := images_phrase(path):
+        yield images
     if path.seed_counts is not None:
         yield seeds_phrase(path.seed_counts)
     yield from _levels(path.levels, path.branches)

@@ -161,6 +161,8 @@ class BegunTree:
         The variables that it binds, as this path calls them.
     from_rows
         Where fewer rows change, every path begins on its own.
+    was_taken
+        Whether the path has gone on from rows of another one in the last tick: then its own levels have not bound them.
     """
 
     head: str
@@ -168,6 +170,7 @@ class BegunTree:
     path: int
     binds: tuple[str, ...]
     from_rows: int
+    was_taken: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,11 @@ class PathTree:
         samples.
     begins_as
         What it shares with other paths. The path that comes first in a tick has done the work.
+    counted_for
+        The paths that it is counted for where changes are only counted, itself among them: their atoms are images of
+        each other. What changes alone make of each other is counted beside it.
+    counted_by
+        The path that is counted for it.
     """
 
     number: int
@@ -223,6 +231,8 @@ class PathTree:
     branches: tuple[BranchTree, ...] = ()
     further: tuple[tuple[str, Counts], ...] = ()
     begins_as: BegunTree | None = None
+    counted_for: tuple[int, ...] = ()
+    counted_by: int | None = None
 
 
 @dataclass(frozen=True)

@@ -12,23 +12,29 @@ so that elsewhere they are asked as they are after the tick; the change of -d(N)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpu_wcoj.join.few import found_at_once
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.magnitudes import added_magnitudes, exact_dot, times
-from gpu_wcoj.join.path import DeltaPath
+from gpu_wcoj.join.path import DeltaPath, Symmetry
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.running import PathRunner
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement
 from gpu_wcoj.zset.arrays import numbers
+
+if TYPE_CHECKING:
+    from gpu_wcoj.join.symmetric import SymmetricCount
+
+FEWEST_PAIRED = 64
+"""Where fewer rows change, images in pairs go their own ways: to join changes with each other costs what that does."""
 
 DEVICE_SUMS_FROM = 1 << 14
 """On a device variables are summed away from so many prefixes on."""
@@ -38,7 +44,14 @@ DEVICE_SUMS_FROM = 1 << 14
 class IncrementalGenericJoin(PathRunner):
     """The change of a join, from arrangements and their pending changes."""
 
+    by_symmetry: bool = field(default=False, init=False)
+    """Whether some paths of this tick have been counted for others."""
     _summable: dict[int, bool] = field(default_factory=dict, init=False)
+
+    def begin(self) -> None:
+        """Forget what was counted in the tick before."""
+        super().begin()
+        self.by_symmetry = False
 
     @property
     def is_empty(self) -> bool:
@@ -111,8 +124,38 @@ class IncrementalGenericJoin(PathRunner):
 
         return pieces_along(join, prefixes, path, depth)
 
+    @property
+    def symmetry(self) -> Symmetry | None:
+        """By which this tick's change is counted, if by any: from the empty state there is one path in any case."""
+        found = self.query.symmetry
+        if found is None or self.execution.share is not None or self.is_empty:
+            return None
+        changed = max((batch.n_rows for one in self.positive for batch in one.pending), default=0)
+        return found if found.order > 2 or changed >= FEWEST_PAIRED else None
+
+    @property
+    def followed(self) -> Sequence[int]:
+        """The numbers of the paths along which this tick's change is counted; where some stand for others, of those."""
+        symmetry = self.symmetry
+        return range(len(self.query.paths)) if symmetry is None else symmetry.taken
+
+    def stands_for(self, number: int) -> int:
+        """For how many paths one has been counted in this tick."""
+        symmetry = self.query.symmetry if self.by_symmetry else None
+        return 1 if symmetry is None else next(len(orbit) for orbit in symmetry.orbits if number in orbit)
+
+    @cached_property
+    def _symmetric(self) -> SymmetricCount:
+        from gpu_wcoj.join.symmetric import SymmetricCount  # which few programs need
+
+        assert self.query.symmetry is not None
+        return SymmetricCount(self, self.query.symmetry)
+
     def count(self, phase: int) -> int:
         """Sum of the weights of the change of one phase; the last level is enumerated only where it has checks."""
+        if self.symmetry is not None:
+            self.by_symmetry = True
+            return self._symmetric.count(phase)
         backend = self.execution.backend
         total = 0
         late: list[Any] = []

@@ -221,6 +221,8 @@ class DeltaPath:
         What follows once the seed's variables are bound.
     branches
         Which of the steps are taken apart from the prefixes and joined back where rows are listed, in their order.
+    after
+        The atoms that are seen after this tick, where it is not those of lower number.
     """
 
     seeds: tuple[AtomUse, ...]
@@ -231,6 +233,11 @@ class DeltaPath:
     variants: tuple[DeltaPath, ...] = ()
     seed_checks: tuple[Check, ...] = ()
     branches: tuple[Branch, ...] = ()
+    after: frozenset[int] | None = None
+
+    def sees_after(self, use: AtomUse) -> bool:
+        """Whether an atom is seen after this tick rather than before it."""
+        return use.atom < self.seed.atom if self.after is None else use.atom in self.after
 
     @property
     def is_negated(self) -> bool:
@@ -309,6 +316,25 @@ class DeltaPath:
 
 
 @dataclass(frozen=True)
+class Symmetry:
+    """Atoms of a body that are each other's images if its variables are renamed; see `gpu_wcoj.join.symmetric`.
+
+    Attributes
+    ----------
+    order
+        After so many renamings all is as before: 2 or 3.
+    orbits
+        The numbers of atoms that change places, `order` of them each or one, in order of their first.
+    taken
+        Per orbit, the one whose path is counted for all.
+    """
+
+    order: int
+    orbits: tuple[tuple[int, ...], ...]
+    taken: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class DeltaQuery:
     """A rule's body as delta paths, one per atom, and what its head keeps.
 
@@ -326,6 +352,8 @@ class DeltaQuery:
         The variables that are kept by any of the rules with which it shares its paths; empty if there are none.
     begun
         Per path, how it goes on from rows that others begin with, too, if there are any; empty if no path does.
+    symmetry
+        Which paths may stand for others where changes are counted, if any do.
     """
 
     rule: str
@@ -334,6 +362,7 @@ class DeltaQuery:
     calculations: tuple[Calculation, ...] = ()
     together: tuple[str, ...] = ()
     begun: tuple[Begun | None, ...] = ()
+    symmetry: Symmetry | None = None
 
     @cached_property
     def has_negation(self) -> bool:

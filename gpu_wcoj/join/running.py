@@ -72,8 +72,8 @@ class Way:
         return {use.atom: use for use, _ in self.others}
 
     def seen(self, use: AtomUse, arrangement: Arrangement, phase: int) -> tuple[IndexedZSet, ...]:
-        """What the path sees of an atom in a phase: it after the phase where it stands before the seed, else before."""
-        return arrangement.after(phase) if use.atom < self.path.seed.atom else arrangement.before(phase)
+        """What the path sees of an atom in a phase: the state after it or before."""
+        return arrangement.after(phase) if self.path.sees_after(use) else arrangement.before(phase)
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from gpu_wcoj.join.beginning import Begun
-from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
+from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step, Symmetry
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Alias, Body, BodyAtom, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
@@ -177,6 +177,7 @@ class RuleDraft:
             lines.append(f"  keeps {', '.join(map(str, self.query.head))}")
             if self.query.together:
                 lines.append(f"  joined with others, which keep {', '.join(self.query.together)}")
+            lines += [] if self.query.symmetry is None else [f"  {_shown_symmetry(self.query.symmetry)}"]
         return "\n".join(lines)
 
 
@@ -222,6 +223,11 @@ def _shown(path: DeltaPath) -> list[str]:
         lines += ["    branch"] if at in begins else []
         lines.append(f"    {'  ' * (at in inside)}{_step(step, by_number)}")
     return lines + [f"    or {', '.join(step.name for step in variant.steps)}" for variant in path.variants]
+
+
+def _shown_symmetry(symmetry: Symmetry) -> str:
+    orbits = (" ".join(map(str, orbit)) for orbit in symmetry.orbits if len(orbit) > 1)
+    return f"counted by paths {', '.join(map(str, symmetry.taken))}, the images {' and '.join(orbits)} as one"
 
 
 def _shown_begun(way: Begun) -> list[str]:

@@ -62,8 +62,9 @@ class _Gauge:
         head = circuit.heads[self.head]
         return [one.phase for one in head.recounting.last] if isinstance(head, Head) else ()
 
-    def proposed(self, work: HeadWork) -> Iterator[tuple[Place, int]]:
-        """The values that paths have proposed in the last tick, where that is any."""
+    def proposed(self, work: HeadWork, circuit: Circuit) -> Iterator[tuple[Place, int]]:
+        """The values that paths have proposed in the last tick, where that is any, those that others stood for too."""
+        joins = circuit.heads[self.head].joins
         for rule, paths in work.items():
             for number, steps in paths.items():
                 if number < 0:  # a whole count, of which nothing is expected
@@ -72,7 +73,7 @@ class _Gauge:
                 for counted in steps.values():
                     own += counted.item(PROPOSALS)
                 if own:
-                    yield (self.head, rule, number), own
+                    yield (self.head, rule, number), own * joins[rule].stands_for(number)
 
     def expected(self, circuit: Circuit) -> float:
         """The values that were expected."""
@@ -100,7 +101,7 @@ class _LoopGauge:
     loop: Loop
     rates: dict[Place, float]
 
-    def proposed(self, work: HeadWork) -> Iterator[tuple[Place, int]]:
+    def proposed(self, work: HeadWork, _: Circuit) -> Iterator[tuple[Place, int]]:
         """The values that paths have proposed in the last tick, where that is any; looking up ranks is none of that."""
         for at, one in enumerate(self.loop.joins):
             for number, steps in work[at].items():
@@ -171,7 +172,7 @@ class Feedback:
         done = self.done
         for gauge in gauges:
             proposed = 0
-            for place, own in gauge.proposed(work[gauge.head]):
+            for place, own in gauge.proposed(work[gauge.head], circuit):
                 done[place] = done.get(place, 0.0) + own * stands_for
                 proposed += own
             if proposed:

@@ -246,7 +246,10 @@ def test_what_begins_alike_is_said():
         assert "shares its beginning" in program.explain(format=form)
     assert '"begins_as": {' in program.explain(format="json")
     text = program.explain(analyze=True).partition("diamond(p, q, r, s)")[2]
-    assert "changed rows" not in text.partition("delta path 2")[0]  # the triangle's path has begun with these
+    first = text.partition("delta path 2")[0]
+    assert "changed rows" not in first  # the triangle's path has begun with these
+    assert "rows change or more, as it was in this tick" in first
+    assert "prefixes 0" not in first
 
 
 def test_the_pass_can_be_left_out(monkeypatch):

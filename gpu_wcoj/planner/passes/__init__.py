@@ -19,6 +19,7 @@ from gpu_wcoj.planner.passes.queries import executable
 from gpu_wcoj.planner.passes.redundant import without_redundant
 from gpu_wcoj.planner.passes.share import shared
 from gpu_wcoj.planner.passes.sort import sorted_first
+from gpu_wcoj.planner.passes.symmetries import symmetric
 
 Pass = Callable[[Draft], Draft]
 
@@ -37,6 +38,7 @@ PASSES: tuple[Pass, ...] = (
     executable,
     joined_once,
     begun_alike,
+    symmetric,
 )
 
 

@@ -1,0 +1,151 @@
+"""Counts of a change where atoms of the body are each other's images: one delta path stands for those of all of them.
+
+Let R change from b to a = b + d, and let Q(x, y) be the sum of weights where two atoms over R, which are each other's
+images, see x and y. Then Q(x, y) = Q(y, x), and what the delta rule adds up for the two is
+
+    Q(d, b) + Q(a, d) = 2 Q(d, b) + Q(d, d)
+
+For three atoms that change places in a circle, Q(x, y, z) = Q(y, z, x), and likewise
+
+    Q(d, b, b) + Q(a, d, b) + Q(a, a, d) = 3 Q(d, a, b) + Q(d, d, d)
+
+Other atoms are seen alike by all images: orbits are numbered one after the other, so that those before are seen after
+the tick, and those behind before it. What is left beside the one path joins changes with each other, which are few.
+
+Rows are listed by the delta rule as it is: there, every image brings rows of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.path import AtomUse, DeltaPath, Symmetry
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
+from gpu_wcoj.trace.spine import Spine
+from gpu_wcoj.zset.index import IndexedZSet
+
+CHANGES = "#changes"
+"""Behind the name of a relation, its changes of this tick as if they were all of it."""
+
+FEW_ROWS = 64
+"""Of so many changed rows it is looked at whether any two can meet at all."""
+
+_Links = tuple[tuple[int, int], ...]
+"""Levels of a change whose values have to meet, if rows of it join with each other."""
+
+
+@dataclass(eq=False)
+class _Share:
+    """A join over some paths, and what the whole join calls them."""
+
+    join: IncrementalGenericJoin
+    numbers: Sequence[int]
+
+
+@dataclass(eq=False)
+class SymmetricCount:
+    """The counts of one join by its `Symmetry`; the join is told what has been done for them."""
+
+    whole: IncrementalGenericJoin
+    symmetry: Symmetry
+    _several: _Share = field(init=False)
+    _once: _Share = field(init=False)
+    _within: _Share = field(init=False)
+    _changes: dict[ArrangementKey, Arrangement] = field(default_factory=dict, init=False)
+    _links: list[tuple[ArrangementKey, _Links]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        several, once, within = dict[int, DeltaPath](), dict[int, DeltaPath](), dict[int, DeltaPath]()
+        before: frozenset[int] = frozenset()
+        for orbit, taken in zip(self.symmetry.orbits, self.symmetry.taken, strict=True):
+            others = [atom for atom in orbit if atom != taken]
+            path = _seeing(self.whole.query.paths[taken], before.union(others[1:]))
+            (several if others else once)[taken] = path
+            if others:
+                within[taken] = self._among_changes(path, others)
+                self._links.append((path.seed.key, _links(path, others)))
+            before = before.union(orbit)
+        self._several, self._once, self._within = map(self._share, (several, once, within))
+
+    def count(self, phase: int) -> int:
+        """As `IncrementalGenericJoin.count`."""
+        if all(one.delta(phase) is None for one in self.whole.positive):
+            return 0
+        order, execution = self.symmetry.order, self.whole.execution
+        total = order * self._counted(self._several, phase, order) + self._counted(self._once, phase, 1)
+        if not any(self._may_meet(key, links, phase) for key, links in self._links):
+            return total
+        for key, changes in self._changes.items():
+            batch = self.whole.arrangements[_of_state(key)].delta(phase)
+            changes.spine = Spine() if batch is None else Spine((batch if execution.weighted else _rows(batch),))
+        within = self._counted(self._within, phase, 1)
+        for changes in self._changes.values():
+            changes.spine = Spine()
+        if not execution.weighted:  # every change brings the sign, which `count` has put to one of them
+            within *= execution.phases[phase] ** (order - 1)
+        return total + within
+
+    def _may_meet(self, key: ArrangementKey, links: _Links, phase: int) -> bool:
+        """Whether rows of a change may join with each other, as far as that is told at once."""
+        batch = self.whole.arrangements[key].delta(phase)
+        if batch is None or batch.n_rows > FEW_ROWS or batch.backend.device is not None:
+            return batch is not None
+        values = [set(row.tolist()) for row in batch.matrix]
+        return not any(values[one].isdisjoint(values[other]) for one, other in links)
+
+    def _counted(self, share: _Share, phase: int, times: int) -> int:
+        if not share.numbers:
+            return 0
+        join, whole = share.join, self.whole
+        join.begin()
+        found = join.count(phase)
+        whole.finished.extend((share.numbers[number], own) for number, own in join.finished)
+        for meter in join.meters:
+            meter.number = share.numbers[meter.number]
+            whole.meters.append(meter)
+        whole.seeds += times * join.seeds
+        whole.weight_bound = max(whole.weight_bound, times * join.weight_bound)
+        whole.magnitude += times * join.magnitude
+        return found
+
+    def _among_changes(self, path: DeltaPath, atoms: Sequence[int]) -> DeltaPath:
+        """The path, and its variants, with changes in the place of these atoms."""
+        others = tuple(self._of_change(use) if use.atom in atoms else use for use in path.others)
+        return replace(path, others=others, variants=tuple(self._among_changes(one, atoms) for one in path.variants))
+
+    def _of_change(self, use: AtomUse) -> AtomUse:
+        key = replace(use.key, relation=f"{use.key.relation}{CHANGES}")
+        if key not in self._changes:
+            self._changes[key] = Arrangement(key, self.whole.execution.backend)
+        return replace(use, key=key)
+
+    def _share(self, paths: dict[int, DeltaPath]) -> _Share:
+        query = replace(self.whole.query, paths=tuple(paths.values()), together=(), begun=(), symmetry=None)
+        held = {**self.whole.arrangements, **self._changes}
+        return _Share(IncrementalGenericJoin(query, held, self.whole.execution), tuple(paths))
+
+
+def _seeing(path: DeltaPath, after: frozenset[int]) -> DeltaPath:
+    """The path, and its variants, seeing these atoms after the tick and the others before it."""
+    return replace(path, after=after, variants=tuple(_seeing(one, after) for one in path.variants))
+
+
+def _links(path: DeltaPath, atoms: Sequence[int]) -> _Links:
+    """Where the variables of a path's seed stand in these atoms, as levels of the seed."""
+    found = set()
+    for use in path.others:
+        for column, name in zip(use.key.order, use.variables, strict=True):
+            if use.atom in atoms and name in path.seed.variables:
+                found.add((path.seed.variables.index(name), path.seed.key.order.index(column)))
+    return tuple(sorted(found))
+
+
+def _of_state(key: ArrangementKey) -> ArrangementKey:
+    return replace(key, relation=key.relation.removesuffix(CHANGES))
+
+
+def _rows(batch: IndexedZSet) -> IndexedZSet:
+    """The rows of one phase of a set's change, those that go as well, as rows that there are."""
+    return batch if batch.weights is None else IndexedZSet(batch.values, batch.offsets, None, batch.backend)

@@ -1,0 +1,132 @@
+"""Counts of changes where atoms are each other's images: what the delta rule gives, and less work for it."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.join import delta
+from gpu_wcoj.join.path import Symmetry
+from gpu_wcoj.kernels.protocol import PROPOSALS
+from gpu_wcoj.planner.draft import STRATEGIES, Strategy
+from tests.kinds import Kind
+from tests.long import IS_LONG
+
+ARITY = {"e": 2, "f": 2, "v": 1}
+TEXTS = {
+    "directed triangle": "h(a, b, c) :- e(a, b), e(b, c), e(c, a).",
+    "its vertices too": "h(a, b, c) :- e(a, b), v(b), e(b, c), v(c), e(c, a), v(a).",
+    "one place for all": "h(a, b, c, x) :- f(a, x), f(b, x), f(c, x), e(a, b), e(b, c), e(c, a).",
+    "4-cycle": "h(a, b, c, d) :- e(a, b), e(b, c), e(c, d), e(d, a).",
+    "diamond": "h(a, b, c, d) :- e(a, b), e(b, d), e(a, c), e(c, d), b != c.",
+    "ends in turn": "h(a, b, c, d, x) :- e(x, a), e(x, b), e(a, c), e(b, d), v(x), f(x, x).",
+    "star": "h(a, b, c, d) :- e(a, b), e(a, c), e(a, d), b != c, c != d, b != d.",
+    "clique": "h(a, b, c) :- e(a, b), e(b, a), e(a, c), e(c, a), e(b, c), e(c, b).",
+    "two triangles": "h(a, b, c, y, z) :- e(a, b), e(b, c), e(c, a), e(a, y), e(y, z), e(z, a).",
+    "selections": "h(a, b, c, d) :- e(a, b), e(c, d), f(b, 1), f(d, 1), f(a, c), f(c, a), e(a, a), e(c, c).",
+    "product": "h(a, b, c) :- v(a), v(b), v(c).",
+}
+
+
+def symmetries(program: gw.Program) -> list[Symmetry]:
+    found = (query.symmetry for queries in program._planned().queries.values() for query in queries)
+    return [one for one in found if one is not None]
+
+
+def changes(chance: random.Random, inputs: tuple[str, ...], bag: bool, lacks: bool) -> dict[str, list[object]]:
+    values = [*range(chance.choice((3, 5, 8))), *([None] if lacks else [])]
+    weights = (-2, -1, 1, 1, 2, 3) if bag else (-1, 1, 1)
+    found: dict[str, list[object]] = {}
+    for name in inputs:
+        n = chance.randrange(chance.choice((2, 6, 20)))
+        rows = [tuple(chance.choice(values) for _ in range(ARITY[name])) for _ in range(n)]
+        if rows:
+            found[name] = [(row, chance.choice(weights)) for row in rows]
+    return found
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", TEXTS)
+def test_counts_are_those_of_the_rows(name: str, strategy: Strategy, bag: bool, monkeypatch: pytest.MonkeyPatch):
+    """After every tick; also with nulls, in pieces, on threads, planned anew, and where rows go that are not there."""
+    monkeypatch.setattr(delta, "FEWEST_PAIRED", 1)
+    text = TEXTS[name]
+    for seed in range(12 if IS_LONG else 3):
+        chance = random.Random(f"{text} {seed}")
+        schema = {one: ["int64"] * ARITY[one] for one in gw.Program(text).inputs}
+        counted = gw.Program(
+            text, bag=bag, strategy=strategy, schema=schema, threads=1 + seed % 2, chunk_rows=(None, 3)[seed % 2],
+            replan=1.01 if seed % 3 else None, backend="cpu",
+        )  # fmt: skip
+        listed = gw.Program(text, bag=bag, strategy=strategy, schema=schema, backend="cpu")
+        assert symmetries(counted)
+        for tick in range(8):
+            given = changes(chance, counted.inputs, bag, lacks=seed % 3 == 1)
+            count, rows = counted.step_counts(given)["h"], listed.step(given)["h"].to_dict()
+            assert count.net == sum(rows.values()), (text, seed, tick)
+            if not bag:
+                assert count.inserted == sum(weight > 0 for weight in rows.values())
+            assert counted.count("h") == listed.count("h")
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+def test_all_kinds_of_kernels(kind: Kind, bag: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(delta, "FEWEST_PAIRED", 1)
+    for number, text in enumerate((TEXTS["its vertices too"], TEXTS["diamond"], TEXTS["star"])):
+        chance = random.Random(f"{text} {bag}")
+        counted = gw.Program(text, bag=bag, backend=kind.backend(number), threads=1, chunk_rows=(None, 2)[number % 2])
+        listed = gw.Program(text, bag=bag, backend="cpu")
+        for _ in range(5):
+            given = changes(chance, counted.inputs, bag, lacks=False)
+            assert counted.step_counts(given)["h"].net == sum(listed.step(given)["h"].to_dict().values())
+
+
+@pytest.mark.parametrize(("name", "times"), [("directed triangle", 3), ("4-cycle", 2), ("diamond", 2), ("clique", 2)])
+def test_the_work_of_one_path_stands_for_all(name: str, times: int, monkeypatch: pytest.MonkeyPatch):
+    chance = np.random.default_rng(5)
+    edges = np.unique(chance.integers(0, 300, (9000, 2)), axis=0)
+    edges = np.concatenate([edges, edges[:, ::-1]]) if name == "clique" else edges
+    edges = chance.permutation(np.unique(edges, axis=0))
+    done, nets = [], []
+    for plainly in (False, True):
+        if plainly:
+            monkeypatch.setattr(delta.IncrementalGenericJoin, "symmetry", None)
+        program = gw.Program(TEXTS[name], threads=1, replan=None, backend="cpu")
+        program.load({"e": edges[:-100]})
+        nets.append(program.step_counts({"e": edges[-100:]})["h"].net)
+        steps = [own for paths in program.last_tick.work["h"][0].values() for own in paths.values()]
+        done.append(sum(int(work[PROPOSALS]) for work in steps))
+    assert nets[0] == nets[1] > 0
+    assert done[1] > 0.8 * times * done[0] > 0
+
+
+def test_sums_that_leave_int64_are_exact():
+    """The bound on an answer's weights holds for all images, so that what leaves int64 raises, and nothing else."""
+    program = gw.Program("h(a) :- e(a, b), e(b, c), e(c, a).", bag=True, backend="cpu")
+    program.load({"e": [((1, 2), 1), ((2, 3), 1), ((5, 6), 1)]})
+    assert program.step_counts({"e": [((3, 1), 2**62)]})["h"].net == 3 * 2**62
+    assert program.relation("h").to_dict() == {(1,): 2**62, (2,): 2**62, (3,): 2**62}
+    with pytest.raises(gw.errors.WeightOverflowError):
+        program.step_counts({"e": [((1, 2), 1)]})
+    assert program.step_counts({"e": [((3, 1), -(2**62) + 5)]})["h"].net == 15 - 3 * 2**62
+
+
+def test_rules_that_share_their_beginning_with_others_go_by_that():
+    text = "t(a, b, c) :- e(a, b), e(b, c), e(c, a). k(a, b, c, d) :- e(a, b), e(b, c), e(c, a), f(c, d)."
+    program = gw.Program(text, backend="cpu")
+    shares = any(query.begun for queries in program._planned().queries.values() for query in queries)
+    assert shares == (not symmetries(program))
+
+
+def test_explain_says_which_paths_stand_for_others():
+    program = gw.Program(TEXTS["directed triangle"], backend="cpu")
+    assert program.explain().count("counted by path 1, where rows are only counted") == 2
+    assert "counted for paths 1, 2 and 3, images of each other" in program.explain(format="mermaid")
+    kept = "h(a, b) :- e(a, b), e(b, c), e(c, a)."  # its derivations are counted, so that rows are listed in any case
+    assert "images" not in gw.Program(kept, backend="cpu").explain()
+    read = f"{TEXTS['directed triangle']} g(a) :- h(a, b, c), v(b)."
+    assert "images" not in gw.Program(read, backend="cpu").explain()
