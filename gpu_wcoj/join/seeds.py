@@ -22,6 +22,9 @@ from gpu_wcoj.zset.index import IndexedZSet
 SORTED_FROM = 32
 """Fewer seeds than this are taken as they come."""
 
+SAMPLED_FROM = 1024
+"""Fewer seeds than this are sorted by what the plan has first: asking costs as much as the better order saves."""
+
 SAMPLE = 256
 """Seeds looked at to choose between two orders."""
 
@@ -233,7 +236,7 @@ def first_variables(
     ]
     asked: list[tuple[int, tuple[str, ...], Int64Array]] = []
     for at, (path, delta, join) in enumerate(zip(paths, deltas, joins, strict=True)):
-        if len(delta) > SORTED_FROM and len(path.sort_first) > 1:
+        if len(delta) > SAMPLED_FROM and len(path.sort_first) > 1:
             names, counts = _children_of_sample(path, delta, join)
             if names:
                 asked.append((at, names, counts))
