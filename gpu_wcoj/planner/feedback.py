@@ -30,6 +30,8 @@ PER_ORDER = 100_000.0
 """How many for each order that planning compares: about four times what that takes."""
 LESS = 4.0
 """How many times as much where fewer values are proposed than was expected: then there is less to gain."""
+AGAIN = 1.25
+"""It is looked again where that much more has been proposed, as long as it is too little to plan anew."""
 CLEARLY = 1.5
 """A plan replaces another one if that one is expected to cost so many times as much."""
 SORTING = 8.0
@@ -186,8 +188,9 @@ class Feedback:
         assert self.factor is not None
         rows = sum(len(one.spine) for index in circuit.indices() for one in index.arrangements.values())
         needed = max(FEWEST, PER_ROW * rows + PER_ORDER * plan.candidates, self.built) * self.patience
-        self.look_at = needed if self.proposed > self.expected else LESS * needed
-        if self.proposed < self.look_at:
+        enough = needed if self.proposed > self.expected else LESS * needed
+        self.look_at = min(enough, max(needed, AGAIN * self.proposed))  # which of the two is more may change by then
+        if self.proposed < enough:
             return
         more, less = max(self.proposed, self.expected), min(self.proposed, self.expected)
         if more > self.factor * less:
@@ -217,7 +220,7 @@ class Feedback:
 
     def wait_for(self, share: float) -> None:
         """Look again once there is that much more."""
-        self.look_at = self.proposed * max(share, 1.25)
+        self.look_at = self.proposed * max(share, AGAIN)
         self.is_due = False
 
 
