@@ -218,7 +218,7 @@ class Inspected(NotCopied):
                 f"relations are {listed([*self.inputs, *self.heads])}."
             )
         for name, columns in ({} if known is None else known.arity).items():
-            if columns != self._arity.get(name, columns):
+            if name in self.inputs and columns != self._arity[name]:
                 raise SchemaError(
                     f"the statistics in '{statistics}' are of a relation '{name}' with {columns} columns, and the "
                     f"program's has {self._arity[name]}."

@@ -104,6 +104,18 @@ def test_statistics_are_saved_and_planned_by(capfd, tmp_path):
         assert again.count("expected: ") > 4
 
 
+def test_statistics_serve_other_programs_over_the_same_relations(capfd, tmp_path, graph):
+    one, other = (
+        f"n(a, c) :- edge(a, b), c = count : {{ {body} }}."
+        for body in (
+            "edge(a, x), edge(x, y), edge(y, a)",
+            "edge(a, x), edge(x, a)",
+        )
+    )
+    explained(capfd, "-e", one, "--input", f"edge={graph}", "--save-stats", tmp_path / "stats")
+    assert "expected: " in explained(capfd, "-e", other, "--stats", tmp_path / "stats")
+
+
 def test_strategies_give_the_same_answer(capfd, graph, stream):
     files = ["--input", f"edge={graph}", "--changes", f"edge={stream}?weight=2&tick=3"]
     found = []

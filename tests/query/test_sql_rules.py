@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from inspect import cleandoc
 
+import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
@@ -158,6 +159,23 @@ def test_relations_of_which_no_row_counts_take_rows(text: str, expected: dict[tu
     for name, table in named.items():
         rows = view.program.relation(name).to_dict()
         assert sum(rows.values()) == 1 + sum(map(len, table.values()))
+
+
+@pytest.mark.parametrize(
+    ("text", "types"),
+    [
+        ("SELECT * FROM u WHERE 1 = 0", ["int64", "string", "double"]),
+        ("SELECT MIN(c), SUM(d) FROM u WHERE FALSE", ["string", "double"]),
+        ("SELECT c, COUNT(*) FROM u WHERE c IN (NULL) GROUP BY c", ["string", "int64"]),
+        ("SELECT t.a, u.c FROM t LEFT JOIN u ON t.a = u.a AND 1 = 0", ["int64", "string"]),
+        ("SELECT c FROM u WHERE 1 = 0 EXCEPT SELECT c FROM u", ["string"]),
+        ("SELECT d FROM u JOIN t USING (a) WHERE d > NULL", ["double"]),
+    ],
+)
+def test_columns_of_no_rows_have_their_types(text: str, types: list[str]):
+    tables = {"t": pa.table({"a": [1]}), "u": pa.table({"a": [1, 3], "c": ["x", "y"], "d": [1.5, 2.5]})}
+    named = {name: table for name, table in tables.items() if re.search(rf"\b{name}\b", text)}
+    assert [str(one.type) for one in pa.table(gw.query(text, named)).schema] == types
 
 
 def test_types_are_declared():

@@ -70,6 +70,10 @@ class Branch:
             {**self.values, **other.values},
         )
 
+    def never(self) -> Branch:
+        """The same, and what never holds."""
+        return replace(self, comparisons=(*self.comparisons, Comparison("!=", Constant(0), Constant(0))))
+
     def with_values(self, values: Mapping[int, Expression]) -> Branch:
         """The same with more columns."""
         return replace(self, values={**self.values, **values})

@@ -215,7 +215,9 @@ def _joined(context: Context, left: Joined, join: Join, around: Scope | None) ->
             kept = [one for before in kept for one in context.truth(part, "T", scope, before)]
         return kept
 
-    branches = [one for a in left.branches for b in right.branches for one in matched(a.joined(b))]
+    pairs = [a.joined(b) for a in left.branches for b in right.branches]
+    branches = [one for pair in pairs for one in matched(pair)]
+    branches = branches or [pair.never() for pair in pairs[:1]]  # of which the columns have their types
     if side in ("LEFT", "FULL"):
         branches += _alone(context, left, right, matched)
     if side in ("RIGHT", "FULL"):

@@ -74,6 +74,7 @@ def filtered(context: Context, node: Node, found: Joined) -> Joined:
     kept = found.branches
     for condition in conditions:
         kept = [one for branch in kept for one in context.truth(condition, TRUE, found.scope, branch)]
+    kept = kept or [one.never() for one in found.branches[:1]]  # of which the columns have their types
     return Joined(found.scope, context.limited(kept, where or node))
 
 
