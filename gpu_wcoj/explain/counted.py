@@ -26,6 +26,9 @@ from gpu_wcoj.join.whole import GIVEN_UP, SAMPLED, WHOLE
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Int64Array
 from gpu_wcoj.tick import TickReport, Work
 
+AMONG_CHANGES = "changes joined with each other"
+"""What is called so of a path that is counted for others; see `gpu_wcoj.join.symmetric`."""
+
 
 def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -> PlanTree:
     """The plan with what a tick that went by it did; `notes` say more about the tick."""
@@ -113,7 +116,13 @@ def _worked(head: HeadTree, work: Work, recounted: Sequence[Recounted]) -> HeadT
     rules = []
     for at, rule in enumerate(head.rules):
         paths = work[head.name].get(at, {})
-        own = tuple(_worked_path(path, paths.get(path.number - 1, {})) for path in rule.paths)
+        own = tuple(
+            _among_changes(
+                _worked_path(path, paths.get(path.number - 1, {})),
+                map(counts_of_work, paths.get(path.number - 1 + len(rule.paths), {}).values()),
+            )
+            for path in rule.paths
+        )
         counts = {name: counts_of_work(counted) for name, counted in paths.get(WHOLE, {}).items()}
         rules.append(replace(rule, paths=own, afresh=_afresh(rule, at, recounted, counts)))
     return replace(head, rules=tuple(rules))
@@ -138,7 +147,7 @@ def _afresh(
     seeds = None if seconds is None else SeedCounts(0, prefixes, seconds)
     return replace(
         path, levels=levels, variants=(), branches=(), seed_estimate=None, seed_counts=seeds if recounted else None,
-        further=tuple(further), begins_as=None, counted_for=(), counted_by=None,
+        further=tuple(further), begins_as=None, counted_for=(), counted_seeing=(), counted_by=None,
     )  # fmt: skip
 
 
@@ -168,6 +177,12 @@ def _worked_path(path: PathTree, steps: Mapping[str, Int64Array]) -> PathTree:
         for branch in path.branches
     )
     return replace(path, levels=levels, branches=branches)
+
+
+def _among_changes(path: PathTree, counts: Iterable[Counts]) -> PathTree:
+    """A path with what was done to join changes with each other, where it was counted for others."""
+    found = list(counts)
+    return replace(path, further=(*path.further, (AMONG_CHANGES, reduce(Counts.plus, found)))) if found else path
 
 
 # A tick that was measured.
@@ -211,7 +226,13 @@ def _recursive(rule: RuleTree, joins: Sequence[JoinCounts]) -> RuleTree:
 
 
 def _with_paths(paths: Sequence[PathTree], joins: Sequence[JoinCounts]) -> tuple[PathTree, ...]:
-    return tuple(_with_path(path, [join.paths for join in joins]) for path in paths)
+    found = []
+    for path in paths:
+        number = path.number - 1 + len(paths)
+        runs = (run for join in joins for (own, _), run in join.paths.items() if own == number)
+        counted = _with_path(path, [join.paths for join in joins])
+        found.append(_among_changes(counted, (_counts(step) for run in runs for step in run.steps.values())))
+    return tuple(found)
 
 
 def _with_path(path: PathTree, counted: Sequence[Mapping[tuple[int, int], PathCounts]]) -> PathTree:

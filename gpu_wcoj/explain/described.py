@@ -120,7 +120,7 @@ class Words:
         )
         is_counted = name in plan.counted
         if not is_counted and not _is_read(plan, name):
-            queries = tuple(map(_with_images, queries, plan.queries[name]))
+            queries = tuple(map(self.with_images, queries, plan.queries[name]))
         if name in plan.aliases:
             verb = "selects from" if plan.aliases[name].compared else "renames"
             note = f"only {verb} {plan.aliases[name].relation}: rules read that instead"
@@ -144,6 +144,21 @@ class Words:
         for number, (path, way, own) in enumerate(zip(query.paths, begun, known, strict=True), 1):
             found.append(replace(self.path(path, number, own), begins_as=None if way is None else _begun(way)))
         return RuleTree(query.rule, tuple(found))
+
+    def with_images(self, rule: RuleTree, query: DeltaQuery) -> RuleTree:
+        """The rule of a head that may be only counted, with the paths that are counted for others."""
+        symmetry, paths = query.symmetry, list(rule.paths)
+        for at, orbit in enumerate(() if symmetry is None else symmetry.orbits):
+            assert symmetry is not None
+            taken, own = symmetry.taken[at], query.paths[symmetry.taken[at]]
+            for number in orbit if len(orbit) > 1 else ():
+                paths[number] = replace(paths[number], counted_by=taken + 1)
+            if len(orbit) > 1:
+                then = replace(own, after=symmetry.after(at))
+                seen = tuple(self.use(one, then) for one in own.others if own.sees_after(one) != then.sees_after(one))
+                images = tuple(number + 1 for number in orbit)
+                paths[taken] = replace(paths[taken], counted_by=None, counted_for=images, counted_seeing=seen)
+        return replace(rule, paths=tuple(paths))
 
     def path(self, path: DeltaPath, number: int, expected: Sequence[Expected] = ()) -> PathTree:
         """One delta path; `expected` has its seeds, and then every step."""
@@ -206,7 +221,7 @@ class Words:
 
     def use(self, use: AtomUse, path: DeltaPath) -> Use:
         """One atom on a path."""
-        sees: Literal["before", "after"] = "after" if use.atom < path.seed.atom else "before"
+        sees: Literal["before", "after"] = "after" if path.sees_after(use) else "before"
         return Use(self.atom(use), use.key.relation, sees, self.arrangement(use.key))
 
     def atom(self, use: AtomUse) -> str:
@@ -243,21 +258,6 @@ class Words:
         for column, op, other, code in key.compared:
             where.append(f"{name(column)} {op} {name(other) if other is not None else f'code {code}'}")
         return where
-
-
-def _with_images(rule: RuleTree, query: DeltaQuery) -> RuleTree:
-    """The rule of a head that may be only counted, with the paths that are counted for others."""
-    if query.symmetry is None:
-        return rule
-    paths = list(rule.paths)
-    for orbit, taken in zip(query.symmetry.orbits, query.symmetry.taken, strict=True):
-        images = tuple(number + 1 for number in orbit)
-        for number in orbit if len(orbit) > 1 else ():
-            if number == taken:
-                paths[number] = replace(paths[number], counted_for=images)
-            else:
-                paths[number] = replace(paths[number], counted_by=taken + 1)
-    return replace(rule, paths=tuple(paths))
 
 
 def _begun(way: Begun) -> BegunTree:

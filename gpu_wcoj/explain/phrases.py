@@ -134,11 +134,13 @@ def begins_phrase(begun: BegunTree) -> str:
 def images_phrase(path: PathTree) -> str:
     """For which paths one is counted, or by which; nothing if it goes its own way in any case."""
     if path.counted_by is not None:
-        return f"counted by path {path.counted_by}, where rows are only counted"
+        return f"counted by path {path.counted_by}, where changes are few and only counted"
     if not path.counted_for:
         return ""
     *rest, last = map(str, path.counted_for)
-    return f"counted for paths {', '.join(rest)} and {last}, images of each other, where rows are only counted"
+    seen = ", ".join(f"{use.atom} {use.sees}" for use in path.counted_seeing)
+    other = f"; it sees {seen} then" if seen else ""
+    return f"counted for paths {', '.join(rest)} and {last}, its images, where changes are few and only counted{other}"
 
 
 def tick_phrase(tick: TickTree) -> str:

@@ -210,8 +210,10 @@ class PathTree:
     begins_as
         What it shares with other paths. The path that comes first in a tick has done the work.
     counted_for
-        The paths that it is counted for where changes are only counted, itself among them: their atoms are images of
-        each other. What changes alone make of each other is counted beside it.
+        The paths that it is counted for where changes are few and only counted, itself among them: their atoms are
+        images of each other.
+    counted_seeing
+        The atoms that it sees otherwise then.
     counted_by
         The path that is counted for it.
     """
@@ -232,6 +234,7 @@ class PathTree:
     further: tuple[tuple[str, Counts], ...] = ()
     begins_as: BegunTree | None = None
     counted_for: tuple[int, ...] = ()
+    counted_seeing: tuple[Use, ...] = ()
     counted_by: int | None = None
 
 

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 FEWEST_PAIRED = 64
 """Where fewer rows change, images in pairs go their own ways: to join changes with each other costs what that does."""
 
+SMALL_SHARE = 0.25
+"""Of what an atom's relation holds, how much may change where one path stands for others: all of it joins with all."""
+
 DEVICE_SUMS_FROM = 1 << 14
 """On a device variables are summed away from so many prefixes on."""
 
@@ -126,12 +129,14 @@ class IncrementalGenericJoin(PathRunner):
 
     @property
     def symmetry(self) -> Symmetry | None:
-        """By which this tick's change is counted, if by any: from the empty state there is one path in any case."""
-        found = self.query.symmetry
-        if found is None or self.execution.share is not None or self.is_empty:
-            return None
-        changed = max((batch.n_rows for one in self.positive for batch in one.pending), default=0)
-        return found if found.order > 2 or changed >= FEWEST_PAIRED else None
+        """By which this tick's change is counted, if by any: where it is small beside the state."""
+        found, most = self.query.symmetry, 0
+        for one in () if found is None else self.positive:
+            changed = max((batch.n_rows for batch in one.pending), default=0)
+            if not one.spine.batches or changed > SMALL_SHARE * len(one.spine):
+                return None
+            most = max(most, changed)
+        return None if found is None or (found.order == 2 and most < FEWEST_PAIRED) else found
 
     @property
     def followed(self) -> Sequence[int]:
@@ -142,7 +147,7 @@ class IncrementalGenericJoin(PathRunner):
     def stands_for(self, number: int) -> int:
         """For how many paths one has been counted in this tick."""
         symmetry = self.query.symmetry if self.by_symmetry else None
-        return 1 if symmetry is None else next(len(orbit) for orbit in symmetry.orbits if number in orbit)
+        return 1 if symmetry is None else next((len(own) for own in symmetry.orbits if number in own), 1)
 
     @cached_property
     def _symmetric(self) -> SymmetricCount:

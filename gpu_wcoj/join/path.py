@@ -333,6 +333,19 @@ class Symmetry:
     orbits: tuple[tuple[int, ...], ...]
     taken: tuple[int, ...]
 
+    def after(self, at: int) -> frozenset[int]:
+        """The atoms that the path of an orbit sees after the tick: those of orbits before, and of its own all but one.
+
+        Examples
+        --------
+        >>> found = Symmetry(3, ((0, 1, 2), (3, 4, 5)), (0, 4))
+        >>> sorted(found.after(0)), sorted(found.after(1))
+        ([2], [0, 1, 2, 5])
+        """
+        before = [atom for orbit in self.orbits[:at] for atom in orbit]
+        others = [atom for atom in self.orbits[at] if atom != self.taken[at]]
+        return frozenset([*before, *others[1:]])
+
 
 @dataclass(frozen=True)
 class DeltaQuery:

@@ -46,7 +46,11 @@ class _Share:
 
 @dataclass(eq=False)
 class SymmetricCount:
-    """The counts of one join by its `Symmetry`; the join is told what has been done for them."""
+    """The counts of one join by its `Symmetry`.
+
+    The join is told what has been done for them: along a path under its number, and among changes under that and the
+    number of all paths.
+    """
 
     whole: IncrementalGenericJoin
     symmetry: Symmetry
@@ -58,15 +62,14 @@ class SymmetricCount:
 
     def __post_init__(self) -> None:
         several, once, within = dict[int, DeltaPath](), dict[int, DeltaPath](), dict[int, DeltaPath]()
-        before: frozenset[int] = frozenset()
-        for orbit, taken in zip(self.symmetry.orbits, self.symmetry.taken, strict=True):
+        paths = self.whole.query.paths
+        for at, (orbit, taken) in enumerate(zip(self.symmetry.orbits, self.symmetry.taken, strict=True)):
             others = [atom for atom in orbit if atom != taken]
-            path = _seeing(self.whole.query.paths[taken], before.union(others[1:]))
+            path = _seeing(paths[taken], self.symmetry.after(at))
             (several if others else once)[taken] = path
             if others:
-                within[taken] = self._among_changes(path, others)
+                within[taken + len(paths)] = self._among_changes(path, others)
                 self._links.append((path.seed.key, _links(path, others)))
-            before = before.union(orbit)
         self._several, self._once, self._within = map(self._share, (several, once, within))
 
     def count(self, phase: int) -> int:

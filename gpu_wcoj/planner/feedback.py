@@ -75,7 +75,8 @@ class _Gauge:
                 for counted in steps.values():
                     own += counted.item(PROPOSALS)
                 if own:
-                    yield (self.head, rule, number), own * joins[rule].stands_for(number)
+                    place = self.head, rule, number % len(joins[rule].query.paths)  # also of changes with each other
+                    yield place, own * joins[rule].stands_for(number)
 
     def expected(self, circuit: Circuit) -> float:
         """The values that were expected."""

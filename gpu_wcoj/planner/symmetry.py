@@ -24,9 +24,10 @@ Orbits = tuple[tuple[int, ...], ...]
 
 
 def symmetry_of(body: Body) -> tuple[int, Orbits] | None:
-    """The symmetry of order 2 or 3 with the fewest orbits of atoms, and the orbits; None if there is none.
+    """A symmetry of order 2 or 3, and its orbits of atoms; None if none is found.
 
-    Rules that negate or calculate are taken to have none. A search of at most `MOST_TRIED` steps.
+    Of those that at most `MOST_TRIED` steps lead to, the one with the fewest orbits. Rules that negate or calculate are
+    taken to have none.
 
     Examples
     --------

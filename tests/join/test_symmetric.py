@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import numpy as np
@@ -54,6 +55,7 @@ def changes(chance: random.Random, inputs: tuple[str, ...], bag: bool, lacks: bo
 def test_counts_are_those_of_the_rows(name: str, strategy: Strategy, bag: bool, monkeypatch: pytest.MonkeyPatch):
     """After every tick; also with nulls, in pieces, on threads, planned anew, and where rows go that are not there."""
     monkeypatch.setattr(delta, "FEWEST_PAIRED", 1)
+    monkeypatch.setattr(delta, "SMALL_SHARE", float("inf"))
     text = TEXTS[name]
     for seed in range(12 if IS_LONG else 3):
         chance = random.Random(f"{text} {seed}")
@@ -76,6 +78,7 @@ def test_counts_are_those_of_the_rows(name: str, strategy: Strategy, bag: bool, 
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_all_kinds_of_kernels(kind: Kind, bag: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(delta, "FEWEST_PAIRED", 1)
+    monkeypatch.setattr(delta, "SMALL_SHARE", float("inf"))
     for number, text in enumerate((TEXTS["its vertices too"], TEXTS["diamond"], TEXTS["star"])):
         chance = random.Random(f"{text} {bag}")
         counted = gw.Program(text, bag=bag, backend=kind.backend(number), threads=1, chunk_rows=(None, 2)[number % 2])
@@ -104,8 +107,55 @@ def test_the_work_of_one_path_stands_for_all(name: str, times: int, monkeypatch:
     assert done[1] > 0.8 * times * done[0] > 0
 
 
-def test_sums_that_leave_int64_are_exact():
+def test_changes_that_are_large_beside_the_state_go_their_own_ways():
+    """There, changes joined with each other would cost as much as all."""
+    chance = np.random.default_rng(7)
+    edges = chance.permutation(np.unique(chance.integers(0, 120, (4000, 2)), axis=0))
+    for n, is_small in ((500, True), (2000, False)):
+        program = gw.Program(TEXTS["4-cycle"], threads=1, replan=None, backend="cpu", bag=True)
+        program.load({"e": edges})
+        gone = program.step_counts({"e": [(tuple(row), -1) for row in edges[:n].tolist()]})["h"].net
+        assert (set(program.last_tick.work["h"][0]) <= {0, 1, 4, 5}) == is_small
+        listed = gw.Program(TEXTS["4-cycle"], backend="cpu")
+        listed.load({"e": edges})
+        before = listed.count("h")
+        listed.load({"e": [(tuple(row), -1) for row in edges[:n].tolist()]})
+        assert gone == listed.count("h") - before
+
+
+def test_shares_of_the_work_add_up():
+    chance = np.random.default_rng(8)
+    edges = chance.permutation(np.unique(chance.integers(0, 60, (1500, 2)), axis=0))
+    for name in ("directed triangle", "4-cycle"):
+        programs = [gw.Program(TEXTS[name], backend="cpu") for _ in range(3)]
+        _whole, *shares = programs
+        for number, share in enumerate(shares):
+            share.share_work(number, len(shares))
+        for part in (edges[:1000], edges[1000:1100], edges[1100:]):
+            counts = [program.step_counts({"e": part})["h"] for program in programs]
+            assert counts[0].net == sum(count.net for count in counts[1:]) > 0
+            assert all((count.inserted or 0) >= 0 for count in counts)
+
+
+def test_explain_measures_what_stands_for_others():
+    chance = np.random.default_rng(9)
+    edges = chance.permutation(np.unique(chance.integers(0, 100, (3000, 2)), axis=0))
+    program = gw.Program(TEXTS["directed triangle"], backend="cpu", analyze=True, threads=1)
+    program.load({"e": edges[:-100]})
+    program.step_counts({"e": edges[-100:]})
+    plan = json.loads(program.explain(analyze=True, format="json"))
+    first, second, _ = plan["heads"][0]["rules"][0]["paths"]
+    assert first["seed_counts"]["changes"] == 100
+    assert [name for name, _ in first["further"]] == ["changes joined with each other"]
+    assert second["seed_counts"] is None
+    steps = (work for own in program.last_tick.work["h"][0].values() for work in own.values())
+    assert plan["tick"]["total"]["proposals"] == sum(int(work[PROPOSALS]) for work in steps)
+    assert plan["tick"]["notes"] == []
+
+
+def test_sums_that_leave_int64_are_exact(monkeypatch: pytest.MonkeyPatch):
     """The bound on an answer's weights holds for all images, so that what leaves int64 raises, and nothing else."""
+    monkeypatch.setattr(delta, "SMALL_SHARE", 1)
     program = gw.Program("h(a) :- e(a, b), e(b, c), e(c, a).", bag=True, backend="cpu")
     program.load({"e": [((1, 2), 1), ((2, 3), 1), ((5, 6), 1)]})
     assert program.step_counts({"e": [((3, 1), 2**62)]})["h"].net == 3 * 2**62
@@ -124,8 +174,12 @@ def test_rules_that_share_their_beginning_with_others_go_by_that():
 
 def test_explain_says_which_paths_stand_for_others():
     program = gw.Program(TEXTS["directed triangle"], backend="cpu")
-    assert program.explain().count("counted by path 1, where rows are only counted") == 2
-    assert "counted for paths 1, 2 and 3, images of each other" in program.explain(format="mermaid")
+    assert program.explain().count("counted by path 1, where changes are few and only counted") == 2
+    said = (
+        "counted for paths 1, 2 and 3, its images, where changes are few and only counted; it sees e(c, a) after then"
+    )
+    assert said in program.explain()
+    assert "counted for paths 1, 2 and 3" in program.explain(format="mermaid")
     kept = "h(a, b) :- e(a, b), e(b, c), e(c, a)."  # its derivations are counted, so that rows are listed in any case
     assert "images" not in gw.Program(kept, backend="cpu").explain()
     read = f"{TEXTS['directed triangle']} g(a) :- h(a, b, c), v(b)."

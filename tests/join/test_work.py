@@ -164,9 +164,9 @@ class TestSumOfMinima:
             for relation in {path.seed.key.relation for path in paths}:
                 minima |= sums_of_minima(paths, relation, *states)
             for number, variables in work_of(program).items():
-                n_slots = len(paths[number].others) * (2 + (sign < 0))
-                for variable, counted in variables.items():
-                    smallest = minima[number][variable]
+                n_slots = len(paths[number % len(paths)].others) * (2 + (sign < 0))
+                for variable, counted in variables.items():  # changes joined with each other stand behind all paths
+                    smallest = minima[number % len(paths)][variable]
                     # Within deletions the rows that go stand in one batch more, and cost up to twice the width.
                     most = factor * smallest * (2 if sign < 0 else 1)
                     place = f"{sign:+}, path {number}, {variable}: {counted.tolist()}, sum of minima {smallest}"
