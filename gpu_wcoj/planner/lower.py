@@ -112,6 +112,14 @@ class Plan:
             asked[one.head] = (*asked.get(one.head, ()), _estimate(one.asking.paths[0], known))
         return replace(self, estimates=estimates, asked=asked)
 
+    def taking_the_cheapest(self) -> Plan:
+        """The same plan; of paths that are each other's images, the one that is expected to cost the least is taken."""
+        queries = {
+            name: tuple(_taking(one, path) for one, path in zip(own, self.estimates[name], strict=True))
+            for name, own in self.queries.items()
+        }
+        return replace(self, queries=queries)
+
 
 def plan(
     rules: Rules,
@@ -184,7 +192,7 @@ def plan(
     return Plan(
         dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, strategy,
         candidates=draft.candidates, auxiliaries=draft.auxiliaries,
-    ).expecting(known)  # fmt: skip
+    ).expecting(known).taking_the_cheapest()  # fmt: skip
 
 
 def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, Sequence[str]]:
@@ -208,6 +216,14 @@ def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str,
             if not held.get(name, set()).isdisjoint(names):
                 found.setdefault(name, names)
     return found
+
+
+def _taking(query: DeltaQuery, expected: Sequence[Sequence[Expected]]) -> DeltaQuery:
+    if query.symmetry is None:
+        return query
+    cost = [sum(level.proposed for level in own[1:]) for own in expected]
+    taken = tuple(min(orbit, key=cost.__getitem__) for orbit in query.symmetry.orbits)
+    return replace(query, symmetry=replace(query.symmetry, taken=taken))
 
 
 def _estimate(path: DeltaPath, known: KnownRelations) -> tuple[Expected, ...]:

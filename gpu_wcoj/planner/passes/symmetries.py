@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from gpu_wcoj.join.beginning import Beginning
 from gpu_wcoj.join.path import DeltaQuery, Symmetry
-from gpu_wcoj.planner.costs import foreseen
-from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft
+from gpu_wcoj.planner.draft import Draft, RuleDraft
 from gpu_wcoj.planner.passes.common import outside_of_loops, query_of
 from gpu_wcoj.planner.symmetry import symmetry_of
 
@@ -17,10 +16,9 @@ FEWEST_STEPS = 2
 
 
 def symmetric(draft: Draft) -> Draft:
-    """Name the atoms that are each other's images, and of each of these orbits the path that is counted for all.
+    """Name the atoms that are each other's images: of each orbit of them, the first one's path is counted for all.
 
-    That is the one that is expected to cost the least. Rules of loops are left alone, and so are those that begin as
-    other rules do. See `gpu_wcoj.join.symmetric`.
+    Rules of loops are left alone, and so are those that begin as other rules do. See `gpu_wcoj.join.symmetric`.
 
     Examples
     --------
@@ -31,28 +29,20 @@ def symmetric(draft: Draft) -> Draft:
       counted by paths 0, the images 0 1 2 as one
     """
     alone = outside_of_loops(draft)
-    known = draft.setting.known
     shared = _shared([query_of(one) for one in draft.rules])
-    rules = (
-        _symmetric(one, known) if one.head in alone and at not in shared else one for at, one in enumerate(draft.rules)
-    )
+    rules = (_symmetric(one) if one.head in alone and at not in shared else one for at, one in enumerate(draft.rules))
     return replace(draft, rules=tuple(rules))
 
 
-def _symmetric(one: RuleDraft, known: KnownRelations) -> RuleDraft:
+def _symmetric(one: RuleDraft) -> RuleDraft:
     query, found = query_of(one), symmetry_of(one.normalised)
     if found is None:
         return one
     order, orbits = found
     if order == 2 and max(len(path.steps) for path in query.paths) < FEWEST_STEPS:
         return one
-    taken = tuple(min(orbit, key=lambda number: _cost(query, number, known)) for orbit in orbits)
-    return replace(one, query=replace(query, symmetry=Symmetry(order, orbits, taken)))
-
-
-def _cost(query: DeltaQuery, number: int, known: KnownRelations) -> float:
-    expected = foreseen(query.paths[number], known)
-    return 0.0 if expected is None else expected.cost
+    first = tuple(orbit[0] for orbit in orbits)
+    return replace(one, query=replace(query, symmetry=Symmetry(order, orbits, first)))
 
 
 def _shared(queries: Sequence[DeltaQuery]) -> set[int]:
