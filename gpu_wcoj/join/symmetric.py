@@ -80,12 +80,14 @@ class SymmetricCount:
         total = order * self._counted(self._several, phase, order) + self._counted(self._once, phase, 1)
         if not any(self._may_meet(key, links, phase) for key, links in self._links):
             return total
-        for key, changes in self._changes.items():
-            batch = self.whole.arrangements[_of_state(key)].delta(phase)
-            changes.spine = Spine() if batch is None else Spine((batch if execution.weighted else _rows(batch),))
-        within = self._counted(self._within, phase, 1)
-        for changes in self._changes.values():
-            changes.spine = Spine()
+        try:
+            for key, changes in self._changes.items():
+                batch = self.whole.arrangements[_of_state(key)].delta(phase)
+                changes.spine = Spine() if batch is None else Spine((batch if execution.weighted else _rows(batch),))
+            within = self._counted(self._within, phase, 1)
+        finally:  # nothing of the tick is kept
+            for changes in self._changes.values():
+                changes.spine = Spine()
         if not execution.weighted:  # every change brings the sign, which `count` has put to one of them
             within *= execution.phases[phase] ** (order - 1)
         return total + within
