@@ -71,7 +71,10 @@ def _used(plan: Plan, loop_of: Mapping[str, LoopPlan]) -> list[ArrangementKey]:
     """The arrangements that rules use, each as often as there are rules that do."""
     alone = (queries for name, queries in plan.queries.items() if name not in loop_of)
     used = [key for queries in alone for query in queries for key in query.keys]
-    return used + [key for loop in plan.loops for key in loop.keys]
+    used += [key for loop in plan.loops for key in loop.keys]
+    read = {key.relation for key in used}
+    unread = (name.removesuffix("#unread") for name in plan.order if name.endswith("#unread"))
+    return used + [ArrangementKey(name, tuple(range(plan.shapes[name].width))) for name in unread if name not in read]
 
 
 def _is_read(plan: Plan, name: str) -> bool:

@@ -371,6 +371,8 @@ def test_inputs_that_are_declared_and_not_read():
     assert program.step({"t": [(1, "x")], "r": [(2,)]})["h"].to_dict() == {(2,): 1}
     assert program.step({"t": [((1, "x"), -1), ((3, None), 1)]})["h"].to_dict() == {}
     assert program.relation("t").to_dict() == {(3, None): 1}
+    assert "t#unread   (lets t take rows, which no rule reads that can hold)" in program.explain()
+    assert "  t[a, s, s is null]" in program.explain()
     with pytest.raises(TypeMismatchError):
         program.step({"t": [("y", 2)]})
     assert parse(as_datalog(program.rules)) == program.rules
