@@ -83,6 +83,8 @@ class Setting:
         What is known of relations.
     best
         Per head that keeps the best value of a column: the column.
+    recursive
+        Of a bag, heads that are derived from themselves, also if no rule that can hold does so now: they are sets.
     auxiliaries
         Auxiliary relations that are kept now, which stay a little longer than others are begun; None if there are to
         be none.
@@ -96,6 +98,7 @@ class Setting:
     hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
     known: KnownRelations = NOTHING
     best: Mapping[str, int] = field(default_factory=dict)
+    recursive: Collection[str] = ()
     auxiliaries: Collection[Auxiliary] | None = None
 
     def textual(self, relation: str, column: int) -> bool:

@@ -19,6 +19,7 @@ from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Se
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import components, cycle
+from gpu_wcoj.query.stratified import loops_of
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
 
@@ -143,7 +144,10 @@ def plan(
 
     extremes = {one.relation: one for one in rules.extremes}
     best = {name: one.column for name, one in extremes.items()}
-    setting = Setting(shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), known, best, auxiliaries)
+    recursive = frozenset(loops_of(rules)) if bag else frozenset[str]()
+    setting = Setting(
+        shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), known, best, recursive, auxiliaries
+    )
     draft = through_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, known = draft.setting.shapes, draft.setting.known
     derived = {rule.head.relation for rule in rules.rules}
@@ -171,7 +175,7 @@ def plan(
     for members in components(reads):
         order.extend(members)
         first = members[0]
-        if len(members) > 1 or first in reads[first] or first in extremes:
+        if len(members) > 1 or first in reads[first] or first in extremes or (first in recursive and bodies.get(first)):
             from gpu_wcoj.circuit.recursion.rules import Best
             from gpu_wcoj.planner.loops import loop_plan
 

@@ -142,6 +142,13 @@ class _Core:
         terms = tuple(Variable(f"c{i}") for i in range(self.arity_of(name)))
         self.rules.append(Rule(Atom(f"{name}#unread", terms), (Atom(name, terms),), (Comparison("!=", ZERO, ZERO),)))
 
+    def keep_recursive(self, name: str, arity: int) -> None:
+        """Let a head read itself where the rules that do so derive nothing: of bags too, such heads are sets."""
+        terms = tuple(Variable(f"c{i}") for i in range(arity))
+        rule = Rule(Atom(name, terms), (Atom(name, terms),), (Comparison("!=", ZERO, ZERO),))
+        if name in self.loops and rule not in self.rules:
+            self.rules.append(rule)
+
     def arity_of(self, name: str) -> int:
         return self.arity[name] if name in self.arity else self.source.arity[name]
 
@@ -193,6 +200,7 @@ class _Core:
                 )
             waiting += [(*variant.taken[:at], True) for at in range(len(choices), len(variant.taken))]
             if found is None:
+                self.keep_recursive(rule.head.relation, len(rule.head.terms))
                 continue
             if found.atoms:
                 self.rules.append(found)

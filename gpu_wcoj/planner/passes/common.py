@@ -78,13 +78,14 @@ def _led_by(leader: RuleDraft, one: RuleDraft, same: Mapping[str, str]) -> RuleD
 
 
 def outside_of_loops(draft: Draft) -> set[str]:
-    """Heads that do not read themselves by way of others."""
+    """Heads that do not read themselves by way of others, and are not evaluated as if they did."""
     reads: dict[str, dict[str, None]] = {}
     for one in draft.rules:
         body = one.normalised
         reads.setdefault(one.head, {}).update(dict.fromkeys(atom.relation for atom in (*body.atoms, *body.negated)))
     single = (members[0] for members in components(reads) if len(members) == 1)
-    return {name for name in single if name not in reads[name] and name not in draft.setting.best}
+    loops = {*draft.setting.best, *draft.setting.recursive}
+    return {name for name in single if name not in reads[name] and name not in loops}
 
 
 def _names(body: Body) -> list[str]:
