@@ -28,7 +28,6 @@ class Compiler(Context):
     def __init__(self, place: Place, dialect: str, tables: Mapping[str, Mapping[str, str | None]]) -> None:
         super().__init__(place, dialect)
         self.tables = tables
-        self.named_tables: dict[str, None] = {}
         self.views: dict[str, Derived] = {}
         self.named_here: list[dict[str, Derived]] = []
 
@@ -103,7 +102,6 @@ class Compiler(Context):
 
     def table(self, name: str) -> Derived:
         """An input relation."""
-        self.named_tables[name] = None
         columns = self.tables[name]
         kinds = (None if kind is None else DataType(kind).value_name for kind in columns.values())
         terms = tuple(map(self.fresh, columns, kinds))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import SqlSyntaxError, UsageError, nearest
@@ -93,12 +93,14 @@ def parse(
     compiler = Compiler(place, dialect, known)
     found: dict[str, Derived] = {}
     try:
+        named: dict[str, None] = {}
         for node in read(text, dialect, place):
+            named.update(dict.fromkeys(_tables(node, known)))
             name, derived = _statement(compiler, node, found)
             found[name] = derived
             compiler.views[name] = derived
             _ = compiler.named(derived, head=name)
-        return _rules(compiler, found, known, source)
+        return _rules(compiler, found, known, named, source)
     except RecursionError:
         raise SqlSyntaxError("this nests too deep", text, 1, 1, 1, source) from None
 
@@ -136,12 +138,25 @@ def _statement(compiler: Compiler, node: Node, found: Mapping[str, Derived]) -> 
     return name, compiler.with_names(compiler.query(node.expression, None), names, target)
 
 
+def _tables(node: Node, known: Iterable[str]) -> Iterator[str]:
+    """The tables that a statement may name, wherever that is."""
+    from sqlglot import expressions as exp
+
+    for one in node.find_all(exp.Table):
+        if isinstance(one.this, exp.Identifier):
+            yield from matching(one.name, bool(one.this.args.get("quoted")), known)
+
+
 def _rules(
-    compiler: Compiler, found: Mapping[str, Derived], known: Mapping[str, Mapping[str, str | None]], source: str
+    compiler: Compiler,
+    found: Mapping[str, Derived],
+    known: Mapping[str, Mapping[str, str | None]],
+    named: Iterable[str],
+    source: str,
 ) -> Rules:
     rules = _needed(compiler.rules, found)
     read = dict.fromkeys(atom.relation for rule in rules for atom in rule.read if atom.relation in known)
-    unread = [name for name in compiler.named_tables if name not in read]  # of branches that never hold
+    unread = [name for name in named if name not in read]  # of what never holds, or is never asked
     inputs = [Declaration(name, tuple(known[name]), tuple(known[name].values())) for name in (*read, *unread)]
     outputs = [Declaration(name, one.columns, (None,) * len(one.columns)) for name, one in found.items()]
     made = Rules(
