@@ -23,6 +23,7 @@ from gpu_wcoj.explain.tree import (
     Verb,
 )
 from gpu_wcoj.join.beginning import Begun
+from gpu_wcoj.join.delta import FEWEST_PAIRED
 from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, DeltaPath, DeltaQuery, Step, branch_name
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.planner.lower import Plan
@@ -154,8 +155,9 @@ class Words:
         for at, orbit in enumerate(() if symmetry is None else symmetry.orbits):
             assert symmetry is not None
             taken, own = symmetry.taken[at], query.paths[symmetry.taken[at]]
+            fewest = FEWEST_PAIRED if symmetry.order == 2 else 1
             for number in orbit if len(orbit) > 1 else ():
-                paths[number] = replace(paths[number], counted_by=taken + 1)
+                paths[number] = replace(paths[number], counted_by=taken + 1, counted_from=fewest)
             if len(orbit) > 1:
                 then = replace(own, after=symmetry.after(at))
                 seen = tuple(self.use(one, then) for one in own.others if own.sees_after(one) != then.sees_after(one))

@@ -133,14 +133,16 @@ def begins_phrase(begun: BegunTree) -> str:
 
 def images_phrase(path: PathTree) -> str:
     """For which paths one is counted, or by which; nothing if it goes its own way in any case."""
+    where = "where changes are few and only counted"
+    where += f", from {path.counted_from:,} rows on" if path.counted_from > 1 else ""
     if path.counted_by is not None:
-        return f"counted by path {path.counted_by}, where changes are few and only counted"
+        return f"counted by path {path.counted_by}, {where}"
     if not path.counted_for:
         return ""
     *rest, last = map(str, path.counted_for)
     seen = ", ".join(f"{use.atom} {use.sees}" for use in path.counted_seeing)
     other = f"; it sees {seen} then" if seen else ""
-    return f"counted for paths {', '.join(rest)} and {last}, its images, where changes are few and only counted{other}"
+    return f"counted for paths {', '.join(rest)} and {last}, its images, {where}{other}"
 
 
 def tick_phrase(tick: TickTree) -> str:

@@ -216,6 +216,8 @@ class PathTree:
         The atoms that it sees otherwise then.
     counted_by
         The path that is counted for it.
+    counted_from
+        Where fewer rows change, each goes its own way.
     """
 
     number: int
@@ -236,6 +238,7 @@ class PathTree:
     counted_for: tuple[int, ...] = ()
     counted_seeing: tuple[Use, ...] = ()
     counted_by: int | None = None
+    counted_from: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Symmetries of a body: variables renamed so that its atoms and conditions are the same as before.
 
-Directed cycles, cliques and stars over one relation have some. Those of prime order matter here: with the second or the
-third renaming all is as before, and atoms change places in pairs or in threes.
+Directed cycles, stars, and cliques with edges both ways have some. Those of order 2 or 3 matter here: with the second
+or the third renaming all is as before, and atoms change places in pairs or in threes.
 """
 
 from __future__ import annotations

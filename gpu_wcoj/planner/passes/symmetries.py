@@ -18,7 +18,8 @@ FEWEST_STEPS = 2
 def symmetric(draft: Draft) -> Draft:
     """Name the atoms that are each other's images: of each orbit of them, the first one's path is counted for all.
 
-    Rules of loops are left alone, and so are those that begin as other rules do. See `gpu_wcoj.join.symmetric`.
+    Where costs are known, the path that is expected to be the cheapest takes its place in the end. Rules of loops are
+    left alone, and so are those that begin as other rules do. See `gpu_wcoj.join.symmetric`.
 
     Examples
     --------
