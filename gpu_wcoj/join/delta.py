@@ -22,7 +22,7 @@ import numpy as np
 from gpu_wcoj.join.few import found_at_once
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.magnitudes import added_magnitudes, exact_dot, times
-from gpu_wcoj.join.path import DeltaPath, Symmetry
+from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.running import PathRunner
@@ -32,6 +32,7 @@ from gpu_wcoj.zset.arrays import numbers
 
 if TYPE_CHECKING:
     from gpu_wcoj.join.symmetric import SymmetricCount
+    from gpu_wcoj.join.symmetry import Symmetry
 
 FEWEST_PAIRED = 64
 """Where fewer rows change, images in pairs go their own ways: to join changes with each other costs what that does."""

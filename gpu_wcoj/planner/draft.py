@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from gpu_wcoj.join.beginning import Begun
-from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step, Symmetry
+from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Alias, Body, BodyAtom, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
@@ -19,6 +19,7 @@ from gpu_wcoj.planner.expected import Levels
 from gpu_wcoj.query.rules import Rule
 
 if TYPE_CHECKING:
+    from gpu_wcoj.join.symmetry import Symmetry
     from gpu_wcoj.planner.auxiliary import Auxiliary
 
 Strategy = Literal["auto", "wcoj", "binary"]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpu_wcoj.join.beginning import Beginning
-from gpu_wcoj.join.path import DeltaQuery, Symmetry
+from gpu_wcoj.join.path import DeltaQuery
+from gpu_wcoj.join.symmetry import Symmetry
 from gpu_wcoj.planner.draft import Draft, RuleDraft
 from gpu_wcoj.planner.passes.common import outside_of_loops, query_of
 from gpu_wcoj.planner.symmetry import symmetry_of
