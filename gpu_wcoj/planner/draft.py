@@ -15,12 +15,13 @@ from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, St
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Alias, Body, BodyAtom, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
-from gpu_wcoj.planner.expected import Levels
+from gpu_wcoj.planner.expected import Foreseen, Levels
 from gpu_wcoj.query.rules import Rule
 
 if TYPE_CHECKING:
     from gpu_wcoj.join.symmetry import Symmetry
     from gpu_wcoj.planner.auxiliary import Auxiliary
+    from gpu_wcoj.planner.symmetry import Renaming
 
 Strategy = Literal["auto", "wcoj", "binary"]
 """How delta paths join: all atoms of a variable at once, or one after the other, or as costs say."""
@@ -144,6 +145,10 @@ class RuleDraft:
         Over stored columns, once it is normalised.
     orders
         Per delta path the order, then others that begin with a variable that as many atoms reach.
+    foreseen
+        Per delta path, what is expected of it as it is ordered and branched; None if that is not known.
+    renaming
+        The symmetry by which they were chosen, if the body has one.
     paths
         The delta paths, once their arrangements are chosen.
     query
@@ -154,6 +159,8 @@ class RuleDraft:
     rule: Rule
     body: Body | None = None
     orders: tuple[tuple[Order, ...], ...] = ()
+    foreseen: tuple[Foreseen | None, ...] = ()
+    renaming: Renaming | None = None
     paths: tuple[DeltaPath, ...] = ()
     query: DeltaQuery | None = None
 

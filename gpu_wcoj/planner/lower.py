@@ -108,10 +108,7 @@ class Plan:
             name: tuple(tuple(_estimate(path, known) for path in one.paths) for one in own)
             for name, own in self.queries.items()
         }
-        asked: dict[str, tuple[tuple[Expected, ...], ...]] = {}
-        for one in (one for loop in self.loops for one in loop.rules):
-            asked[one.head] = (*asked.get(one.head, ()), _estimate(one.asking.paths[0], known))
-        return replace(self, estimates=estimates, asked=asked)
+        return replace(self, estimates=estimates, asked=_asked(self.loops, known))
 
     def taking_the_cheapest(self) -> Plan:
         """The same plan; of paths that are each other's images, the one that is expected to cost the least is taken."""
@@ -154,10 +151,13 @@ def plan(
     names = [*(one.name for one in draft.auxiliaries), *(name for name in rules.heads if name in derived)]
     bodies: dict[str, list[Body]] = {name: [] for name in names}
     queries: dict[str, tuple[DeltaQuery, ...]] = dict.fromkeys(names, ())
+    estimates: dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = dict.fromkeys(names, ())
     for one in draft.rules:
         assert one.query is not None
         bodies[one.head].append(one.normalised)
         queries[one.head] = (*queries[one.head], one.query)
+        expected = tuple(() if path is None else path.levels for path in one.foreseen)
+        estimates[one.head] = (*estimates[one.head], expected)
     aliases = draft.aliases
     reads = {
         name: list(dict.fromkeys(atom.relation for body in own for atom in (*body.atoms, *body.negated)))
@@ -195,8 +195,8 @@ def plan(
             counted.add(first)
     return Plan(
         dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, strategy,
-        candidates=draft.candidates, auxiliaries=draft.auxiliaries,
-    ).expecting(known).taking_the_cheapest()  # fmt: skip
+        estimates, draft.candidates, _asked(loops, known), draft.auxiliaries,
+    ).taking_the_cheapest()  # fmt: skip
 
 
 def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, Sequence[str]]:
@@ -228,6 +228,14 @@ def _taking(query: DeltaQuery, expected: Sequence[Sequence[Expected]]) -> DeltaQ
     cost = [sum(level.proposed for level in own[1:]) for own in expected]
     taken = tuple(min(orbit, key=cost.__getitem__) for orbit in query.symmetry.orbits)
     return replace(query, symmetry=replace(query.symmetry, taken=taken))
+
+
+def _asked(loops: Sequence[LoopPlan], known: KnownRelations) -> dict[str, tuple[tuple[Expected, ...], ...]]:
+    """What is expected of the paths that loops ask; see `Plan.asked`."""
+    found: dict[str, tuple[tuple[Expected, ...], ...]] = {}
+    for one in (one for loop in loops for one in loop.rules):
+        found[one.head] = (*found.get(one.head, ()), _estimate(one.asking.paths[0], known))
+    return found
 
 
 def _estimate(path: DeltaPath, known: KnownRelations) -> tuple[Expected, ...]:

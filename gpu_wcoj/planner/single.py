@@ -6,12 +6,12 @@ from collections.abc import Collection
 
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery
 from gpu_wcoj.planner.body import Body
+from gpu_wcoj.planner.chooser import Chooser
 from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Setting, Strategy
 from gpu_wcoj.planner.passes import PASSES, through_passes
 from gpu_wcoj.planner.passes.arrangements import path_along
 from gpu_wcoj.planner.passes.checks import held_by, with_checks
 from gpu_wcoj.planner.passes.normalise import normalised
-from gpu_wcoj.planner.passes.orders import Chooser
 from gpu_wcoj.planner.passes.push_down import pushed_down
 from gpu_wcoj.planner.passes.sort import with_sorting
 from gpu_wcoj.trace.arrangement import ArrangementKey

@@ -7,6 +7,8 @@ or the third renaming all is as before, and atoms change places in pairs or in t
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from math import lcm
 
@@ -23,8 +25,65 @@ Orbits = tuple[tuple[int, ...], ...]
 """The numbers of atoms that are each other's images, in order of their first; most of one or of several."""
 
 
-def symmetry_of(body: Body) -> tuple[int, Orbits] | None:
-    """A symmetry of order 2 or 3, and its orbits of atoms; None if none is found.
+@dataclass(frozen=True)
+class Renaming:
+    """A symmetry.
+
+    Attributes
+    ----------
+    order
+        How many times it is done until all is as before: 2 or 3.
+    orbits
+        Of atoms.
+    atoms, names
+        The image of each atom, and of each variable.
+    """
+
+    order: int
+    orbits: Orbits
+    atoms: tuple[int, ...]
+    names: Mapping[str, str]
+
+    def times(self, number: int) -> tuple[tuple[int, ...], dict[str, str]]:
+        """The image of each atom, and of each variable, so many times over."""
+        atoms, names = tuple(range(len(self.atoms))), {name: name for name in self.names}
+        for _ in range(number):
+            atoms, names = tuple(self.atoms[at] for at in atoms), {one: self.names[to] for one, to in names.items()}
+        return atoms, names
+
+    def onto(self, number: int) -> Image | None:
+        """How an atom is the image of the first one of its orbit; None of the first one, and of a negated one."""
+        first = next((orbit[0] for orbit in self.orbits if number in orbit), number)
+        if first == number:
+            return None
+        return next(Image(first, *one) for one in map(self.times, range(1, self.order)) if one[0][first] == number)
+
+
+@dataclass(frozen=True)
+class Image:
+    """What takes the first atom of an orbit to another one of it.
+
+    Attributes
+    ----------
+    first
+        That atom.
+    atoms, names
+        The image of each atom, and of each variable.
+    """
+
+    first: int
+    atoms: tuple[int, ...]
+    names: Mapping[str, str]
+
+    @cached_property
+    def back(self) -> Image:
+        """What takes all images back."""
+        atoms = tuple(sorted(range(len(self.atoms)), key=self.atoms.__getitem__))
+        return Image(self.atoms[self.first], atoms, {to: name for name, to in self.names.items()})
+
+
+def symmetry_of(body: Body) -> Renaming | None:
+    """A symmetry of order 2 or 3; None if none is found.
 
     Of those that at most `MOST_TRIED` steps lead to, the one with the fewest orbits. Rules that negate or calculate are
     taken to have none.
@@ -35,10 +94,12 @@ def symmetry_of(body: Body) -> tuple[int, Orbits] | None:
     >>> from gpu_wcoj.planner.passes.normalise import normalised
     >>> def found(text):
     ...     return symmetry_of(drafted(text, [normalised]).rules[0].normalised)
-    >>> found("h(a) :- e(a, b), e(b, c), e(c, a), v(a), v(b), v(c).")
-    (3, ((0, 1, 2), (3, 4, 5)))
-    >>> found("h(a) :- e(a, b), e(a, c), f(b, d), f(c, d), b != c.")
-    (2, ((0, 1), (2, 3)))
+    >>> threes = found("h(a) :- e(a, b), e(b, c), e(c, a), v(a), v(b), v(c).")
+    >>> threes.order, threes.orbits, threes.names
+    (3, ((0, 1, 2), (3, 4, 5)), {'a': 'b', 'b': 'c', 'c': 'a'})
+    >>> pairs = found("h(a) :- e(a, b), e(a, c), f(b, d), f(c, d), b != c.")
+    >>> pairs.order, pairs.orbits, pairs.times(1)
+    (2, ((0, 1), (2, 3)), ((1, 0, 3, 2), {'a': 'a', 'b': 'c', 'c': 'b', 'd': 'd'}))
     >>> found("h(a) :- e(a, b), e(a, c), f(b, d), f(c, d), b < c.")
     """
     n = len(body.atoms)
@@ -49,15 +110,16 @@ def symmetry_of(body: Body) -> tuple[int, Orbits] | None:
     if len(kinds) == n:
         return None
     said = _said(body.conditions, {})
-    best: tuple[int, Orbits] | None = None
+    best: Renaming | None = None
     for images, names in islice(_renamings(body.atoms, alike), MOST_TRIED):
         cycles = _cycles(images)
         for order in (3, 2):
             period = lcm(*map(len, cycles))
             if period % order == 0 and _said(body.conditions, names) == said:
-                orbits = _cycles(_repeated(images, period // order))
-                if best is None or len(orbits) < len(best[1]):
-                    best = order, orbits
+                once = Renaming(period, cycles, images, names).times(period // order)
+                orbits = _cycles(once[0])
+                if best is None or len(orbits) < len(best.orbits):
+                    best = Renaming(order, orbits, *once)
     return best
 
 
@@ -118,10 +180,3 @@ def _cycles(images: tuple[int, ...]) -> Orbits:
         if own:
             found.append(tuple(sorted(own)))
     return tuple(found)
-
-
-def _repeated(images: tuple[int, ...], times: int) -> tuple[int, ...]:
-    found = tuple(range(len(images)))
-    for _ in range(times):
-        found = tuple(images[at] for at in found)
-    return found

@@ -12,6 +12,7 @@ from gpu_wcoj.join import branch
 from gpu_wcoj.join.path import Branch, DeltaPath
 from gpu_wcoj.planner import lower
 from gpu_wcoj.planner import passes as planner
+from gpu_wcoj.planner.chooser import Chooser
 from gpu_wcoj.planner.draft import Draft, Order
 from gpu_wcoj.planner.passes import PASSES, Pass, ordered, through_passes
 from gpu_wcoj.planner.passes.arrangements import atom_of
@@ -38,9 +39,9 @@ def any_orders(chance: random.Random, passes: Iterable[Pass]) -> list[Pass]:
 
     def by_chance(draft: Draft) -> Draft:
         rules = []
-        for one in draft.rules:
+        for one in ordered(draft).rules:
             body = one.normalised
-            orders = []
+            orders, expected = [], []
             for seed in range(-len(body.negated), len(body.atoms)):
                 rest = [name for name in body.variables if name not in atom_of(body, seed).variables]
                 chance.shuffle(rest)
@@ -48,8 +49,11 @@ def any_orders(chance: random.Random, passes: Iterable[Pass]) -> list[Pass]:
                 for name in rest:
                     holding = [i for i, atom in enumerate(body.atoms) if i != seed and name in atom.variables]
                     via.append(chance.choice([None, *holding]))
-                orders.append((Order(seed, tuple(rest), tuple(via)),))
-            rules.append(replace(one, orders=tuple(orders)))
+                order = Order(seed, tuple(rest), tuple(via))
+                chooser = Chooser(body, seed, draft.setting.known)
+                orders.append((order,))
+                expected.append(chooser.foreseen(order) if chooser.is_known else None)
+            rules.append(replace(one, orders=tuple(orders), foreseen=tuple(expected)))
         return replace(draft, rules=tuple(rules))
 
     return [by_chance if one is ordered else one for one in passes]

@@ -19,9 +19,9 @@ from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.planner import feedback, single
+from gpu_wcoj.planner.chooser import Chooser
 from gpu_wcoj.planner.draft import Order
 from gpu_wcoj.planner.lower import ASKED, Place, Plan
-from gpu_wcoj.planner.passes.orders import Chooser
 from tests.join.twin import random_script, translated
 from tests.kinds import QUICK_KINDS
 from tests.long import IS_LONG

@@ -7,9 +7,10 @@ from dataclasses import replace
 from gpu_wcoj.join.path import Branch, DeltaPath, Step
 from gpu_wcoj.planner.brackets import ways_of
 from gpu_wcoj.planner.bushy import BEGUN, CHANGES
+from gpu_wcoj.planner.chooser import MOST_ATOMS
 from gpu_wcoj.planner.costs import Estimator
 from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft
-from gpu_wcoj.planner.passes.orders import MOST_ATOMS
+from gpu_wcoj.planner.expected import Foreseen
 
 CLEARLY = 0.8
 """A path is bracketed where listing its rows is expected to cost less than this share of what it costs without."""
@@ -54,39 +55,34 @@ def branched(draft: Draft) -> Draft:
         if one.head in setting.hints or len(one.normalised.atoms) > MOST_ATOMS:
             rules.append(one)
             continue
-        paths = []
-        for path in one.paths:
-            found, looked_at = _bracketed(path, one, setting.known)
-            paths.append(found)
-            candidates += looked_at
-        rules.append(replace(one, paths=tuple(paths)))
+        paths, foreseen = list(one.paths), list(one.foreseen)
+        for number, (path, flat) in enumerate(zip(paths, foreseen, strict=True)):
+            if flat is not None and not path.branches:
+                paths[number], foreseen[number], looked_at = _bracketed(path, flat, one, setting.known)
+                candidates += looked_at
+        rules.append(replace(one, paths=tuple(paths), foreseen=tuple(foreseen)))
     return replace(draft, rules=tuple(rules), candidates=candidates)
 
 
-def _bracketed(path: DeltaPath, one: RuleDraft, known: KnownRelations) -> tuple[DeltaPath, int]:
-    """The path, with branches if they pay; and how many ways have been looked at."""
-    if path.branches:
-        return path, 0
+def _bracketed(
+    path: DeltaPath, flat: Foreseen, one: RuleDraft, known: KnownRelations
+) -> tuple[DeltaPath, Foreseen, int]:
+    """The path, with branches if they pay; what is expected of it; and how many ways have been looked at."""
     kept = {term for term in one.normalised.head if isinstance(term, str)}
     first = path.steps[: path.depth_of(kept)]
-    if not first:
-        return path, 0
-    estimator = Estimator.of_path(path, known)
-    if not estimator.is_known:
-        return path, 0
-    flat = estimator.over(path.steps).listing
-    if CLEARLY * flat <= BEGUN / CHANGES:
-        return path, 0
+    if not first or CLEARLY * flat.listing <= BEGUN / CHANGES:
+        return path, flat, 0
     ways = [way for way in dict.fromkeys(ways_of(first)) if len(way[1]) > 1 or _hides(path, *way)]
     if not ways:
-        return path, 0
+        return path, flat, 0
+    estimator = Estimator.of_path(path, known)
     rest = path.steps[len(first) :]
-    costs = [estimator.over((*steps, *rest), branches).listing for steps, branches in ways]
-    least = min(costs)
-    if least >= CLEARLY * flat:
-        return path, len(ways)
+    costs = [estimator.over((*steps, *rest), branches) for steps, branches in ways]
+    least = min(costs, key=lambda way: way.listing)
+    if least.listing >= CLEARLY * flat.listing:
+        return path, flat, len(ways)
     steps, branches = ways[costs.index(least)]
-    return replace(path, steps=(*steps, *rest), branches=branches), len(ways)
+    return replace(path, steps=(*steps, *rest), branches=branches), least, len(ways)
 
 
 def _hides(path: DeltaPath, steps: tuple[Step, ...], branches: tuple[Branch, ...]) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, Step, names_of
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.planner.inverses import inverse_of
 from gpu_wcoj.planner.passes.arrangements import use_of
-from gpu_wcoj.planner.passes.orders import inverse_of
 from gpu_wcoj.query.terms import MIRRORED
 from gpu_wcoj.trace.arrangement import ArrangementKey
 

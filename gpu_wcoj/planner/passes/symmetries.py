@@ -10,7 +10,6 @@ from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.join.symmetry import Symmetry
 from gpu_wcoj.planner.draft import Draft, RuleDraft
 from gpu_wcoj.planner.passes.common import outside_of_loops, query_of
-from gpu_wcoj.planner.symmetry import symmetry_of
 
 FEWEST_STEPS = 2
 """Images in pairs go their own ways where a path has fewer: to join changes with each other costs as much as that."""
@@ -37,14 +36,11 @@ def symmetric(draft: Draft) -> Draft:
 
 
 def _symmetric(one: RuleDraft) -> RuleDraft:
-    query, found = query_of(one), symmetry_of(one.normalised)
-    if found is None:
+    query, found = query_of(one), one.renaming
+    if found is None or (found.order == 2 and max(len(path.steps) for path in query.paths) < FEWEST_STEPS):
         return one
-    order, orbits = found
-    if order == 2 and max(len(path.steps) for path in query.paths) < FEWEST_STEPS:
-        return one
-    first = tuple(orbit[0] for orbit in orbits)
-    return replace(one, query=replace(query, symmetry=Symmetry(order, orbits, first)))
+    first = tuple(orbit[0] for orbit in found.orbits)
+    return replace(one, query=replace(query, symmetry=Symmetry(found.order, found.orbits, first)))
 
 
 def _shared(queries: Sequence[DeltaQuery]) -> set[int]:

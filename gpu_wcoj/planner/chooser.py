@@ -1,0 +1,316 @@
+"""Chooses the order of one delta path: of orders that are likely to be good, one that is expected to cost little."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from gpu_wcoj.join.path import Calculation, Condition, names_of
+from gpu_wcoj.planner.bits import Bits
+from gpu_wcoj.planner.body import Body, BodyAtom
+from gpu_wcoj.planner.costs import Estimator
+from gpu_wcoj.planner.draft import NOTHING, KnownRelations, Order, Strategy
+from gpu_wcoj.planner.expected import TOO_DEAR, Foreseen
+from gpu_wcoj.planner.inverses import inverse_of
+from gpu_wcoj.planner.symmetry import Image
+
+CLEARLY = 0.7
+"""An order is left for one whose expected cost is less than this share of its own."""
+
+OFFER = 4.0
+"""What it costs to offer a row another order. Listing what a row brings has to cost as much, and so many times as much
+as the other order is dearer."""
+
+MOST_ATOMS = 24
+"""The orders of longer bodies are not compared."""
+
+
+@dataclass(eq=False)
+class Like:
+    """Says of a seed that is another one's image what is known of that one.
+
+    Attributes
+    ----------
+    first
+        The other one's chooser.
+    image
+        What takes that one to this one.
+    """
+
+    first: Chooser
+    image: Image
+
+    @property
+    def best(self) -> Order:
+        """The image of the other one's cheapest order."""
+        return _taken(self.first.best, self.image)
+
+    def foreseen(self, order: Order, limit: float) -> Foreseen:
+        """What is expected of an order of this one."""
+        found = self.first.foreseen(_taken(order, self.image.back), limit)
+        names = {"": "", **self.image.names}
+        return replace(found, levels=tuple(replace(one, variable=names[one.variable]) for one in found.levels))
+
+
+def _taken(order: Order, image: Image) -> Order:
+    """The image of an order."""
+    via = tuple(None if one is None else image.atoms[one] for one in order.via)
+    return Order(image.atoms[order.seed], tuple(image.names[name] for name in order.variables), via)
+
+
+@dataclass(eq=False)
+class Chooser:
+    """Chooses for one seed.
+
+    Attributes
+    ----------
+    like
+        Of a seed that is another one's image: that one.
+    candidates
+        How many orders it has looked at.
+    """
+
+    body: Body
+    seed: int
+    known: KnownRelations = NOTHING
+    strategy: Strategy = "auto"
+    like: Like | None = None
+    candidates: int = 0
+    _foreseen: dict[Order, Foreseen] = field(default_factory=dict, init=False)
+    _following: dict[int, int] = field(default_factory=dict, init=False)
+
+    def choose(self, hint: Sequence[str] = (), alone: bool = False) -> tuple[Order, ...]:
+        """The order, then, if it is not to be `alone`, others that may pay for some rows.
+
+        These begin with a variable that as many atoms reach.
+        """
+        hinted = [name for name in hint if name in self.rest]
+        if self.strategy == "binary":
+            return (self._via(self._in_turn(hinted)) if hinted else self.best,)
+        chosen = self._in_turn(hinted) if hinted else self._most_constrained
+        if not hinted and self._may_compare and self.foreseen(self.best).cost < CLEARLY * self.foreseen(chosen).cost:
+            chosen = self.best
+        if alone or hinted or len(self.body.atoms) > MOST_ATOMS:
+            return (chosen,)
+        others = [self._in_turn([name]) for name in self._as_constrained(chosen)]
+        if others and self.is_known:
+            found = self.foreseen(chosen)
+            most = found.listing * found.cost / OFFER
+            others = [order for order in others if self.foreseen(order, most).cost <= most]
+        return (chosen, *others)
+
+    @cached_property
+    def best(self) -> Order:
+        """The first of the cheapest orders, of those that are compared."""
+        if self.like is not None and self._may_compare:
+            return self.like.best
+        if not self._may_compare:
+            return self._atoms_in_turn(None) if self.strategy == "binary" else self._most_constrained
+        found, limit = None, math.inf
+        for order in dict.fromkeys(self._compared()):
+            cost = self.foreseen(order, limit).cost
+            if found is None or cost < limit:
+                found, limit = order, cost
+        assert found is not None
+        return found
+
+    def _compared(self) -> list[Order]:
+        if self.strategy == "binary":
+            return self._left_deep_orders()
+        orders = [self._most_constrained, *map(self._greedy, self.rest)]
+        if self.strategy == "auto":
+            for order in self._left_deep_orders():
+                orders += [order, self._closing_together(order), replace(order, via=(None,) * len(order.via))]
+        return orders
+
+    def foreseen(self, order: Order, limit: float = math.inf) -> Foreseen:
+        """What is expected of an order; `TOO_DEAR` of one that costs more than the limit."""
+        if self.like is not None:
+            return self.like.foreseen(order, limit)
+        found = self._foreseen.get(order)
+        if found is None:
+            found = self.estimator.along(order, limit)
+            if found is not TOO_DEAR:
+                self._foreseen[order] = found
+        return found
+
+    @cached_property
+    def is_known(self) -> bool:
+        """Whether something is known of every other relation."""
+        return self.estimator.is_known if self.like is None else self.like.first.is_known
+
+    @cached_property
+    def estimator(self) -> Estimator:
+        """What orders cost."""
+        return Estimator.of_body(self.body, self.seed, self.known)
+
+    @cached_property
+    def bits(self) -> Bits:
+        """Its variables as bits."""
+        own = (*self.body.negated, *self.body.atoms)[self.seed + len(self.body.negated)]
+        return Bits(own.variables, {number: atom for number, atom in enumerate(self.body.atoms) if number != self.seed})
+
+    @cached_property
+    def rest(self) -> list[str]:
+        """The variables that the seed does not bind."""
+        return [name for name in self.body.variables if name not in self.bits.row]
+
+    @cached_property
+    def _standing(self) -> dict[str, tuple[bool, float, int]]:
+        """Per variable of these, what it is preferred by whatever is bound."""
+        found = {}
+        for place, name in enumerate(self.rest):
+            smallest = min(self._rows(self.body.atoms[number]) for number in self.bits.holding(name))
+            found[name] = name not in self.body.head, smallest, place
+        return found
+
+    @cached_property
+    def _others(self) -> int:
+        """The mask of those that it does not bind."""
+        return self.bits.mask(self.rest)
+
+    def _reached(self, names: Iterable[str]) -> int:
+        """The variables of the atoms that hold one of these."""
+        found = 0
+        for name in names:
+            found |= self.bits.around[name]
+        return found
+
+    @property
+    def _may_compare(self) -> bool:
+        return len(self.rest) > 1 and len(self.body.atoms) <= MOST_ATOMS and self.is_known
+
+    @cached_property
+    def _most_constrained(self) -> Order:
+        return self._in_turn()
+
+    def _in_turn(self, first: Sequence[str] = ()) -> Order:
+        """The most constrained variable next, after the first ones."""
+        self.candidates += 1
+        order = list(first)
+        bound = self.bits.seeded | self.bits.mask(first)
+        reached = self._reached((*self.bits.row, *first))
+        while rest := self._others & ~bound:
+            # What no atom reaches comes behind what one does, unless it is calculated.
+            likely = rest if self.body.calculations else reached & rest or rest
+            chosen = min(self.bits.names(likely), key=lambda name: self._preference(name, bound))  # called at once
+            order.append(chosen)
+            bound |= self.bits.bit[chosen]
+            reached |= self.bits.around[chosen]
+        return Order(self.seed, tuple(order), (None,) * len(order))
+
+    def _preference(self, name: str, bound: int) -> tuple[int, bool, float, int]:
+        body, masks = self.body, self.bits.masks
+        reached = sum(bool(bound & masks[number]) for number in self.bits.holding(name))
+        if body.calculations:
+            names = self.bits.names(bound)
+            known = _calculable(body.calculations, names)
+            reached += sum(_is_fixed(condition, name, known) for condition in body.conditions)
+            reached += inverse_of(body, name, names) is not None
+        return -reached, *self._standing[name]
+
+    def _rows(self, atom: BodyAtom) -> float:
+        return self.known.rows(atom.relation) or 0.0
+
+    def _greedy(self, first: str) -> Order:
+        """Beginning with a variable, the one next that leaves the fewest rows, of these the cheapest."""
+        self.candidates += 1
+        order = [first]
+        bound = self.bits.seeded | self.bits.bit[first]
+        reached = self._reached((*self.bits.row, first))
+        while rest := self._others & ~bound:
+            costs = {name: self.estimator.level(bound, name) for name in self.bits.names(reached & rest or rest)}
+            chosen = min(costs, key=lambda name: (costs[name][1], costs[name][2]))  # called at once
+            order.append(chosen)
+            bound |= self.bits.bit[chosen]
+            reached |= self.bits.around[chosen]
+        return Order(self.seed, tuple(order), (None,) * len(order))
+
+    def _left_deep_orders(self) -> list[Order]:
+        """Atom after atom, for every atom that may come first."""
+        joined = [number for number, mask in self.bits.masks.items() if mask & self.bits.seeded]
+        return [self._atoms_in_turn(number) for number in (None, *(joined or self.bits.masks))]
+
+    def _closing_together(self, order: Order) -> Order:
+        """The same, but where an atom's last variable is bound, all atoms that hold it propose its values."""
+        masks, bound = self.bits.masks, self.bits.seeded
+        via: list[int | None] = []
+        for name, alone in zip(order.variables, order.via, strict=True):
+            bound |= self.bits.bit[name]
+            others = (number for number in self.bits.holding(name) if number != alone)
+            closes = any(not masks[number] & ~bound for number in others)
+            via.append(None if closes else alone)
+        return replace(order, via=tuple(via))
+
+    def _atoms_in_turn(self, first: int | None) -> Order:
+        self.candidates += 1
+        order: list[str] = []
+        via: list[int] = []
+        bound = self.bits.seeded
+        while self._others & ~bound:
+            chosen = self._next(bound) if first is None else first
+            first = None
+            new = [name for name in self.body.atoms[chosen].variables if not self.bits.bit[name] & bound]
+            order += new
+            via += [chosen] * len(new)
+            bound |= self.bits.masks[chosen]
+        return Order(self.seed, tuple(order), tuple(via))
+
+    def _next(self, bound: int) -> int:
+        """The atom that comes next, of those with variables that are not bound."""
+        found = self._following.get(bound)
+        if found is None:
+            masks = self.bits.masks
+            rest = [number for number, mask in masks.items() if mask & ~bound]
+            joined = [number for number in rest if masks[number] & bound]
+            found = self._following[bound] = min(joined or rest, key=lambda number: self._leaving(number, bound))
+        return found
+
+    def _leaving(self, number: int, bound: int) -> tuple[float, float, int]:
+        """By the rows that an atom leaves, or by how many of its variables are bound."""
+        atom = self.body.atoms[number]
+        if not self.is_known:
+            return -(self.bits.masks[number] & bound).bit_count(), self._rows(atom), number
+        rows = 1.0
+        for name in atom.variables:
+            if not self.bits.bit[name] & bound:
+                rows *= self.estimator.level(bound, name, number)[1]
+                bound |= self.bits.bit[name]
+        return rows, self._rows(atom), number
+
+    def _via(self, order: Order) -> Order:
+        """The same with each variable proposed by the atom that most bound variables reach."""
+        masks, bound = self.bits.masks, self.bits.seeded
+        via = []
+        for name in order.variables:
+            holding = self.bits.holding(name)
+            via.append(
+                max(holding, key=lambda number: ((bound & masks[number]).bit_count(), -number))
+            )  # called at once
+            bound |= self.bits.bit[name]
+        return replace(order, via=tuple(via))
+
+    def _as_constrained(self, order: Order) -> Iterator[str]:
+        """The later variables that as many atoms reach from the seed as reach the first."""
+        touched = {number for number, mask in self.bits.masks.items() if mask & self.bits.seeded}
+        reached = [sum(number in touched for number in self.bits.holding(name)) for name in order.variables]
+        for name, count in zip(order.variables[1:], reached[1:], strict=True):
+            if count == reached[0] > 0:
+                yield name
+
+
+def _calculable(calculations: Sequence[Calculation], bound: Collection[str]) -> set[str]:
+    """What is calculated from bound variables."""
+    known = set(bound)
+    for one in calculations:
+        if known.issuperset(names_of(one)):
+            known.add(one.variable)
+    return known.difference(bound)
+
+
+def _is_fixed(condition: Condition, name: str, known: Collection[str]) -> bool:
+    """Whether the condition says that a variable is equal to one of these."""
+    sides = (condition.variable, condition.other)
+    return condition.op == "=" and name in sides and any(side in known for side in sides)
