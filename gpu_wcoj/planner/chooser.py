@@ -12,7 +12,7 @@ from gpu_wcoj.planner.bits import Bits
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.costs import Estimator
 from gpu_wcoj.planner.draft import NOTHING, KnownRelations, Order, Strategy
-from gpu_wcoj.planner.expected import TOO_DEAR, Foreseen
+from gpu_wcoj.planner.expected import TOO_DEAR, Expected, Foreseen
 from gpu_wcoj.planner.inverses import inverse_of
 from gpu_wcoj.planner.symmetry import Image
 
@@ -47,11 +47,15 @@ class Like:
         """The image of the other one's cheapest order."""
         return _taken(self.first.best, self.image)
 
-    def foreseen(self, order: Order, limit: float) -> Foreseen:
-        """What is expected of an order of this one."""
-        found = self.first.foreseen(_taken(order, self.image.back), limit)
+    def along(self, order: Order, limit: float) -> Foreseen:
+        """What is expected of an order of this one, in the other one's names."""
+        return self.first._along(_taken(order, self.image.back), limit)
+
+    def renamed(self, found: Foreseen) -> Foreseen:
+        """The same in names of this one."""
         names = {"": "", **self.image.names}
-        return replace(found, levels=tuple(replace(one, variable=names[one.variable]) for one in found.levels))
+        levels = (Expected(names[one.variable], one.proposed, one.rows) for one in found.levels)
+        return Foreseen(tuple(levels), found.listing, found.counting)
 
 
 def _taken(order: Order, image: Image) -> Order:
@@ -90,15 +94,15 @@ class Chooser:
         if self.strategy == "binary":
             return (self._via(self._in_turn(hinted)) if hinted else self.best,)
         chosen = self._in_turn(hinted) if hinted else self._most_constrained
-        if not hinted and self._may_compare and self.foreseen(self.best).cost < CLEARLY * self.foreseen(chosen).cost:
+        if not hinted and self._may_compare and self._along(self.best).cost < CLEARLY * self._along(chosen).cost:
             chosen = self.best
         if alone or hinted or len(self.body.atoms) > MOST_ATOMS:
             return (chosen,)
         others = [self._in_turn([name]) for name in self._as_constrained(chosen)]
         if others and self.is_known:
-            found = self.foreseen(chosen)
+            found = self._along(chosen)
             most = found.listing * found.cost / OFFER
-            others = [order for order in others if self.foreseen(order, most).cost <= most]
+            others = [order for order in others if self._along(order, most).cost <= most]
         return (chosen, *others)
 
     @cached_property
@@ -110,7 +114,7 @@ class Chooser:
             return self._atoms_in_turn(None) if self.strategy == "binary" else self._most_constrained
         found, limit = None, math.inf
         for order in dict.fromkeys(self._compared()):
-            cost = self.foreseen(order, limit).cost
+            cost = self._along(order, limit).cost
             if found is None or cost < limit:
                 found, limit = order, cost
         assert found is not None
@@ -125,10 +129,17 @@ class Chooser:
                 orders += [order, self._closing_together(order), replace(order, via=(None,) * len(order.via))]
         return orders
 
-    def foreseen(self, order: Order, limit: float = math.inf) -> Foreseen:
+    def foreseen(self, order: Order) -> Foreseen | None:
+        """What is expected of an order; None if that is not known."""
+        if not self.is_known:
+            return None
+        found = self._along(order)
+        return found if self.like is None else self.like.renamed(found)
+
+    def _along(self, order: Order, limit: float = math.inf) -> Foreseen:
         """What is expected of an order; `TOO_DEAR` of one that costs more than the limit."""
         if self.like is not None:
-            return self.like.foreseen(order, limit)
+            return self.like.along(order, limit)
         found = self._foreseen.get(order)
         if found is None:
             found = self.estimator.along(order, limit)

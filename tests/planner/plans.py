@@ -50,9 +50,8 @@ def any_orders(chance: random.Random, passes: Iterable[Pass]) -> list[Pass]:
                     holding = [i for i, atom in enumerate(body.atoms) if i != seed and name in atom.variables]
                     via.append(chance.choice([None, *holding]))
                 order = Order(seed, tuple(rest), tuple(via))
-                chooser = Chooser(body, seed, draft.setting.known)
                 orders.append((order,))
-                expected.append(chooser.foreseen(order) if chooser.is_known else None)
+                expected.append(Chooser(body, seed, draft.setting.known).foreseen(order))
             rules.append(replace(one, orders=tuple(orders), foreseen=tuple(expected)))
         return replace(draft, rules=tuple(rules))
 

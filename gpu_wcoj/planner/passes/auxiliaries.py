@@ -166,6 +166,8 @@ def _pays(body: Body, pair: _Pair, setting: Setting) -> bool:
 
 
 def _rows(atom: BodyAtom, known: KnownRelations) -> float | None:
+    if not (atom.constants or atom.equal or atom.compared):
+        return known.rows(atom.relation)
     levels = known.levels(atom, atom.variables)
     return None if levels is None else levels.distinct[-1]
 

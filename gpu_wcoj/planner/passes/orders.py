@@ -61,7 +61,7 @@ def ordered(draft: Draft) -> Draft:
         for chooser in choosers.values():
             found = chooser.choose(hint, alone=not kept.issuperset(chooser.rest))
             orders.append(found)
-            foreseen.append(chooser.foreseen(found[0]) if chooser.is_known else None)
+            foreseen.append(chooser.foreseen(found[0]))
             candidates += chooser.candidates
         rules.append(replace(one, orders=tuple(orders), foreseen=tuple(foreseen), renaming=renaming))
     return replace(draft, rules=tuple(rules), candidates=candidates)

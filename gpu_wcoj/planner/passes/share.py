@@ -82,4 +82,4 @@ def _with_variants(
         other = with_checks(body, other, held_by([path]) if body.negated else None)
         if all(key in held for key in other.keys):
             variants.append(replace(other, seeds=path.seeds))
-    return replace(path, variants=tuple(variants))
+    return replace(path, variants=tuple(variants)) if variants else path

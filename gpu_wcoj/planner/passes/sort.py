@@ -34,6 +34,8 @@ def sorted_first(draft: Draft) -> Draft:
 def with_sorting(path: DeltaPath) -> DeltaPath:
     """The path with the seed's variables by which steps share ranges; deeper ones, which run more often, count more."""
     first = _sort_first(path)
+    if first == path.sort_first:  # and so it is that of the variants
+        return path
     variants = tuple(replace(one, sort_first=first) for one in path.variants)
     return replace(path, sort_first=first, variants=variants)
 
