@@ -31,7 +31,7 @@ from gpu_wcoj.query.binding import (
 )
 from gpu_wcoj.query.rules import Declaration, Extreme, Facts, Grouping, Rule, Rules
 from gpu_wcoj.query.stratified import EXTREMES, loops_of
-from gpu_wcoj.query.terms import Aggregate, Atom, Comparison, Constant, Expression, Variable
+from gpu_wcoj.query.terms import NEVER, Aggregate, Atom, Constant, Expression, Variable
 from gpu_wcoj.query.variant import UNIT, ZERO, Variant, is_wildcard
 
 MOST_ZEROS = 6
@@ -140,12 +140,12 @@ class _Core:
     def keep(self, name: str) -> None:
         """Let an input be read that no rule reads, or only rules which derive nothing."""
         terms = tuple(Variable(f"c{i}") for i in range(self.arity_of(name)))
-        self.rules.append(Rule(Atom(f"{name}#unread", terms), (Atom(name, terms),), (Comparison("!=", ZERO, ZERO),)))
+        self.rules.append(Rule(Atom(f"{name}#unread", terms), (Atom(name, terms),), (NEVER,)))
 
     def keep_recursive(self, name: str, arity: int) -> None:
         """Let a head read itself where the rules that do so derive nothing: of bags too, such heads are sets."""
         terms = tuple(Variable(f"c{i}") for i in range(arity))
-        rule = Rule(Atom(name, terms), (Atom(name, terms),), (Comparison("!=", ZERO, ZERO),))
+        rule = Rule(Atom(name, terms), (Atom(name, terms),), (NEVER,))
         if name in self.loops and rule not in self.rules:
             self.rules.append(rule)
 
@@ -188,6 +188,8 @@ class _Core:
     def lower(self, rule: Rule) -> None:
         """Write down what a rule becomes: one rule for each choice of its counts and sums that are of nothing."""
         self.arity.setdefault(rule.head.relation, len(rule.head.terms))
+        never = tuple(one for one in rule.comparisons if one == NEVER)
+        rule = replace(rule, comparisons=tuple(one for one in rule.comparisons if one != NEVER)) if never else rule
         waiting: list[tuple[bool, ...]] = [()]
         while waiting:
             choices = waiting.pop(0)
@@ -203,8 +205,8 @@ class _Core:
                 self.keep_recursive(rule.head.relation, len(rule.head.terms))
                 continue
             if found.atoms:
-                self.rules.append(found)
-            else:
+                self.rules.append(replace(found, comparisons=(*found.comparisons, *never)))
+            elif not never:
                 row = tuple(term.value for term in found.head.terms if isinstance(term, Constant))
                 self.facts.setdefault(found.head.relation, {})[row] = None
 

@@ -292,3 +292,7 @@ class Comparison:
     def variables(self) -> tuple[Variable, ...]:
         """The distinct variables, left one first; see `variables_of`."""
         return variables_of((self.left, self.right))
+
+
+NEVER = Comparison("!=", Constant(0), Constant(0))
+"""What never holds. Rules that say so stay, though they derive nothing: their heads' columns have types by them."""

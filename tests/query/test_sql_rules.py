@@ -173,6 +173,10 @@ def test_relations_of_which_no_row_counts_take_rows(text: str, expected: dict[tu
         ("SELECT t.a, u.c FROM t LEFT JOIN u ON t.a = u.a AND 1 = 0", ["int64", "string"]),
         ("SELECT c FROM u WHERE 1 = 0 EXCEPT SELECT c FROM u", ["string"]),
         ("SELECT d FROM u JOIN t USING (a) WHERE d > NULL", ["double"]),
+        ("SELECT d + 1, upper(c), a * 2 FROM u WHERE 1 = 0", ["double", "string", "int64"]),
+        ("SELECT CASE WHEN a > 1 THEN d ELSE 0 END, COALESCE(c, 'z') FROM u WHERE a IN (NULL)", ["double", "string"]),
+        ("SELECT a, SUM(d + 1), MIN(upper(c)) FROM u WHERE FALSE GROUP BY a", ["int64", "double", "string"]),
+        ("SELECT d * d AS x FROM u WHERE FALSE UNION ALL SELECT a + 0.5 FROM t WHERE FALSE", ["double"]),
     ],
 )
 def test_columns_of_no_rows_have_their_types(text: str, types: list[str]):

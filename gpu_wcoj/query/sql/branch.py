@@ -11,7 +11,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.query.constant import holds
-from gpu_wcoj.query.terms import MIRRORED, NULL, Atom, Call, Comparison, Constant, Expression, Variable, variables_of
+from gpu_wcoj.query.terms import (
+    MIRRORED,
+    NEVER,
+    NULL,
+    Atom,
+    Call,
+    Comparison,
+    Constant,
+    Expression,
+    Variable,
+    variables_of,
+)
 
 Values = tuple[Expression, ...]
 
@@ -72,7 +83,7 @@ class Branch:
 
     def never(self) -> Branch:
         """The same, and what never holds."""
-        return replace(self, comparisons=(*self.comparisons, Comparison("!=", Constant(0), Constant(0))))
+        return replace(self, comparisons=(*self.comparisons, NEVER))
 
     def with_values(self, values: Mapping[int, Expression]) -> Branch:
         """The same with more columns."""
