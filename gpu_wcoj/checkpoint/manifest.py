@@ -104,7 +104,7 @@ class Manifest:
     @cached_property
     def seal(self) -> str:
         """Checksum of the file."""
-        return checksum(self.to_bytes())
+        return checksum(self.data)
 
     @property
     def name(self) -> str:
@@ -152,8 +152,9 @@ class Manifest:
         runs = () if self.state is None else self.state.runs
         return {self.name, self.definition[0], *(run.file for run in runs)}
 
-    def to_bytes(self) -> bytes:
-        """The file."""
+    @cached_property
+    def data(self) -> bytes:
+        """The file, as it is written or was read, whatever becomes of `extra` afterwards."""
         return sealed(
             {
                 "format": FORMAT,
@@ -174,9 +175,8 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes, path: object) -> Manifest:
-        """The manifest that `to_bytes` gave; see `opened` for what is raised."""
+        """The manifest whose file this is; see `opened` for what is raised."""
         content = opened(data, path)
-        seal = checksum(data)
         if content.pop("format", None) != FORMAT:
             raise CheckpointError(f"checkpoint file '{path}' is not of format {FORMAT}, the one that is known here.")
         try:
@@ -189,7 +189,7 @@ class Manifest:
                 outputs=tuple(OutputFile(**output) for output in content.pop("outputs")),
                 **content,
             )
-            vars(manifest)["seal"] = seal
+            vars(manifest)["data"] = data
             return manifest
         except (KeyError, TypeError, ValueError):
             raise CheckpointDamagedError(path, "has not the parts of a manifest") from None

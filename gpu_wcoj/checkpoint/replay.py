@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.checkpoint.checkpoint import Checkpoint
@@ -34,9 +35,9 @@ class Replay:
         self._batch = Batch(-1)
 
     @property
-    def extra(self) -> Mapping[str, Any]:
-        """What was stored beside the last tick."""
-        return {} if self._last is None else self._last.extra
+    def extra(self) -> dict[str, Any]:
+        """What was stored beside the last tick; a copy."""
+        return {} if self._last is None else deepcopy(self._last.extra)
 
     def is_done(self, tables: Mapping[str, pa.Table]) -> bool:
         """Whether the next tick, which has these rows, is in the checkpoint.

@@ -108,7 +108,7 @@ class Versions:
         What is in the folder then.
         """
         temporary = self._new_name("manifest", "tmp", manifest.fence)
-        self._write(temporary, manifest.to_bytes())
+        self._write(temporary, manifest.data)
         self.folder.sync()
         try:
             self.folder.publish(temporary, manifest.name)

@@ -109,6 +109,19 @@ def test_a_longer_file_goes_on_where_the_shorter_one_ended(
     assert f"holds {N_TICKS} ticks, and the files have 30" in refused(capfd, arguments(short, tmp_path / "checkpoint"))
 
 
+def test_a_file_grows_by_one_tick_again_and_again(
+    stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Totals go on from those that are stored; every opening finds what the one before wrote."""
+    table, wanted = pq.read_table(stream), run(capfd, stream, None)
+    grown, shown = tmp_path / "grown.parquet", []
+    for n_ticks in (30, 31, 32, 33, 35, N_TICKS):
+        pq.write_table(table.slice(0, 20 * n_ticks), grown)
+        *ticks, total = run(capfd, grown, tmp_path / "checkpoint")
+        shown += ticks
+    assert [*shown, total] == wanted
+
+
 @pytest.mark.parametrize("tick", [0, N_TICKS - 2, N_TICKS - 1])
 def test_other_rows_are_refused(stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], tick: int) -> None:
     run(capfd, stream, tmp_path / "checkpoint")

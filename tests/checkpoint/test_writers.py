@@ -208,6 +208,13 @@ def test_batches_are_told_apart(tmp_path: Path) -> None:
     checkpoint.commit(3, query="q", extra={"offsets": [1, None, {"ü": 2.5}]})
     assert checkpoint.last is not None
     assert checkpoint.last.extra == {"offsets": [1, None, {"ü": 2.5}]}
+    checkpoint.last.extra["offsets"].append(7)  # whoever does that changes what he holds, and no file
+    program.step(SCRIPT[4])
+    checkpoint.commit(4, query="q")
+    checkpoint.close()
+    with Checkpoint.open(tmp_path, program=program) as again:
+        assert again.last is not None
+        assert again.last.batch == 4
 
 
 def test_a_state_from_elsewhere_is_refused(tmp_path: Path) -> None:
