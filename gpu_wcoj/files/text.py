@@ -8,7 +8,6 @@ pyarrow does not take (``+1``).
 from __future__ import annotations
 
 import csv
-import io
 import logging
 import re
 from collections.abc import Iterator
@@ -220,7 +219,7 @@ class TextReader:
         if data.startswith(BOM):  # pyarrow would take it off, but only the start of a file is the place for it
             data = BOM + data
         return pa_csv.read_csv(
-            io.BytesIO(data),
+            pa.BufferReader(_copied(data)),
             read_options=pa_csv.ReadOptions(
                 column_names=[f"f{i}" for i in range(self._n_fields)],
                 use_threads=use_threads,
@@ -278,6 +277,13 @@ class TextReader:
             f"{self._place(number)}: {actual} fields where the lines before have {expected}: '{shown[:80]}'.\n"
             "  Every line has the same number of fields; mend the line, or set sep, header or skip."
         )
+
+
+def _copied(data: bytes) -> pa.Buffer:
+    """The bytes in memory that is not Python's: a thread of Arrow's may let go of it when Python has ended."""
+    buffer = pa.allocate_buffer(len(data))
+    pa.FixedSizeBufferWriter(buffer).write(data)
+    return buffer
 
 
 def _count_rows(data: bytes) -> int:
