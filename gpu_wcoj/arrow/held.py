@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from gpu_wcoj.arrow.types import type_of
 from gpu_wcoj.column import BoolArray, Int64Array
 from gpu_wcoj.errors import TypeMismatchError
 
@@ -126,10 +127,18 @@ class Held:
                 kinds[at] = given
                 continue
             name = self.schema.names[at]
+            if not (pa.types.is_null(given) or _widen(known, given)):
+                raise TypeMismatchError(
+                    f"{self.what}, column '{name}', are of type '{given}', and have been so far of type '{known}'.\n"
+                    "  Nothing was changed. Only integers, time units and decimal scales widen; cast the column."
+                )
             try:
                 other = other.set_column(at, name, other.column(at).cast(known))
             except pa.ArrowException as error:
-                raise TypeMismatchError(f"{self.what}, column '{name}': {error}.") from None
+                raise TypeMismatchError(
+                    f"{self.what}, column '{name}', have been so far of type '{known}': {str(error).rstrip('.')}.\n"
+                    "  Nothing was changed. Cast the column, or begin anew with a type that holds all values."
+                ) from None
         if kinds == list(self.schema.types):
             return self, other
         schema = pa.schema(list(zip(self.schema.names, kinds, strict=True)))
@@ -189,6 +198,14 @@ class Held:
         """The block in which each of the numbers would stand."""
         begins = [int(block.numbers[0]) for block in self.blocks[1:]]
         return np.searchsorted(np.array(begins, np.int64), numbers, "right")
+
+
+def _widen(known: pa.DataType, given: pa.DataType) -> bool:
+    """Whether values of the one type may be values of the other, as anywhere: see `gpu_wcoj.schema.DataType.family`."""
+    try:
+        return type_of(known).family == type_of(given).family
+    except TypeMismatchError:  # only carried along
+        return bool(known.id == given.id)
 
 
 def numbered(held: Held, numbers: Int64Array, columns: Sequence[str], row: str) -> pa.Table:

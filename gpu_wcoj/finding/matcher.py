@@ -166,7 +166,8 @@ class Matcher(NotCopied):
         ----------
         vertices, edges
             Rows that come, or, where a column ``weight`` (``_weight``, if the table has a column of that name) is
-            below 0, go. A row goes by all of its values. A vertex changes by its old row going and its new one coming.
+            below 0, go. A row goes by its values in the columns that are asked for or compared; others are not kept. A
+            vertex changes by its old row going and its new one coming.
 
         Returns
         -------

@@ -120,7 +120,7 @@ class Table:
                 there = f"{len(numbers)} times" if numbers else "not there"
                 raise SchemaError(
                     f"a row of the {self.name} is to go {wanted} times and is {there}: {row!r:.200}.\n"
-                    "  Nothing was changed. A row goes by all of its values."
+                    "  Nothing was changed. A row goes by its values in these columns, which are those that are kept."
                 )
         return np.array([number for numbers in found for number in numbers], np.int64)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
@@ -148,6 +150,40 @@ LINES = {"src": [1], "dst": [2], "n": [3]}
 def test_what_does_not_fit_is_refused(options, error, message):
     with pytest.raises(error, match=message):
         gw.find("(a)-[e]->(b)", **{"edges": LINES, **options})
+
+
+KINDS = {
+    "i": pa.array([1, 2]), "small": pa.array([1, 2], pa.int8()), "f": pa.array([1.5, 2.5]), "s": pa.array(["x", "y"]),
+    "d": pa.array([dt.date(2024, 1, 1)] * 2), "t": pa.array([dt.datetime(2024, 1, 1, 12, 30)] * 2),
+    "m": pa.array([Decimal("1.25")] * 2, pa.decimal128(9, 2)), "b": pa.array([True, False]), "by": pa.array([b"x"] * 2),
+    "z": pa.array([dt.datetime(2024, 1, 1)] * 2, pa.timestamp("us", "UTC")),
+    "l": pa.array([[1], [2]]), "n": pa.array([1, 2], pa.duration("s")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("other", KINDS)
+def test_a_change_is_of_the_types_that_were_there(first, other):
+    """As in programs: what is of another family is refused, and nothing is changed, whether it could be cast or not."""
+    edges = pa.table({"src": [1, 2], "dst": [3, 4], "v": KINDS[first]})
+    matcher = gw.Matcher("(a)-[e]->(b)", edges=edges, columns=["a.id", "e.v"])
+    given = pa.table({"src": [7, 8], "dst": [9, 9], "v": KINDS[other]})
+    if first == other or {first, other} == {"i", "small"}:
+        assert matcher.apply(edges=given).to_arrow().column(1).to_pylist() == KINDS[other].to_pylist()
+        assert matcher.matches().to_arrow().column(1).type == KINDS[first].type
+        return
+    with pytest.raises(TypeMismatchError, match=r"(?s)the edges, column 'v', are of type .*cast the column"):
+        matcher.apply(edges=given)
+    assert len(matcher.matches()) == 2
+    assert matcher.apply(edges=given.set_column(2, "v", pa.nulls(2))).to_arrow().column(1).to_pylist() == [None, None]
+
+
+def test_a_value_that_a_narrower_type_does_not_hold_is_refused():
+    matcher = gw.Matcher("(a)-[e]->(b)", edges=pa.table({"src": [1], "dst": [2], "v": KINDS["m"][:1]}), columns=["e.v"])
+    for value in (Decimal("2.505"), Decimal("12345678901.5")):
+        with pytest.raises(TypeMismatchError, match=r"(?s)so far of type 'decimal128\(9, 2\)'.*Nothing was changed"):
+            matcher.apply(edges={"src": [1], "dst": [2], "v": [value]})
+    assert matcher.matches().rows() == [((Decimal("1.25"),), 1)]
 
 
 def test_graphs_and_tables_are_given_once():
