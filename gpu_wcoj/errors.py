@@ -14,7 +14,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("sorce", ["source", "target"])
     " Did you mean 'source'?"
     """
-    close = difflib.get_close_matches(name, list(known), n=1)
+    close = difflib.get_close_matches(str(name), list(known), n=1)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from collections import Counter
+from decimal import Decimal
 
 import duckdb
 import numpy as np
@@ -165,6 +167,18 @@ class TestSql:
         view = gw.view(text, edges=RING)
         assert view.snapshot()["four"].rows() == [((1, 2), 1), ((2, 3), 1), ((3, 1), 1)]
         assert view.snapshot("two").rows() == [((1, 3), 1), ((2, 1), 1), ((3, 2), 1)]
+
+    def test_columns_of_dictionaries(self):
+        dates = [dt.date(2020, 1, 1), dt.date(2020, 1, 2)]
+        amounts = [Decimal("1.25"), Decimal("2.50")]
+        names = pl.DataFrame({"a": ["x", "y"]}, schema={"a": pl.Categorical})
+        for table, values in (
+            (pa.table({"a": pa.array(dates).dictionary_encode()}), dates),
+            (pa.table({"a": pa.chunked_array([pa.array(amounts).dictionary_encode()])}), amounts),
+            (pa.table({"a": pa.chunked_array([], pa.dictionary(pa.int32(), pa.string()))}), []),
+            (names, ["x", "y"]),
+        ):
+            assert [row for row, _ in gw.query("SELECT a FROM t", t=table).rows()] == [(value,) for value in values]
 
     def test_tables_that_begin_without_rows(self):
         view = gw.view("SELECT name FROM people WHERE age > 30", schema={"people": {"name": "string", "age": "int64"}})

@@ -109,7 +109,7 @@ def type_names(columns: Mapping[str, Any], what: str = "the data") -> dict[str, 
         if _is_untyped(values):
             found[name] = None
         elif isinstance(values, (pa.Array, pa.ChunkedArray)):
-            found[name] = encode(pa.array([], values.type), what=label).type.name
+            found[name] = encode(values.slice(0, 0), what=label).type.name
         elif isinstance(values, np.ndarray):
             typed = values[:0] if values.dtype.kind not in "OTSU" else values
             found[name] = (
