@@ -32,6 +32,8 @@ MISTAKES = [
     ("datalog", "p(x) :- r(x).\np(x, y) :- s(x, y).", "has 1 column", 2, 1, "p(x, y)"),
     ("datalog", "h(x) :- r(x); s(x).", "';' (or) is not supported", 1, 13, ";"),
     ("datalog", "h(x) :- r(x), !h(x).", "negat", 1, 16, "h(x)"),
+    ("datalog", 'h(x) :- r(x), like(x, "a%").', "the function is 'like(x, \"a%\") = true'", 1, 15, 'like(x, "a%")'),
+    ("datalog", 'h(n) :- n = count : { r(x), !like(x, "a%") }.', "= true", 1, 30, 'like(x, "a%")'),
     ("sql", "SELECT src\n FROM edge", "Did you mean 'edges'", 2, 7, "edge"),
     ("sql", "SELECT e.sorce FROM edges e", "no column 'sorce'", 1, 10, "sorce"),
     ("sql", "SELECT x.src FROM edges e", "x", 1, 8, "x"),
