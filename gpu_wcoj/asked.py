@@ -64,7 +64,15 @@ class Asked:
         if language == "motif":
             return MotifProgram(text, self._tables(), self.motif, source, **options)
         if self.motif != MotifOptions():
-            raise UsageError("--where, --semantics, --show, --id, --src and --dst are for motifs.\n  Leave them out.")
+            raise UsageError(
+                "--where, --semantics, --show, --id, --src and --dst are for motifs, and this program is read as "
+                f"{language}.\n  Leave them out, or say --language motif."
+            )
+        if self.dialect != "duckdb" and language != "sql":
+            raise UsageError(
+                f"--dialect {self.dialect} is for SQL, and this program is read as {language}.\n"
+                "  Leave it out, or say --language sql."
+            )
         tables = self._tables() if language in BY_NAME else None
         try:
             reading = read(text, language, tables=tables, dialect=self.dialect, source=source)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import NoneType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.column import Column
-from gpu_wcoj.errors import SchemaError
+from gpu_wcoj.errors import SchemaError, UsageError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -86,6 +87,10 @@ class Lowering:
     merge_policy: MergePolicy | None
     strategy: Strategy = "auto"
     hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.merge_policy, (MergePolicy, NoneType)):
+            raise UsageError(f"merge_policy={self.merge_policy!r:.80} is not allowed; a MergePolicy is, or None.")
 
     @cached_property
     def untyped(self) -> frozenset[tuple[str, int]]:

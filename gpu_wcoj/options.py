@@ -154,6 +154,19 @@ def check_inputs(changes: object, inputs: Sequence[str], heads: Sequence[str]) -
         raise UnknownRelationError(name, inputs, "inputs")
 
 
+def flag(option: str, value: object) -> bool:
+    """An option that is True or False.
+
+    Raises
+    ------
+    UsageError
+        If it is anything else.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise UsageError(f"{option}={value!r:.80} is not allowed; it must be True or False.")
+    return bool(value)
+
+
 def positive(option: str, value: object, default: int) -> int:
     """An option that is a whole number of at least 1."""
     if value is None:

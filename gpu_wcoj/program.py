@@ -18,6 +18,7 @@ from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.options import (
     declared,
     factor,
+    flag,
     known_heads,
     known_order,
     known_strategy,
@@ -128,7 +129,7 @@ class Program(Inspected):
         gpu_memory: float | str | None = None,
         route: Literal["auto", "device", "cpu"] | int = "auto",
         twin_memory: float | str | None = None,
-        twin: Backend | None = None,
+        twin: BackendName | Backend | None = None,
         threads: int | None = None,
         chunk_rows: int | None = None,
         iterations: int | None = None,
@@ -147,7 +148,7 @@ class Program(Inspected):
                 "  Of a file, give the text."
             )
         self.rules = parse(text) if isinstance(text, str) else text
-        self.bag = bag
+        self.bag = flag("bag", bag)
         self.inputs = self.rules.inputs
         self.heads = self.rules.heads
         lowered = core(self.rules)
@@ -161,7 +162,7 @@ class Program(Inspected):
         self.iterations = positive("iterations", iterations, ITERATIONS)
         self._piece_rows = None if chunk_rows is None else self.chunk_rows
         self._share: tuple[int, int] | None = None
-        self._measures = analyze
+        self._measures = flag("analyze", analyze)
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         types, names, self.declared = declared(self.rules, lowered, self._arity, schema or {})
         self._schema = {
@@ -170,7 +171,7 @@ class Program(Inspected):
         }
         self.strategy = known_strategy(strategy)
         self._lowering = Lowering(
-            lowered, self._arity, self.keep, self.outputs, bag, self.dictionaries, self._execution, merge_policy,
+            lowered, self._arity, self.keep, self.outputs, self.bag, self.dictionaries, self._execution, merge_policy,
             self.strategy, known_order(order, self.rules),
         )  # fmt: skip
         router = router_of(self._lowering, self.backend, twin, route, twin_memory)

@@ -63,7 +63,7 @@ def view(
         ``"datalog"``, ``"sql"``, ``"motif"`` or ``"edn"``; by default what the text begins with tells, see
         `gpu_wcoj.query.languages.language_of`.
     dialect
-        Of SQL, by the name that sqlglot has for it.
+        Of SQL: duckdb, postgres, spark, or another one of `gpu_wcoj.query.sql.parse.DIALECTS`.
     arguments
         Of a query in EDN: what ``:in`` names beside relations, in order.
     bag

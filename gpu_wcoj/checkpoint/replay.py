@@ -37,7 +37,7 @@ class Replay:
     @property
     def extra(self) -> dict[str, Any]:
         """What was stored beside the last tick; a copy."""
-        return {} if self._last is None else deepcopy(self._last.extra)
+        return {} if self._last is None else deepcopy(dict(self._last.extra))
 
     def is_done(self, tables: Mapping[str, pa.Table]) -> bool:
         """Whether the next tick, which has these rows, is in the checkpoint.

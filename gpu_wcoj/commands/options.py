@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 TEXT: Final = Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
 LANGUAGE: Final = Parameter(help="datalog, sql, motif or edn; if not said, by the file's suffix .dl .sql .motif .edn.")
-DIALECT: Final = Parameter(help="The dialect of SQL, by the name that sqlglot has for it.")
+DIALECT: Final = Parameter(help="The dialect of SQL: duckdb, postgres, spark, snowflake, bigquery, trino, ...")
 FLAG: Final = Parameter(negative="")
 FILES: Final = Parameter(negative="", allow_leading_hyphen=True)
 

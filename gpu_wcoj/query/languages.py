@@ -24,6 +24,8 @@ BAGS: Final[frozenset[Language]] = frozenset({"sql"})
 _BLANK = re.compile(r"(?:[\s\ufeff]+|/\*.*?\*/)*", re.DOTALL)
 _SQL_WORD = re.compile(r"(?:select|with|create|from)(?!\w)", re.IGNORECASE)
 _CALLED = re.compile(r"\s*\(")
+_PARENTHESES = re.compile(r"[()]|\"[^\"\n]*\"|'[^'\n]*'")
+_BEHIND = re.compile(r"\s*(?::-|\.)")
 _VERTEX = re.compile(r"!?\s*\(\s*\w*\s*\)")
 _SQL_IN_PARENTHESES = re.compile(r"(?:\(\s*)+(?:select|with|from)(?!\w)", re.IGNORECASE)
 
@@ -68,7 +70,7 @@ def language_of(text: str) -> Language:
     Raises
     ------
     UsageError
-        If it may be in two languages: ``select(``, which may be a relation, or another ``(``.
+        If it may be in two languages: ``select(x)``, which may be a relation, or another ``(``.
 
     Examples
     --------
@@ -80,7 +82,7 @@ def language_of(text: str) -> Language:
     start = _BLANK.match(text)
     at = 0 if start is None else start.end()
     if word := _SQL_WORD.match(text, at):
-        if _CALLED.match(text, word.end()) is None:
+        if not _may_be_atom(text, word.end()):
             return "sql"
         raise _ambiguous(text, at, len(word[0]), "may be SQL, or a relation in Datalog", ("sql", "datalog"))
     if text.startswith("--", at):
@@ -94,6 +96,18 @@ def language_of(text: str) -> Language:
     if text.startswith("(", at):
         raise _ambiguous(text, at, 1, "may begin a motif, or SQL in parentheses", ("motif", "sql"))
     return "datalog"
+
+
+def _may_be_atom(text: str, at: int) -> bool:
+    """Whether parentheses follow, and behind them what follows an atom: ``:-`` or a full stop."""
+    if _CALLED.match(text, at) is None:
+        return False
+    depth = 0
+    for part in _PARENTHESES.finditer(text, at):
+        depth += {"(": 1, ")": -1}.get(part[0], 0)
+        if depth == 0:
+            return _BEHIND.match(text, part.end()) is not None
+    return False
 
 
 @dataclass(frozen=True)

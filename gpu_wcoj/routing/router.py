@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpu_wcoj.amounts import part_of, shown_bytes
-from gpu_wcoj.backend import Backend, select_backend
+from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.routing.backlog import MOST_TICKS
@@ -80,18 +80,21 @@ _ASSUMED = "assumed; not measured on this machine: gpu-wcoj calibrate"
 
 
 def router_of(
-    lowering: Lowering, primary: Backend, twin: Backend | None, route: object, twin_memory: float | str | None
+    lowering: Lowering,
+    primary: Backend,
+    twin: BackendName | Backend | None,
+    route: object,
+    twin_memory: float | str | None,
 ) -> Router | None:
     """The router of a program whose state is on `primary`; None where it has no twin."""
     Route.of(route, ASSUMED)
     there_is = _host_memory()
     memory = there_is // 4 if twin_memory is None else part_of(there_is, twin_memory, "twin_memory", "host")
-    if twin is None:
-        if primary.device is None:
-            return None
-        twin = select_backend("cpu")
-    model = (_measured(primary, twin) if route == "auto" else None) or ASSUMED
-    return Router(lowering, twin, Route.of(route, model), model, memory)
+    if twin is None and primary.device is None:
+        return None
+    other = select_backend("cpu" if twin is None else twin)
+    model = (_measured(primary, other) if route == "auto" else None) or ASSUMED
+    return Router(lowering, other, Route.of(route, model), model, memory)
 
 
 def _host_memory() -> int:

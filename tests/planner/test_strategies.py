@@ -163,6 +163,10 @@ def test_counting_follows_what_lookups_drop():
         ({"order": [("h", ["a"])]}, UsageError, "it maps heads to variables"),
         ({"replan": 1}, UsageError, "replan=1 is not allowed; it must be a number above 1, or None"),
         ({"replan": float("nan")}, UsageError, "replan=nan is not allowed"),
+        ({"bag": "yes"}, UsageError, "bag='yes' is not allowed; it must be True or False"),
+        ({"analyze": 1}, UsageError, "analyze=1 is not allowed; it must be True or False"),
+        ({"merge_policy": "x"}, UsageError, "merge_policy='x' is not allowed; a MergePolicy is, or None"),
+        ({"twin": "gpu"}, UsageError, "'gpu'"),
     ],
     ids=str,
 )

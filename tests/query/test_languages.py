@@ -20,7 +20,8 @@ TEXTS = {
         "SELECT 1", "select\n*", "With t AS (SELECT 1) SELECT * FROM t", "create view v as select 1", "FROM t SELECT a",
         "-- h(x) :- r(x).\nSELECT 1", "/* (a)-[]->(b) */ SELECT 1", "(SELECT 1) UNION (SELECT 2)", "( ( select 1))",
         "(WITH t AS (SELECT 1) SELECT 1)", " \t\n\ufeffSELECT 1", "select", "SELECT*FROM t", 'WITH"t"AS (SELECT 1)',
-        "(from t)x",
+        "(from t)x", "SELECT (a + 1) FROM t", "SELECT (a + 1) * 2 AS x FROM t", "select ( (a) ), (b) from t",
+        "SELECT (')')", "SELECT (1", "WITH (a)",
     ),
     "motif": (
         "(a)-[e]->(b)", "()-[e]->()", "!(a)-[]->(b); (b)-[]->(a)", "( a )-[]->(b)", "(select)-[]->(b)", "(1)-[]->(b)",
@@ -39,7 +40,8 @@ def test_the_beginning_tells(language, text):
     ("text", "named", "languages"),
     [
         ("select(x) :- r(x).", "'select' may be SQL, or a relation in Datalog", "language='sql' or language='datalog'"),
-        ("SELECT (a + 1) FROM t", "'SELECT' may be SQL", "language='sql'"),
+        ("select(1).", "'select' may be SQL", "language='datalog'"),
+        ('select((1 + 2), ")(") :- r(1).', "'select' may be SQL", "language='datalog'"),
         ("with(x) :- r(x).", "'with' may be SQL", "language='datalog'"),
         ("\n\n /* a */ create\n(x) :- r(x).", "'create' may be SQL", "language='datalog'"),
         ("(a b)-[]->(c)", "may begin a motif, or SQL in parentheses", "language='motif' or language='sql'"),
