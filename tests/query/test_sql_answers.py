@@ -102,6 +102,15 @@ QUERIES = {
         SELECT a, c FROM t LEFT JOIN u ON t.b = u.b AND u.c > 1;
         SELECT a, c FROM t LEFT JOIN u ON t.b = u.b AND t.a = 1;
         SELECT a, c FROM t LEFT JOIN u ON t.b < u.b;
+        SELECT a, c FROM t LEFT JOIN u ON COALESCE(t.b, 0) < 5 AND u.b = t.b;
+        SELECT a, c FROM t LEFT JOIN u ON t.b IS DISTINCT FROM 3 AND u.b = t.b;
+        SELECT a, c FROM t LEFT JOIN u ON t.b IS NULL AND u.b = t.b;
+        SELECT a, c FROM t LEFT JOIN u ON t.b IN (t.a, t.b);
+        SELECT a, c FROM t LEFT JOIN u ON CASE WHEN t.b IS NULL THEN 1 ELSE 0 END = 1 AND u.b = t.b;
+        SELECT a, c FROM u RIGHT JOIN t ON (t.b IS NULL OR t.a > 1) AND u.b = t.b;
+        SELECT a, c FROM t FULL JOIN u ON t.b IS NOT DISTINCT FROM t.a AND u.b = t.b;
+        SELECT a FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE COALESCE(t.b, 0) < 5 AND u.b = t.b);
+        SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE (t.b IS NULL OR u.c > 1) AND t.b <= u.b);
         SELECT a FROM t LEFT JOIN u ON t.b = u.b WHERE u.b IS NULL;
         SELECT t.a, u.c, e.dst FROM t LEFT JOIN u ON t.b = u.b LEFT JOIN e ON u.c = e.src;
         SELECT t.a, w.c, w.dst FROM t LEFT JOIN (u JOIN e ON u.c = e.src) w ON t.b = w.b;

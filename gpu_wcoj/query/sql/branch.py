@@ -134,6 +134,8 @@ class Branch:
             return self if holds(op, left, right) else None
         if isinstance(left, Constant):
             left, right, op = right, left, MIRRORED[op]
+        if any(Comparison("=", one, NULL) in self.comparisons for one in variables_of([left, right])):
+            return None
         known = self.required(variables_of([left, right]))
         if left == right and isinstance(left, Variable):
             return known if op in ("=", "<=", ">=") else None
