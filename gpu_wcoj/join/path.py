@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -235,6 +235,10 @@ class DeltaPath:
     seed_checks: tuple[Check, ...] = ()
     branches: tuple[Branch, ...] = ()
     after: frozenset[int] | None = None
+
+    def with_seeds(self, seeds: tuple[AtomUse, ...]) -> DeltaPath:
+        """The path, and its variants, with its seeds in these orders."""
+        return replace(self, seeds=seeds, variants=tuple(replace(one, seeds=seeds) for one in self.variants))
 
     def sees_after(self, use: AtomUse) -> bool:
         """Whether an atom is seen after this tick rather than before it."""

@@ -88,5 +88,5 @@ def _seeded(path: DeltaPath, needed: Sequence[ArrangementKey]) -> DeltaPath:
     before = [use.key for use in path.seeds]
     keys.sort(key=lambda key: before.index(key) if key in before else len(before))
     seeds = tuple(AtomUse(own.atom, key, tuple(variable[column] for column in key.order)) for key in keys) or (own,)
-    variants = (one for one in path.variants if all(key in needed for key in one.keys))
-    return replace(path, seeds=seeds, variants=tuple(replace(one, seeds=seeds) for one in variants))
+    variants = tuple(one for one in path.variants if all(key in needed for key in one.keys))
+    return replace(path, variants=variants).with_seeds(seeds)

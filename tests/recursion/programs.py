@@ -58,6 +58,13 @@ SETS = {
         "w(a, b, c, a) :- t(a, b, c). w(b, c, d, a) :- w(a, b, c, d), e(a, d)."
         " w(a, a, b, c) :- w(a, b, c, _), t(c, b, a)."
     ),
+    "rows that begin with one variable or the other": (
+        "a(x, y) :- e(x, y). b(d, c) :- a(x, y), f(d, y), g(c, y), d <= c. a(x, y) :- b(x, y)."
+        " b(y, x) :- b(y, 1), a(_, x). g(x, x) :- s(x). g(x, y) :- e(x, y)."
+    ),
+    "a loop that steps to two sides": (
+        "a(x, y) :- e(x, y). b(d, c) :- a(x, y), f(d, y), h(c, y), d != c. a(x, y) :- b(x, y)."
+    ),
     "cartesian step": "p(x, y) :- e(x, y). p(x, y) :- p(x, _), s(y), p(_, y).",
 }
 

@@ -161,11 +161,11 @@ class Scratch:
         plain = self._plain(index)
         variable = dict(zip(path.seed.key.order, path.seed.variables, strict=True))
         if not path.seed.key.is_whole or len(variable) != index.columns:
-            return replace(path, seeds=path.seeds[:1])
+            return path.with_seeds(path.seeds[:1])
         other = [key for key in self._probed if key.selection == plain.selection and key != plain]
         keys = [plain, *sorted(other, key=lambda key: key.order)]
         seeds = (AtomUse(path.seed.atom, key, tuple(variable[column] for column in key.order)) for key in keys)
-        return replace(path, seeds=tuple(seeds))
+        return path.with_seeds(tuple(seeds))
 
     def _iteration(self, rules: Sequence[RuleJoin]) -> dict[str, list[Int64Array]]:
         """What these rules derive that no iteration has found before."""
