@@ -206,6 +206,9 @@ QUERIES = {
         SELECT SUM(CASE WHEN s = 'x' THEN b ELSE 0 END) AS x, SUM(b) AS y, a FROM t GROUP BY a;
         SELECT p, SUM(f) AS s, AVG(m) AS m, MIN(d) AS d FROM v GROUP BY p;
         SELECT t.a, COUNT(*) AS n FROM t GROUP BY t.a HAVING EXISTS (SELECT 1 FROM u WHERE u.c = t.a);
+        SELECT a, SUM(b) FILTER (WHERE EXISTS (SELECT 1 FROM u x WHERE x.c = t.a)) AS n FROM t GROUP BY a;
+        SELECT s, SUM(CASE WHEN EXISTS (SELECT 1 FROM u WHERE u.c = t.a) THEN b END) AS n FROM t GROUP BY s;
+        SELECT (SELECT MAX(c) FROM u) AS k, SUM(b) AS n FROM t GROUP BY (SELECT MAX(c) FROM u);
     """,
     "aggregates of everything": """
         SELECT COUNT(*) AS n FROM t;

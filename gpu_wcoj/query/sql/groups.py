@@ -122,9 +122,11 @@ class GroupedScope(Scope):
 
 
 def identity(context: Context, node: Node, scope: Scope) -> object:
-    """What is equal for expressions that mean the same: their parts, and the numbers of columns."""
+    """What is equal for expressions that mean the same: their parts, the numbers of columns, the texts of queries."""
     from sqlglot import expressions as exp
 
+    if isinstance(node, exp.Query):  # which has columns of its own
+        return "query", node.sql()
     if isinstance(node, exp.Paren):
         return identity(context, node.this, scope)
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
