@@ -126,7 +126,8 @@ class Chooser:
         orders = [self._most_constrained, *map(self._greedy, self.rest)]
         if self.strategy == "auto":
             for order in self._left_deep_orders():
-                orders += [order, self._closing_together(order), replace(order, via=(None,) * len(order.via))]
+                together = Order(order.seed, order.variables, (None,) * len(order.via))
+                orders += [order, self._closing_together(order), together]
         return orders
 
     def foreseen(self, order: Order) -> Foreseen | None:
@@ -240,9 +241,12 @@ class Chooser:
         return Order(self.seed, tuple(order), (None,) * len(order))
 
     def _left_deep_orders(self) -> list[Order]:
-        """Atom after atom, for every atom that may come first."""
-        joined = [number for number, mask in self.bits.masks.items() if mask & self.bits.seeded]
-        return [self._atoms_in_turn(number) for number in (None, *(joined or self.bits.masks))]
+        """Atom after atom, for every atom that may come first; before all the one that leaves the fewest rows."""
+        masks, seeded = self.bits.masks, self.bits.seeded
+        rest = [number for number, mask in masks.items() if mask & ~seeded]
+        joined = [number for number in rest if masks[number] & seeded] or rest
+        joined.sort(key=self._next(seeded).__ne__)
+        return [self._atoms_in_turn(number) for number in joined]
 
     def _closing_together(self, order: Order) -> Order:
         """The same, but where an atom's last variable is bound, all atoms that hold it propose its values."""
@@ -253,7 +257,7 @@ class Chooser:
             others = (number for number in self.bits.holding(name) if number != alone)
             closes = any(not masks[number] & ~bound for number in others)
             via.append(None if closes else alone)
-        return replace(order, via=tuple(via))
+        return Order(order.seed, order.variables, tuple(via))
 
     def _atoms_in_turn(self, first: int | None) -> Order:
         self.candidates += 1
