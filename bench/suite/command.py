@@ -21,7 +21,7 @@ from bench.suite.suites import SUITES, Suite
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.progress import LateBar
 
-SuiteName = Literal["quick", "varied", "skewed", "full", "tiny"]
+SuiteName = Literal["quick", "varied", "skewed", "large", "full", "tiny"]
 Strategy = Literal["wcoj", "binary", "auto"]
 RESULTS = Path(__file__).parents[2] / ".run" / "bench"
 """Where the JSON goes if no folder is named; git ignores it."""

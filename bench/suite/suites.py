@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -116,6 +116,22 @@ QUICK = Suite(
 )
 
 
+def _large(names: Sequence[str], rivals: tuple[str, ...]) -> tuple[Spec, ...]:
+    """Insertions of up to a million rows into states of millions."""
+    sizes = {"rmat": {"scale": 18, "edges": 2_800_000}, "zipf": {"rows": 2_400_000}, "keys": {"orders": 480_000}}
+    return tuple(
+        Spec(name, source_of(name), sizes[source_of(name)], changes, "insert", 1, rivals=rivals)
+        for name in names
+        for changes in (1_000, 100_000, 1_000_000)
+    )
+
+
+LARGE = Suite(
+    "large", _large(("triangle", "path3", "star3", "tpch-local"), ("duckdb",)), limit=60, rival_limit=30, budget=1,
+    rounds=3, judge_limit=20, random_queries=0, random_size=Size(),
+)  # fmt: skip
+
+
 def _full() -> tuple[Spec, ...]:
     """Every pattern; then one thing varied at a time: changes, their kind, the state, the skew, what is asked for."""
     usual = [name for name in PATTERNS if name not in LARGE_ANSWERS]
@@ -132,12 +148,7 @@ def _full() -> tuple[Spec, ...]:
         for name in (*varied, "clique4")
         for changes, n_ticks in ((1, 200), (10, 50), (100, 20), (10_000, 1))
     ]
-    large = {"rmat": {"scale": 18, "edges": 2_800_000}, "zipf": {"rows": 2_400_000}, "keys": {"orders": 480_000}}
-    sizes += [
-        Spec(name, source_of(name), large[source_of(name)], changes, "insert", 1, rivals=FEW)
-        for name in varied
-        for changes in (1_000, 100_000, 1_000_000)
-    ]
+    sizes += _large(varied, FEW)
     ends: tuple[Kind, ...] = ("insert", "delete")
     kinds = [
         Spec(name, source_of(name), _size(name, False), changes, kind, 3, rivals=())
@@ -240,4 +251,6 @@ SKEWED = Suite(
     random_size=Size(),
 )  # fmt: skip
 
-SUITES: Mapping[str, Suite] = MappingProxyType({suite.name: suite for suite in (TINIEST, QUICK, VARIED, SKEWED, FULL)})
+SUITES: Mapping[str, Suite] = MappingProxyType(
+    {suite.name: suite for suite in (TINIEST, QUICK, VARIED, SKEWED, LARGE, FULL)}
+)

@@ -12,7 +12,7 @@ from gpu_wcoj.errors import GpuWcojError, UsageError
 
 def bench(
     *,
-    suite: Literal["quick", "varied", "skewed", "full", "tiny"] = "quick",
+    suite: Literal["quick", "varied", "skewed", "large", "full", "tiny"] = "quick",
     strategy: Literal["wcoj", "binary", "auto"] | None = None,
     rivals: str = "all",
     report: Path | None = None,
@@ -32,8 +32,8 @@ def bench(
     ----------
     suite
         quick takes five minutes on two processors, full some hours; varied takes some minutes more than quick, varies
-        changes, state and skew, and asks no rivals; skewed takes cyclic patterns from small states to larger ones; tiny
-        only shows that everything runs.
+        changes, state and skew, and asks no rivals; skewed takes cyclic patterns from small states to larger ones;
+        large takes up to a million insertions into states of millions; tiny only shows that everything runs.
     strategy
         One of the engine's; by default all of them, in turn.
     rivals
