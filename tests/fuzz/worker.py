@@ -43,11 +43,10 @@ def fuzz(name: str, seconds: int) -> None:
 
 def _seeds(name: str) -> Iterator[bytes]:
     """The texts in the tests of a parser, and what broke it before."""
-    for path in TARGETS[name].tests:
-        if (ROOT / path).is_file():
-            for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str) and 4 <= len(node.value) <= LONGEST:
-                    yield node.value.encode("utf-8", "replace")
+    for path in sorted({path for pattern in TARGETS[name].tests for path in ROOT.glob(pattern)}):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and 4 <= len(node.value) <= LONGEST:
+                yield node.value.encode("utf-8", "replace")
     for path in sorted((CORPUS / name).glob("*")):
         yield path.read_bytes()
 
