@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.column import Column
-from gpu_wcoj.errors import ArityError, TypeMismatchError, UsageError
+from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UsageError
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.streams.place import Place, places_of
@@ -36,7 +36,11 @@ def as_names(names: Names | None) -> tuple[tuple[str, ...] | None, list[DataType
         raise UsageError(f"the names of columns are a list of texts, and these are {names!r}.\n  Write [{names!r}].")
     if isinstance(names, Mapping):
         return tuple(names), [DataType(declared_type(str(kind))) for kind in names.values()]
-    return tuple(names), [None] * len(names)
+    found = tuple(names)
+    if len(set(found)) < len(found):
+        twice = next(name for name in found if found.count(name) > 1)
+        raise SchemaError(f"column '{twice}' is named twice.\n  Name each column once.")
+    return found, [None] * len(found)
 
 
 def columns_from(

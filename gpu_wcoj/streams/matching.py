@@ -73,7 +73,7 @@ def matched(
     now
         The iteration of the change; None if the trace's times do not count.
     """
-    if not len(change) or not trace.names:
+    if not len(change) or not (trace.names or len(trace)):  # rows without columns are rows
         return []
     own = places_of(change.names, shape.left if change_is_left else shape.right)
     found = trace.below([change.columns[at] for at in own], count=len(change))
@@ -85,7 +85,7 @@ def matched(
         place.taken_column(change.columns[at], found.owner) if is_left == change_is_left else found.columns[at]
         for is_left, at in sources
     ]
-    weights = change.stored_weights[found.owner], found.weights
+    weights = place.backend.asarray(change.stored_weights)[found.owner], found.weights
     if now is None:
         return [(0, place.exact(names, columns, *weights))]
     return split(place, names, columns, weights, found.columns[-1].stored, now)
@@ -118,7 +118,8 @@ def padded(place: Place, shape: JoinShape, rows: ZSet, other: ZSet, rows_are_lef
     if not other.columns:
         raise UsageError(
             "an outer join has rows without a match, and the columns of the other side are not known yet.\n"
-            "  Declare them: source(name, schema={'column': 'type', ...})."
+            "  Declare them: source(name, schema={'column': 'type', ...}). Behind an aggregate, a join, a delay or a\n"
+            "  map they are known from its first row on."
         )
     left, right = (rows, other) if rows_are_left else (other, rows)
     names, sources = shape.output(left.names, right.names)

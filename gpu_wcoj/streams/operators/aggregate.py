@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpu_wcoj.column import Column
+from gpu_wcoj.errors import UnsupportedTypeError, WeightOverflowError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.streams.aggregated import aggregated
@@ -103,7 +104,10 @@ class IncrementalAggregate(Aggregate):
         sums = self._sums(groups)
         own = self._keyed(groups, sums)
         old = [trace.weights_of(self._keyed(groups, sums, slot)) for slot in range(len(sums))]
-        self.state = kinds, trace.append(own)
+        try:
+            self.state = kinds, trace.append(own)
+        except WeightOverflowError:  # a total is a weight there
+            raise UnsupportedTypeError(f"{self.label} over a group is outside int64, -2^63 to 2^63-1.") from None
         new = [was + more for was, more in zip(old, sums, strict=True)]
         return place.minus(self._finished(groups, new), self._finished(groups, old))
 

@@ -32,7 +32,7 @@ class NestedDistinct(Operator):
         out, self.state = nested_change(
             change, trace, keys, self.state, self.time.iteration, lambda rows: distinct(place, rows)
         )
-        return out if out.columns else change if not len(change) else place.taken(change, slice(0))
+        return out if out.columns or len(out) else change if not len(change) else place.taken(change, slice(0))
 
     @property
     def settled(self) -> bool:
