@@ -150,9 +150,9 @@ class Forms:
         if not named:
             raise self.error(place, f"the map {dict(form)!r:.80} has no attributes, so it says nothing.")
         for name, value in named.items():
-            space, _, last = name.rpartition("/")
+            space, slash, last = name.rpartition("/") if "/" in name else (":", "", name[1:])
             if last.startswith("_") and name not in self.store.attributes:
-                self._reversed(entity, f"{space}/{last[1:]}", value, place, depth)
+                self._reversed(entity, f"{space}{slash}{last[1:]}", value, place, depth)
                 continue
             attribute = self._attribute(name, place)
             for one in self._several(attribute, value, place):

@@ -13,7 +13,7 @@ from gpu_wcoj.column import Int64Array
 from gpu_wcoj.datoms.report import datoms_as_zset
 from gpu_wcoj.datoms.schema import Attribute
 from gpu_wcoj.datoms.store import Delta, Store
-from gpu_wcoj.datoms.values import TYPES
+from gpu_wcoj.datoms.values import TYPES, Keyword
 
 if TYPE_CHECKING:
     from gpu_wcoj.datoms.follower import Follower
@@ -172,7 +172,9 @@ class Question:
                 if one.type is not None
             }
             datoms[id(database)] = edn.Datoms(typed, relations)
-        arguments: list[Any] = [datoms[id(one)] if isinstance(one, type(self.source)) else one for one in self.inputs]
+        arguments: list[Any] = [
+            datoms[id(one)] if isinstance(one, type(self.source)) else _form(one) for one in self.inputs
+        ]
         for number, table in self.tables.items():
             types = tuple(column.type.value_name for column in table.columns)
             arguments[number] = edn.Relation(f"relation{number + 1}", table.names, types)
@@ -181,6 +183,15 @@ class Question:
         tables = {f"relation{number + 1}": table for number, table in self.tables.items()}
         given = {**query.given, **{name: tables[name] for name in query.rules.inputs if name in tables}}
         return Compiled(query, feeds, frozenset(name for _, name in query.unknown), bool(query.open), given)
+
+
+def _form(given: Any) -> Any:
+    """An input, keywords in it as the reader of EDN has them."""
+    from gpu_wcoj.query.edn.forms import Form
+
+    if isinstance(given, Keyword):
+        return Form("keyword", given.text)
+    return type(given)(map(_form, given)) if type(given) in (list, tuple, set) else given
 
 
 def _is_table(given: Any) -> bool:

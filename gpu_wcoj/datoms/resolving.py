@@ -80,9 +80,13 @@ class Entities:
             if one.operation != "add" or not _is_temporary(one.entity):
                 continue
             attribute = self.store.attribute(one.attribute)
-            if attribute.unique != "identity" or (attribute.type == "ref" and not _is_plain(one.value)):
+            value = one.value
+            if attribute.unique == "identity" and attribute.type == "ref" and isinstance(value, Lookup):
+                value = self._looked_up(value, one.place)
+            is_stored = attribute.type != "ref" or (_is_plain(value) and value >= 0)
+            if attribute.unique != "identity" or not is_stored:
                 continue
-            code = self.code_of(one.attribute, one.value, one.place)
+            code = self.code_of(one.attribute, value, one.place)
             stands: TempId = one.entity  # type: ignore[assignment]  # a temporary one, as was asked
             other = first.setdefault((one.attribute, code), stands)
             if _root(alias, other) != _root(alias, stands):

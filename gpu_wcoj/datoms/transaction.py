@@ -56,7 +56,7 @@ class _Change:
     def resolved(self, singles: Sequence[Single]) -> Resolved:
         entities = Entities(self.store, self.forms, self.code)
         entities.resolve(singles)
-        for one in singles:
+        for one in sorted(singles, key=lambda single: single.operation != "add"):  # which may give attributes types
             self._note(one, entities)
         for datom, place in self.retracts.items():
             if datom in self.adds:

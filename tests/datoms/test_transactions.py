@@ -302,6 +302,14 @@ CONFLICTS = {
         [[":db/add", 9, ":name", "Old"], [":db/retract", 9, ":name", "Old"]],
         "'Old' of attribute ':name' of entity 9 is both retracted and added",
     ),
+    "added and retracted, of no type yet": (
+        [[":db/add", 9, ":new", 5], [":db/retract", 9, ":new", 5]],
+        "5 of attribute ':new' of entity 9 is both retracted and added",
+    ),
+    "retracted and added, of no type yet": (
+        [[":db/retract", 9, ":new", 5], [":db/add", 9, ":new", 5]],
+        "5 of attribute ':new' of entity 9 is both retracted and added",
+    ),
     "added and retracted with its entity": (
         [[":db/retractEntity", 9], [":db/add", 9, ":name", "Old"]],
         "'Old' of attribute ':name' of entity 9 is both retracted and added",
@@ -323,6 +331,32 @@ CONFLICTS = {
         "'t' stands for two entities, 9 and 10",
     ),
 }
+
+
+REF_IDENTITY = {
+    ":of": {":db/valueType": ":db.type/ref", ":db/unique": ":db.unique/identity"},
+    ":n": {":db/valueType": ":db.type/string", ":db/unique": ":db.unique/identity"},
+    ":r": {":db/valueType": ":db.type/ref", ":db/cardinality": ":db.cardinality/many"},
+}
+
+
+@pytest.mark.parametrize("ids", [(-1, -2), ("a", "b")])
+def test_a_temporary_id_is_the_value_of_an_identity(ids):
+    db = Database(REF_IDENTITY)
+    found = db.transact([[":db/add", ids[0], ":of", ids[1]], [":db/add", ids[1], ":n", "x"]])
+    one, other = (found.tempids[name] for name in ids)
+    assert dict(found.rows()) == {(one, ":of", other): 1, (other, ":n", "x"): 1}
+
+
+def test_an_identity_that_refers_by_a_lookup_finds_its_entity():
+    db = Database(REF_IDENTITY)
+    db.transact([{":db/id": 1, ":n": "x"}, {":db/id": 5, ":of": 1}])
+    assert db.transact([{":db/id": "t", ":of": [":n", "x"], ":n": "y"}]).rows() == [((5, ":n", "y"), 1)]
+
+
+def test_an_underscore_turns_a_name_without_a_slash_around():
+    db = Database(REF_IDENTITY)
+    assert db.transact([{":db/id": 9, ":_r": [1, 2]}]).rows() == [((1, ":r", 9), 1), ((2, ":r", 9), 1)]
 
 
 @pytest.mark.parametrize("case", CONFLICTS)
