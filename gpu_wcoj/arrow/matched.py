@@ -30,6 +30,8 @@ def places(values: pa.Array, among: pa.ChunkedArray) -> Int64Array:
         among = among.cast(among.type.value_type)
     if values.type != among.type:
         values = values.cast(among.type)
+    if pa.types.is_floating(among.type):  # -0.0 is 0.0
+        values, among = (pc.add(one, pa.scalar(0.0, among.type)) for one in (values, among))
     return np.asarray(pc.index_in(values, value_set=among)).astype(np.int64)
 
 

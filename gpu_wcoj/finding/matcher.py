@@ -72,7 +72,7 @@ class Matcher(NotCopied):
         from gpu_wcoj.arrow.given import is_of_spark, kinds_of
 
         vertices, edges = _tables(graph, vertices, edges)
-        self.motif = parse(motif) if isinstance(motif, str) else motif
+        self.motif = motif if isinstance(motif, Motif) else parse(motif)
         for option in ("bag", "outputs"):
             if option in options:
                 raise UsageError(f"the option '{option}' is not for motifs.\n  Leave it out.")

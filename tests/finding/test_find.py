@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.errors import UsageError
 from tests.finding.graphs import MOTIFS, counted, edges, graph, table, vertices
 from tests.long import IS_LONG
 from tests.reference.motifs import matches
@@ -139,6 +140,32 @@ def test_nodes_distinct_needs_as_many_parallel_edges_as_networkx(seed: int):
         edges={"src": [a for a, _ in lines], "dst": [b for _, b in lines]},
     )  # fmt: skip
     assert {tuple(zip("abc", row, strict=True)) for row, _ in got.rows()} == want
+
+
+@pytest.mark.parametrize(
+    ("motif", "rows"),
+    [
+        ("(a)-[]->(b); (a)-[*1..2]->(b)", {(1, 2): 2}),
+        ("(b)-[]->(a); (a)-[*1]-(b)", {(2, 1): 2}),
+    ],
+)
+def test_one_edge_beside_a_chain_that_may_be_as_short(motif: str, rows: dict[tuple[int, int], int]):
+    edges = {"src": [1, 1, 2], "dst": [2, 2, 3]}
+    assert dict(gw.find(motif, edges=edges, semantics="nodes-distinct", columns=["a.id", "b.id"]).rows()) == rows
+
+
+def test_both_zeros_are_one_vertex():
+    vertices, edges = {"id": [-0.0, 1.0], "q": [7, 8]}, {"src": [0.0, 1.0], "dst": [1.0, -0.0]}
+    assert gw.find("(a)-[]->(b)", vertices=vertices, edges=edges, columns=["a.q", "b.q"]).rows() == [
+        ((7, 8), 1),
+        ((8, 7), 1),
+    ]
+
+
+@pytest.mark.parametrize("motif", [None, b"(a)", 5])
+def test_a_motif_is_text(motif: object):
+    with pytest.raises(UsageError, match="a motif is text"):
+        gw.find(motif, edges={"src": [1], "dst": [2]})
 
 
 @pytest.mark.parametrize("seed", range(4))

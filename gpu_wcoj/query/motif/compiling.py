@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -12,7 +12,7 @@ from gpu_wcoj.query.motif import condition as conditions
 from gpu_wcoj.query.motif.cases import conjuncts
 from gpu_wcoj.query.motif.condition import Condition, fields_of
 from gpu_wcoj.query.motif.form import ROW, SEMANTICS, Compiled, Element, Graph, Semantics
-from gpu_wcoj.query.motif.pattern import Edge, Motif
+from gpu_wcoj.query.motif.pattern import Edge, Motif, Path
 from gpu_wcoj.query.motif.reading import pointed_lines
 from gpu_wcoj.query.motif.way import Way, parallel
 from gpu_wcoj.query.rules import Declaration, Rule, Rules
@@ -119,7 +119,7 @@ class Compiler:
     def compiled(self) -> Compiled:
         """All of them."""
         ways = list(product(*(paths or (None,) for paths in self.motif.paths)))
-        self.find_columns()
+        self.find_columns(ways)
         parts = []
         outputs: list[Rule] = []
         for number, way in enumerate(ways, start=1):
@@ -140,16 +140,17 @@ class Compiler:
         check(found)
         return Compiled(self.motif, found, vertices, edges, tuple(parts))
 
-    def find_columns(self) -> None:
+    def find_columns(self, ways: Iterable[Sequence[Path | None]]) -> None:
         """Which columns the inputs need: those that are asked for or compared, and numbers of rows."""
         fields = [one for condition in self.given for one in fields_of(condition) if one.element]
         rows_of_vertices = any(one.what == "row" and one.name in self.motif.vertices for one in self.asked)
         rows_of_edges = any(one.what == "row" and one.name in self.motif.edges for one in self.asked)
-        edges = [edge for paths in self.motif.paths for path in paths[:1] for edge in path.edges]
-        if self.semantics != "homomorphism" and len(edges) > 1:
-            rows_of_edges = rows_of_edges or self.semantics == "edges-distinct" or self.are_parallel(edges)
-        keys = [edge.key for edge in edges]
-        rows_of_edges = rows_of_edges or len(set(keys)) < len(keys)
+        for way in ways:
+            edges = [edge for path in way if path is not None for edge in path.edges]
+            if self.semantics != "homomorphism" and len(edges) > 1:
+                rows_of_edges = rows_of_edges or self.semantics == "edges-distinct" or self.are_parallel(edges)
+            keys = [edge.key for edge in edges]
+            rows_of_edges = rows_of_edges or len(set(keys)) < len(keys)
         if rows_of_vertices:
             self.vertex_columns = dict.fromkeys([ROW, *self.vertex_columns])
         if rows_of_edges:
