@@ -161,7 +161,13 @@ def run_job(program: Runnable, job: Job) -> None:
             totals = _Totals.from_json(replay.extra["totals"]) if replay.done else totals
         writer = None
         if job.output is not None:
-            writer = ChangeWriter(job.output, program.outputs, resumes_at, is_durable=replay is not None)
+            run = None if replay is None else replay.name
+            if resumes_at and replay is not None and not replay.extra.get("written"):
+                raise UsageError(
+                    f"{resumes_at:,} ticks have been taken in without --output, so that their changes are in no file.\n"
+                    "  Leave it out again; or begin anew, with an empty folder and an empty checkpoint."
+                )
+            writer = ChangeWriter(job.output, program.outputs, resumes_at, run)
         bar = stack.enter_context(LateBar())
         readers: dict[str, Reader] = {}
         for spec in job.changes:
@@ -176,7 +182,7 @@ def run_job(program: Runnable, job: Job) -> None:
             tick = totals.ticks
             totals.add(counts, program.last_tick.ignored)
             if replay is not None:
-                replay.commit({"totals": totals.to_json()})
+                replay.commit({"totals": totals.to_json(), "written": writer is not None})
             if job.prints_json:
                 _print_tick(tick, counts, time.perf_counter() - tick_start)
             bar.update(f"tick {totals.ticks:,}", _fraction(readers))

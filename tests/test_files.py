@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import resource
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -553,6 +554,27 @@ def test_changes_are_written_whole_or_not_at_all(tmp_path: Path):
     first, third = (pq.read_table(tmp_path / "out" / "tri" / name) for name in files)
     assert first.to_pydict() == {"a": [1, 1], "weight": [1, 1], "tick": [0, 0]}
     assert third.to_pydict() == {"tick": [1], "weight": [1], "_tick": [2]}
+
+
+def test_a_file_that_cannot_grow_is_named_and_leaves_nothing(tmp_path: Path):
+    writer = ChangeWriter(tmp_path / "out", ["tri", "all"])
+    piece = _Piece(pa.table({"a": np.random.default_rng(1).integers(0, 1 << 60, 5000)}))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OutputFileError, match="tick-000000000.parquet' cannot be written: File too large"):
+            _write_both(writer, piece)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+    _write_both(writer, piece)
+    assert len(list((tmp_path / "out").glob("*/tick-000000000.parquet"))) == 2
+
+
+def _write_both(writer: ChangeWriter, piece: _Piece) -> None:
+    with writer.tick(0):
+        writer.write("tri", piece)
+        writer.write("all", piece)
 
 
 def test_where_nothing_can_be_written(tmp_path: Path):

@@ -114,7 +114,9 @@ class Manifest:
     @property
     def version_name(self) -> str:
         """Of the state, in all the world."""
-        return f"{self.checkpoint}-{self.version}"
+        runs = [] if self.state is None else sorted(run.sha256 for run in self.state.runs)
+        held = checksum("".join((self.chain, *runs)).encode())  # copies of a checkpoint may go on apart
+        return f"{self.checkpoint}-{self.version}-{held[:16]}"
 
     @property
     def last(self) -> Batch | None:

@@ -29,6 +29,11 @@ class Replay:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._last = checkpoint.last
+        if self._last is not None and self._last.query != QUERY:
+            raise BatchMismatchError(
+                f"the checkpoint '{checkpoint.path}' is not that of a run over files.\n"
+                "  Restore it in Python (Program.restore), or choose an empty folder."
+            )
         self.done = 0 if self._last is None else self._last.batch + 1
         self._chain = ""
         self._seen = 0
@@ -62,6 +67,11 @@ class Replay:
                 "differ from those it holds.\n  Give the same files and options, or begin a new checkpoint."
             )
         return True
+
+    @property
+    def name(self) -> str:
+        """The checkpoint's, whatever folder it is in."""
+        return self._checkpoint.versions.newest.checkpoint
 
     @property
     def is_resumed(self) -> bool:

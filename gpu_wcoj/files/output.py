@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -47,34 +47,38 @@ class ChangeWriter:
     resumes_at
         The tick at which a run goes on that was stopped: files of earlier ticks stay, one of this tick is written
         again, and others must not be there. None for a run from the beginning.
-    is_durable
-        Whether files are forced to the disk when their tick is done.
+    run
+        The name of the run, where it may be gone on with; then ``FOLDER/.run`` has it, and files are forced to the
+        disk when their tick is done.
 
     Raises
     ------
     OutputFileError
         If the folders cannot be made and written to.
     UsageError
-        If they hold files already, which would mix two runs.
+        If they hold files already, which would mix two runs, or the folder is not that of the run that goes on.
     """
 
     def __init__(
-        self, folder: Path, relations: Sequence[str], resumes_at: int | None = None, is_durable: bool = False
+        self, folder: Path, relations: Sequence[str], resumes_at: int | None = None, run: str | None = None
     ) -> None:
         self._folders = {relation: folder / relation for relation in relations}
-        self._is_durable = is_durable
+        self._is_durable = run is not None
+        if run is not None:
+            _check_run(folder / ".run", run, bool(resumes_at))
         self._open: dict[str, _TickFile] = {}
         self._tick = 0
         for path in self._folders.values():
             try:
                 path.mkdir(parents=True, exist_ok=True)
+                probe = path / ".writable"
+                probe.unlink(missing_ok=True)
                 if resumes_at is not None:
                     _tidy(path, resumes_at)
                 elif any(path.iterdir()):
                     raise UsageError(
                         f"the output folder '{path}' holds files already.\n  Empty it, or choose another with --output."
                     )
-                probe = path / ".writable"
                 probe.touch(exist_ok=False)
                 probe.unlink()
             except OSError as error:
@@ -103,6 +107,24 @@ class ChangeWriter:
         if relation not in self._open:
             self._open[relation] = _TickFile(self._folders[relation], self._tick)
         self._open[relation].add(table)
+
+
+def _check_run(mark: Path, run: str, goes_on: bool) -> None:
+    """Say which run writes to a folder; raise if that is another one than the one that goes on."""
+    try:
+        if goes_on and not (mark.is_file() and mark.read_text() == run):
+            raise UsageError(
+                f"the folder '{mark.parent}' is not the one that this run has written its first ticks to.\n"
+                "  Give that folder; or begin anew, with an empty folder and an empty checkpoint."
+            )
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        with mark.open("w") as file:
+            file.write(run)
+            file.flush()
+            os.fsync(file.fileno())
+        _force_names(mark.parent)
+    except OSError as error:
+        raise _unwritable(mark, error) from None
 
 
 def _tidy(path: Path, resumes_at: int) -> None:
@@ -179,7 +201,8 @@ class _TickFile:
 
     def discard(self) -> None:
         """Remove the unfinished file."""
-        self._file.close()
+        with suppress(OSError):  # what was not written cannot be written now
+            self._file.close()
         self._temporary.unlink(missing_ok=True)
 
 

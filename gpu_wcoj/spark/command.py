@@ -22,6 +22,7 @@ from gpu_wcoj.spark.layouts import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
     from rich.status import Status
 
     from gpu_wcoj.spark.cells.view import CellView
@@ -194,11 +195,13 @@ def _frame(session: SparkSession, spec: InputSpec, max_files: int | None, is_str
         raise UsageError(f"'{spec}' has format={kind}; on Spark, parquet and csv are read.")
     if not spec.path.exists():
         raise InputFileError(f"'{spec.path}' is not there.\n  Name a folder with files of changes.")
-    options = {"header": "true", "inferSchema": "true"} if kind == "csv" else {}
+    options = _csv_options(spec) if kind == "csv" else {}
     sample = session.read.format(kind).options(**options).load(str(spec.path))
+    schema = _widened(sample.schema) if kind == "csv" else sample.schema
+    sample = session.read.format(kind).options(**options).schema(schema).load(str(spec.path))
     frame = sample
     if is_stream:
-        reader = session.readStream.format(kind).schema(sample.schema).options(**options)
+        reader = session.readStream.format(kind).schema(schema).options(**options)
         if max_files is not None:
             reader = reader.option("maxFilesPerTrigger", max_files)
         frame = reader.load(str(spec.path))
@@ -210,6 +213,25 @@ def _frame(session: SparkSession, spec: InputSpec, max_files: int | None, is_str
     data = data or [name for name in sample.columns if name not in taken]
     chosen = [*((name, name) for name in data), *zip(taken, (name for _, name in beside), strict=True)]
     return frame.select(*(sf.col("`" + column.replace("`", "``") + "`").alias(name) for column, name in chosen))
+
+
+def _widened(schema: StructType) -> StructType:
+    """With integers of 64 bits: the files that are there need not hold the largest ones."""
+    from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+
+    kinds = [LongType() if isinstance(one.dataType, IntegerType) else one.dataType for one in schema]
+    return StructType([StructField(one.name, kind, True) for one, kind in zip(schema, kinds, strict=True)])
+
+
+def _csv_options(spec: InputSpec) -> dict[str, str]:
+    """How Spark reads a file of text: a value that is none of its column's type, or another header, is an error."""
+    if spec.skip or spec.types is not None:
+        raise UsageError(f"'{spec}' names skip or types; on Spark, sep and header are for text.\n  Leave them out.")
+    has_header = spec.header is not False
+    return {
+        "header": str(has_header).lower(), "inferSchema": "true", "sep": spec.separator or ",", "mode": "FAILFAST",
+        "enforceSchema": str(not has_header).lower(),
+    }  # fmt: skip
 
 
 def _named(spec: InputSpec, column: ColumnName, columns: list[str]) -> str:

@@ -19,6 +19,8 @@ from gpu_wcoj.errors import CheckpointDamagedError, CheckpointMismatchError, Usa
 
 BATCHES = "_batches"
 _NAME = re.compile(r"batch-(-1|\d{12})\.json")
+_OURS = re.compile(r"(?:load|batch-\d{12})-(?:\d{6}-\d+|\d{3}-\d{5,}-[0-9a-f]{16})\.parquet")
+"""Files of an attempt, of one engine or of a cell; all others are somebody else's."""
 
 
 class Listing:
@@ -77,7 +79,7 @@ class Listing:
         Raises
         ------
         CheckpointMismatchError
-            If the folder is that of another checkpoint.
+            If the folder is that of another checkpoint, or batches were taken in without it.
         CheckpointDamagedError
             If batches are missing that the checkpoint has.
         """
@@ -88,7 +90,10 @@ class Listing:
         newest = -2 if last is None else last.batch
         if found and found[-1] > newest:
             raise CheckpointMismatchError(self.path, "state", f"batch {found[-1]} as the last", f"batch {newest}")
-        if last is not None and last.extra.get("listed"):
+        if last is not None:
+            if not last.extra.get("listed"):
+                without = f"batches up to {newest} were taken in without a folder"
+                raise CheckpointMismatchError(self.path, "output", without, f"the folder '{self.path}'")
             if newest not in found:
                 self.publish(last)
             first = self.batches()[0]
@@ -118,7 +123,7 @@ class Listing:
     def _tidy(self) -> None:
         listed = {path for batch in self.batches() for path, *_ in self.read(batch)["files"]}
         for path in self.path.glob("*/*.parquet"):
-            if str(path.relative_to(self.path)) not in listed:
+            if _OURS.fullmatch(path.name) and str(path.relative_to(self.path)) not in listed:
                 path.unlink()
         for name in self._folder.names():
             if name.startswith("tmp-"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
@@ -42,6 +43,9 @@ def plain_files(df: DataFrame) -> list[str] | None:
         return None
     if relation.fileFormat().toString() != "Parquet" or not relation.partitionSchema().isEmpty():
         return None
+    roots = [f"{root}/" for root in _each(relation.location().rootPaths())]
+    if any(one.startswith(other) for one, other in permutations(roots, 2)):
+        return None  # a file that is named twice has its rows twice, and stands among the input files once
     paths = []
     for name in df.inputFiles():
         parsed = urlparse(name)
@@ -70,6 +74,11 @@ def _read(files: list[str], wanted: pa.Schema) -> pa.Table | None:
                 return None
     tables = [pq.read_table(path, columns=wanted.names, page_checksum_verification=True) for path in files]
     return pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
+
+
+def _each(found: Any) -> list[Any]:
+    """The elements of a sequence of Scala's."""
+    return [found.apply(i) for i in range(found.size())]
 
 
 def _plan(df: DataFrame, stage: str) -> Any:

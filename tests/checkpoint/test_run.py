@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import gpu_wcoj as gw
 from gpu_wcoj.cli import main
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
@@ -107,6 +108,28 @@ def test_a_longer_file_goes_on_where_the_shorter_one_ended(
     rest = run(capfd, stream, tmp_path / "checkpoint")
     assert first[:-1] + rest == wanted
     assert f"holds {N_TICKS} ticks, and the files have 30" in refused(capfd, arguments(short, tmp_path / "checkpoint"))
+
+
+def test_another_folder_of_output_is_refused(stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    table, short, place = pq.read_table(stream), tmp_path / "short.parquet", tmp_path / "checkpoint"
+    pq.write_table(table.slice(0, 20 * 30), short)
+    run(capfd, short, place, tmp_path / "output")
+    assert "is not the one that this run has written" in refused(capfd, arguments(stream, place, tmp_path / "new"))
+    (tmp_path / "output" / "triangle" / ".writable").touch()  # as a kill leaves it
+    run(capfd, short, place, tmp_path / "output")
+    pq.write_table(table.slice(0, 20 * 31), short)
+    run(capfd, short, place)
+    said = refused(capfd, arguments(stream, place, tmp_path / "output"))
+    assert "31 ticks have been taken in without --output" in said
+
+
+def test_a_checkpoint_of_a_program_is_none_of_a_run(
+    stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = gw.Program(TRIANGLE)
+    program.step({name: [(1, 2)] for name in program.inputs})
+    program.checkpoint(tmp_path / "checkpoint")
+    assert "is not that of a run over files" in refused(capfd, arguments(stream, tmp_path / "checkpoint"))
 
 
 def test_a_file_grows_by_one_tick_again_and_again(

@@ -70,6 +70,35 @@ def test_in_this_session_with_a_table_order_and_csv(spark, tmp_path, capsys):
     )
 
 
+def run_csv(tmp_path, options, *, more=()):
+    return cli.main(
+        ["spark", "run", "-e", "h(a, b) :- e(a, b).", "--source", f"e={tmp_path}/edges?format=csv{options}",
+         "--checkpoint", str(tmp_path / "checkpoint"), "--output", str(tmp_path / "out"), *more]
+    )  # fmt: skip
+
+
+def test_csv_without_a_header_and_with_other_separators(spark, tmp_path, capsys):
+    (tmp_path / "edges").mkdir()
+    (tmp_path / "edges" / "1.csv").write_text("1;2\n2;3\n3;4\n")
+    assert run_csv(tmp_path, "&header=no&sep=;") == 0, capsys.readouterr().err
+    (tmp_path / "edges" / "2.csv").write_text("3000000000;5\n")
+    assert run_csv(tmp_path, "&header=no&sep=;") == 0, capsys.readouterr().err
+    rows = gws.View.restore(tmp_path / "checkpoint").relation("h").to_dict()
+    assert rows == {(1, 2): 1, (2, 3): 1, (3, 4): 1, (3000000000, 5): 1}
+
+
+@pytest.mark.parametrize("later", ["b,a\n70,7\n", "a,b\n4,x\n", "a,b\n4\n"])
+def test_csv_that_later_is_another_stops_and_nothing_is_guessed(spark, tmp_path, capsys, later):
+    (tmp_path / "edges").mkdir()
+    (tmp_path / "edges" / "1.csv").write_text("a,b\n1,2\n")
+    assert run_csv(tmp_path, "") == 0, capsys.readouterr().err
+    (tmp_path / "edges" / "2.csv").write_text(later)
+    assert run_csv(tmp_path, "") == 2
+    assert gws.View.restore(tmp_path / "checkpoint").relation("h").to_dict() == {(1, 2): 1}
+    assert run_csv(tmp_path, "&skip=1") == 2
+    assert "on Spark, sep and header are for text" in capsys.readouterr().err
+
+
 def test_a_table_and_a_folder_of_one_relation(spark, tmp_path, capsys):
     write_stream(tmp_path / "first", [pa.table({"a": [1, 2], "b": [2, 3]})])
     write_stream(tmp_path / "changes", [pa.table({"a": [3, 1], "b": [4, 2], "w": [1, -1]})])
