@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -261,3 +262,22 @@ def test_batches_may_begin_at_minus_one_and_then_have_a_query(tmp_path: Path) ->
         assert checkpoint.has(-1)
         with pytest.raises(BatchMismatchError, match="another query"):
             checkpoint.has(1)
+
+
+def test_copies_of_a_checkpoint_that_went_on_apart_are_told_apart(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    program = Program("h(x, y) :- r(x, y).")
+    program.step({"r": [(i, i) for i in range(100)]})
+    program.checkpoint(first)
+    shutil.copytree(first, second)
+    one, other = Program.restore(first), Program.restore(second)
+    one.step({"r": [(1000, 1000)]})
+    one.checkpoint(first)
+    other.step({"r": [(2000, 2000)]})
+    other.checkpoint(second)
+    other.step({"r": [(3000, 3000)]})
+    with pytest.raises(CheckpointError, match="does not come from the checkpoint"):
+        other.checkpoint(first)
+    other.checkpoint(second)
+    assert Program.restore(second).relation("h").rows() == other.relation("h").rows()
+    assert len(Program.restore(first).relation("h")) == 101
