@@ -49,7 +49,7 @@ class Like:
 
     def along(self, order: Order, limit: float) -> Foreseen:
         """What is expected of an order of this one, in the other one's names."""
-        return self.first._along(_taken(order, self.image.back), limit)
+        return self.first.along(_taken(order, self.image.back), limit)
 
     def renamed(self, found: Foreseen) -> Foreseen:
         """The same in names of this one."""
@@ -94,15 +94,15 @@ class Chooser:
         if self.strategy == "binary":
             return (self._via(self._in_turn(hinted)) if hinted else self.best,)
         chosen = self._in_turn(hinted) if hinted else self._most_constrained
-        if not hinted and self._may_compare and self._along(self.best).cost < CLEARLY * self._along(chosen).cost:
+        if not hinted and self._may_compare and self.along(self.best).cost < CLEARLY * self.along(chosen).cost:
             chosen = self.best
         if alone or hinted or len(self.body.atoms) > MOST_ATOMS:
             return (chosen,)
         others = [self._in_turn([name]) for name in self._as_constrained(chosen)]
         if others and self.is_known:
-            found = self._along(chosen)
+            found = self.along(chosen)
             most = found.listing * found.cost / OFFER
-            others = [order for order in others if self._along(order, most).cost <= most]
+            others = [order for order in others if self.along(order, most).cost <= most]
         return (chosen, *others)
 
     @cached_property
@@ -114,7 +114,7 @@ class Chooser:
             return self._atoms_in_turn(None) if self.strategy == "binary" else self._most_constrained
         found, limit = None, math.inf
         for order in dict.fromkeys(self._compared()):
-            cost = self._along(order, limit).cost
+            cost = self.along(order, limit).cost
             if found is None or cost < limit:
                 found, limit = order, cost
         assert found is not None
@@ -134,10 +134,10 @@ class Chooser:
         """What is expected of an order; None if that is not known."""
         if not self.is_known:
             return None
-        found = self._along(order)
+        found = self.along(order)
         return found if self.like is None else self.like.renamed(found)
 
-    def _along(self, order: Order, limit: float = math.inf) -> Foreseen:
+    def along(self, order: Order, limit: float = math.inf) -> Foreseen:
         """What is expected of an order; `TOO_DEAR` of one that costs more than the limit."""
         if self.like is not None:
             return self.like.along(order, limit)
