@@ -36,8 +36,8 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     Raises
     ------
     UnsupportedError
-        For relations without columns, for what null cannot do (see `gpu_wcoj.query.nulls`), and for negation or
-        aggregation through recursion (the cycle is named).
+        For relations without columns, for a function as a condition, for what null cannot do (see
+        `gpu_wcoj.query.nulls`), and for negation or aggregation through recursion (the cycle is named).
     SchemaError
         If a relation is declared twice, a declaration names a column twice, or rules of one head aggregate differently.
     ArityError
@@ -55,6 +55,7 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
         return pointed(what, rules.text, span.line, span.column, span.width, source)
 
     _check_columns(rules, at)
+    _check_like(rules, at)
     _check_declarations(rules, at)
     _check_arities(rules, at)
     _check_outputs(rules)
@@ -89,6 +90,17 @@ def _check_columns(rules: Rules, at: _At) -> None:
     for declaration in rules.declarations:
         if not declaration.columns:
             raise UnsupportedError(at(what.format(declaration.relation), declaration.span))
+
+
+def _check_like(rules: Rules, at: _At) -> None:
+    """Refuse ``like(x, "a%")`` as a condition: it would ask a relation that nobody gives rows to."""
+    named = {*(one.relation for one in rules.declarations), *(one.relation for one in rules.directives)}
+    if "like" not in rules.inputs or "like" in named:
+        return
+    for atom in (one for rule in rules.rules for one in rule.read if one.relation == "like"):
+        if any(isinstance(term, Constant) and isinstance(term.value, str) for term in atom.terms[1:]):
+            what = f"'{atom}' asks a relation for a row, which has to be declared; the function is '{atom} = true'"
+            raise UnsupportedError(at(what, atom.span))
 
 
 def _check_declarations(rules: Rules, at: _At) -> None:

@@ -126,19 +126,7 @@ class _Reader:
         named = (*inputs, *(one for one in directives if one.kind == "output" and one.parameters))
         found = Rules(rules, declarations, outputs, self.text, directives=named)
         check(found, source=self.source)
-        self.check_like(found)
         return found
-
-    def check_like(self, found: Rules) -> None:
-        """Refuse ``like(x, "a%")`` as a condition: it would ask a relation that nobody gives rows to."""
-        declared = {*(one.relation for one in found.declarations), *(one.relation for one in found.directives)}
-        if "like" not in found.inputs or "like" in declared:
-            return
-        for atom in (one for rule in found.rules for one in rule.read if one.relation == "like"):
-            if any(isinstance(term, Constant) and isinstance(term.value, str) for term in atom.terms[1:]):
-                what = f"'{atom}' asks a relation for a row, which has to be declared; the function is '{atom} = true'"
-                span = atom.span
-                raise DatalogSyntaxError(what, self.text, span.line, span.column, span.width, self.source)
 
     def statements(self) -> Iterator[Node]:
         from lark import UnexpectedInput
