@@ -64,8 +64,8 @@ class ChangeWriter:
     ) -> None:
         self._folders = {relation: folder / relation for relation in relations}
         self._is_durable = run is not None
-        if run is not None:
-            _check_run(folder / ".run", run, bool(resumes_at))
+        if run is not None and resumes_at:
+            _check_run(folder / ".run", run)
         self._open: dict[str, _TickFile] = {}
         self._tick = 0
         for path in self._folders.values():
@@ -83,6 +83,8 @@ class ChangeWriter:
                 probe.unlink()
             except OSError as error:
                 raise _unwritable(path, error) from None
+        if run is not None and not resumes_at:
+            _name_run(folder / ".run", run)
 
     @contextmanager
     def tick(self, number: int) -> Generator[None]:
@@ -109,17 +111,24 @@ class ChangeWriter:
         self._open[relation].add(table)
 
 
-def _check_run(mark: Path, run: str, goes_on: bool) -> None:
-    """Say which run writes to a folder; raise if that is another one than the one that goes on."""
+def _check_run(mark: Path, run: str) -> None:
+    """Raise if a folder is not that of the run that goes on."""
     try:
-        if goes_on and not (mark.is_file() and mark.read_text() == run):
-            raise UsageError(
-                f"the folder '{mark.parent}' is not the one that this run has written its first ticks to.\n"
-                "  Give that folder; or begin anew, with an empty folder and an empty checkpoint."
-            )
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        with mark.open("w") as file:
-            file.write(run)
+        found = mark.read_bytes() if mark.is_file() else b""
+    except OSError as error:
+        raise OutputFileError(f"'{mark}' cannot be read: {error.strerror or error}.") from None
+    if found != run.encode():
+        raise UsageError(
+            f"the folder '{mark.parent}' is not the one that this run has written its first ticks to.\n"
+            "  Give that folder; or begin anew, with an empty folder and an empty checkpoint."
+        )
+
+
+def _name_run(mark: Path, run: str) -> None:
+    """Write down which run writes to a folder, once nothing speaks against it."""
+    try:
+        with mark.open("wb") as file:
+            file.write(run.encode())
             file.flush()
             os.fsync(file.fileno())
         _force_names(mark.parent)
