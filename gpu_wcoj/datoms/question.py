@@ -187,9 +187,9 @@ class Question:
 
 def _form(given: Any) -> Any:
     """An input, keywords in it as the reader of EDN has them."""
-    from gpu_wcoj.query.edn.forms import Form
-
     if isinstance(given, Keyword):
+        from gpu_wcoj.query.edn.forms import Form
+
         return Form("keyword", given.text)
     return type(given)(map(_form, given)) if type(given) in (list, tuple, set) else given
 

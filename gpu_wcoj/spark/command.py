@@ -197,11 +197,11 @@ def _frame(session: SparkSession, spec: InputSpec, max_files: int | None, is_str
         raise InputFileError(f"'{spec.path}' is not there.\n  Name a folder with files of changes.")
     options = _csv_options(spec) if kind == "csv" else {}
     sample = session.read.format(kind).options(**options).load(str(spec.path))
-    schema = _widened(sample.schema) if kind == "csv" else sample.schema
-    sample = session.read.format(kind).options(**options).schema(schema).load(str(spec.path))
+    if kind == "csv":
+        sample = session.read.format(kind).options(**options).schema(_widened(sample.schema)).load(str(spec.path))
     frame = sample
     if is_stream:
-        reader = session.readStream.format(kind).schema(schema).options(**options)
+        reader = session.readStream.format(kind).schema(sample.schema).options(**options)
         if max_files is not None:
             reader = reader.option("maxFilesPerTrigger", max_files)
         frame = reader.load(str(spec.path))
@@ -225,8 +225,11 @@ def _widened(schema: StructType) -> StructType:
 
 def _csv_options(spec: InputSpec) -> dict[str, str]:
     """How Spark reads a file of text: a value that is none of its column's type, or another header, is an error."""
-    if spec.skip or spec.types is not None:
-        raise UsageError(f"'{spec}' names skip or types; on Spark, sep and header are for text.\n  Leave them out.")
+    if spec.skip or spec.types is not None or spec.separator == " ":
+        raise UsageError(
+            f"'{spec}' names skip, types or runs of blanks; on Spark, header and one character as sep are for text.\n"
+            "  Leave them out."
+        )
     has_header = spec.header is not False
     return {
         "header": str(has_header).lower(), "inferSchema": "true", "sep": spec.separator or ",", "mode": "FAILFAST",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
@@ -43,8 +43,8 @@ def plain_files(df: DataFrame) -> list[str] | None:
         return None
     if relation.fileFormat().toString() != "Parquet" or not relation.partitionSchema().isEmpty():
         return None
-    roots = [f"{root}/" for root in _each(relation.location().rootPaths())]
-    if any(one.startswith(other) for one, other in permutations(roots, 2)):
+    roots = sorted(f"{root}/" for root in _each(relation.location().rootPaths()))
+    if any(other.startswith(one) for one, other in pairwise(roots)):
         return None  # a file that is named twice has its rows twice, and stands among the input files once
     paths = []
     for name in df.inputFiles():

@@ -96,7 +96,7 @@ def test_csv_that_later_is_another_stops_and_nothing_is_guessed(spark, tmp_path,
     assert run_csv(tmp_path, "") == 2
     assert gws.View.restore(tmp_path / "checkpoint").relation("h").to_dict() == {(1, 2): 1}
     assert run_csv(tmp_path, "&skip=1") == 2
-    assert "on Spark, sep and header are for text" in capsys.readouterr().err
+    assert "on Spark, header and one character as sep are for text" in capsys.readouterr().err
 
 
 def test_a_table_and_a_folder_of_one_relation(spark, tmp_path, capsys):
