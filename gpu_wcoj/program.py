@@ -15,16 +15,7 @@ from gpu_wcoj.join.memory import CHUNK_ROWS
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowering
-from gpu_wcoj.options import (
-    declared,
-    factor,
-    flag,
-    known_heads,
-    known_order,
-    known_strategy,
-    positive,
-    processors,
-)
+from gpu_wcoj.options import declared, factor, flag, known_heads, known_order, known_strategy, positive, processors
 from gpu_wcoj.outgoing import Outgoing, pieces_of
 from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.planner.feedback import Feedback
