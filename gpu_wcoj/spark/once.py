@@ -29,10 +29,12 @@ from gpu_wcoj.spark.cells.planning import cell_plan
 from gpu_wcoj.spark.confs import confs_of, number
 from gpu_wcoj.spark.files import Attempt, json_schema
 from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, spread_of
+from gpu_wcoj.spark.output import check_columns
 from gpu_wcoj.spark.scans import collected
 from gpu_wcoj.spark.session import check_frames, require_classic
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _LOGGER = logging.getLogger("gpu_wcoj.spark")
@@ -84,7 +86,7 @@ def join(
     Raises
     ------
     UnknownRelationError, UsageError
-        If relations are missing, or not the program's.
+        If relations are missing, or not the program's, or the output's columns are one to Spark.
     UnsupportedError
         If the program is to be spread over cells and cannot be.
     """
@@ -96,6 +98,7 @@ def join(
     elif output not in engine.outputs:
         raise UnknownRelationError(output, engine.outputs, "outputs")
     _check(engine, frames)
+    check_columns(spark, output, _shown(engine, output).column_names)
     chosen = _chosen(spark, engine, frames, layout, cells)
     if isinstance(chosen, Chosen):
         folder = _folder(spark, path)
@@ -108,8 +111,7 @@ def join(
         changes = _read(engine, frames)
         folder = _folder(spark, path)
         names = [one.path for one in _written(engine, changes, folder, output, engine.bag)]
-        empty = engine.empty(output)
-        schema = StructType.fromJson(json_schema((empty if engine.bag else empty.with_weight_name(None)).to_arrow()))
+        schema = StructType.fromJson(json_schema(_shown(engine, output)))
     if not names:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
@@ -237,6 +239,12 @@ def _written(
     except BaseException:
         attempt.discard()
         raise
+
+
+def _shown(engine: Program, output: str) -> pa.Table:
+    """The answer's columns, without rows; their types are known once rows have been read."""
+    empty = engine.empty(output)
+    return (empty if engine.bag else empty.with_weight_name(None)).to_arrow()
 
 
 def _folder(spark: SparkSession, path: str | PathLike[str] | None) -> Path:

@@ -170,6 +170,26 @@ def sink_of(
     return ToFormat(session, name, place, options or {})
 
 
+def check_columns(session: SparkSession, output: str, columns: Sequence[str]) -> None:
+    """See that Spark can read and write an output: it tells no columns apart that differ in case alone.
+
+    Raises
+    ------
+    UsageError
+        Naming two columns that it takes for one.
+    """
+    if str(session.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
+        return
+    seen: dict[str, str] = {}
+    for column in columns:
+        other = seen.setdefault(column.lower(), column)
+        if other != column:
+            raise UsageError(
+                f"the columns '{other}' and '{column}' of output '{output}' are one to Spark.\n"
+                "  Give one of them another name, or set spark.sql.caseSensitive to true."
+            )
+
+
 def with_batch(table: pa.Table, batch: int) -> pa.Table:
     """The table with a last column that holds the batch's id, called ``batch`` or, where that is taken, ``_batch``."""
     import pyarrow as pa

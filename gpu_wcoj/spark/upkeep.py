@@ -18,7 +18,7 @@ from gpu_wcoj.spark.cells.view import CellOptions, CellView
 from gpu_wcoj.spark.confs import confs_of, number
 from gpu_wcoj.spark.formats import Format
 from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, spread_of
-from gpu_wcoj.spark.output import Receiver, ToCallable, sink_of
+from gpu_wcoj.spark.output import Receiver, ToCallable, check_columns, sink_of, with_batch
 from gpu_wcoj.spark.progress import BATCH_ROWS
 from gpu_wcoj.spark.session import check_frames, require_classic
 from gpu_wcoj.spark.sources import Reading, Sources, sources_of
@@ -149,7 +149,8 @@ def maintain(
             gpu_memory=gpu_memory if gpu_memory is not None else confs.get("gpuMemory"),
         )  # fmt: skip
 
-    inputs = make().inputs
+    planned = make()
+    inputs = planned.inputs
     readings = {name: reading(name) for name in inputs}
     for option in (changes, columns, key, order_by):
         if isinstance(option, Mapping) and (unknown := [name for name in option if name not in inputs]):
@@ -157,8 +158,11 @@ def maintain(
     found = Sources(sources_of(sources, inputs, readings))
     place = Path(checkpoint).expanduser().absolute()
     sink = sink_of(session, output, format, options)
+    if isinstance(output, (str, PathLike)):
+        for name in planned.outputs:
+            check_columns(session, name, with_batch(planned.empty(name).to_arrow(), 0).column_names)
     batch_rows = number(confs, "batchRows", BATCH_ROWS) or BATCH_ROWS
-    spread, reason = spread_of(session, asked, make().rules)
+    spread, reason = spread_of(session, asked, planned.rules)
     if spread == "one":
         return View(session, found, make, place, sink, emit_loaded, batch_rows, reason)
     how = CellOptions(

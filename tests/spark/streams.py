@@ -57,6 +57,13 @@ def in_order(rows: pa.Table) -> pa.Table:
     return pa.table({name: ordered[name].combine_chunks() for name in rows.column_names})
 
 
+def net(changes: pa.Table) -> pa.Table:
+    """What changes make of nothing, taken together: rows with their weights, but where these are 0."""
+    names = [name for name in changes.column_names if name != "weight"]
+    sums = changes.group_by(names).aggregate([("weight", "sum")]).rename_columns([*names, "weight"])
+    return sums.filter(pc.field("weight") != 0)
+
+
 def assert_same(found: pa.Table, expected: pa.Table) -> None:
     """The same rows as often, whatever their order."""
     assert found.column_names == expected.column_names

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 import gpu_wcoj as gw
 import gpu_wcoj.spark as gws
 from gpu_wcoj.errors import TypeMismatchError, UnknownRelationError, UnsupportedError, UsageError
-from tests.spark.streams import EDGE, TRIANGLE, alone, assert_same, payments, write_stream
+from tests.spark.streams import EDGE, TRIANGLE, alone, assert_same, net, payments, write_stream
 
 
 def stream_of(spark, folder, schema=EDGE, files=1):
@@ -203,9 +203,13 @@ def test_stop_lets_the_batch_finish_and_the_checkpoint_go(spark, tmp_path):
     assert first.failure is None
     assert [batch for batch, _ in seen] == list(range(-1, len(seen) - 1))
     run(view())
-    assert [batch for batch, _ in seen] == list(range(-1, 30))
+    assert [batch for batch, _ in seen] == list(range(-1, len(seen) - 1))
+    # Where Spark had listed a file and not yet begun its batch, that file goes into the next one's.
+    assert len(seen) in (30, 31)
     expected, _ = alone(TRIANGLE, [{"edge": table} for table in payments(30, 600, 100)], "triangle")
-    assert_same(pa.concat_tables([changes["triangle"] for _, changes in seen]), expected.drop_columns("batch"))
+    assert_same(
+        net(pa.concat_tables([changes["triangle"] for _, changes in seen])), net(expected.drop_columns("batch"))
+    )
 
 
 def test_no_batch_begins_between_the_last_one_and_the_end(spark, tmp_path):
