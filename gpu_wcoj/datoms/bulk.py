@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -30,6 +31,8 @@ _TYPE_OF_FAMILY = {
     "zoned": "instant",
     "binary": "bytes",
 }
+_SPELLED = {"uuid": ", or a text that spells one as str() does"}
+"""What columns may hold beside what TAKES says."""
 _UNDONE = "\n  Nothing of the transaction has happened."
 
 
@@ -52,12 +55,12 @@ class Bulk:
         self.next_id = self.store.next_id
         entities = self._entities(entity)
         parts = {}
-        values = self._column(value, "value")
+        texts = _texts_of_uuids(value)
+        values = self._column(value if texts is None else texts, "value")
         if len(values) != len(entities):
             raise ArityError(f"there are {len(entities)} entities for {len(values)} values.{_UNDONE}")
         for name, rows in self._grouped(attribute, len(entities)):
-            chosen = entities[rows], values.take(rows)
-            part = self._part(name, *chosen)
+            part = self._part(name, entities[rows], values.take(rows), texts is not None)
             if len(part[0]):
                 parts[name] = part
         return Delta(parts, self.attributes, self.next_id)
@@ -119,17 +122,19 @@ class Bulk:
         self.store.attribute(name)
         return name
 
-    def _part(self, name: str, entity: Int64Array, values: Column) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def _part(
+        self, name: str, entity: Int64Array, values: Column, are_uuids: bool
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
         one = self.store.attribute(name)
         if one.type is None:
-            kind = _TYPE_OF_FAMILY.get(values.type.family)
+            kind = "uuid" if are_uuids else _TYPE_OF_FAMILY.get(values.type.family)
             if kind is None:
                 raise UnsupportedTypeError(
                     f"attribute '{name}' cannot have values of type '{values.type.name}'.\n"
                     f"  There are {listed(sorted({TYPES[kind].name for kind in TYPES}))}.{_UNDONE}"
                 )
             one = self.attributes[name] = replace(one, type=kind)
-        code = self._codes(one, values)
+        code = self._codes(one, values, are_uuids)
         keys, _ = select_backend("cpu").kernels.consolidate([entity, code], np.ones(len(entity), np.int64))
         entity, code = keys
         pairs = self.store.pairs(name)
@@ -148,9 +153,14 @@ class Bulk:
             self._keep_unique(one, *part)
         return part
 
-    def _codes(self, one: Attribute, values: Column) -> Int64Array:
+    def _codes(self, one: Attribute, values: Column, are_uuids: bool) -> Int64Array:
         assert one.type is not None
         kind = TYPES[one.type]
+        if are_uuids and one.type != "uuid":
+            raise TypeMismatchError(
+                f"attribute '{one.name}' is of type '{one.type}', and the values are UUIDs.\n"
+                f"  It takes {TAKES[one.type]}; nothing is converted.{_UNDONE}"
+            )
         try:
             codes = values.as_type(kind).codes
         except TypeMismatchError as error:
@@ -160,13 +170,13 @@ class Bulk:
             ) from None
         if one.type == "ref":
             self._seen(codes, f"attribute '{one.name}': the value")
-        if one.type == "keyword":
+        if one.type == "keyword" or (one.type == "uuid" and not are_uuids):
             assert values.dictionary is not None
             for text in values.dictionary.values_of(np.unique(codes)):
-                if text[:1] != ":" or len(text) < 2:
+                if not (_is_keyword if one.type == "keyword" else _is_uuid)(text):
                     raise TypeMismatchError(
-                        f"attribute '{one.name}' is of type 'keyword', and a value is {text!r:.80}.\n"
-                        f"  It takes {TAKES['keyword']}; nothing is converted.{_UNDONE}"
+                        f"attribute '{one.name}' is of type '{one.type}', and a value is {text!r:.80}.\n"
+                        f"  It takes {TAKES[one.type]}{_SPELLED.get(one.type, '')}; nothing is converted.{_UNDONE}"
                     )
         return codes
 
@@ -231,3 +241,31 @@ class Bulk:
     def _values(self, one: Attribute, codes: Int64Array) -> Sequence[Any]:
         assert one.type is not None
         return self.store.texts.values(one.type, codes)
+
+
+def _texts_of_uuids(data: Any) -> list[str] | None:
+    """UUIDs as the texts that are kept of them; None if the data begin with something else."""
+    if hasattr(data, "to_pylist"):  # Arrow's, which has a type for them
+        data = data.to_pylist() if "uuid" in str(data.type) else ()
+    elif hasattr(data, "tolist"):
+        data = data.tolist() if str(getattr(data, "dtype", "")) == "object" else ()
+    if not (isinstance(data, Sequence) and data and isinstance(data[0], UUID)):
+        return None
+    for at, one in enumerate(data):
+        if not isinstance(one, UUID):
+            raise TypeMismatchError(
+                f"value {at} is {one!r:.80}, of type '{type(one).__name__}', and value 0 is a UUID.\n"
+                f"  Values are all of one type; leave out the datoms that have none.{_UNDONE}"
+            )
+    return [str(one) for one in data]
+
+
+def _is_keyword(text: str) -> bool:
+    return text[:1] == ":" and len(text) > 1
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False

@@ -162,7 +162,8 @@ class Database(NotCopied):
         attribute
             One attribute, or one for each datom.
         value
-            The values, all of one type; NumPy's times have no zone, so instants come as Arrow's or Python's.
+            The values, all of one type; NumPy's times have no zone, so instants come as Arrow's or Python's. UUIDs
+            come as Python's or Arrow's or, for an attribute of that type, as texts.
 
         Raises
         ------

@@ -1,8 +1,10 @@
 """Datoms by the column."""
 
 import datetime as dt
+from uuid import UUID
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -16,7 +18,9 @@ SCHEMA = {
     ":since": {"valueType": "instant"},
     ":seat": {"valueType": "long", "unique": "value"},
     ":size": {"valueType": "double"},
+    ":key": {"valueType": "uuid"},
 }
+UUIDS = [UUID(int=number) for number in (1, 2)]
 
 
 def test_columns_of_arrow_numpy_and_lists():
@@ -30,6 +34,29 @@ def test_columns_of_arrow_numpy_and_lists():
     assert db.load(entity=[7], attribute=":since", value=instant).rows() == [((7, ":since", expected), 1)]
     assert db.load(entity=[], attribute=":to", value=[]).rows() == []
     assert db.transactions == 4
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        UUIDS,
+        tuple(UUIDS),
+        np.array(UUIDS, object),
+        pd.Series(UUIDS),
+        pa.array([one.bytes for one in UUIDS], pa.uuid()),
+        [str(one) for one in UUIDS],
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_uuids_are_those_of_transactions(given):
+    db, other = Database(SCHEMA), Database(SCHEMA)
+    found = db.load(entity=[7, 8], attribute=":key", value=given)
+    assert found.rows() == other.transact([[":db/add", 7 + at, ":key", one] for at, one in enumerate(UUIDS)]).rows()
+    asked = "[:find ?e ?k :where [?e :key ?k]]"
+    assert db.query(asked) == other.query(asked)
+    if not isinstance(given, list) or given is UUIDS:
+        db.load(entity=[9, 10], attribute=":new", value=given)
+        assert db.attributes[":new"] == "uuid"
 
 
 def test_attributes_by_the_column():
@@ -77,6 +104,18 @@ REFUSED = {
         {"entity": [1], "attribute": ":since", "value": np.array(["2026-01-01"], "M8[s]")},
         TypeMismatchError,
         "':since' is of type 'instant'",
+    ),
+    "no uuid": ({"entity": [1], "attribute": ":key", "value": ["x"]}, TypeMismatchError, "a value is 'x'"),
+    "another spelling": (
+        {"entity": [1], "attribute": ":key", "value": [str(UUIDS[0]).replace("-", "")]},
+        TypeMismatchError,
+        "a text that spells one",
+    ),
+    "uuids": ({"entity": [1, 2], "attribute": ":name", "value": UUIDS}, TypeMismatchError, "the values are UUIDs"),
+    "a uuid and null": (
+        {"entity": [1, 2], "attribute": ":key", "value": [UUIDS[0], None]},
+        TypeMismatchError,
+        "value 1 is None",
     ),
     "no keyword": ({"entity": [1], "attribute": ":color", "value": ["red"]}, TypeMismatchError, "a value is 'red'"),
     "no type": (
