@@ -105,7 +105,8 @@ def test_a_run_goes_on_where_another_was_killed(killed, tmp_path, capfd):
 
 
 # The signal may come while an object is freed; Python then reports what it raises, and the run ends at its next word.
-@pytest.mark.filterwarnings("ignore:(?s).*EndedError:pytest.PytestUnraisableExceptionWarning")
+# It may come when something was just opened, before anything is there to close it; Python closes it, and says so.
+@pytest.mark.filterwarnings("ignore:(?s).*(EndedError|ResourceWarning):pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_a_run_in_good_order(number, status, tmp_path, capfd):
     if number == signal.SIGINT and not IS_LONG:
