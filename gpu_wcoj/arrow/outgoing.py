@@ -169,15 +169,30 @@ def to_table(names: Sequence[str], columns: Sequence[Column]) -> pa.Table:
 
 
 def to_pandas(table: pa.Table) -> Any:
-    """The table as a pandas frame; integers and booleans with nulls get pandas' nullable types, so none is rounded."""
+    """The table as a pandas frame; integers and booleans with nulls get pandas' nullable types, so none is rounded.
+
+    Structs are dictionaries of Python's values.
+
+    Examples
+    --------
+    >>> frame = to_pandas(pa.table({"n": [2**53 + 1, None], "s": [{"n": 2**53 + 1}, {"n": None}]}))
+    >>> frame["n"][0], frame["s"][0], frame["s"][1]
+    (np.int64(9007199254740993), {'n': 9007199254740993}, {'n': None})
+    """
     import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
 
     frame = table.to_pandas()
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if column.null_count and (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
+        if column.null_count and _is_whole(column.type):
             nullable = pd.array(column.to_pylist(), dtype=_nullable_name(column.type))
             frame[name] = pd.Series(nullable, index=frame.index)
+        elif pa.types.is_nested(column.type):
+            frame[name] = pd.Series(column.to_pylist(), index=frame.index, dtype=object)
     return frame
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def _nullable_name(kind: pa.DataType) -> str:

@@ -47,6 +47,19 @@ def test_frames_with_texts(kind: str):
     assert [weight for _, weight in matcher.apply(edges=make(gone)).rows()] == [-1]
 
 
+def test_pandas_rounds_no_integer_of_a_match_with_nulls():
+    big = 2**53 + 1
+    vertices = {"id": [1, 2], "account": [big, None], "is_open": [None, True]}
+    edges = {"src": [1, 2], "dst": [2, 1], "amount": [big, None]}
+    found = gw.find("(a)-[e]->(b)", vertices=vertices, edges=edges)
+    frame = found.to_pandas()
+    assert [[row[name] for name in found.to_arrow().column_names] for _, row in frame.iterrows()] == [
+        list(row) for row, _ in found.rows()
+    ]
+    assert type(frame["a"][0]["account"]) is int
+
+
+
 def test_arrays_z_sets_and_graphs():
     lines = np.array([(1, 2), (2, 1)], dtype=[("src", "i8"), ("dst", "i8")])
     assert gw.find("(a)<-[]->(b)", edges=lines, columns=["a.id"]).rows() == [((1,), 1), ((2,), 1)]
