@@ -219,6 +219,7 @@ def record_of(run: Run, made: Made, threads: int, bound_rows: float | None, plan
         cpu_seconds=Spread.of([value for one in rounds for value in one["cpu_seconds"]]),
         undo_seconds=Spread.of([value for one in undone for value in one["seconds"]]),
         round_cpu_seconds=tuple(sum(one["cpu_seconds"]) for one in rounds),
+        first_cpu_seconds=float(sum(run.first["cpu_seconds"])) if right else None,
         load_seconds=run.loaded.get("seconds") if right else None,
         first_only=right and (run.is_first_only or not run.rounds),
         peak_bytes=run.memory.get("peak_bytes"), before_bytes=run.loaded.get("before_bytes"),
@@ -254,11 +255,11 @@ def _first_round(run: Run, made: Made, expected: Expected, limits: Limits) -> No
     except StoppedError as error:
         run.unfinished = error.computed
         raise
+    run.memory = run.process.ask("memory", limits.limit)
     if expected.after is not None and expected.after <= COUNTED_ROWS:
         run.count = run.process.ask("count", limits.limit)["count"]
         if expected.after <= HASHED_ROWS:
             run.digest = run.process.ask("digest", limits.limit)["digest"]
-    run.memory = run.process.ask("memory", limits.limit)
     run.unfinished = float(sum(run.first["cpu_seconds"]))  # where it is stopped while it takes the round back
     run.undone = _taken_back(run, made, limits)
     run.unfinished = None

@@ -190,12 +190,15 @@ class Record:
         Of the ticks that take a round back.
     round_cpu_seconds
         Processor time of all ticks of each timed round.
+    first_cpu_seconds
+        The same of the checked round, the first after the state was loaded.
     load_seconds
         From the empty state to the loaded one, indices and kept results included.
     first_only
         Whether the times are those of the checked round, since there was no time for another one.
-    peak_bytes
-        The most memory that its process had, and how much of it was there before the state was loaded.
+    peak_bytes, before_bytes
+        The most memory that its processes had while the state was loaded and the ticks of the first round were taken,
+        and what they had before. What is asked to check the answers does not count.
     state_bytes
         That the contender says its state takes; None where it does not say.
     work
@@ -220,6 +223,7 @@ class Record:
     cpu_seconds: Spread | None = None
     undo_seconds: Spread | None = None
     round_cpu_seconds: tuple[float, ...] = ()
+    first_cpu_seconds: float | None = None
     load_seconds: float | None = None
     first_only: bool = False
     peak_bytes: int | None = None

@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from bench.suite.record import Case, Comparison, Document, Record
+from bench.suite.record import Case, Comparison, Document, Record, Spread
 
 SMALL, SMALL_SHARE = 10, 1e-3
 """Changed rows of a tick up to which a change is called small, and the share of the state up to which it is as well."""
-ELSEWHERE = ("spark", "dogs3-wcoj", "dogs3-delta")
-"""Contenders whose rows are in another process than the one whose memory is known."""
 NEAR = 1.5
 """A strategy that takes no more than so many times what the other takes is called as good as that one."""
 
@@ -29,7 +27,8 @@ class Pair:
     Attributes
     ----------
     speedup
-        Processor time of binary joins by that of worst-case optimal ones; None where one of them came to no end.
+        Processor time of binary joins by that of worst-case optimal ones, as `ratio`; None where one of them came to no
+        end.
     work_ratio
         The same of proposals and probes together.
     """
@@ -182,9 +181,25 @@ def cpu_per_tick(record: Record | None) -> float | None:
 
 
 def ratio(one: Record | None, other: Record | None) -> float | None:
-    """Processor time of one by that of the other."""
+    """Processor time of one by that of the other; of the first rounds, if one of them had time for no other.
+
+    Examples
+    --------
+    >>> case = Case("triangle", "cyclic", "rmat", {}, 1, 100, 1, "insert", 1)
+    >>> spread = Spread.of([2.0])
+    >>> often = Record(case, "wcoj", seconds=spread, round_cpu_seconds=(2.0, 2.0), first_cpu_seconds=3.0)
+    >>> once = Record(case, "binary", seconds=spread, round_cpu_seconds=(6.0,), first_cpu_seconds=6.0)
+    >>> ratio(once, often), ratio(replace(once, first_only=True), often)
+    (3.0, 2.0)
+    """
     first, second = cpu_per_tick(one), cpu_per_tick(other)
-    return None if first is None or not second else first / second
+    if first is None or not second or one is None or other is None:
+        return None
+    if one.first_only or other.first_only:
+        cold = one.first_cpu_seconds, other.first_cpu_seconds
+        if cold[0] is not None and cold[1]:
+            return cold[0] / cold[1]
+    return first / second
 
 
 def counted(record: Record) -> float | None:
@@ -201,8 +216,8 @@ def work_ratio(one: Record, other: Record) -> float | None:
 
 
 def grown(record: Record) -> int | None:
-    """Bytes by which a contender's process grew from before the state was loaded to its peak."""
-    if record.peak_bytes is None or record.before_bytes is None or record.contender in ELSEWHERE:
+    """Bytes by which a contender's processes grew from before the state was loaded to their peak."""
+    if record.peak_bytes is None or record.before_bytes is None:
         return None
     return record.peak_bytes - record.before_bytes
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from bench.suite.report.facts import NEAR, SMALL, SMALL_SHARE, Facts, Pair, counted, cpu_per_tick
+from bench.suite.report.facts import NEAR, SMALL, SMALL_SHARE, Facts, Pair, counted, cpu_per_tick, ratio
 from bench.suite.report.words import cases, digits
 
 QUESTION = (
@@ -123,21 +123,21 @@ def _kept(facts: Facts) -> str:
         wcoj = facts.records.get((name, "wcoj"))
         if contender != "kept" or wcoj is None:
             continue
-        own, other = cpu_per_tick(record), cpu_per_tick(wcoj)
-        if own is None or not other:
+        taken = ratio(record, wcoj)
+        if taken is None:
             stopped += record.seconds is None
             continue
-        times.append(own / other)
+        times.append(taken)
         if record.state_bytes and wcoj.state_bytes:
             memory.append(record.state_bytes / wcoj.state_bytes)
     if not times:
         return "Joins of two relations that keep all results between were not measured."
-    taken = f" and {digits(statistics.median(memory))} times the memory for its state" if memory else ""
+    room = f" and {digits(statistics.median(memory))} times the memory for its state" if memory else ""
     lost = f"; at {cases(stopped)} more it came to no end" if stopped else ""
     return (
         f"A tree of joins that keeps what is between takes {digits(statistics.median(times))} times as long as "
         f"worst-case optimal joins (median of {cases(len(times))}, from {digits(min(times))} to {digits(max(times))})"
-        f"{taken}{lost}."
+        f"{room}{lost}."
     )
 
 

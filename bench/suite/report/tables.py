@@ -10,6 +10,8 @@ from bench.suite.report.thresholds import FACTOR, thresholds
 from bench.suite.report.words import digits, duration, size
 
 NONE = "–"
+ONCE = " (once)"
+"""Said of times of the first round, since there was no time for another one."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def rivals(facts: Facts) -> Table:
                 cells.append(NONE)
             else:
                 by_degree = " (by degree)" if record.case.vertex_order == "degree" else ""
-                cells.append(duration(record.seconds.median) + by_degree)
+                cells.append(duration(record.seconds.median) + (ONCE if record.first_only else "") + by_degree)
         rows.append((case.key, *cells))
     return Table(("case", *names), tuple(rows))
 
@@ -181,7 +183,9 @@ def _cases(document: Document) -> str:
 
 def _cpu(record: Record) -> str:
     seconds = cpu_per_tick(record)
-    return (record.stopped or "stopped") if seconds is None else duration(seconds)
+    if seconds is None:
+        return record.stopped or "stopped"
+    return duration(seconds) + (ONCE if record.first_only else "")
 
 
 def _times(value: float | None) -> str:

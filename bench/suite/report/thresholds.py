@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench.suite.record import Case, Record
-from bench.suite.report.facts import Facts, cpu_per_tick
+from bench.suite.report.facts import Facts, cpu_per_tick, ratio
 
 FACTOR = 10.0
 """How many times as fast."""
@@ -90,12 +90,9 @@ def _belongs(case: Case) -> bool:
 
 
 def _point(wcoj: Record, binary: Record | None, auto: Record | None) -> Point | None:
-    own, other, chosen = (cpu_per_tick(one) for one in (wcoj, binary, auto))
-    if not own:
+    if not cpu_per_tick(wcoj):
         return None
-    is_least = other is None
-    if binary is not None and binary.unfinished_seconds is not None:
-        other = binary.unfinished_seconds / binary.case.n_ticks
-    return Point(
-        wcoj.case.state_rows, None if other is None else other / own, is_least, None if chosen is None else chosen / own
-    )
+    speedup, is_least = ratio(binary, wcoj), cpu_per_tick(binary) is None
+    if binary is not None and binary.unfinished_seconds is not None and wcoj.first_cpu_seconds:
+        speedup = binary.unfinished_seconds / wcoj.first_cpu_seconds
+    return Point(wcoj.case.state_rows, speedup, is_least, ratio(auto, wcoj))
