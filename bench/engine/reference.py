@@ -14,7 +14,7 @@ from graphblas import Matrix
 from bench.engine.graph import Edges, by_degree
 from bench.engine.queries import CLIQUE, CYCLE, DIAMOND, TRIANGLE, Query
 
-MAX_CLIQUE_VERTICES = 1 << 12
+MAX_CLIQUE_VERTICES = 1 << 14
 MAX_CYCLE_PATHS = 50_000_000
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from bench.suite.contender import NotForThisError, Setting
 from bench.suite.digest import digest
 from bench.suite.workload import Rows, State, Stream, Workload
 from bench.suite.workloads.graphs import QUERIES
 
 HASHED_ROWS = 100_000
 """Answers with no more rows than this are compared row by row, as a hash."""
+MOST_PATHS = 500_000_000
+"""Products of matrices are asked for counts where no more pairs of edges meet than this."""
 
 
 @dataclass(frozen=True)
@@ -96,21 +101,45 @@ def state_after(stream: Stream) -> dict[str, Rows]:
 
 def by_graphblas(workload: Workload, state: State) -> int | None:
     """None where it cannot count this pattern, or is not installed."""
-    query = QUERIES.get(workload.name)
-    if query is None:
-        return None
     try:
         from bench.engine.reference import recount
+        from bench.suite.rivals import blas
     except ImportError:
         return None
-    edges = state["e"] if "e" in state else state["s"][state["s"][:, 0] < state["s"][:, 1]]
-    return recount(query, edges)
+    query = QUERIES.get(workload.name)
+    if query is not None:
+        edges = state["e"] if "e" in state else state["s"][state["s"][:, 0] < state["s"][:, 1]]
+        found = recount(query, edges)
+        if found is not None:
+            return found
+    if workload.pattern is None or paths_of_two(state) > MOST_PATHS:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            counter = blas.recompute(Setting(workload, "count", 1, Path(folder)))
+        except NotForThisError:
+            return None
+        counter.load(state)
+        return counter.last
+
+
+def paths_of_two(state: State) -> int:
+    """How many pairs of rows of one relation meet at a value, as those of a graph's edges do at a vertex.
+
+    Examples
+    --------
+    >>> paths_of_two({"e": np.array([[0, 1], [0, 2]])})
+    6
+    """
+    return max((int((np.bincount(rows.ravel()).astype(np.int64) ** 2).sum()) for rows in state.values()), default=0)
 
 
 def by_duckdb(workload: Workload, state: State, limit: float) -> int | None:
     """None where it takes longer than `limit` seconds or more than a few gigabytes, or is not installed."""
     try:
         import duckdb
+
+        from bench.suite.rivals.duck import statement
     except ImportError:
         return None
 
@@ -119,7 +148,7 @@ def by_duckdb(workload: Workload, state: State, limit: float) -> int | None:
         timer = threading.Timer(limit, connection.interrupt)
         timer.start()
         try:
-            row = connection.execute(workload.sql).fetchone()
+            row = connection.execute(statement(workload)).fetchone()
         except (duckdb.InterruptException, duckdb.OutOfMemoryException):
             return None
         finally:

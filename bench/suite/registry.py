@@ -12,6 +12,8 @@ from types import MappingProxyType
 from bench.suite.contender import Contender, MissingError, Setting
 
 STRATEGIES = ("wcoj", "binary", "auto")
+OWN = frozenset({*STRATEGIES, "kept"})
+"""Contenders that are the engine in one way or another: none of them confirms what another one says."""
 CONTENDERS = MappingProxyType(
     {
         "wcoj": "bench.suite.engine:wcoj",

@@ -21,7 +21,7 @@ from bench.suite.memory import held_bytes
 from bench.suite.pace import Pace
 from bench.suite.planning import plan_seconds, planning
 from bench.suite.record import Comparison, Document, Order, Record
-from bench.suite.registry import HELD, RIVALS, STRATEGIES
+from bench.suite.registry import HELD, OWN, RIVALS, STRATEGIES
 from bench.suite.store import sources
 from bench.suite.suites import Suite
 
@@ -224,7 +224,18 @@ class SuiteRun:
         found = timed([run], case, limits, lambda: wanted, lambda text: say(f"{run.contender}, {text}"))
         run.process.end()
         self._take(record_of(run, case, self.threads, bound, None), run)
+        is_wrong = run.check is not None and not run.check.is_right and run.contender not in OWN
+        if is_wrong and wanted.by and OWN.issuperset(wanted.by):
+            self._doubt(case, run)
         return found if as_generated and run.check is not None else expected  # nothing was found where it never ran
+
+    def _doubt(self, case: Made, run: Run) -> None:
+        """Let the engine's records of a case be wrong, too, where other code disagrees with them and none agrees."""
+        assert run.check is not None
+        message = f"{run.contender} does not agree, and nobody else can tell: {run.check.message}"
+        for at, record in enumerate(self.records):
+            if record.case == case.case and record.contender in OWN and record.check is not None:
+                self.records[at] = replace(record, check=replace(record.check, is_right=False, message=message))
 
     def _take(self, record: Record, run: Run) -> None:
         if run.missing:

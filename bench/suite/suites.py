@@ -247,7 +247,7 @@ def _skewed() -> tuple[Spec, ...]:
 
 
 SKEWED = Suite(
-    "skewed", _skewed(), limit=40, rival_limit=40, budget=1, rounds=5, judge_limit=2, random_queries=0,
+    "skewed", _skewed(), limit=40, rival_limit=40, budget=1, rounds=5, judge_limit=8, random_queries=0,
     random_size=Size(),
 )  # fmt: skip
 

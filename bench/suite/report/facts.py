@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from bench.suite.record import Case, Comparison, Document, Record, Spread
+from bench.suite.record import Case, Comparison, Document, Record
+from bench.suite.registry import OWN
 
 SMALL, SMALL_SHARE = 10, 1e-3
 """Changed rows of a tick up to which a change is called small, and the share of the state up to which it is as well."""
+MADE_BY = ("commit", "processor", "cores", "threads")
+"""What has to be the same of two documents for their records of one case to be compared."""
 NEAR = 1.5
 """A strategy that takes no more than so many times what the other takes is called as good as that one."""
 
@@ -72,7 +75,11 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Facts:
-    """The records of all documents, each case and contender once, the last one told."""
+    """The records of all documents, each case and contender once.
+
+    What other threads, another commit or another machine measured of a case is not put beside each other: of these the
+    last document counts.
+    """
 
     documents: tuple[Document, ...]
     records: Mapping[tuple[str, str], Record]
@@ -81,7 +88,16 @@ class Facts:
     @classmethod
     def of(cls, documents: Sequence[Document]) -> Facts:
         """Of documents in the order in which they were written."""
-        records = {(key(one.case), one.contender): one for document in documents for one in document.records}
+        records: dict[tuple[str, str], Record] = {}
+        made: dict[str, tuple[object, ...]] = {}
+        for document in documents:
+            own = tuple(document.machine.get(name) for name in MADE_BY)
+            for one in document.records:
+                name = _base(one)
+                if made.setdefault(name, own) != own:
+                    made[name] = own
+                    records = {at: other for at, other in records.items() if _base(other) != name}
+                records[key(one.case), one.contender] = one
         compared = {key(one.case): one for document in documents for one in document.comparisons}
         return cls(tuple(documents), records, tuple(compared.values()))
 
@@ -103,8 +119,22 @@ class Facts:
         return [one for one in self.records.values() if one.check is not None and not one.check.is_right]
 
     def checked(self) -> list[Record]:
-        """Records whose answers somebody confirmed."""
-        return [one for one in self.records.values() if one.check is not None and one.check.is_right and one.check.by]
+        """Records whose answers other code confirmed: of the engine's, code that is not the engine's."""
+        right = [one for one in self.records.values() if one.check is not None and one.check.is_right]
+        others = {_base(one) for one in right if one.contender not in OWN}
+        found = []
+        for one in right:
+            by = set(one.check.by if one.check is not None else ())
+            if one.contender in OWN:
+                by = {"others"} if by - OWN or _base(one) in others else set()
+            found += [one] if by else []
+        return found
+
+    def agreed(self) -> list[Record]:
+        """Records of right answers that nothing but other ways of the engine's confirmed."""
+        others = {id(one) for one in self.checked()}
+        right = [one for one in self.records.values() if one.check is not None and one.check.is_right and one.check.by]
+        return [one for one in right if id(one) not in others]
 
     def rivals(self) -> list[tuple[Case, Mapping[str, Record]]]:
         """Per case, with vertices as they were generated, all contenders, each in the order that suits it best."""
@@ -147,6 +177,10 @@ class Facts:
     def _crossings(self, axis: str, value: Callable[[Case], float | None]) -> Iterable[Crossing]:
         for name, points in self.series(value, axis).items():
             yield Crossing(axis, name, points[0], points[-1], crossing(points))
+
+
+def _base(record: Record) -> str:
+    return key(replace(record.case, vertex_order="generated"))
 
 
 def key(case: Case) -> str:

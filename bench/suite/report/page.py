@@ -90,21 +90,31 @@ def sections(facts: Facts) -> list[Section]:
         ),
         Section("Where binary joins win", "", table=tables.binary_wins(facts)),
         plotted(
-            "bound", "Counted work against the bound", "On the line, a tick tries as many values as the bound has rows."
+            "bound", "Counted work against the bound",
+            "Values that a tick proposes, searches for and tests, added up, so that most count more than once. On the "
+            "line, they are as many as the bound has rows.",
         ),
         plotted("time-by-state", "Time of a tick by state size"),
         plotted(
-            "memory", "Memory", "By how much processes grew at most once the state was loaded.", tables.memory(facts)
+            "memory", "Memory",
+            "By how much a contender's processes grew at most while the state was loaded and ticks were taken.",
+            tables.memory(facts),
         ),
         Section(
             "Rivals",
             "Median seconds that a tick took, its upkeep included. Where the numbering of vertices changes a "
-            "contender's work, it ran with both, and the better one counts.",
+            "contender's work, it ran with both, and the better one counts. What is said to be taken once is the first "
+            "round, since there was no time for another one. dogs3 makes every row that changes, also where the others "
+            "only count them.",
             table=tables.rivals(facts),
         ),
         Section("What has no time, and why", table=tables.left_out(facts)),
         Section("What was not run", "Cases that runs were ended before.", table=tables.unfinished(facts)),
-        Section("All cases", "Processor seconds of a tick.", table=tables.strategies(facts)),
+        Section(
+            "All cases",
+            "Processor seconds of a tick. Where one of two was taken once, the first rounds of both are compared.",
+            table=tables.strategies(facts),
+        ),
         Section("Planning", "From the text to a plan.", table=tables.planning(facts)),
         Section(
             "How it was measured",

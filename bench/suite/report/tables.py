@@ -158,10 +158,11 @@ def machines(facts: Facts) -> Table:
         libraries = ", ".join(f"{name} {version}" for name, version in (about.get("libraries") or {}).items())
         where = f"{about.get('processor', NONE)}, {about.get('cores', NONE)} cores, {about.get('memory', NONE)}"
         rows.append((
-            one.suite, _cases(one), str(about.get("date", NONE)), str(about.get("commit", NONE)), str(one.seed), where,
+            one.suite, _cases(one), str(about.get("date", NONE)), str(about.get("commit", NONE)), str(one.seed),
+            str(about.get("threads", NONE)), where,
             f"{about.get('system', NONE)}, Python {about.get('python', NONE)}; {libraries}", duration(one.seconds),
         ))  # fmt: skip
-    return Table(("suite", "cases", "date", "commit", "seed", "machine", "versions", "took"), tuple(rows))
+    return Table(("suite", "cases", "date", "commit", "seed", "threads", "machine", "versions", "took"), tuple(rows))
 
 
 def planning(facts: Facts) -> Table:

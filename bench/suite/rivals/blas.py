@@ -141,7 +141,7 @@ class Deltas(Counter):
     about = About(gb.__version__)
 
     def __init__(self, setting: Setting, pattern: Pattern) -> None:
-        self.orders = [elimination.order(pattern, near=variables) for _, variables in pattern.atoms]
+        self.orders = [elimination.order(pattern, seed) for seed in range(len(pattern.atoms))]
         self.matrices = Matrices(setting, pattern)
 
     def load(self, state: State) -> None:

@@ -37,8 +37,14 @@ class Factor:
         return self.entries if self.variables[0] == first else self.entries.T
 
 
-def order(pattern: Pattern, near: Sequence[str] = ()) -> tuple[str, ...]:
-    """The order in which variables can be summed away, those of `near` early where it is all the same.
+def order(pattern: Pattern, seed: int | None = None) -> tuple[str, ...]:
+    """The order in which variables can be summed away.
+
+    Parameters
+    ----------
+    seed
+        An atom with few rows. Vectors come first, and of products those with few entries: of a matrix that has few,
+        without a mask, and under the mask of one that has few.
 
     Raises
     ------
@@ -47,26 +53,37 @@ def order(pattern: Pattern, near: Sequence[str] = ()) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> order(Pattern((("e", ("a", "b")), ("e", ("b", "c")), ("e", ("a", "c")))), near="bc")
-    ('b', 'c', 'a')
+    >>> triangle = Pattern((("e", ("a", "b")), ("e", ("b", "c")), ("e", ("a", "c"))))
+    >>> order(triangle, 0), order(triangle, 1)
+    (('c', 'a', 'b'), ('a', 'b', 'c'))
+    >>> order(Pattern((("e", ("a", "b")), ("e", ("b", "c")), ("e", ("c", "d")))), 2)
+    ('d', 'c', 'b', 'a')
     """
     for relation, variables in pattern.atoms:
         if len(variables) != 2:
             raise NotForThisError(f"relation '{relation}' has not two columns, and is no matrix")
     if pattern.comparisons:
         raise NotForThisError("comparisons between variables are no matrices")
-    scopes = [set(variables) for _, variables in pattern.atoms]
+    scopes: dict[frozenset[str], bool] = {}
+    for at, (_, variables) in enumerate(pattern.atoms):
+        scopes[frozenset(variables)] = scopes.get(frozenset(variables), False) or at == seed
     found: list[str] = []
     while len(found) < len(pattern.variables):
-        meets = {
-            name: set().union(*(scope for scope in scopes if name in scope)) - {name}
-            for name in pattern.variables
-            if name not in found
-        }
-        name = min(meets, key=lambda one: (len(meets[one]), one not in near))
-        if len(meets[name]) > 2:
+        meets, is_few = {}, {}
+        for name in pattern.variables:
+            if name not in found:
+                own = [scope for scope in scopes if name in scope]
+                meets[name] = frozenset().union(*own) - {name}
+                mask = scopes.get(meets[name]) if len(meets[name]) == 2 else None
+                is_few[name] = any(scopes[scope] for scope in own) if mask is None else mask
+        able = [name for name in meets if len(meets[name]) <= 2]
+        if not able:
+            name = min(meets, key=lambda one: len(meets[one]))
             raise NotForThisError(f"variable '{name}' meets {len(meets[name])} others, and a matrix has two sides")
-        scopes = [scope for scope in scopes if name not in scope] + [meets[name]]
+        name = min(able, key=lambda one: (len(meets[one]) == 2, not is_few[one], len(meets[one])))
+        few = any(is_small for scope, is_small in scopes.items() if name in scope)
+        scopes = {scope: is_small for scope, is_small in scopes.items() if name not in scope}
+        scopes[meets[name]] = scopes.get(meets[name], False) or few
         found.append(name)
     return tuple(found)
 
