@@ -46,7 +46,7 @@ def unsettled(rounds: Mapping[str, Sequence[float]], work: Mapping[str, Work]) -
     >>> unsettled({"wcoj": [1.0, 1.0], "binary": [1.3, 1.3], "auto": [1.0, 1.02]}, work)
     []
     """
-    effort = {name: (one.proposals or 0) + (one.probes or 0) for name, one in work.items() if rounds.get(name)}
+    effort = {name: one.effort for name, one in work.items() if rounds.get(name)}
     median = {name: statistics.median(rounds[name]) for name in effort}
     for one, other in combinations(effort, 2):
         alike = max(effort[one], effort[other]) <= ALIKE * min(effort[one], effort[other])

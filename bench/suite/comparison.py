@@ -28,7 +28,7 @@ def compared(
     (1.09, 1.1)
     """
     timed = {name: statistics.median(rounds) for name, rounds in cpu_seconds.items() if rounds}
-    effort = {name: float((one.proposals or 0) + (one.probes or 0)) for name, one in work.items()}
+    effort = {name: float(one.effort) for name, one in work.items()}
     return Comparison(
         case,
         {name: tuple(rounds) for name, rounds in cpu_seconds.items()},

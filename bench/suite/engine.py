@@ -13,7 +13,7 @@ from bench.suite.contender import About, Contender, MissingError, Outcome, Setti
 from bench.suite.digest import digest
 from bench.suite.record import Work
 from bench.suite.workload import State, Tick
-from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
+from gpu_wcoj.kernels.protocol import MARKS, N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 
 Strategy = Literal["wcoj", "binary", "auto"]
 
@@ -70,8 +70,8 @@ class Engine:
                 for levels in paths.values():
                     for counted in levels.values():
                         total += counted
-        minima, proposals, probes, rows = total[[SUM_OF_MINIMA, PROPOSALS, PROBES, SURVIVORS]].tolist()
-        return Work(minima, proposals, probes, rows, report.merged_rows)
+        minima, proposals, probes, marks, rows = total[[SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS]].tolist()
+        return Work(minima, proposals, probes, rows, report.merged_rows, marks)
 
     def count(self) -> int:
         """See `Contender`."""

@@ -48,7 +48,8 @@ class Case:
     state_rows
         Rows of all relations before the first tick.
     change_rows
-        Changed rows of a tick; the most, where ticks differ.
+        Changed rows of a tick; the most, where ticks differ. Of a graph, changed edges: a pattern that reads them both
+        ways has two rows for each in its state, and one that reads them in either way three.
     how, vertex_order
         See `How` and `Order`.
     atoms, variables
@@ -135,6 +136,8 @@ class Work:
         Prefixes that survived, over all levels: of binary joins, the rows of intermediate results.
     merged_rows
         Rows that merging batches of the state read; None where nothing counts them.
+    marks
+        Values that were marked, so that they need not be searched for.
     """
 
     sum_of_minima: int | None = None
@@ -142,6 +145,18 @@ class Work:
     probes: int | None = None
     rows: int | None = None
     merged_rows: int | None = None
+    marks: int | None = None
+
+    @property
+    def effort(self) -> int:
+        """Proposals, probes and marks together.
+
+        Examples
+        --------
+        >>> Work(10, 20, 30, 5, marks=7).effort
+        57
+        """
+        return sum(one or 0 for one in (self.proposals, self.probes, self.marks))
 
 
 @dataclass(frozen=True)
@@ -252,7 +267,7 @@ class Comparison:
         Auto's median processor time of a round by the lesser of those of the other two; by the only one of them that
         came to an end, if one was stopped. None where auto was, or both were.
     work_ratio
-        The same of counted work: proposals and probes together.
+        The same of counted work: proposals, probes and marks together.
     """
 
     case: Case

@@ -24,7 +24,7 @@ from gpu_wcoj.join.memory import CHUNK_ROWS, with_memory
 from gpu_wcoj.join.path import AtomUse, Step, independent
 from gpu_wcoj.join.prefixes import Layout, Prefixes
 from gpu_wcoj.join.shapes import Shapes, shape_of
-from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Choice, Int64Array
+from gpu_wcoj.kernels.protocol import N_WORK, PROBES, SURVIVORS, Choice, Int64Array
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -321,10 +321,9 @@ class GenericJoin:
         return counted(prefixes, step, self)
 
     def searched(self, step: Step, n: int, work: Int64Array) -> None:
-        """Add what a lookup of so many prefixes has done: one search each, in a range that kernels take for values."""
+        """Add what a lookup of so many prefixes has done: one search each; what kernels take for proposals is none."""
         total = self.work_of(step)
-        total[PROPOSALS:] += work[PROPOSALS:]
-        total[SUM_OF_MINIMA] += n
+        total[PROBES:] += work[PROBES:]
         total[PROBES] += n
 
     def work_of(self, step: Step) -> Int64Array:

@@ -59,7 +59,6 @@ def test_pandas_rounds_no_integer_of_a_match_with_nulls():
     assert type(frame["a"][0]["account"]) is int
 
 
-
 def test_arrays_z_sets_and_graphs():
     lines = np.array([(1, 2), (2, 1)], dtype=[("src", "i8"), ("dst", "i8")])
     assert gw.find("(a)<-[]->(b)", edges=lines, columns=["a.id"]).rows() == [((1,), 1), ((2,), 1)]

@@ -33,7 +33,7 @@ class Pair:
         Processor time of binary joins by that of worst-case optimal ones, as `ratio`; None where one of them came to no
         end.
     work_ratio
-        The same of proposals and probes together.
+        The same of proposals, probes and marks together.
     """
 
     case: Case
@@ -237,10 +237,10 @@ def ratio(one: Record | None, other: Record | None) -> float | None:
 
 
 def counted(record: Record) -> float | None:
-    """Proposals and probes of a tick."""
+    """Proposals, probes and marks of a tick."""
     if record.work is None or record.work.proposals is None:
         return None
-    return (record.work.proposals + (record.work.probes or 0)) / record.case.n_ticks
+    return record.work.effort / record.case.n_ticks
 
 
 def work_ratio(one: Record, other: Record) -> float | None:

@@ -91,8 +91,8 @@ def sections(facts: Facts) -> list[Section]:
         Section("Where binary joins win", "", table=tables.binary_wins(facts)),
         plotted(
             "bound", "Counted work against the bound",
-            "Values that a tick proposes, searches for and tests, added up, so that most count more than once. On the "
-            "line, they are as many as the bound has rows.",
+            "Values that a tick proposes, searches for, tests and marks, added up, so that most count more than once. "
+            "On the line, they are as many as the bound has rows.",
         ),
         plotted("time-by-state", "Time of a tick by state size"),
         plotted(

@@ -91,7 +91,10 @@ def bound(facts: Facts) -> str | None:
         if name in ("wcoj", "binary", "auto", "kept") and record.bound_rows and work:
             found.setdefault(name, []).append((record.bound_rows, work))
     return _scatter(
-        found, "bound of Atserias, Grohe and Marx on a tick's rows", "proposals and probes of a tick", diagonal=True
+        found,
+        "bound of Atserias, Grohe and Marx on a tick's rows",
+        "proposals, probes and marks of a tick",
+        diagonal=True,
     )
 
 

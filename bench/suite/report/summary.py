@@ -127,8 +127,8 @@ def _work(facts: Facts) -> str:
         return "Work was counted at no cyclic case."
     ratios = statistics.median(pair.work_ratio for pair in cyclic if pair.work_ratio is not None)
     text = (
-        f"Counted, not timed: on cyclic queries binary joins propose and probe {digits(ratios)} times as often (median "
-        f"of {cases(len(cyclic))})"
+        f"Counted, not timed: on cyclic queries binary joins propose, search and mark {digits(ratios)} times as often "
+        f"(median of {cases(len(cyclic))})"
     )
     if bounded:
         shares = [(own / bound, other / bound) for own, other, bound in bounded if own is not None and other and bound]

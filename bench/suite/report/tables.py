@@ -43,7 +43,7 @@ def binary_wins(facts: Facts) -> Table:
     rows = [
         (
             pair.case.key,
-            "cyclic" if pair.is_cyclic else "acyclic",
+            ("cyclic" if pair.is_cyclic else "acyclic") if pair.case.atoms else NONE,
             _cpu(pair.binary),
             _cpu(pair.wcoj),
             _times(pair.speedup),
