@@ -52,7 +52,7 @@ class Session:
         self.batches: list[Any] = []
         self.inverse: list[Any] = []
         self.n_built = 0
-        self.most = 0
+        self.most = self.loaded = 0
 
     def build(self, n_ticks: int) -> Contender:
         """A new contender with an empty folder of its own; the one before is closed."""
@@ -99,6 +99,8 @@ class Session:
         self.most = peak_bytes()
         gc.collect()
         gc.freeze()  # all that is there now is not looked through again, neither before rounds nor within them
+        forget_peak()
+        self.loaded = peak_bytes()
         return {"seconds": seconds, "before_bytes": before}
 
     def forward(self) -> dict[str, Any]:
@@ -116,6 +118,7 @@ class Session:
         counted: dict[str, int] | None = None
         gc.collect()
         forget_peak()
+        before = peak_bytes()  # what was asked since the state was loaded may have left something
         for batch in batches:
             start, computed = time.perf_counter(), time.process_time()
             outcome = contender.tick(batch)
@@ -127,7 +130,7 @@ class Session:
             if work is not None:
                 own = {name: value for name, value in asdict(work).items() if value is not None}
                 counted = {name: value + (counted or {}).get(name, 0) for name, value in own.items()}
-        self.most = max(self.most, peak_bytes())
+        self.most = max(self.most, self.loaded + peak_bytes() - before)
         return {"changes": changes, "seconds": seconds, "cpu_seconds": cpu_seconds, "work": counted}
 
     def count(self) -> dict[str, Any]:

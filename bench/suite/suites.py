@@ -127,8 +127,8 @@ def _large(names: Sequence[str], rivals: tuple[str, ...]) -> tuple[Spec, ...]:
 
 
 LARGE = Suite(
-    "large", _large(("triangle", "path3", "star3", "tpch-local"), ("duckdb", "graphblas")), limit=60, rival_limit=30, budget=1,
-    rounds=3, judge_limit=20, random_queries=0, random_size=Size(),
+    "large", _large(("triangle", "path3", "star3", "tpch-local"), ("duckdb", "graphblas")), limit=60, rival_limit=30,
+    budget=1, rounds=3, judge_limit=20, random_queries=0, random_size=Size(),
 )  # fmt: skip
 
 

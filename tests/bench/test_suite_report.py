@@ -61,13 +61,14 @@ def records_of(spec, folder):
                 contender.tick(contender.prepare({one: change.undone() for one, change in tick.items()}))
         last = works[-len(case.stream.ticks) :]
         work = replace(
-            last[0], proposals=sum(one.proposals for one in last), probes=sum(one.probes for one in last)
+            last[0], proposals=sum(one.proposals for one in last), probes=sum(one.probes for one in last),
+            marks=sum(one.marks for one in last),
         )  # fmt: skip
         yield Record(
             case.case, name, seconds=Spread.of(seconds), cpu_seconds=Spread.of(seconds),
             round_cpu_seconds=tuple(rounds), peak_bytes=3_000_000, before_bytes=1_000_000,
             state_bytes=contender.state_bytes(), work=work, bound_rows=bound,
-            check=Check(True, ("kept",), None, tuple(changes)),
+            first_cpu_seconds=rounds[0], check=Check(True, ("duckdb",), None, tuple(changes)),
         )  # fmt: skip
 
 
@@ -166,7 +167,7 @@ def test_the_table_of_cases_holds_the_numbers_of_the_records(folder):
     for record in records:
         case = record["case"]
         seconds = statistics.median(record["round_cpu_seconds"]) / case["n_ticks"]
-        work = (record["work"]["proposals"] + record["work"]["probes"]) / case["n_ticks"]
+        work = sum(record["work"][name] for name in ("proposals", "probes", "marks")) / case["n_ticks"]
         name = (
             f"{case['workload']}, {case['data']}, {case['state_rows']:,} rows, {case['change_rows']:,} {case['kind']}"
         )

@@ -219,6 +219,7 @@ def ratio(one: Record | None, other: Record | None) -> float | None:
 
     Examples
     --------
+    >>> from bench.suite.record import Spread
     >>> case = Case("triangle", "cyclic", "rmat", {}, 1, 100, 1, "insert", 1)
     >>> spread = Spread.of([2.0])
     >>> often = Record(case, "wcoj", seconds=spread, round_cpu_seconds=(2.0, 2.0), first_cpu_seconds=3.0)

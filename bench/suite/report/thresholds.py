@@ -93,6 +93,8 @@ def _point(wcoj: Record, binary: Record | None, auto: Record | None) -> Point | 
     if not cpu_per_tick(wcoj):
         return None
     speedup, is_least = ratio(binary, wcoj), cpu_per_tick(binary) is None
-    if binary is not None and binary.unfinished_seconds is not None and wcoj.first_cpu_seconds:
-        speedup = binary.unfinished_seconds / wcoj.first_cpu_seconds
+    if binary is not None and binary.unfinished_seconds is not None:
+        first, per_tick = wcoj.first_cpu_seconds, cpu_per_tick(wcoj)
+        own = first if first is not None else (per_tick or 0.0) * wcoj.case.n_ticks
+        speedup = binary.unfinished_seconds / own if own else None
     return Point(wcoj.case.state_rows, speedup, is_least, ratio(auto, wcoj))
