@@ -2,8 +2,9 @@
 
 A tick of a set is two half-ticks, which first delete and then insert; each brings as many rows as the head has more
 after it than before. Where the number before is known, which it is as long as every tick is counted, one whole count is
-enough. Whether it is worth it is decided by counted work: that of a sample of the change, and that of the last whole
-count, or as long as there is none that of a sample of its seeds. A whole count that turns out to cost more is given up.
+enough. Whether it is worth it is decided by counted work, weighed: that of a sample of the change, and that of the last
+whole count, or as long as there is none that of a sample of its seeds. A whole count that turns out to cost more is
+given up.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ GROWN = 1.5
 
 @dataclass(frozen=True)
 class Recounted:
-    """How one phase of a tick has been counted, in candidates and searches of the kernels, roughly.
+    """How one phase of a tick has been counted, and what that cost.
+
+    Costs are no counts: they weigh what the kernels and the join have done by the time that it takes, where testing one
+    candidate is 1; see `gpu_wcoj.join.summing`.
 
     Attributes
     ----------
@@ -60,7 +64,7 @@ class Recounted:
     cost
         Of the whole counts.
     instead
-        What following the change would have cost.
+        What following the change would have cost, by a sample of it.
     paths
         Per rule, the delta path along which all is counted.
     """
@@ -71,7 +75,10 @@ class Recounted:
     paths: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"counted afresh for {self.cost:,} candidates and searches instead of about {self.instead:,.0f}"
+        return (
+            f"counted afresh for a cost of {self.cost:,} instead of about {self.instead:,.0f}, where testing one "
+            "candidate costs 1"
+        )
 
 
 @dataclass(frozen=True)

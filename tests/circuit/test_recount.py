@@ -144,6 +144,8 @@ def test_large_changes_are_counted_afresh_and_small_ones_followed():
         assert auto.count("h") == followed.count("h")
     (one,) = auto.last_tick.recounted["h"]
     assert one.phase == 0
+    text = f"a cost of {one.cost:,} instead of about {one.instead:,.0f}, where testing one candidate costs 1"
+    assert f"the last tick's change was counted afresh for {text}" in auto.explain()
 
 
 def test_where_nothing_is_summed_away_only_large_changes_are_tried():
