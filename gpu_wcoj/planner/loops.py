@@ -12,7 +12,8 @@ from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.draft import KnownRelations
+from gpu_wcoj.planner.draft import Setting
+from gpu_wcoj.planner.equalities import standing_for
 from gpu_wcoj.planner.single import path_from
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 
@@ -24,7 +25,7 @@ def loop_plan(
     bodies: Mapping[str, Sequence[tuple[Body, DeltaQuery]]],
     widths: Mapping[str, int],
     cycle: Sequence[str],
-    known: KnownRelations,
+    setting: Setting,
     best: Mapping[str, Best],
 ) -> LoopPlan:
     """Plan a loop.
@@ -37,8 +38,8 @@ def loop_plan(
         Per head, its stored columns.
     cycle
         The heads from one of them back to itself.
-    known
-        What is known of relations.
+    setting
+        How paths join, what is to be bound first, and what is known of relations.
     best
         The heads that keep best values.
     """
@@ -46,7 +47,7 @@ def loop_plan(
     rules = []
     for head, own in bodies.items():
         for number, (body, query) in enumerate(own):
-            asking = asked_query(head, body, known, held, best.get(head))
+            asking = asked_query(head, body, setting, held, best.get(head))
             held.update(asking.paths[0].keys)
             rules.append(LoopRule.of(head, number, query, asking, widths))
     return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best))
@@ -77,7 +78,7 @@ def lowered_loop(
 def asked_query(
     head: str,
     body: Body,
-    known: KnownRelations,
+    setting: Setting,
     held: Collection[ArrangementKey],
     best: Best | None = None,
 ) -> DeltaQuery:
@@ -103,4 +104,6 @@ def asked_query(
             variables.append(term)
     seed = BodyAtom(f"{head}#asked", (*columns, len(terms)), (*variables, NUMBER), tuple(constants), tuple(equal))
     bound = replace(body, head=told, atoms=(seed, *body.atoms))
-    return DeltaQuery(str(body.rule), told, (path_from(bound, 0, known, held),), body.calculations)
+    hint = standing_for(setting.hints.get(head, ()), body.rule)
+    path = path_from(bound, 0, setting.known, held, setting.strategy, hint)
+    return DeltaQuery(str(body.rule), told, (path,), body.calculations)

@@ -188,7 +188,7 @@ def plan(
                 for name in members
                 if name in extremes
             }
-            loops.append(loop_plan(planned, widths, cycle(first, members, reads), known, kept))
+            loops.append(loop_plan(planned, widths, cycle(first, members, reads), draft.setting, kept))
             continue
         live = bodies.get(first, [])  # an aggregating head has none
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):

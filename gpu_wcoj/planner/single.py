@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery
 from gpu_wcoj.planner.body import Body
@@ -11,6 +11,7 @@ from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Se
 from gpu_wcoj.planner.passes import PASSES, through_passes
 from gpu_wcoj.planner.passes.arrangements import path_along
 from gpu_wcoj.planner.passes.checks import held_by, with_checks
+from gpu_wcoj.planner.passes.fuse import one_by_one
 from gpu_wcoj.planner.passes.normalise import normalised
 from gpu_wcoj.planner.passes.push_down import pushed_down
 from gpu_wcoj.planner.passes.sort import with_sorting
@@ -36,14 +37,20 @@ def delta_query(
 
 
 def path_from(
-    body: Body, seed: int, known: KnownRelations = NOTHING, held: Collection[ArrangementKey] = ()
+    body: Body,
+    seed: int,
+    known: KnownRelations = NOTHING,
+    held: Collection[ArrangementKey] = (),
+    strategy: Strategy = "auto",
+    hint: Sequence[str] = (),
 ) -> DeltaPath:
     """The one path that starts with the rows of atom `seed`, which may be a relation of its own.
 
     Of the orders that begin with a variable that as many atoms reach, one that needs the fewest arrangements that are
-    not `held` anyway.
+    not `held` anyway; with a `hint` the one that begins with its variables.
     """
-    paths = [path_along(body, order) for order in Chooser(body, seed, known).choose()]
+    orders = Chooser(body, seed, known, strategy).choose(hint)
+    paths = [one_by_one(path_along(body, order), order) for order in orders]
     found = [with_checks(body, path, held_by([path]) if body.negated else None) for path in paths]
     return with_sorting(min(found, key=lambda one: len(set(one.keys).difference(held))))
 

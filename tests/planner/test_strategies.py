@@ -90,6 +90,32 @@ def test_hints_reach_what_aggregates_hold(text, strategy):
         assert list(dict.fromkeys(one["variable"] for one in path["levels"])) == order
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, w), f(w, z).",
+        "p(x, min(0)) :- s(x). p(z, min(n + m)) :- p(x, n), e(x, y), f(y, w), g(w, z, m).",
+    ],
+    ids=["rows", "groups"],
+)
+def test_what_is_asked_for_derivations_joins_as_it_was_said(text):
+    def asked(**options):
+        (head,) = json.loads(gw.Program(text, **options).explain(format="json"))["heads"]
+        return head["rules"][1]["asked"]
+
+    for order in (["w", "y"], ["y", "w"]):
+        for strategy in STRATEGIES:
+            levels = asked(order={"p": order}, strategy=strategy)["levels"]
+            bound = list(dict.fromkeys(level["variable"] for level in levels))
+            assert bound[:2] == order
+    assert [asked(strategy=one)["strategy"] for one in ("wcoj", "binary")] == ["wcoj", "binary"]
+    assert any(level["verb"] == "check" for level in asked(strategy="binary")["levels"])
+    chance = random.Random(text)
+    for strategy in STRATEGIES:
+        options = {"strategy": strategy, "order": {"p": ["w", "y"]}, "clingo": False}
+        recursion.check_scripts(text, [chance.randrange(1000)], backend="cpu", **options)
+
+
 @pytest.mark.parametrize("kind", [*map(Kind, KINDS)], ids=repr)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_all_kinds_of_kernels(kind, strategy):
