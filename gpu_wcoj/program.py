@@ -196,7 +196,7 @@ class Program(Inspected):
         Raises
         ------
         GpuWcojError
-            If anything is wrong with the changes. The state is as before, whatever is raised.
+            If anything is wrong with the changes. The state and the plan are as before, whatever is raised.
         """
         answers: dict[str, ZSet] = {}
 

@@ -89,15 +89,16 @@ class Ticking:
     ) -> dict[str, ChangeCount]:
         start = time.perf_counter()
         check_inputs(changes, tuple(self.input_of), self.heads)
-        if self.ledger.feedback.is_due:
-            self.ledger.replan()
-        before = self.ledger.state
-        number = before.report.tick + 1
+        was = self.ledger.state
+        number = was.report.tick + 1
         sizes = [len(dictionary) for dictionary in self.dictionaries]
         try:
             incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
             if number == 0 and self.lowering.rules.facts:
-                incoming.update(self.lowering.facts(incoming, before.types))
+                incoming.update(self.lowering.facts(incoming, was.types))
+            if self.ledger.feedback.is_due:
+                self.ledger.replan()
+            before = self.ledger.state
             if not any(len(rows) for rows in incoming.values()):
                 if before.sides is not None and all(rows.names == () for rows in incoming.values()):
                     incoming = {}
@@ -131,7 +132,8 @@ class Ticking:
             raised = as_shown(error, self.backend)
             if isinstance(raised, WeightOverflowError):
                 raised = self.outgoing.overflow_as_shown(raised)
-            if self.ledger.state.report is before.report:
+            if self.ledger.state.report is was.report:
+                self.ledger.state = was  # its plan, too: the next look at that takes more work
                 self.forget(sizes)
             self.ledger.settled()
             try:

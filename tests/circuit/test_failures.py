@@ -327,3 +327,37 @@ def test_an_interrupt_at_any_line_leaves_the_state_before_or_after_and_never_bet
             program, before = fresh()
     assert n > 1000
     assert len(completed) < 10, completed
+
+
+def _due() -> gw.Program:
+    """A program that is to be planned anew by what its ticks have done."""
+    program = gw.Program("h(a, b, c, d) :- s(a, d), r(a, b, c), u(b), v(c).", threads=1, keep=["h"])
+    random = np.random.default_rng(0)
+    rows = np.unique(np.stack([random.integers(0, top, 12_000) for top in (40, 100, 100)], axis=1), axis=0)
+    program.step({"r": rows, "u": [(0,)], "v": [(i,) for i in range(100)], "s": [(0, 0)]})
+    program.step({"u": [(i,) for i in range(1, 100)], "v": [((i,), -1) for i in range(1, 100)]})
+    for _ in range(100):
+        if program._ledger.feedback.is_due:
+            return program
+        program.step({"s": random.integers(0, (40, 10**6), (2000, 2))})
+    raise AssertionError("the plan still stands after a hundred ticks")
+
+
+def _refusing(_: str, __: gw.ZSet) -> None:
+    raise ValueError("no more")
+
+
+@pytest.mark.parametrize("way", ["reading", "handing out"])
+def test_a_tick_that_fails_leaves_the_plan_too(way):
+    """Also where the program was planned anew for it."""
+    program, fresh = _due(), _due()
+    plan, rows, held = program.explain(), program.relation("h"), program.state_rows
+    with pytest.raises(ValueError, match="columns" if way == "reading" else "no more"):
+        program.step_pieces({"s": [(1,)] if way == "reading" else [(1, -1), (2, -1)]}, _refusing)
+    assert (program.explain(), program.relation("h"), program.state_rows) == (plan, rows, held)
+    for number in range(20):
+        tick = {"s": np.random.default_rng(number).integers(0, (40, 10**6), (2000, 2))}
+        assert program.step(tick) == fresh.step(tick)
+    assert f"\nplan: chosen anew before tick {program.last_tick.tick - 19}," in fresh.explain()
+    assert "\nplan: chosen anew before tick" in program.explain()
+    assert program.relation("h") == fresh.relation("h")
