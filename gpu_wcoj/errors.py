@@ -112,13 +112,13 @@ class SchemaError(GpuWcojError, ValueError):
 
 
 class ColumnError(SchemaError, KeyError):
-    """A column name is not there."""
+    """A column name is not there; `relation` is None for a Z-set, which is none."""
 
-    def __init__(self, relation: str, column: str, available: Iterable[str]) -> None:
+    def __init__(self, relation: str | None, column: str, available: Iterable[str]) -> None:
         known = list(available)
+        where = "the Z-set" if relation is None else f"relation '{relation}'"
         super().__init__(
-            f"relation '{relation}' has no column '{column}'.\n"
-            f"  Available columns: {listed(known)}.{nearest(column, known)}"
+            f"{where} has no column '{column}'.\n  Available columns: {listed(known)}.{nearest(column, known)}"
         )
 
 
@@ -147,14 +147,23 @@ class WeightError(GpuWcojError, ValueError):
 
 
 class WeightOverflowError(GpuWcojError, OverflowError):
-    """The exact weight of a row of state or output leaves int64."""
+    """The exact weight of a row of state, of output or of a Z-set leaves int64.
 
-    def __init__(self, relation: str, row: object, weight: int | None) -> None:
+    Attributes
+    ----------
+    relation
+        None where Z-sets were calculated with, outside of any relation and tick.
+    """
+
+    def __init__(self, relation: str | None, row: object, weight: int | None) -> None:
+        where = "Z-set" if relation is None else f"relation '{relation}'"
         amount = "its weight" if weight is None else f"its weight {weight}"
-        super().__init__(
-            f"relation '{relation}', row {row}: {amount} is outside int64, -2^63 to 2^63-1.\n"
-            "  The tick was undone; the state is as before. Scale weights down, or let the head keep more variables."
-        )
+        hint = "Scale weights down."
+        if relation is not None:
+            hint = (
+                "The tick was undone; the state is as before. Scale weights down, or let the head keep more variables."
+            )
+        super().__init__(f"{where}, row {row}: {amount} is outside int64, -2^63 to 2^63-1.\n  {hint}")
         self.relation, self.row, self.weight = relation, row, weight
 
 

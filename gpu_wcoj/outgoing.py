@@ -67,8 +67,10 @@ class Outgoing:
 
     def overflow_as_shown(self, error: WeightOverflowError) -> WeightOverflowError:
         """The error with the row's values in place of its codes."""
-        relation, codes = str(error.relation), error.row
-        if not isinstance(codes, tuple) or relation not in self.arity or not all(isinstance(one, int) for one in codes):
+        relation, codes = error.relation, error.row
+        if relation is None or relation not in self.arity or not isinstance(codes, tuple):
+            return error
+        if not all(isinstance(one, int) for one in codes):
             return error
         columns = [np.array([code], np.int64) for code in codes]
         row = self.as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]

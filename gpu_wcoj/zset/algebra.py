@@ -54,7 +54,7 @@ def _consolidate_few(columns: Sequence[Column], weights: Int64Array) -> tuple[Co
     total = sum(weights.tolist())
     if not columns:
         if not _LOWEST <= total <= _HIGHEST:
-            raise WeightOverflowError("<zset>", (), total)
+            raise WeightOverflowError(None, (), total)
         return (), np.array([total] if total else [], np.int64)
     if total or not len(weights):
         return tuple(columns), weights
@@ -85,7 +85,7 @@ def _refuse_overflow(columns: Sequence[Column], keys: Sequence[Int64Array], weig
     if len(beyond):
         first = int(beyond[0])
         exact = (int(highs[first]) << 32) + (int(lows[first]) & 0xFFFFFFFF)
-        raise WeightOverflowError("<zset>", _row(columns, int(order[starts[first]])), exact)
+        raise WeightOverflowError(None, _row(columns, int(order[starts[first]])), exact)
 
 
 def _row(columns: Sequence[Column], at: int) -> tuple[Any, ...]:
@@ -233,7 +233,7 @@ def scale(zset: ZSet, factor: int | np.integer[Any]) -> ZSet:
     if _largest(zset.weights) * abs(factor) > _HIGHEST:
         for at, weight in enumerate(zset.weights.tolist()):
             if not _LOWEST <= weight * factor <= _HIGHEST:
-                raise WeightOverflowError("<zset>", _row(zset.columns, at), weight * factor)
+                raise WeightOverflowError(None, _row(zset.columns, at), weight * factor)
     if _LOWEST <= factor <= _HIGHEST:
         weights = zset.weights * np.int64(factor)
     else:  # 2^63 times -1
@@ -350,7 +350,7 @@ def _position(zset: ZSet, column: str | int) -> int:
         return zset.names.index(column)
     if isinstance(column, int) and -len(zset.names) <= column < len(zset.names):
         return column % len(zset.names)
-    raise ColumnError("<zset>", str(column), zset.names)
+    raise ColumnError(None, str(column), zset.names)
 
 
 def _taken(zset: ZSet, rows: BoolArray | slice) -> ZSet:

@@ -108,6 +108,17 @@ def test_inserting_and_taking_back_leaves_nothing(changes):
     assert total == ZSet.from_rows([])
 
 
+def test_errors_of_zsets_speak_of_no_relation_and_of_no_tick():
+    with pytest.raises(WeightOverflowError) as caught:
+        -ZSet.from_rows([((1,), LOWEST)])
+    assert str(caught.value) == (
+        "Z-set, row (1,): its weight 9223372036854775808 is outside int64, -2^63 to 2^63-1.\n  Scale weights down."
+    )
+    assert caught.value.relation is None
+    with pytest.raises(ColumnError, match="^the Z-set has no column 'x'"):
+        ZSet.from_rows([(1,)]).map(["x"])
+
+
 def test_lowest_weights_of_minus():
     assert (ZSet.from_rows([((1,), -1)]) - ZSet.from_rows([((1,), LOWEST)])).to_dict() == {(1,): HIGHEST}
     with pytest.raises(WeightOverflowError, match="row \\(2,\\): its weight 9223372036854775808"):
