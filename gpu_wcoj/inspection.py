@@ -150,7 +150,8 @@ class Inspected(NotCopied):
             Also what the last tick did, by the plan that it went by: per level the prefixes that it extended, the
             bound on the work, proposals, survivors, bytes and time. Prefixes, bytes and times are there for ticks that
             were measured: those behind the first call with this option, or all of a program with `analyze`. Where they
-            are not, the text says so.
+            are not, the text says so. What each figure counts, and where it is 0, `gpu_wcoj.explain.figures.Counts`
+            says.
         bounds
             Also how many prefixes each level can have for one changed row at most, by the sizes and the largest degrees
             of the relations as they are now: a linear program each, for which SciPy is needed. Levels of recursions

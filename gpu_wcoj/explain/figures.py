@@ -23,9 +23,12 @@ class Counts:
     Attributes
     ----------
     prefixes
-        That it extended.
+        That it extended; those that look alike to it and to all that follows are one where rows are only counted.
     work_bound
-        The smallest count of its atoms, summed over these prefixes; of a check, one for each at most.
+        The smallest count of its atoms, summed over these prefixes; of a check, one for each at most. Atoms are counted
+        batch by batch, so that a row that is in one batch and taken back in another counts in both: those that the tick
+        itself deletes, too. Of a last level that is only counted and takes its values from one atom it may be 0, as
+        lengths of ranges are added there instead of looking at values: it is a bound on work, not on `survivors`.
     proposals
         Values that were looked at one by one.
     probes
