@@ -118,7 +118,9 @@ class Exchanges:
         ((), (('c',), ('b',)))
         """
         graph = graph_of(rule, rows)
-        plan = solve(graph.tables, graph.edges, filters=graph.filters, existing=existing, cross="allow", costs=costs)
+        read = {table.source for table in graph.tables}
+        there = [one for one in existing if one.relation in read]
+        plan = solve(graph.tables, graph.edges, filters=graph.filters, existing=there, cross="allow", costs=costs)
         return cls(rule, graph, plan)
 
     @property

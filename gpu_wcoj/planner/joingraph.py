@@ -13,6 +13,8 @@ from decimal import Decimal
 from functools import cached_property
 from math import prod, sqrt
 
+import numpy as np
+
 from gpu_wcoj.errors import UsageError, listed, nearest
 
 Column = tuple[str, int]
@@ -20,6 +22,9 @@ Column = tuple[str, int]
 
 ASSUMED_ROWS = 1000.0
 """Rows of a table of which nothing is known; a column of it then has the square root of that many distinct values."""
+
+MOST = 1e300
+"""Amounts stay below this, which is near the largest float."""
 
 KEPT = {"=": 0.1, "!=": 0.9, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3}
 """The share of rows that a filter keeps where nothing is known of it."""
@@ -136,7 +141,8 @@ class JoinGraph:
     Raises
     ------
     UsageError
-        If an edge or a filter speaks of what is not there.
+        If an edge or a filter speaks of what is not there, or a number says nothing: rows that are negative or no
+        number, a share above 1.
 
     Examples
     --------
@@ -157,7 +163,11 @@ class JoinGraph:
                 raise UsageError(
                     f"table '{name}' is there twice.\n  Name each occurrence, and say of which relation it is one."
                 )
+        for one in self.tables:
+            _check_numbers(one)
         for edge in self.edges:
+            for key in (edge.left_key, edge.right_key):
+                _check_key(edge, key)
             if len(edge.left_key) != len(edge.right_key) or not edge.left_key:
                 raise UsageError(
                     f"the keys {edge.left_key} of '{edge.left}' and {edge.right_key} of '{edge.right}' differ in "
@@ -165,11 +175,14 @@ class JoinGraph:
                 )
             for table, key in ((edge.left, edge.left_key), (edge.right, edge.right_key)):
                 self._check(table, key, f"the edge '{edge}'")
-        for one in self.filters:
-            if one.op not in KEPT:
-                raise UsageError(f"filter '{one}': operator '{one.op}' is not known. Allowed: {listed(KEPT)}.")
-            for table, column in one.columns:
-                self._check(table, (column,), f"the filter '{one}'")
+        for compared in self.filters:
+            who, kept = f"filter '{compared}'", compared.kept
+            if compared.op not in KEPT:
+                raise UsageError(f"{who}: operator '{compared.op}' is not known. Allowed: {listed(KEPT)}.")
+            if kept is not None and not (is_amount(kept) and kept <= 1):
+                raise UsageError(f"{who}: kept={kept!r} is not allowed; a share from 0 to 1 is, or None if not known.")
+            for table, column in compared.columns:
+                self._check(table, (column,), f"the {who}")
 
     def _check(self, name: str, columns: Sequence[int], who: str) -> None:
         known = {table.name: table for table in self.tables}
@@ -232,3 +245,52 @@ class JoinGraph:
             reached.update(more)
             known.update(*(self.classes_in(name) for name in more))
         return [table.name for table in self.tables if table.name not in reached]
+
+
+def is_amount(value: object) -> bool:
+    """Whether this is a number from 0 on, and no boundless one.
+
+    Examples
+    --------
+    >>> [is_amount(one) for one in (0, 2.5, -1, float("nan"), float("inf"), "3", True, None)]
+    [True, True, False, False, False, False, False, False]
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    return bool(0 <= value < MOST)
+
+
+def is_column(value: object) -> bool:
+    """Whether this may be the number of a column.
+
+    Examples
+    --------
+    >>> [is_column(one) for one in (0, 7, -1, 1.0, "a", True)]
+    [True, True, False, False, False, False]
+    """
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0
+
+
+def _check_numbers(table: Table) -> None:
+    if not is_column(table.arity):
+        raise UsageError(f"table '{table.name}': arity={table.arity!r} is not allowed; a number of columns is.")
+    if table.rows is not None and not is_amount(table.rows):
+        raise UsageError(
+            f"table '{table.name}': rows={table.rows!r} is not allowed; a number from 0 on is, or None if not known."
+        )
+    if not is_amount(table.changes):
+        raise UsageError(f"table '{table.name}': changes={table.changes!r} is not allowed; a number from 0 on is.")
+    for columns, values in table.distinct.items():
+        if not is_amount(values) or not all(is_column(one) and one < table.arity for one in columns):
+            raise UsageError(
+                f"table '{table.name}': distinct={{{columns!r}: {values!r}}} is not allowed; a tuple of its columns, "
+                f"which are {table.arity}, from 0 on, and a number from 0 on are."
+            )
+
+
+def _check_key(edge: Edge, key: Sequence[int]) -> None:
+    given: object = key
+    if not isinstance(given, (tuple, list)) or not all(isinstance(one, (int, np.integer)) for one in given):
+        raise UsageError(
+            f"the edge from '{edge.left}' to '{edge.right}' has the key {key!r}.\n  Give a tuple of columns, as (0,)."
+        )

@@ -18,14 +18,17 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 from gpu_wcoj.errors import UsageError, listed, nearest
-from gpu_wcoj.planner.joingraph import Column, Edge, Filter, JoinGraph, Table
+from gpu_wcoj.planner.joingraph import Column, Edge, Filter, JoinGraph, Table, is_amount, is_column
 from gpu_wcoj.planner.lookups import Arranged, Lookup, LookupPath, LookupPlan
 
 Preference = Literal["left", "right"]
 """Which of equally cheap tables is looked up first: the one given first, or last."""
+
+Crossing = Literal["refuse", "allow"]
+"""Whether tables that no equality connects may be combined row by row."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def solve(
     filters: Sequence[Filter] = (),
     orders: Mapping[str, Sequence[str]] = MappingProxyType({}),
     prefer: Preference = "left",
-    cross: Literal["refuse", "allow"] = "refuse",
+    cross: Crossing = "refuse",
     costs: Costs = Costs(),
 ) -> LookupPlan:
     """Plan the lookups of every table that changes.
@@ -85,7 +88,8 @@ def solve(
     ------
     UsageError
         If a table is connected with no other one and `cross` does not allow it, `numbering` does not name each table
-        once, or one of `orders` does not name each other table once, with equalities between it and those before.
+        once, one of `orders` does not name each other table once, with equalities between it and those before, an
+        arrangement is of what is not there, or an option or a number is outside what is allowed.
 
     Examples
     --------
@@ -95,6 +99,12 @@ def solve(
     b -> a -> c*
     a -> b* -> c*
     """
+    for option, value, kinds in (("prefer", prefer, Preference), ("cross", cross, Crossing)):
+        if value not in get_args(kinds):
+            raise UsageError(f"{option}={value!r} is not allowed; it is one of {listed(get_args(kinds))}.")
+    for name, amount in vars(costs).items():
+        if not is_amount(amount):
+            raise UsageError(f"Costs({name}={amount!r}) is not allowed; a number from 0 on is.")
     graph = JoinGraph(tuple(tables), tuple(edges), tuple(filters))
     if not graph.tables:
         raise UsageError("a join of no tables.\n  Give one at least.")
@@ -108,8 +118,7 @@ def solve(
                 "combined each with each.\n  Add the missing edge, or allow this with cross='allow'."
             )
     for one in existing:
-        if len(set(one.order)) < len(one.order) or not set(one.by) <= set(one.order):
-            raise UsageError(f"arrangement {one}: its order repeats a column, or lacks one that it is spread by.")
+        _check_arranged(one, graph)
     for name, order in orders.items():
         others = [table.name for table in graph.tables if table.name != name]
         if len(others) == len(graph.tables) or sorted(order) != sorted(others):
@@ -118,6 +127,23 @@ def solve(
                 f"  Give orders for {listed(graph.by_name)}, each of all the others."
             )
     return _Solver(graph, numbers, prefer, costs, orders, list(dict.fromkeys(existing))).plan()
+
+
+def _check_arranged(one: Arranged, graph: JoinGraph) -> None:
+    if len(set(one.order)) < len(one.order) or not set(one.by) <= set(one.order):
+        raise UsageError(f"arrangement {one}: its order repeats a column, or lacks one that it is spread by.")
+    arity = {table.source: table.arity for table in graph.tables}
+    if one.relation not in arity:
+        raise UsageError(
+            f"arrangement {one} is of no relation of the join: '{one.relation}'. Relations: {listed(arity)}."
+            f"{nearest(one.relation, arity)}"
+        )
+    for column in one.order:
+        if not is_column(column) or column >= arity[one.relation]:
+            raise UsageError(
+                f"arrangement {one}: relation '{one.relation}' has no column {column!r}. It has "
+                f"{arity[one.relation]}, from 0 on."
+            )
 
 
 def _numbers(graph: JoinGraph, numbering: Sequence[str] | None) -> dict[str, int]:
