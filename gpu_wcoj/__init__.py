@@ -13,6 +13,7 @@ Examples
 
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.once import query
 from gpu_wcoj.program import ChangeCount, Program, TickReport
 from gpu_wcoj.zset.index import IndexedZSet
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ChangeCount", "Circuit", "IndexedZSet", "Matcher", "Matches", "Program", "TickReport", "View", "ZSet",
-    "datoms", "find", "query", "streams", "view",
+    "ChangeCount", "Circuit", "GpuWcojError", "IndexedZSet", "Matcher", "Matches", "Program", "TickReport", "View",
+    "ZSet", "datoms", "find", "query", "streams", "view",
 ]  # fmt: skip
 
 

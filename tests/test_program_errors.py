@@ -281,6 +281,11 @@ class TestPrograms:
         with pytest.raises(UsageError, match=f"query has no option '{option}'(?s:.*)those of gpu_wcoj.Program"):
             gw.query("h(a) :- r(a, b).", r=[(1, 2)], **{option: value})
 
+    def test_every_error_is_one_that_the_package_names(self):
+        assert issubclass(UsageError, gw.GpuWcojError)
+        with pytest.raises(gw.GpuWcojError, match="there is no relation 'edges'"):
+            gw.Program(TEXT).step({"edges": []})
+
     def test_a_program_that_is_no_text(self):
         for wrong in (None, Path("rules.dl")):
             with pytest.raises(UsageError, match="a program is text or Rules(?s:.*)Of a file, give the text"):
