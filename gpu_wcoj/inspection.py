@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, listed
 from gpu_wcoj.lowering import Lowered, Lowering
+from gpu_wcoj.options import flag
 from gpu_wcoj.outgoing import Outgoing
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.query.rules import Rules
@@ -166,8 +167,8 @@ class Inspected(NotCopied):
         Raises
         ------
         UsageError
-            For another format, where a program as text is asked for more than itself, or for `statistics` beside
-            `analyze`.
+            For another format or a value that an option does not have, where a program as text is asked for more than
+            itself, or for `statistics` beside `analyze`.
         SchemaError
             If there are no such statistics, or they are of other relations.
         BackendUnavailableError
@@ -193,6 +194,9 @@ class Inspected(NotCopied):
         from gpu_wcoj.explain.rendering import check_format
 
         check_format(format)
+        analyze, bounds = flag("analyze", analyze), flag("bounds", bounds)
+        if statistics is not None and not isinstance(statistics, (str, PathLike)):
+            raise UsageError(f"statistics={statistics!r:.80} is not allowed; the path of a folder is, or None.")
         if format == "datalog":
             return self._as_datalog(analyze or bounds or statistics is not None)
         if not bounds:
@@ -261,9 +265,9 @@ class Inspected(NotCopied):
 
     @analyze.setter
     def analyze(self, value: bool) -> None:
-        self._measures = value
+        self._measures = flag("analyze", value)
         for side in self._ledger.state.sides or ():
-            side.circuit.execution.measures = value
+            side.circuit.execution.measures = self._measures
 
     @property
     def _lowered(self) -> Lowered | None:

@@ -177,7 +177,7 @@ def positive(option: str, value: object, default: int) -> int:
 
 
 def factor(option: str, value: object) -> float | None:
-    """An option that is a number above 1, or None.
+    """An option that is a number above 1, or None; far below the largest, so that products with it are numbers.
 
     Examples
     --------
@@ -187,7 +187,9 @@ def factor(option: str, value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 1 < value < 1e300:
-        raise UsageError(f"{option}={value!r} is not allowed; it must be a number above 1, or None for never.")
+        raise UsageError(
+            f"{option}={value!r:.80} is not allowed; it must be a number above 1 and below 1e300, or None for never."
+        )
     return float(value)
 
 

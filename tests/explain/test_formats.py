@@ -233,6 +233,20 @@ def test_unknown_formats_and_statistics(tmp_path):
         program.explain(format="dot")
     with pytest.raises(SchemaError, match="statistics.json"):
         program.explain(statistics=tmp_path)
+    for wrong in (5, b"here", ["here"]):
+        with pytest.raises(UsageError, match="statistics=.* is not allowed; the path of a folder is, or None"):
+            program.explain(statistics=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["x", 1, None])
+def test_options_that_are_true_or_false(wrong):
+    program = gw.Program(text_of("path"))
+    for option in ("analyze", "bounds"):
+        with pytest.raises(UsageError, match=f"{option}={wrong!r} is not allowed; it must be True or False"):
+            program.explain(**{option: wrong})
+    with pytest.raises(UsageError, match=f"analyze={wrong!r} is not allowed"):
+        program.analyze = wrong
+    assert program.analyze is False
 
 
 def test_nothing_of_it_is_loaded_before_it_is_asked_for():
