@@ -14,7 +14,7 @@ from gpu_wcoj.query.binding import inner_aggregates
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.terms import Aggregate, Variable
-from gpu_wcoj.schema import DataType
+from gpu_wcoj.schema import DataType, check_names
 
 Names = dict[str, tuple[str, ...]]
 """Per relation, what its columns are called."""
@@ -45,6 +45,7 @@ def declared(
         if name not in rules.inputs:
             raise UnknownRelationError(name, rules.inputs, "inputs")
         if isinstance(given, Mapping):
+            check_names(given, f"the schema of relation '{name}'")
             by_declaration[name] = names[name] = tuple(given)
             given = list(given.values())
         if isinstance(given, str):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from gpu_wcoj.errors import TypeMismatchError
+from gpu_wcoj.errors import SchemaError, TypeMismatchError
 
 TIME_UNITS = ("s", "ms", "us", "ns")
 """From coarse to fine; each is 1,000 of the next."""
@@ -163,6 +164,35 @@ class DataType:
         if family == "date":
             return DataType("date64[ms]")
         return DataType(f"large_{family}")
+
+
+def check_names(names: Iterable[object], where: str) -> None:
+    r"""Refuse names of columns that are no texts, or have half a surrogate pair: no file or terminal can take those.
+
+    Raises
+    ------
+    SchemaError
+        If one of them is such.
+
+    Examples
+    --------
+    >>> check_names(["src", "größe"], "rows")
+    >>> check_names(["a\ud800"], "rows")
+    Traceback (most recent call last):
+    ...
+    gpu_wcoj.errors.SchemaError: rows: the name 'a\ud800' of a column has half a surrogate pair, which is no character.
+      Rename the column.
+    """
+    for name in names:
+        if not isinstance(name, str):
+            raise SchemaError(f"{where}: the name {name!r:.80} of a column is no text.\n  Names of columns are texts.")
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise SchemaError(
+                f"{where}: the name {name!a:.80} of a column has half a surrogate pair, which is no character.\n"
+                "  Rename the column."
+            ) from None
 
 
 def _common_integer(left: DataType, right: DataType) -> DataType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -280,6 +281,18 @@ class TestPrograms:
     def test_options_that_query_does_not_have(self, option, value):
         with pytest.raises(UsageError, match=f"query has no option '{option}'(?s:.*)those of gpu_wcoj.Program"):
             gw.query("h(a) :- r(a, b).", r=[(1, 2)], **{option: value})
+
+    @pytest.mark.parametrize("name", ["\ud800", "a\udcff", 1])
+    def test_names_that_no_file_can_take(self, name):
+        said = f"the name {name!a} of a column {'has half a' if isinstance(name, str) else 'is no text'}"
+        with pytest.raises(SchemaError, match=re.escape(f"the schema of relation 'r': {said}")):
+            gw.Program("h(x) :- r(x, y).", schema={"r": {name: "int64", "b": "int64"}})
+        if isinstance(name, str):
+            with pytest.raises(SchemaError, match=re.escape(f"the Z-set: {said}")):
+                gw.ZSet.from_rows([(1, 2)], names=[name, "b"])
+            for rows in ({name: [1], "b": [2]}, np.zeros(1, [(name, np.int64), ("b", np.int64)])):
+                with pytest.raises(SchemaError, match=re.escape(f"relation 'r': {said}")):
+                    gw.Program("h(x) :- r(x, y).").step({"r": rows})
 
     def test_every_error_is_one_that_the_package_names(self):
         assert issubclass(UsageError, gw.GpuWcojError)

@@ -17,7 +17,7 @@ from gpu_wcoj.column import Column
 from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError
 from gpu_wcoj.rows import columns_of, split_weights
-from gpu_wcoj.schema import DataType
+from gpu_wcoj.schema import DataType, check_names
 from gpu_wcoj.weights import as_weights
 
 
@@ -213,6 +213,7 @@ def _with_range_index(data: Any, table: pa.Table) -> pa.Table:
 
 def _numpy_columns(data: npt.NDArray[Any], what: str) -> _Named:
     if data.dtype.names is not None:
+        check_names(data.dtype.names, what)
         return data.dtype.names, [data[name] for name in data.dtype.names]
     if data.ndim not in (1, 2):
         raise SchemaError(f"{what} is an array of shape {data.shape}; one or two dimensions are allowed.")
@@ -238,6 +239,7 @@ def _mapped_columns(data: Mapping[Any, Any], what: str) -> _Named:
             arrays[name] = list(values)
         else:
             raise TypeMismatchError(f"{what}, column '{name}' is {values!r}; a column is an array or a list of values.")
+    check_names(arrays, what)
     sizes = {name: values.size if isinstance(values, np.ndarray) else len(values) for name, values in arrays.items()}
     if len(set(sizes.values())) > 1:
         first, other = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)

@@ -12,7 +12,7 @@ import numpy as np
 from gpu_wcoj.column import BoolArray, Column, Int64Array, on_host
 from gpu_wcoj.errors import ArityError, SchemaError
 from gpu_wcoj.rows import Row, columns_of, split_weights
-from gpu_wcoj.schema import INT64, DataType
+from gpu_wcoj.schema import INT64, DataType, check_names
 from gpu_wcoj.weights import as_weights
 from gpu_wcoj.zset import algebra, doors, tables
 
@@ -168,6 +168,7 @@ class ZSet:
         if isinstance(names, str) or not all(isinstance(name, str) for name in listed):
             raise SchemaError(f"the names of columns are a list of texts, and these are {names!r}.")
         names = listed
+        check_names(names, "the Z-set")
         if len(names) != len(columns):
             raise ArityError(f"there are {len(names)} names ({', '.join(names)}) for {len(columns)} columns.")
         if len(set(names)) < len(names):
