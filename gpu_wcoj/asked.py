@@ -95,12 +95,17 @@ class Asked:
             except UnicodeDecodeError:
                 raise UsageError(f"the program '{self.path}' is not UTF-8 text.\n  Convert it to UTF-8.") from None
 
-    def _tables(self) -> dict[str, dict[str, str]]:
-        tables: dict[str, dict[str, str]] = {}
+    def _tables(self) -> dict[str, dict[str, str | None]]:
+        tables: dict[str, dict[str, str | None]] = {}
         for changes, specs in ((False, self.loaded), (True, self.fed)):
             for spec in specs:
-                if spec.relation not in tables:
+                known = tables.get(spec.relation)
+                if known is None:
                     tables[spec.relation] = columns_of(spec, changes, self.budget)
+                elif None in known.values() and not spec.path.is_fifo():  # of no rows: the changes may tell the types
+                    found = columns_of(spec, changes, self.budget)
+                    if len(found) == len(known):
+                        tables[spec.relation] = dict(zip(known, found.values(), strict=True))
         return tables
 
 

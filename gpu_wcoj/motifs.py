@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from gpu_wcoj.arrow.types import table_without_rows
 from gpu_wcoj.errors import UsageError, listed, nearest
 from gpu_wcoj.finding import Matcher
 from gpu_wcoj.program import ChangeCount, TickReport
 from gpu_wcoj.query.motif.form import SEMANTICS, Semantics
 from gpu_wcoj.query.motif.reading import parse
-from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.explain.rendering import Format
@@ -58,7 +58,8 @@ class MotifProgram:
     text
         The motif.
     tables
-        Per table, names and types of its columns; ``edges`` and, where vertices have columns, ``vertices``.
+        Per table, names and types of its columns, None where not known: of ``edges`` and, where vertices have
+        columns, of ``vertices``.
     asked
         What is asked of the matches.
     source
@@ -78,7 +79,12 @@ class MotifProgram:
     outputs = (MATCHES,)
 
     def __init__(
-        self, text: str, tables: Mapping[str, Mapping[str, str]], asked: MotifOptions, source: str, **options: Any
+        self,
+        text: str,
+        tables: Mapping[str, Mapping[str, str | None]],
+        asked: MotifOptions,
+        source: str,
+        **options: Any,
     ) -> None:
         for name in tables:
             if name not in TABLES:
@@ -87,10 +93,7 @@ class MotifProgram:
             raise UsageError("a motif needs edges.\n  Give --input edges=PATH or --changes edges=PATH.")
         if asked.semantics not in SEMANTICS:
             raise UsageError(f"there is no semantics '{asked.semantics}'; there are {listed(SEMANTICS)}.")
-        empty = {
-            name: ZSet.empty(tuple(columns), tuple(columns.values())).with_weight_name(None).to_arrow()
-            for name, columns in tables.items()
-        }
+        empty = {name: table_without_rows(columns) for name, columns in tables.items()}
         self.inputs = tuple(tables)
         self.matcher = Matcher(
             parse(text, source=source),

@@ -97,6 +97,43 @@ def test_changes_by_rows_after_an_input(capfd: pytest.CaptureFixture[str], tmp_p
     assert total["total"] == {"triangle": 4}
 
 
+def test_files_without_rows(capfd: pytest.CaptureFixture[str], tmp_path: Path, graph: Path):
+    (tmp_path / "none.csv").write_text("src,dst,weight\n")
+    (tmp_path / "none.txt").write_text("")
+    given = ["-e", TRIANGLE, "--input", f"edge={graph}"]
+    ticks, total = run_json(capfd, *given, "--changes", f"edge={tmp_path / 'none.csv'}")
+    assert (len(ticks), total["total"]) == (1, {"triangle": 2})
+    ticks, total = run_json(capfd, "-e", TRIANGLE, "--changes", f"edge={tmp_path / 'none.csv'}", "--tick-rows", 5)
+    assert (ticks, total["total"]) == ([], {"triangle": 0})
+    empty = f"edge={tmp_path / 'none.csv'}?columns=src,dst"
+    ticks, total = run_json(capfd, "-e", TRIANGLE, "--input", empty, "--changes", f"edge={graph}")
+    assert ([tick["changes"]["triangle"]["inserted"] for tick in ticks], total["total"]) == ([0, 2], {"triangle": 2})
+    alone = ["-e", "alone(a) :- edge(a, _), !edge(_, a), !gone(a).", "--input", f"edge={graph}"]
+    for none in ("none.txt", "none.csv?columns=src"):
+        _, total = run_json(capfd, *alone, "--input", f"gone={tmp_path / none}")
+        assert total["total"] == {"alone": 1}
+        assert main(["explain", *alone, "--input", f"gone={tmp_path / none}", "--analyze"]) == 0
+        assert "gone" in capfd.readouterr().out
+
+
+def test_texts_may_follow_a_file_without_rows(capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    (tmp_path / "none.csv").write_text("a,b\n")
+    (tmp_path / "names.csv").write_text("a,b\nx,y\ny,z\n")
+    names = f"e={tmp_path / 'names.csv'}?columns=a,b"
+    arguments = ["-e", "h(a, c) :- e(a, b), e(b, c).", "--input", f"e={tmp_path / 'none.csv'}?header=yes"]
+    _, total = run_json(capfd, *arguments, "--changes", names, "--checkpoint", tmp_path / "c")
+    assert total["total"] == {"h": 1}
+
+
+def test_a_pipe_is_named_once(capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    rules = "h(a) :- e(a), !z(a)."
+    for option in ("--input", "--changes"):
+        arguments = ["run", "-e", rules, "--input", f"e={tmp_path / 'pipe'}", option, f"z={tmp_path / 'link'}"]
+        assert "are the same pipe, which can be read once only" in complaint(capfd, *arguments)
+
+
 def test_counting_where_only_a_net_can_be_counted(capfd: pytest.CaptureFixture[str], graph: Path):
     ends = "ends(a, c) :- edge(a, b), edge(b, c)."
     ticks, total = run_json(capfd, "-e", ends, "--input", f"edge={graph}", "--count", "--bag")

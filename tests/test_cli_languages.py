@@ -111,6 +111,45 @@ def test_columns_without_names_are_numbered(place, capfd):
     assert "the edges have no column 'src'" in complaint(capfd, "run", *arguments)
 
 
+def test_files_without_rows_tell_the_columns(place, capfd):
+    (place / "none.csv").write_text("src,dst,weight\n")
+    text = "SELECT src FROM edges WHERE dst NOT IN (SELECT src FROM none WHERE weight > 5)"
+    arguments = ("-e", text, "--language", "sql", "--input", "edges=edges.csv", "--input", "none=none.csv?header=yes")
+    assert run(capfd, *arguments) == [{"answer": 3}]
+    (place / "later.csv").write_text("src,dst,weight,w\n2,9,9,1\n")
+    assert run(capfd, *arguments, "--changes", "none=later.csv?weight=w") == [{"answer": 3}, {"answer": -1}]
+    assert main(["explain", *arguments, "--as", "datalog"]) == 0
+    assert ".decl none(src, dst, weight)" in capfd.readouterr().out
+    for language, text, output in (("edn", EDN, "find"), ("motif", MOTIF, "matches")):
+        arguments = ("-e", text, "--language", language, "--input", "edges=none.csv?header=yes")
+        assert run(capfd, *arguments) == [{output: 0}]
+        assert run(capfd, *arguments, "--changes", "edges=edges.csv?columns=0,1,2") == [{output: 0}, {output: 3}]
+        assert run(capfd, "-e", text, "--language", language, "--input", "edges=edges.csv", "--changes",
+                   "edges=none.csv?columns=src,dst,weight") == [{output: 3}]  # fmt: skip
+
+
+def test_types_are_those_of_changes_where_the_first_file_has_no_rows(place, capfd):
+    (place / "none.csv").write_text("src,dst,weight\n")
+    arguments = (
+        "-e",
+        "SELECT src // 2 AS half FROM edges",
+        "--language",
+        "sql",
+        "--input",
+        "edges=none.csv?header=yes",
+    )
+    assert run(capfd, *arguments, "--changes", CHANGES) == [{"answer": 0}, {"answer": 0}]
+    assert main(["explain", *arguments, "--changes", CHANGES, "--as", "datalog"]) == 0
+    assert ".decl edges(src: int64, dst: int64, weight: int64)" in capfd.readouterr().out
+
+
+def test_nothing_tells_the_columns(place, capfd):
+    (place / "none.txt").write_text("")
+    arguments = ("-e", "SELECT c0 FROM t", "--language", "sql", "--input")
+    assert "does not tell how many columns 't' has" in complaint(capfd, "run", *arguments, "t=none.txt")
+    assert run(capfd, *arguments, "t=none.txt?columns=0,1") == [{"answer": 0}]
+
+
 def test_vertices_and_semantics_of_a_motif(place, capfd):
     (place / "people.csv").write_text("name,age\n1,20\n2,30\n")
     arguments = ("-e", "(a)-[]->(b); (b)-[]->(c)", "--language", "motif", "--input", "edges=edges.csv")

@@ -25,7 +25,7 @@ from gpu_wcoj.errors import (
 from gpu_wcoj.files import binary, lines
 from gpu_wcoj.files.budget import memory_budget
 from gpu_wcoj.files.output import ChangeWriter, write_columns
-from gpu_wcoj.files.reader import open_input, read_table
+from gpu_wcoj.files.reader import columns_of, open_input, read_table
 from gpu_wcoj.files.spec import InputSpec, parse_input
 from gpu_wcoj.files.ticks import ticks
 
@@ -179,10 +179,10 @@ def test_a_header_that_may_be_a_row_is_said(tmp_path: Path, caplog: pytest.LogCa
         ("g.txt", b"a b\n\n\xff\n", "", r"line 3: 1 fields where the lines before have 2: '\\xff'"),
         ("g.csv", '1,2\n3,"4\n', "?header=no", "line 2: a quoted value that does not end"),
         ("g.txt", b"\0\0\0\0\n", "", "not text: it holds zero bytes"),
-        ("g.txt", "", "", "is empty"),
-        ("g.txt", "# only\n\n", "", "has no rows"),
-        ("g.txt", "1 2\n", "?skip=1", "has no rows"),
-        ("g.csv", "src,dst\n", "", "has no rows"),
+        ("g.csv", "", "", "is empty: it has not even names of columns.\n.*header=no"),
+        ("g.csv", "\n", "", "is empty: it has not even names"),
+        ("g.csv", "src,dst\n", "?skip=1", "is empty: it has not even names"),
+        ("g.txt", "# only\n", "?header=yes", "is empty: it has not even names"),
         ("g.csv", "a,1\n2,3\n", "", "line 1: 'a,1' may be names of columns or a row"),
         (
             "g.csv",
@@ -201,6 +201,62 @@ def test_bad_text(tmp_path: Path, name: str, text: str | bytes, options: str, ma
         read_text(tmp_path / name, text, options)
     assert name in str(caught.value)
     assert "\n\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "names", "types"),
+    [
+        ("g.csv", "src,dst\n", "", ["src", "dst"], [pa.null(), pa.null()]),
+        ("g.csv", "\ufeffsrc,dst\r\n\r\n", "?columns=dst,src", ["dst", "src"], [pa.null(), pa.null()]),
+        ("g.tsv", "src\tname\tdst", "?columns=1,0&types=string,int64", ["name", "src"], [pa.string(), pa.int64()]),
+        ("g.csv", "src,n,dst\n", "?weight=n", ["src", "dst", "weight"], [pa.null(), pa.null(), pa.int64()]),
+        ("g.txt", "", "", ["c0", "c1"], [pa.null(), pa.null()]),
+        ("g.txt", "# only\n\n", "?weight=0", ["c0", "c1", "weight"], [pa.null(), pa.null(), pa.int64()]),
+        ("g.txt", "1 2\n", "?skip=1&columns=7,0", ["c0", "c1"], [pa.null(), pa.null()]),
+        ("g.csv", "", "?header=no", ["c0", "c1"], [pa.null(), pa.null()]),
+        ("g.csv.gz", gzip.compress(b"a,b\n"), "", ["a", "b"], [pa.null(), pa.null()]),
+        ("g.gz", gzip.compress(b""), "", ["c0", "c1"], [pa.null(), pa.null()]),
+    ],
+)
+def test_text_without_rows_is_an_empty_relation(
+    tmp_path: Path, name: str, text: str | bytes, options: str, names: list[str], types: list[pa.DataType]
+):
+    table = read_text(tmp_path / name, text, options)
+    assert (table.num_rows, table.column_names, table.schema.types) == (0, names, types)
+    assert read_ticks([f"edge={tmp_path / name}{options}"]) == []
+
+
+def test_no_rows_beside_ticks(tmp_path: Path):
+    (tmp_path / "none.csv").write_text("a,t\n")
+    (tmp_path / "some.csv").write_text("a,t\n7,1\n8,2\n")
+    none, some = (f"{name}={tmp_path / name}.csv?tick=t" for name in ("none", "some"))
+    assert read_ticks([none, some], arity=1) == [{"some": [(7,)]}, {"some": [(8,)]}]
+    with pytest.raises(UsageError, match="none.csv' has no column 'x'.\n.*'a', 't'"):
+        read_ticks([none.replace("tick=t", "tick=x")], arity=1)
+    with pytest.raises(UsageError, match="relation 'none' has 3 columns, but '.*none.csv' has 2"):
+        read_ticks([none.partition("?")[0]], arity=3)
+
+
+def test_no_rows_and_no_names(tmp_path: Path):
+    path = tmp_path / "g.txt"
+    with pytest.raises(UsageError, match="no column 'src': its columns have no names"):
+        read_text(path, "", "?columns=src,dst")
+    with pytest.raises(UsageError, match="chooses 3"):
+        read(path, "?columns=0,1,2")
+    with pytest.raises(InputFileError, match="does not tell how many columns 'edge' has.\n.*columns=0,1"):
+        columns_of(parse_input(f"edge={path}"), False, BUDGET)
+    assert columns_of(parse_input(f"edge={path}?columns=0,1"), False, BUDGET) == {"c0": None, "c1": None}
+
+
+def test_one_line_that_may_be_a_row_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    assert len(read_text(tmp_path / "g.csv", "ann,bob\n")) == 0
+    assert "only line, 'ann,bob', was taken for names" in caplog.text
+    caplog.clear()
+    assert len(read(tmp_path / "g.csv", "?header=yes")) == 0
+    assert len(read(tmp_path / "g.csv", "?columns=bob,ann")) == 0
+    assert len(read(tmp_path / "g.csv", "?header=no")) == 1
+    assert read_ticks([f"edge={tmp_path / 'g.csv'}?columns=0&weight=bob"], arity=1) == []
+    assert caplog.text == ""
 
 
 def test_text_in_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -123,7 +123,7 @@ class Held:
         for at, (known, given) in enumerate(zip(self.schema.types, other.schema.types, strict=True)):
             if known == given:
                 continue
-            if pa.types.is_null(known) or self.next == 0:
+            if pa.types.is_null(known) or (self.next == 0 and not pa.types.is_null(given)):
                 kinds[at] = given
                 continue
             name = self.schema.names[at]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -69,6 +70,18 @@ def to_pyarrow(kind: DataType) -> pa.DataType:
         precision, scale = digits.split(", ")
         return getattr(pa, width)(int(precision), int(scale))
     return _PLAIN[name]
+
+
+def table_without_rows(columns: Mapping[str, str | None]) -> pa.Table:
+    """A table of columns of these types; of Arrow's ``null`` where the type is None, not known.
+
+    Examples
+    --------
+    >>> table_without_rows({"a": "int64", "b": None}).schema.types
+    [DataType(int64), DataType(null)]
+    """
+    kinds = {name: pa.null() if kind is None else to_pyarrow(DataType(kind)) for name, kind in columns.items()}
+    return pa.table({name: pa.array([], kind) for name, kind in kinds.items()})
 
 
 def storage_of(kind: DataType) -> tuple[np.dtype[Any], int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ def check_files(program: Program | MotifProgram, loaded: Sequence[InputSpec], fe
     """Raise for files of relations that a program does not read, or that the options cannot take."""
     _check_relations(program, loaded, "--input")
     _check_relations(program, fed, "--changes")
+    _check_pipes([*loaded, *fed])
     if ticked := [spec for spec in loaded if spec.tick is not None]:
         raise UsageError(
             f"'{ticked[0]}' has a tick column, but --input is one tick.\n  Use --changes, or leave it out."
@@ -56,6 +58,17 @@ def check_files(program: Program | MotifProgram, loaded: Sequence[InputSpec], fe
 def _is_empty(path: Path) -> bool:
     """Whether a file is there and has no rows: what another program writes of an empty relation."""
     return path.is_file() and path.stat().st_size == 0
+
+
+def _check_pipes(specs: Sequence[InputSpec]) -> None:
+    """Raise for a pipe that is named twice: whoever reads second would find it empty."""
+    pipes = [spec for spec in specs if spec.path.is_fifo()]
+    for one, other in combinations(pipes, 2):
+        if one.path.samefile(other.path):
+            raise UsageError(
+                f"'{one}' and '{other}' are the same pipe, which can be read once only.\n"
+                "  Put the rows of one of them into a file."
+            )
 
 
 def _check_relations(program: Program | MotifProgram, specs: Sequence[InputSpec], option: str) -> None:

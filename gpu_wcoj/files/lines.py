@@ -37,21 +37,18 @@ def open_bytes(path: Path) -> IO[bytes]:
     Raises
     ------
     InputFileError
-        If it is missing, a folder, empty or not readable.
+        If it is missing, a folder or not readable.
     """
     try:
         with ExitStack() as stack:
             file = stack.enter_context(path.open("rb"))
-            is_empty = not file.peek(1)
+            file.peek(1)  # complains now of what cannot be read
             stack.pop_all()  # all is well: the caller closes it
     except IsADirectoryError:
         raise InputFileError(f"'{path}' is a folder, not a file.\n  Name one file.") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputFileError(f"'{path}' cannot be read: {reason}.\n  Check the name and the permissions.") from None
-    if is_empty:
-        file.close()
-        raise InputFileError(f"'{path}' is empty.\n  Name a file with rows.")
     return file
 
 

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.files.block import RowBlock
 from gpu_wcoj.files.budget import over_budget
-from gpu_wcoj.files.lines import GZIP_ERRORS, GZIP_MAGIC, check_gzip, damaged_gzip, open_bytes
+from gpu_wcoj.files.forms import SEPARATORS, form_of
+from gpu_wcoj.files.lines import check_gzip
 from gpu_wcoj.files.spec import InputSpec
-
-_ENDINGS: Final = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".ipc": "arrow",
-    ".feather": "arrow",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-}
-_MAGIC: Final = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
-_SEPARATORS: Final = {"csv": ",", "tsv": "\t", "text": " "}
 
 
 class Reader(Protocol):
@@ -55,7 +41,7 @@ def open_input(spec: InputSpec, arity: int | None, changes: bool, budget: int) -
     Raises
     ------
     InputFileError
-        If there is no such file, or it is empty, damaged or not of its form.
+        If there is no such file, or it is damaged, not of its form, or without rows and names of columns.
     UsageError
         If the options do not fit the file.
     MemoryBudgetError
@@ -64,12 +50,12 @@ def open_input(spec: InputSpec, arity: int | None, changes: bool, budget: int) -
     from gpu_wcoj.files.binary import BinaryReader
     from gpu_wcoj.files.text import TextReader
 
-    form, is_gzip = _form(spec)
+    form, is_gzip = form_of(spec)
     if form in ("parquet", "arrow"):
         return BinaryReader(spec, form, is_gzip, arity, changes, budget)
     if is_gzip and changes:
         check_gzip(spec.path)
-    return TextReader(spec, spec.separator or _SEPARATORS[form], arity, changes)
+    return TextReader(spec, spec.separator or SEPARATORS[form], arity, changes)
 
 
 def read_table(spec: InputSpec, arity: int, budget: int) -> pa.Table:
@@ -93,8 +79,10 @@ def read_table(spec: InputSpec, arity: int, budget: int) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
-def columns_of(spec: InputSpec, changes: bool, budget: int) -> dict[str, str]:
+def columns_of(spec: InputSpec, changes: bool, budget: int) -> dict[str, str | None]:
     """The names of the columns that the file of `spec` has for its relation, and their types as Arrow spells them.
+
+    A column of text without rows has no type, None.
 
     Parameters
     ----------
@@ -115,31 +103,4 @@ def columns_of(spec: InputSpec, changes: bool, budget: int) -> dict[str, str]:
         raise UsageError(
             f"'{spec.path}' has two columns '{doubled[0]}'.\n  Choose among them, as in '{spec}?columns=0,1'."
         )
-    return dict(reader.columns)
-
-
-def _form(spec: InputSpec) -> tuple[str, bool]:
-    """The form of a file, and whether it is gzipped, by its options, its first bytes and its name, in this order."""
-    if spec.path.is_fifo():  # its first bytes can be read once only
-        if spec.format in ("parquet", "arrow"):
-            raise UsageError(
-                f"'{spec.path}' is a pipe, and '{spec.format}' is read from files only.\n"
-                "  Name a file; or send text through the pipe."
-            )
-        return spec.format or "text", False
-    with open_bytes(spec.path) as file:
-        head = file.read(8)
-        is_gzip = head.startswith(GZIP_MAGIC)
-        if is_gzip:
-            file.seek(0)
-            try:
-                head = gzip.GzipFile(fileobj=file).read(8)
-            except GZIP_ERRORS as error:
-                raise damaged_gzip(spec.path, error) from None
-    if spec.format is not None:
-        return spec.format, is_gzip
-    for magic, form in _MAGIC.items():
-        if head.startswith(magic):
-            return form, is_gzip
-    name = spec.path.name.lower().removesuffix(".gz")
-    return next((form for ending, form in _ENDINGS.items() if name.endswith(ending)), "text"), is_gzip
+    return {name: None if kind == str(pa.null()) else kind for name, kind in reader.columns}

@@ -66,6 +66,26 @@ def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: 
     return Selection(rows, weight, tick, _names(own, len(rows)) + ((WEIGHT,) if weight is not None else ()), own)
 
 
+def fields_of_nothing(spec: InputSpec, arity: int | None) -> int | None:
+    """How many fields the lines of a file have that has no lines, as its options or else its relation say.
+
+    None where neither does.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> edges = InputSpec("edge", Path("e.txt"), weight=2)
+    >>> fields_of_nothing(edges, 2), fields_of_nothing(edges, None)
+    (3, None)
+    >>> fields_of_nothing(InputSpec("edge", Path("e.txt"), columns=(4, 0)), None)
+    5
+    """
+    beside = [column for column in (spec.weight, spec.tick) if column is not None]
+    if spec.columns is None:
+        return None if arity is None else arity + len(beside)
+    return 1 + max((column for column in (*spec.columns, *beside) if isinstance(column, int)), default=0)
+
+
 def _position(spec: InputSpec, column: ColumnName, n_columns: int, names: Sequence[str] | None) -> int:
     if isinstance(column, int):
         if column < n_columns:

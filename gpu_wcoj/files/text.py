@@ -1,5 +1,7 @@
 """CSV, TSV and whitespace text into columns: int64, float64 or string, decided on the first block of lines.
 
+Where there are no rows, columns that no option gives a type have none: they are Arrow's ``null``.
+
 Blocks are parsed by pyarrow at full speed with the types decided; where that fails, the block is parsed again as
 text, value by value, either to name the line and the value that is wrong or because a number is spelled in a way that
 pyarrow does not take (``+1``).
@@ -20,13 +22,13 @@ from gpu_wcoj.errors import InputFileError
 from gpu_wcoj.files.blanks import is_row, squeeze
 from gpu_wcoj.files.block import RowBlock, make_block
 from gpu_wcoj.files.lines import BOM, Lines, TextFile
-from gpu_wcoj.files.select import numbered, select
+from gpu_wcoj.files.select import WEIGHT, fields_of_nothing, numbered, select
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.files.values import as_type, decide_type, is_number
 
 _logger = logging.getLogger(__name__)
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
-_ARROW_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}
+_ARROW_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string(), "null": pa.null()}
 
 
 class TextReader:
@@ -52,15 +54,19 @@ class TextReader:
         try:
             self._blocks = self._file.blocks()
             first = self._next_rows()
-            names, self._n_fields, first = self._header(first)
-            if not self._row_lines(first):
-                first = self._next_rows()
+            if first is None:
+                names, self._n_fields = None, self._without_header(arity)
+            else:
+                names, self._n_fields, first = self._header(first)
+                first = first if self._row_lines(first) else self._next_rows()
             self._selection = select(spec, self._n_fields, names, arity, changes)
-            self._types = self._decide_types(first, names)
+            self._types = self._no_types() if first is None else self._decide_types(first, names)
         except BaseException:
             self._file.close()
             raise
         self._first: Lines | None = first
+        self._names = names
+        self._has_rows = first is not None
 
     @property
     def fraction(self) -> float | None:
@@ -77,6 +83,8 @@ class TextReader:
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the rows in order."""
         last_tick = None
+        if not self._has_rows:
+            yield self._no_rows()
         first, self._first = self._first, None
         for lines in () if first is None else self._with_first(first):
             columns = self._columns(lines)
@@ -102,7 +110,8 @@ class TextReader:
     def _place(self, line: int) -> str:
         return f"'{self._spec.path}', line {line}"
 
-    def _next_rows(self) -> Lines:
+    def _next_rows(self) -> Lines | None:
+        """The next lines among which some hold rows; None at the end of the file."""
         for lines in self._blocks:
             if b"\0" in lines.data:
                 raise InputFileError(
@@ -111,7 +120,43 @@ class TextReader:
                 )
             if self._row_lines(lines):
                 return lines
-        raise InputFileError(f"'{self._spec.path}' has no rows.\n  Name a file with rows.")
+        return None
+
+    def _without_header(self, arity: int | None) -> int:
+        """How many fields lines would have in a file without lines, where it need not begin with names."""
+        if self._spec.header or (self._spec.header is None and not self._is_blank_separated):
+            raise InputFileError(
+                f"'{self._spec.path}' is empty: it has not even names of columns.\n"
+                "  Write a line of names; or say header=no if the file has none where it has rows, too."
+            )
+        n_fields = fields_of_nothing(self._spec, arity)
+        if n_fields is None:
+            raise InputFileError(
+                f"'{self._spec.path}' is empty, so it does not tell how many columns '{self._spec.relation}' has.\n"
+                f"  Give positions, as in '{self._spec}?columns=0,1'; or a file with a line of names."
+            )
+        return n_fields
+
+    def _no_types(self) -> dict[int, str]:
+        """The types of columns that have no values: those that are given, and integers for weights and ticks."""
+        beside = (self._selection.weight, self._selection.tick)
+        return {
+            position: "int64" if position in beside else "null" for position in self._selection.used
+        } | self._given_types()
+
+    def _no_rows(self) -> RowBlock:
+        chosen = (*(self._spec.columns or ()), self._spec.weight, self._spec.tick)
+        is_sure = self._spec.header or any(isinstance(column, str) for column in chosen)
+        if self._names is not None and not is_sure and WEIGHT not in self._names:
+            _logger.warning(
+                "'%s' has no rows: its only line, '%s', was taken for names of columns; "
+                "say header=yes, or header=no if it is a row.",
+                self._spec.path,
+                self._separator.join(self._names),
+            )
+        types = self._types
+        columns = [pa.array([], _ARROW_TYPES[types[position]]) for position in self._selection.used]
+        return make_block(self._spec, self._selection, columns, None, str)
 
     def _row_lines(self, lines: Lines) -> list[int]:
         """The numbers of the lines that hold rows."""
@@ -156,10 +201,7 @@ class TextReader:
             raise InputFileError(f"{self._place(number)}: {error}.\n  Mend the line, or set sep or skip.") from None
 
     def _decide_types(self, lines: Lines, names: tuple[str, ...] | None) -> dict[int, str]:
-        given: dict[int, str] = {}
-        if self._spec.types is not None:
-            said = zip(self._selection.rows, self._spec.types, strict=True)
-            given = {position: kind for position, kind in said if kind is not None}
+        given = self._given_types()
         undecided = [position for position in self._selection.used if position not in given]
         if not undecided:
             return given
@@ -176,6 +218,12 @@ class TextReader:
                 self._separator.join(names),
             )
         return given
+
+    def _given_types(self) -> dict[int, str]:
+        if self._spec.types is None:
+            return {}
+        said = zip(self._selection.rows, self._spec.types, strict=True)
+        return {position: kind for position, kind in said if kind is not None}
 
     def _columns(self, lines: Lines) -> list[pa.Array]:
         parsed = self._parse(self._normal(lines), self._types)

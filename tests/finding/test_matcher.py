@@ -165,11 +165,13 @@ def test_rows_that_come_and_go_in_one_change_cancel():
 def test_tables_begin_empty():
     for nothing in (
         {"src": [], "dst": [], "n": []},
+        pa.table({name: pa.array([], pa.int64()) for name in ("src", "dst", "n")}),
         edges([]).select(["src", "dst", "amount"]).rename_columns(["src", "dst", "n"]),
     ):
         matcher = gw.Matcher("(a)-[e]->(b); (b)-[]->(a)", edges=nothing, where="e.n > 1")
         assert len(matcher.matches()) == matcher.count() == 0
         assert matcher.matches().to_arrow().num_rows == 0
+        assert len(matcher.apply(edges={"src": [], "dst": [], "n": []})) == 0
         rows = {"src": [1, 2], "dst": [2, 1], "n": [1, 2]}
         assert [weight for _, weight in matcher.apply(edges=rows).rows()] == [1]
         assert [weight for _, weight in matcher.apply(edges={**rows, "weight": [-1, -1]}).rows()] == [-1]
