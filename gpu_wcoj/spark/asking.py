@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -54,9 +55,9 @@ def names_in(program: str | Rules, language: Language | None) -> bool:
 
 
 def columns_of(fields: Iterable[StructField], names: Sequence[str] | None = None) -> dict[str, str | None]:
-    """Columns of a table and their types; of those that are named, if any are."""
+    """Columns of a table and their types, None where they have none; of those that are named, if any are."""
     schema = to_arrow_schema(StructType([one for one in fields if names is None or one.name in names]))
-    return {one.name: str(one.type) for one in schema}
+    return {one.name: None if one.type == pa.null() else str(one.type) for one in schema}
 
 
 def as_text(program: str | Rules, bag: bool) -> str:

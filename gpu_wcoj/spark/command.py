@@ -199,6 +199,13 @@ def _frame(session: SparkSession, spec: InputSpec, max_files: int | None, is_str
     sample = session.read.format(kind).options(**options).load(str(spec.path))
     if kind == "csv":
         sample = session.read.format(kind).options(**options).schema(_widened(sample.schema)).load(str(spec.path))
+        if _is_untyped(sample):
+            if is_stream:
+                raise InputFileError(
+                    f"'{spec.path}' has names of columns and no rows yet, so the columns' types are not known.\n"
+                    "  Begin when there are rows, or let the files be Parquet."
+                )
+            sample = session.createDataFrame([], _void(spec, sample.schema))
     frame = sample
     if is_stream:
         reader = session.readStream.format(kind).schema(sample.schema).options(**options)
@@ -220,6 +227,22 @@ def _widened(schema: StructType) -> StructType:
     from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
     kinds = [LongType() if isinstance(one.dataType, IntegerType) else one.dataType for one in schema]
+    return StructType([StructField(one.name, kind, True) for one, kind in zip(schema, kinds, strict=True)])
+
+
+def _is_untyped(sample: DataFrame) -> bool:
+    """Whether files of text have no rows: then Spark says that their columns are texts."""
+    from pyspark.sql.types import StringType
+
+    return all(isinstance(one.dataType, StringType) for one in sample.schema) and sample.isEmpty()
+
+
+def _void(spec: InputSpec, schema: StructType) -> StructType:
+    """With columns of no type but for weights and the order of rows."""
+    from pyspark.sql.types import LongType, NullType, StructField, StructType
+
+    integers = [_named(spec, column, schema.names) for column in (spec.weight, spec.tick) if column is not None]
+    kinds = [LongType() if one.name in integers else NullType() for one in schema]
     return StructType([StructField(one.name, kind, True) for one, kind in zip(schema, kinds, strict=True)])
 
 

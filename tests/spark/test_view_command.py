@@ -87,6 +87,23 @@ def test_csv_without_a_header_and_with_other_separators(spark, tmp_path, capsys)
     assert rows == {(1, 2): 1, (2, 3): 1, (3, 4): 1, (3000000000, 5): 1}
 
 
+def test_csv_without_rows(spark, tmp_path, capsys):
+    (tmp_path / "edges").mkdir()
+    (tmp_path / "edges" / "1.csv").write_text("a,b\n1,2\n2,3\n")
+    (tmp_path / "none.csv").write_text("a,n\n")
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "1.csv").write_text("a\n")
+    source = ["--source", f"e={tmp_path}/edges?format=csv", "--json"]
+    sql = ["-e", "SELECT a FROM e WHERE a NOT IN (SELECT a FROM z)", "--language", "sql"]
+    for at, program in enumerate((["-e", "h(a) :- e(a, _), !z(a)."], sql)):
+        options = [*source, "--table", f"z={tmp_path}/none.csv?format=csv&weight=n", "--checkpoint", f"{tmp_path}/{at}"]
+        assert cli.main(["spark", "run", *program, *options]) == 0, capsys.readouterr().err
+        assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["total"].values()) == [2]
+    arguments = ["spark", "run", "-e", "h(a) :- e(a).", "--source", f"e={tmp_path}/later?format=csv"]
+    assert cli.main([*arguments, "--checkpoint", f"{tmp_path}/c"]) == 2
+    assert "names of columns and no rows yet" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("later", ["b,a\n70,7\n", "a,b\n4,x\n", "a,b\n4\n"])
 def test_csv_that_later_is_another_stops_and_nothing_is_guessed(spark, tmp_path, capsys, later):
     (tmp_path / "edges").mkdir()
