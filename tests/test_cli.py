@@ -125,6 +125,19 @@ def test_texts_may_follow_a_file_without_rows(capfd: pytest.CaptureFixture[str],
     assert total["total"] == {"h": 1}
 
 
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_standard_input(name: str):
+    command = [*COMMAND, "run", "-e", TRIANGLE, "--json", "--input"]
+    text = "src,dst\n1,2\n2,3\n1,3\n"
+    done = subprocess.run(
+        [*command, f"edge={name}?format=csv"], env=ENVIRONMENT, input=text, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1])["total"] == {"triangle": 1}, done.stderr
+    done = subprocess.run([*command, f"edge={name}"], env=ENVIRONMENT, input=text, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "if it is CSV, say 'edge=/dev/stdin?format=csv'" in done.stderr
+
+
 def test_a_pipe_is_named_once(capfd: pytest.CaptureFixture[str], tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")

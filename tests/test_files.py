@@ -418,6 +418,30 @@ def test_wrong_number_of_columns(tmp_path: Path, options: str, arity: int, match
             read(tmp_path / name, options, arity)
 
 
+def test_a_name_that_does_not_tell_what_it_holds(tmp_path: Path):
+    for name in ("g", "g.data", "g.txt.gz"):
+        with pytest.raises(
+            UsageError, match=f"has 1.\n.*between blanks: if it is CSV, say 'edge=.*{name}[?]format=csv'"
+        ):
+            read_text(tmp_path / name, gzip.compress(b"1,2\n") if name.endswith("gz") else b"1,2\n")
+    for options in ("?format=text", "?sep=pipe"):
+        with pytest.raises(UsageError, match="If the fields are separated by something else"):
+            read(tmp_path / "g", options)
+    assert rows(read(tmp_path / "g", "?format=csv")) == [(1, 2)]
+
+
+@pytest.mark.parametrize("name", ["g.json", "g.jsonl", "g.NDJSON", "g.json.gz"])
+def test_json_is_not_read(tmp_path: Path, name: str):
+    text = b'{"src": 1, "dst": 2}\n'
+    with pytest.raises(UsageError, match="is JSON by its name, which is not read.\n  Parquet, Arrow IPC, CSV, TSV"):
+        read_text(tmp_path / name, gzip.compress(text) if name.endswith("gz") else text)
+    (tmp_path / "h.json").write_text("1 2\n")
+    assert rows(read(tmp_path / "h.json", "?format=text")) == [(1, 2)]
+    assert rows(read(tmp_path / "h.json", "?sep=space")) == [(1, 2)]
+    with pytest.raises(InputFileError, match="i.json' cannot be read: No such file"):
+        read(tmp_path / "i.json")
+
+
 def test_names_need_a_header(tmp_path: Path):
     with pytest.raises(UsageError, match="no column 'src': its columns have no names"):
         read_text(tmp_path / "g.txt", "1 2\n", "?columns=src,dst")
@@ -519,6 +543,28 @@ def test_several_files_of_changes(tmp_path: Path):
 def test_bad_options(text: str, match: str):
     with pytest.raises(UsageError, match=match):
         parse_input(text)
+
+
+def test_a_file_whose_name_looks_like_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    name = "odd name?&=.csv"
+    (tmp_path / name).write_text("a,b,c\n1,2,3\n")
+    (tmp_path / "g.csv?header=no").write_text("a,b,c\n")
+    for folder in (tmp_path, "~"):
+        assert parse_input(f"edge={folder}/{name}") == InputSpec("edge", tmp_path / name)
+        assert parse_input(f"edge={folder}/g.csv?header=no") == InputSpec("edge", tmp_path / "g.csv?header=no")
+    assert rows(read(tmp_path / name, arity=3)) == [(1, 2, 3)]
+    assert rows(read(tmp_path / name, "?columns=c,a")) == [(3, 1)]
+    assert parse_input(f"edge={tmp_path}/h.csv?header=no") == InputSpec("edge", tmp_path / "h.csv", header=False)
+    for other in ("even name?&=.csv", "x" * 300 + "?&=.csv"):
+        with pytest.raises(UsageError, match="unknown option ''.\n  There is no file '.*[?]&=.csv', and the options"):
+            parse_input(f"edge={tmp_path}/{other}")
+    assert parse_input("edge=~nobody_of_this_name/g.csv").path == Path("~nobody_of_this_name/g.csv")
+
+
+def test_standard_input_has_a_name():
+    assert parse_input("edge=-?format=csv") == InputSpec("edge", Path("/dev/stdin"), format="csv")
+    assert parse_input("edge=./-") == InputSpec("edge", Path("-"))
 
 
 def test_options_stand_after_the_last_question_mark():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_wcoj.errors import UsageError, listed, nearest
+from gpu_wcoj.files.forms import form_of_name
 from gpu_wcoj.files.spec import ColumnName, InputSpec
 
 WEIGHT = "weight"
@@ -137,6 +138,11 @@ def _wrong_arity(
         hint = f"Choose {arity} of them by position or name, as in '{spec}?columns={','.join(map(str, range(arity)))}'"
         if n_columns < arity:
             hint = "If the fields are separated by something else, say so with sep=comma, tab, space, ..."
+            if spec.format is None and spec.separator is None and form_of_name(spec.path) is None:
+                hint = (
+                    "Its name does not end as those of CSV or TSV, so it was read as fields between blanks:"
+                    f" if it is CSV, say '{spec}?format=csv'; else sep=semicolon, pipe, tab, ..."
+                )
         there = f"'{spec.path}' has {n_columns}{named}{left}"
         return f"relation '{spec.relation}' has {arity} columns, but {there}.\n  {hint}."
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "colon":
 """Names of separators. A space stands for any run of blanks and tabs."""
 
 TEXT_TYPES = ("int64", "float64", "string")
+STANDARD_INPUT = "/dev/stdin"
 _SHAPE = "RELATION=PATH or RELATION=PATH?option=value&option=value"
 
 
@@ -65,7 +67,8 @@ def parse_input(text: str) -> InputSpec:
     r"""Parse ``RELATION=PATH?option=value&...``.
 
     Options stand after the last ``?``; ``%2C``, ``%26`` and the like stand for a character that would otherwise
-    separate. They are ``columns``, ``weight``, ``tick`` (columns by position from 0, or by name), ``sep``,
+    separate. What follows the ``=`` is a path without options where a file of just that name is there, and ``-`` is
+    standard input. The options are ``columns``, ``weight``, ``tick`` (columns by position from 0, or by name), ``sep``,
     ``header``, ``skip``, ``types`` (text files only) and ``format``.
 
     Raises
@@ -82,7 +85,7 @@ def parse_input(text: str) -> InputSpec:
     ('\t', False, 1)
     """
     relation, equals, rest = text.partition("=")
-    path, _, query = rest.rpartition("?") if "?" in rest else (rest, "", "")
+    path, _, query = rest.rpartition("?") if "?" in rest and not _is_there(rest) else (rest, "", "")
     if not equals or not relation or not path:
         raise UsageError(f"'{text}' does not say which file feeds which relation.\n  Write {_SHAPE}.")
     given: dict[str, object] = {}
@@ -91,7 +94,7 @@ def parse_input(text: str) -> InputSpec:
         if name not in _OPTIONS:
             raise UsageError(
                 f"'{text}' has an unknown option '{name}'.\n"
-                f"  The options are: {listed(_OPTIONS)}.{nearest(name, _OPTIONS)}"
+                f"  There is no file '{rest}', and the options are: {listed(_OPTIONS)}.{nearest(name, _OPTIONS)}"
             )
         field, convert = _OPTIONS[name]
         if field in given:
@@ -100,11 +103,16 @@ def parse_input(text: str) -> InputSpec:
             given[field] = convert(value)
         except ValueError as error:
             raise UsageError(f"'{text}': option '{name}' cannot be '{unquote(value)}'.\n  {error}") from None
-    spec = InputSpec(relation, Path(path).expanduser(), **given)  # type: ignore[arg-type]  # one converter per field
+    path = STANDARD_INPUT if path == "-" else path
+    spec = InputSpec(relation, Path(os.path.expanduser(path)), **given)  # type: ignore[arg-type]  # one converter per field
     if spec.types is not None and (spec.columns is None or len(spec.types) != len(spec.columns)):
         wanted = "no columns" if spec.columns is None else f"{len(spec.columns)} columns"
         raise UsageError(f"'{text}' has {len(spec.types)} types and {wanted}.\n  Give one type for each of 'columns'.")
     return spec
+
+
+def _is_there(path: str) -> bool:
+    return os.path.exists(os.path.expanduser(path))  # Path's raise where a name is too long, or a user unknown
 
 
 def _column(text: str) -> ColumnName:
