@@ -77,8 +77,8 @@ def _input(rules: Rules, directive: Directive, folder: Path) -> InputSpec:
     if path.name.removesuffix(".gz").endswith(_BINARY):
         _refuse_text_options(directive)
         return InputSpec(directive.relation, path)
-    declared = next((one.types for one in rules.declarations if one.relation == directive.relation), ())
-    types = tuple(map(_text_type, declared))
+    declared = next((one for one in rules.declarations if one.relation == directive.relation), None)
+    types = () if declared is None else tuple(map(_text_type, declared.types))
     return InputSpec(
         directive.relation,
         path,
@@ -87,6 +87,7 @@ def _input(rules: Rules, directive: Directive, folder: Path) -> InputSpec:
         separator=_separator(directive),
         header=_truth(directive, "headers"),
         types=types if any(types) else None,
+        declared=() if declared is None else tuple(zip(declared.columns, declared.types, strict=True)),
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpu_wcoj.cli import main
+from gpu_wcoj.files import lines as blocks
 
 PATH = """
     .decl edge(x: number, y: number)
@@ -183,14 +184,66 @@ def test_weights_are_written_in_bags(capfd: pytest.CaptureFixture[str], folder: 
         ('.input edge\n.output h(filename="h.arrow")', "'h.arrow' is no text and no Parquet"),
         ('.input edge\n.output h(filename="/dev/null/h.csv")', "/dev/null/h.csv' cannot be written"),
         (".decl edge(x: int8, y: number)\n.input edge(filename=large)", r"large', column 0, is declared as 'int8'"),
-        (".decl edge(x: number, y: number)\n.input edge(filename=text)", "'a' is not an integer"),
+        (
+            ".decl edge(x: number, y: number)\n.input edge(filename=text)",
+            "line 2: 'a' is not an integer of 64 bits, and column 0 is declared as 'int64'.\n.*or say headers=true if",
+        ),
+        (
+            '.decl edge(x: number, y: float)\n.input edge(filename="g.csv", delimiter=",")',
+            "line 1: 'src' is not an integer of 64 bits, and column 0 is declared as 'int64'.\n.*headers=true",
+        ),
+        (
+            '.decl edge(x: symbol, y: float)\n.input edge(filename="g.csv", delimiter=",")',
+            "line 1: 'dst' is not a number, and column 1 is declared as 'float.*'.\n.*headers=true",
+        ),
+        (
+            '.decl edge(x: symbol, y: date32)\n.input edge(filename="g.csv", delimiter=",")',
+            "g.csv', column 1, is declared as 'date32.*\n.*headers=true if the first line",
+        ),
+        (
+            '.decl edge(x: number, y: number)\n.input edge(filename="g.csv")',
+            "'edge' has 2 columns, but '.*g.csv' has 1.\n.*separated by tabs;.* say delimiter=\",\" in .input",
+        ),
+        ('.input edge(filename="g.csv", delimiter="|")', "g.csv' has 1.\n.*separated by '[|]';.* say delimiter"),
+        (
+            '.input edge(filename="g.csv", delimiter=",")',
+            "line 2: '1' is a number, but 'src' .*\n  Mend the line; or say headers=true .*; or declare .* as symbol",
+        ),
+        (".input edge(filename=ragged)", "line 2: 3 fields .*\n.*or set delimiter or headers of .input"),
+        (".input edge(filename=late)", "'x' is not an integer .* before it are.\n.*or declare the column as float"),
     ],
 )
-def test_mistakes(capfd: pytest.CaptureFixture[str], folder: Path, lines: str, match: str):
+def test_mistakes(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path, lines: str, match: str
+):
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 64)
     (folder / "large").write_text("1\t2\n300\t1\n")
     (folder / "text").write_text("1\t2\na\t1\n")
+    (folder / "g.csv").write_text("src,dst\n1,2\n")
+    (folder / "ragged").write_text("1\t2\n1\t2\t3\n")
+    (folder / "late").write_text("1\t2\n" * 50 + "x\t2\n")
     program = written(folder, f"{lines}\nh(x) :- edge(x, _).")
-    assert re.search(match, complaint(capfd, program))
+    message = complaint(capfd, program)
+    assert re.search(match, message)
+    assert not re.search("types=|columns=|sep=|header=", message)
+
+
+def test_a_line_of_names_is_passed_over(capfd: pytest.CaptureFixture[str], folder: Path):
+    (folder / "g.csv").write_text("src,dst\n1,2\n")
+    (folder / "none.csv").write_text("src,dst\n")
+    program = """
+        .decl edge(x: number, y: number)
+        .decl gone(x: number, y: number)
+        .input edge(filename="g.csv", delimiter=",", headers=true)
+        .input gone(filename="none.csv", delimiter=",", headers=true)
+        h(x) :- edge(x, y), !gone(x, y).
+    """
+    assert run(capfd, written(folder, program))["total"] == {"h": 1}
+    (folder / "g.csv").write_text("y,x\n1,2\n")
+    run(capfd, written(folder, program + '.output h(filename="h.txt")'))
+    assert rows(folder / "h.txt") == ["2"]  # names that are declared count, as in tables
+    (folder / "g.csv").write_text("x,z\n1,2\n")
+    assert "relation 'edge' has no column 'z'" in complaint(capfd, written(folder, program))
 
 
 def test_nothing_to_run_on(capfd: pytest.CaptureFixture[str], folder: Path):

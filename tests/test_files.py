@@ -172,7 +172,12 @@ def test_a_header_that_may_be_a_row_is_said(tmp_path: Path, caplog: pytest.LogCa
         ("g.txt", "src dst\n1 2\n", "", "line 2: '1' is a number, but 'src' in the same column is text"),
         ("g.txt", "1 0x1F\n1 2\n", "", "line 2: '2' is a number, but '0x1F'"),
         ("g.txt", f"1 2\n3 {2**63}\n", "", f"line 2: '{2**63}' is not an integer of 64 bits"),
-        ("g.txt", "1 2\n3 x\n", "?columns=0,1&types=int64,float64", "line 2: 'x' is not a number"),
+        (
+            "g.txt",
+            "1 2\n3 x\n",
+            "?columns=0,1&types=int64,float64",
+            "line 2: 'x' is not a number, as 'types' says.*\n.*header=yes",
+        ),
         ("g.txt", "1 2\n3 4.5\n", "?columns=0,1&types=int64,int64", "line 2: '4.5' is not an integer"),
         ("g.txt", b"a b\nc \xff\n", "", r"line 2: b'\\xff' is not UTF-8"),
         ("g.txt", b"a \xff\n", "", "line 1: not UTF-8"),

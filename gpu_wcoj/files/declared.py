@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from gpu_wcoj.arrow.types import to_pyarrow
 from gpu_wcoj.errors import InputFileError
+from gpu_wcoj.files.advice import header_hint
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.schema import DataType
 
@@ -35,6 +36,6 @@ def as_declared(table: pa.Table, spec: InputSpec, kinds: Sequence[str | None]) -
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InputFileError(
                 f"'{spec.path}', column {position}, is declared as '{kind}': {error}.\n"
-                "  Mend the file, or declare another type."
+                f"  Mend the file, or declare another type{header_hint(spec)}."
             ) from None
     return pa.table(columns, table.column_names)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_wcoj.errors import UsageError, listed, nearest
-from gpu_wcoj.files.forms import form_of_name
+from gpu_wcoj.files.advice import too_few
 from gpu_wcoj.files.spec import ColumnName, InputSpec
 
 WEIGHT = "weight"
@@ -54,6 +54,10 @@ def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: 
     """
     weight = None if spec.weight is None else _position(spec, spec.weight, n_columns, names)
     tick = None if spec.tick is None else _position(spec, spec.tick, n_columns, names)
+    if spec.declared is not None and arity is not None and n_columns < arity:
+        raise UsageError(
+            f"relation '{spec.relation}' has {arity} columns, but '{spec.path}' has {n_columns}.\n  {too_few(spec)}."
+        )
     if spec.columns is not None:
         rows = tuple(_position(spec, column, n_columns, names) for column in spec.columns)
     else:
@@ -64,6 +68,8 @@ def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: 
     if arity is not None and len(rows) != arity:
         raise UsageError(_wrong_arity(spec, len(rows), n_columns, names, arity, weight, tick))
     own = None if names is None else tuple(names[position] for position in rows)
+    if own is not None and spec.declared and not {name for name, _ in spec.declared} & {*own}:
+        own = None
     return Selection(rows, weight, tick, _names(own, len(rows)) + ((WEIGHT,) if weight is not None else ()), own)
 
 
@@ -137,12 +143,7 @@ def _wrong_arity(
         left = f", {n_rows} beside {' and '.join(others)}" if others else ""
         hint = f"Choose {arity} of them by position or name, as in '{spec}?columns={','.join(map(str, range(arity)))}'"
         if n_columns < arity:
-            hint = "If the fields are separated by something else, say so with sep=comma, tab, space, ..."
-            if spec.format is None and spec.separator is None and form_of_name(spec.path) is None:
-                hint = (
-                    "Its name does not end as those of CSV or TSV, so it was read as fields between blanks:"
-                    f" if it is CSV, say '{spec}?format=csv'; else sep=semicolon, pipe, tab, ..."
-                )
+            hint = too_few(spec)
         there = f"'{spec.path}' has {n_columns}{named}{left}"
         return f"relation '{spec.relation}' has {arity} columns, but {there}.\n  {hint}."
     return (

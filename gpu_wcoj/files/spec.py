@@ -46,6 +46,9 @@ class InputSpec:
         Lines of a text file to leave out at its start.
     types
         One of `TEXT_TYPES` for each of `columns` of a text file, or None to find out; None to find out for all.
+    declared
+        Where a program names a text file itself: the names and types of the columns that it declares, if any.
+        Messages then speak of those, and of parameters of ``.input``; a header with none of these names is passed over.
     """
 
     relation: str
@@ -58,6 +61,7 @@ class InputSpec:
     header: bool | None = None
     skip: int = 0
     types: tuple[str | None, ...] | None = None
+    declared: tuple[tuple[str, str | None], ...] | None = None
 
     def __str__(self) -> str:
         return f"{self.relation}={self.path}"

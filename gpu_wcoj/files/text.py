@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from gpu_wcoj.errors import InputFileError
+from gpu_wcoj.files import advice
 from gpu_wcoj.files.blanks import is_row, squeeze
 from gpu_wcoj.files.block import RowBlock, make_block
 from gpu_wcoj.files.lines import BOM, Lines, TextFile
@@ -210,7 +211,9 @@ class TextReader:
             return quick
         for position, column in zip(self._selection.used, self._text_columns(lines), strict=True):
             if position not in given:
-                given[position] = decide_type(column, lambda row: self._place(self._line_of(lines, row)))
+                given[position] = decide_type(
+                    column, lambda row: self._place(self._line_of(lines, row)), advice.mixed(self._spec)
+                )
         if names is not None and self._spec.header is None and set(given.values()) == {"string"}:
             _logger.warning(
                 "'%s': the first line, '%s', was taken for names of columns; say header=no if it is a row.",
@@ -230,9 +233,14 @@ class TextReader:
         if parsed is not None:
             return parsed
         texts = self._text_columns(lines)
-        columns = []
+        columns, rows = [], self._selection.rows
+
+        def place(row: int) -> str:
+            return self._place(self._line_of(lines, row))
+
         for position, text in zip(self._selection.used, texts, strict=True):
-            columns.append(as_type(text, self._types[position], lambda row: self._place(self._line_of(lines, row))))
+            why = advice.unfit(self._spec, rows.index(position) if position in rows else None)
+            columns.append(as_type(text, self._types[position], place, why))
         return columns
 
     def _normal(self, lines: Lines) -> bytes:
@@ -323,7 +331,7 @@ class TextReader:
         shown = lines.data.split(b"\n")[number - lines.first].decode(errors="backslashreplace").strip()
         return InputFileError(
             f"{self._place(number)}: {actual} fields where the lines before have {expected}: '{shown[:80]}'.\n"
-            "  Every line has the same number of fields; mend the line, or set sep, header or skip."
+            f"  {advice.ragged(self._spec)}"
         )
 
 

@@ -29,13 +29,13 @@ def is_number(text: str) -> bool:
     return bool(_matches(pa.array([text]), _NUMBER)[0])
 
 
-def decide_type(texts: pa.Array, place: Place) -> str:
+def decide_type(texts: pa.Array, place: Place, hint: str) -> str:
     """``"int64"`` or ``"float64"`` where every value that is not empty is such a number, else ``"string"``.
 
     Raises
     ------
     InputFileError
-        If some values are numbers and some are not; `place` says where row i stands.
+        If some values are numbers and some are not; `place` says where row i stands, and `hint` what to do.
     """
     texts = _as_string(texts, place)
     filled = _flags(pc.not_equal(texts, ""))
@@ -49,18 +49,17 @@ def decide_type(texts: pa.Array, place: Place) -> str:
     kinds = ("a number", "text") if number[first] else ("text", "a number")
     raise InputFileError(
         f"{place(other)}: '{texts[other]}' is {kinds[1]}, but '{texts[first]}' in the same column is {kinds[0]} "
-        f"({place(first)}).\n  Mend the line; or say header=yes or skip=N if the first line is no row, "
-        "or columns=... with types=string,... if the column is text."
+        f"({place(first)}).\n  {hint}"
     )
 
 
-def as_type(texts: pa.Array, kind: str, place: Place) -> pa.Array:
+def as_type(texts: pa.Array, kind: str, place: Place, why: str) -> pa.Array:
     """The values as `kind`, ``"int64"``, ``"float64"`` or ``"string"``; an empty text is a null number.
 
     Raises
     ------
     InputFileError
-        If a value is not of that kind; `place` says where row i stands.
+        If a value is not of that kind; `place` says where row i stands, and `why` what asks for the kind.
     """
     texts = _as_string(texts, place)
     if kind == "string":
@@ -68,7 +67,7 @@ def as_type(texts: pa.Array, kind: str, place: Place) -> pa.Array:
     pattern = _INTEGER if kind == "int64" else None
     filled = _flags(pc.not_equal(texts, ""))
     if pattern is not None and len(wrong := np.flatnonzero(filled & ~_matches(texts, pattern))):
-        raise _unfit(texts, int(wrong[0]), kind, place)
+        raise _unfit(texts, int(wrong[0]), kind, place, why)
     plain = pc.replace_substring_regex(pc.utf8_trim(texts, " \t"), pattern=r"^\+", replacement="")
     plain = pc.if_else(pa.array(filled), plain, pa.scalar(None, pa.string()))
     target = pa.int64() if kind == "int64" else pa.float64()
@@ -76,15 +75,12 @@ def as_type(texts: pa.Array, kind: str, place: Place) -> pa.Array:
         return plain.cast(target)
     except pa.ArrowInvalid:
         row = next(row for row, value in enumerate(plain) if not _casts(value, target))
-        raise _unfit(texts, row, kind, place) from None
+        raise _unfit(texts, row, kind, place, why) from None
 
 
-def _unfit(texts: pa.Array, row: int, kind: str, place: Place) -> InputFileError:
+def _unfit(texts: pa.Array, row: int, kind: str, place: Place, why: str) -> InputFileError:
     what = "an integer of 64 bits" if kind == "int64" else "a number"
-    return InputFileError(
-        f"{place(row)}: '{texts[row]}' is not {what}, as the column's values before it are.\n"
-        "  Mend the line; or say columns=... with types=float64,... or types=string,... if the column is not integers."
-    )
+    return InputFileError(f"{place(row)}: '{texts[row]}' is not {what}{why}")
 
 
 def _casts(value: pa.Scalar, target: pa.DataType) -> bool:

@@ -1,0 +1,66 @@
+"""What to do about a text file that is not as it was expected: in options of the command line, or of ``.input``."""
+
+from __future__ import annotations
+
+from gpu_wcoj.files.forms import form_of_name
+from gpu_wcoj.files.spec import InputSpec
+
+
+def unfit(spec: InputSpec, column: int | None) -> str:
+    """Why a value has to be of its column's type, and what to do if it is not.
+
+    Parameters
+    ----------
+    column
+        Which of the relation's columns it is; None for weights and ticks.
+    """
+    declared = _of(None if spec.declared is None else tuple(kind for _, kind in spec.declared), column)
+    if declared is not None:
+        why = f", and column {column} is declared as '{declared}'"
+        return f"{why}.\n  Mend the line, or declare another type{header_hint(spec)}."
+    if _of(spec.types, column) is not None:
+        return f", as 'types' says of the column.\n  Mend the line, or give another type{header_hint(spec)}."
+    why = ", as the column's values before it are.\n  Mend the line; or "
+    if spec.declared is not None:
+        return f"{why}declare the column as float or symbol if it is not integers."
+    return f"{why}say columns=... with types=float64,... or types=string,... if the column is not integers."
+
+
+def mixed(spec: InputSpec) -> str:
+    """What to do about a column of numbers and texts."""
+    if spec.declared is not None:
+        return f"Mend the line{header_hint(spec)}; or declare the column as symbol if it is text."
+    return (
+        "Mend the line; or say header=yes or skip=N if the first line is no row, "
+        "or columns=... with types=string,... if the column is text."
+    )
+
+
+def ragged(spec: InputSpec) -> str:
+    """What to do about a line with more or fewer fields than the first."""
+    options = "sep, header or skip" if spec.declared is None else "delimiter or headers of .input"
+    return f"Every line has the same number of fields; mend the line, or set {options}."
+
+
+def too_few(spec: InputSpec) -> str:
+    """What to do about a file with too few columns."""
+    if spec.declared is not None:
+        now = {"\t": "tabs", " ": "blanks"}.get(spec.separator or "\t", f"'{spec.separator}'")
+        return f'They are taken to be separated by {now}; if it is something else, say delimiter="," in .input'
+    if spec.format is None and spec.separator is None and form_of_name(spec.path) is None:
+        return (
+            "Its name does not end as those of CSV or TSV, so it was read as fields between blanks: "
+            f"if it is CSV, say '{spec}?format=csv'; else sep=semicolon, pipe, tab, ..."
+        )
+    return "If the fields are separated by something else, say so with sep=comma, tab, space, ..."
+
+
+def header_hint(spec: InputSpec) -> str:
+    """What else to do if the first line may have been taken for a row."""
+    if spec.header:
+        return ""
+    return f"; or say {'header=yes' if spec.declared is None else 'headers=true'} if the first line is names of columns"
+
+
+def _of(kinds: tuple[str | None, ...] | None, column: int | None) -> str | None:
+    return None if kinds is None or column is None or column >= len(kinds) else kinds[column]
