@@ -22,6 +22,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.afresh import joins_afresh
+from gpu_wcoj.column import floats_of
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.join.calculate import calculated
 from gpu_wcoj.join.conditions import passes
@@ -183,6 +184,8 @@ def _shown(calculation: Calculation, arguments: Sequence[int], execution: Execut
         if family == "string":
             assert execution.dictionary is not None
             shown[i] = repr(execution.dictionary.value_of(arguments[i]))
+        elif family.startswith("float"):
+            shown[i] = str(float(floats_of(np.array([arguments[i]]), 4 if family == "float32" else 8)[0]))
         elif family == "decimal":
             shown[i] = str(Decimal(arguments[i]).scaleb(-calculation.scales[i]))
     return str(replace(calculation, arguments=tuple(shown)))
@@ -191,7 +194,7 @@ def _shown(calculation: Calculation, arguments: Sequence[int], execution: Execut
 def _why(calculation: Calculation, arguments: Sequence[int]) -> str:
     if calculation.op == "substr":
         return "has no value: a begin or a length is negative"
-    if calculation.op in ("/", "%") and arguments[1] == 0:
+    if calculation.op in ("/", "%", "quotient", "rest") and arguments[1] == 0:
         return "has no value: it divides by zero"
     if calculation.op == "like":
         return "has no value: the escape is not one character, or ends the pattern"

@@ -1,10 +1,11 @@
 """Calculation on codes, many rows at once.
 
 Integers are int64 and checked: a result outside int64, and a quotient or rest by 0, are failures. ``/`` cuts off
-towards 0 and ``%`` has the sign of the dividend, as in C and in Soufflé. Floats follow IEEE 754; they have no failures.
-Of texts, characters are counted, from 0: ``substr(text, begin, length)`` ends where the text does, and fails for a
-negative begin or length; ``like`` fails for an escape that is not one character or ends the pattern. Decimals are
-exact; what leaves int64 or the digits of the result's type is a failure.
+towards 0 and ``%`` has the sign of the dividend, as in C and in Soufflé. Floats follow IEEE 754; they have no failures,
+but for ``quotient`` and ``rest``, which are ``/`` and ``%`` that fail by 0. Of texts, characters are counted, from 0:
+``substr(text, begin, length)`` ends where the text does, and fails for a negative begin or length; ``like`` fails for
+an escape that is not one character or ends the pattern. Decimals are exact; what leaves int64 or the digits of the
+result's type is a failure.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ def calculated(
     if calculation.op in ("year", "month", "day"):
         return calendar_of(calculation.op, arguments[0], calculation.per_day, backend.xp), None
     if calculation.family.startswith("float"):
-        return _of_floats(calculation, arguments, backend), None
+        return _of_floats(calculation, arguments, backend)
     if calculation.family == "decimal":
         return of_decimals(calculation, arguments, backend.xp)
     return OF_INTEGERS[calculation.op](backend.xp, *arguments)
 
 
-def _of_floats(calculation: Calculation, arguments: Sequence[Int64Array], backend: Backend) -> Int64Array:
+def _of_floats(calculation: Calculation, arguments: Sequence[Int64Array], backend: Backend) -> Calculated:
     xp = backend.xp
     width = 4 if calculation.family == "float32" else 8
     values: list[Any] = []
@@ -70,13 +71,14 @@ def _of_floats(calculation: Calculation, arguments: Sequence[Int64Array], backen
     with np.errstate(all="ignore"):
         if len(values) == 1:
             result = _OF_ONE_FLOAT[calculation.op](values[0])
-        elif calculation.op == "%":
+        elif calculation.op in ("%", "rest"):
             result = _float_rest(values[0], values[1], backend)
         else:
             result = _OF_FLOATS[calculation.op](values[0], values[1])
-    return float_codes(result, xp)
+    return float_codes(result, xp), values[1] == 0 if calculation.op in _FAILING else None
 
 
+_FAILING = ("quotient", "rest")
 _OF_ONE_FLOAT: dict[str, Callable[[Any], Any]] = {
     "-": lambda value: -value,
     "abs": abs,
@@ -87,6 +89,7 @@ _OF_FLOATS: dict[str, Callable[[Any, Any], Any]] = {
     "-": lambda left, right: left - right,
     "*": lambda left, right: left * right,
     "/": lambda left, right: left / right,
+    "quotient": lambda left, right: left / right,
 }
 
 

@@ -63,5 +63,7 @@ OF_INTEGERS: dict[str, Callable[..., Calculated]] = {
     "*": product,
     "/": quotient,
     "%": rest,
+    "quotient": quotient,
+    "rest": rest,
     "abs": magnitude,
 }

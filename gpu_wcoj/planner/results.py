@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.query.terms import Call, Constant
+from gpu_wcoj.query.terms import CHECKED, Call, Constant
 from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
 
 BOOL = DataType("bool")
@@ -136,10 +136,10 @@ def decimal_kind(value: float | Decimal) -> DataType:
 def _decimal_of(call: Call, known: Sequence[DataType], rule: str) -> DataType:
     """The type of a decimal result: enough digits for all results, at most 18."""
     precisions, scales = zip(*(kind.digits for kind in known), strict=True)
-    if call.op == "/":
+    if CHECKED.get(call.op, call.op) == "/":
+        instead = Call(call.op, tuple(Call("double", (one,)) for one in call.arguments))
         raise TypeMismatchError(
-            f"'{call}' in '{rule}' divides decimals, which has no exact result.\n"
-            f"  Write double({call.arguments[0]}) / double({call.arguments[1]})."
+            f"'{call}' in '{rule}' divides decimals, which has no exact result.\n  Write {instead}."
         )
     if call.op == "*":
         if sum(scales) > MOST_DIGITS:

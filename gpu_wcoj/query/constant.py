@@ -9,7 +9,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from gpu_wcoj.errors import CalculationError, TypeMismatchError
-from gpu_wcoj.query.terms import ARITHMETIC, MOST_DIGITS, NULL, Call, Constant
+from gpu_wcoj.query.terms import ARITHMETIC, CHECKED, MOST_DIGITS, NULL, Call, Constant
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -41,13 +41,14 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
     """
     values: list[Any] = [one.value for one in arguments]
     shown = str(Call(call.op, tuple(arguments)))
-    if call.op in (*ARITHMETIC, "abs", "double"):
+    op = CHECKED.get(call.op, call.op)
+    if op in (*ARITHMETIC, "abs", "double"):
         if any(type(one) not in (int, float, Decimal) for one in values):
             raise TypeMismatchError(f"'{shown}' calculates with something that is no number.\n  Leave it out.")
-        if call.op == "/" and any(isinstance(one, Decimal) for one in values):
+        if op == "/" and any(isinstance(one, Decimal) for one in values):
             raise TypeMismatchError(f"'{shown}' divides decimals, which has no exact result.\n  Write double(...).")
         try:
-            value = _number(call.op, values)
+            value = _number(op, values)
         except ZeroDivisionError:
             raise CalculationError(f"'{shown}'", "divides by zero") from None
         except OverflowError:

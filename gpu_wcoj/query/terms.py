@@ -122,6 +122,8 @@ class Span:
 
 
 ARITHMETIC = ("+", "-", "*", "/", "%")
+CHECKED = {"quotient": "/", "rest": "%"}
+"""Functions that are such an operator, but for floats, too, an error where the second one is 0."""
 FUNCTIONS = {
     "cat": "two texts or more",
     "substr": "a text, a start and a length",
@@ -131,12 +133,14 @@ FUNCTIONS = {
     "like": "a text, a pattern and maybe an escape",
     "double": "a number",
     "abs": "a number",
+    "quotient": "two numbers",
+    "rest": "two numbers",
     "year": "a date or timestamp",
     "month": "a date or timestamp",
     "day": "a date or timestamp",
 }
 """Functions, and what each takes."""
-TAKEN = {"cat": (2, 100), "substr": (3, 3), "like": (2, 3)}
+TAKEN = {"cat": (2, 100), "substr": (3, 3), "like": (2, 3), "quotient": (2, 2), "rest": (2, 2)}
 """How many arguments a function takes at least and at most; one where it does not stand here."""
 AGGREGATES = ("count", "sum", "min", "max", "mean")
 
@@ -146,8 +150,10 @@ class Call:
     """``op(arguments)``: arithmetic (``+ - * / %``, ``-`` of one argument) or one of `FUNCTIONS`.
 
     Integers are int64, and a result outside it is an error; ``/`` cuts off towards zero and ``%`` has the sign of what
-    is divided, as in C; to divide by zero is an error. Decimals are exact, of at most 18 digits, mix with integers and
-    have no ``/``. A float and an integer or decimal mix only where that is a constant, or ``double(x)``.
+    is divided, as in C; to divide by zero is an error. Floats follow IEEE 754, where it is none; ``quotient(x, y)`` and
+    ``rest(x, y)`` are ``x / y`` and ``x % y``, and an error by zero for floats, too. Decimals are exact, of at most 18
+    digits, mix with integers and have no ``/``. A float and an integer or decimal mix only where that is a constant, or
+    ``double(x)``.
     ``substr`` counts characters from 0, and takes what there is of them. ``like(text, pattern)`` is SQL's: ``%`` stands
     for any characters and ``_`` for one. As a direct argument of a head, one of `AGGREGATES` may be called as well:
     ``total(x, sum(v))``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +69,30 @@ def test_floats_follow_ieee(backend):
             right = (x + y, x - y, x * y, x / y, np.fmod(x, y), -x)
             for one, other in zip(row[2:], right, strict=True):
                 assert one == other or (math.isnan(one) and math.isnan(other)), row
+
+
+@pytest.mark.parametrize(("name", "op"), [("quotient", "/"), ("rest", "%")])
+def test_division_that_fails_by_zero_for_floats_too(name, op, backend):
+    values = (0.0, -0.0, 1.5, -2.25, 1e308, 5e-324, math.inf, math.nan)
+    rows = list(itertools.product(values, repeat=2))
+    text = f"h(x, y, {name}(x, y)) :- e(x, y), y != 0. .output h"
+    whole = [row for row in rows if row[1] != 0]
+    plain = stepped(text.replace(f"{name}(x, y)", f"x {op} y"), {"e": rows}, backend)
+    assert str(stepped(text, {"e": rows}, backend)) == str(plain)
+    assert len(plain) == len({str((x + 0.0, y)) for x, y in whole})
+    text = text.replace(", y != 0", "")
+    for row in rows:
+        if row[1] == 0:
+            shown = f"{name}({row[0] + 0.0}, 0.0) has no value: it divides by zero"
+            with pytest.raises(CalculationError, match=re.escape(shown)):
+                stepped(text, {"e": [(1.0, 2.0), row]}, backend)
+    single = pa.table({"x": pa.array([1.5], pa.float32()), "y": pa.array([0.0], pa.float32())})
+    with pytest.raises(CalculationError, match=rf"{name}\(1.5, 0.0\) has no value"):
+        stepped(text, {"e": single}, backend)
+    program = gw.Program(f"h(x, {name}(x, y)) :- e(x, y).", backend=backend)
+    assert program.step({"e": [(-7, 2)]})["h"].to_dict() == {(-7, -3 if op == "/" else -1): 1}
+    with pytest.raises(CalculationError, match=rf"{name}\(7, 0\) has no value"):
+        program.step({"e": [(7, 0)]})
 
 
 def test_a_float_and_a_constant(backend):

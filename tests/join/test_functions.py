@@ -310,6 +310,7 @@ def test_patterns_in_rules(backend, bag):
     ("text", "kind", "match"),
     [
         ("h(x / 2) :- r(x).", pa.decimal128(9, 2), r"write double|Write double\(x\) / double\(2\)"),
+        ("h(quotient(x, 2)) :- r(x).", pa.decimal128(9, 2), r"Write quotient\(double\(x\), double\(2\)\)"),
         ("h(x * x * x) :- r(x).", pa.decimal128(9, 8), "24 digits behind the point"),
         ("h(x) :- r(x), x > 0.1234567890123456.", pa.decimal128(9, 2), "Write it as a decimal: 0.1234567890123456m"),
         ("h(year(x)) :- r(x).", pa.int64(), "'year' takes a date or a timestamp"),

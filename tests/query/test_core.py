@@ -295,6 +295,7 @@ def test_the_text_stays_that_of_the_program():
     [
         ("h(x) :- r(x), x > 1 / 0.", CalculationError, "'1 / 0' divides by zero"),
         ("h(x) :- r(x), x > 1.5 % 0.", CalculationError, "'1.5 % 0' divides by zero"),
+        ("h(x) :- r(x), x > quotient(1.5, 0.0).", CalculationError, r"'quotient\(1.5, 0.0\)' divides by zero"),
         ("h(x) :- r(x), x > 9223372036854775807 + 1.", CalculationError, "is 9223372036854775808, outside int64"),
         ("h(x) :- r(x), x > 1e300 * 1e300.", CalculationError, "is too large for a float"),
         ('h(x) :- r(x), x != substr("abc", -1, 2).', CalculationError, "has a negative start or length"),
@@ -331,6 +332,9 @@ def test_what_has_no_core_form(text, error, match):
         ("1 + 0.5 * 2", 2.0),
         ("-(-5)", 5),
         ("2 - 3 - 4", -5),
+        ("quotient(-7, 2)", -3),
+        ("quotient(7, 2.0)", 3.5),
+        ("rest(-7.5, 2)", -1.5),
         ('strlen("größe")', 5),
         ('substr("größe", 1, 2)', "rö"),
         ('substr("abc", 2, 9)', "c"),

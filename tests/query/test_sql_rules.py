@@ -201,6 +201,10 @@ def test_types_are_declared():
         ("spark", "SELECT `id` FROM `person` WHERE id <=> 3", "answer(id) :- person(id, _, _), id = 3."),
         ("postgres", "SELECT id FROM person WHERE born < '1990-01-01'::date", 'born < "1990-01-01"'),
         ("trino", "SELECT AVG(id) FROM person", "double(s) / double(n)"),
+        ("spark", "SELECT 1 / id AS q FROM person", "quotient(1.0, double(id))"),
+        ("spark", "SELECT id % 0.5e0 AS q FROM person", "double(id) % 0.5"),
+        ("redshift", "SELECT id % 2 AS q FROM person", "id % 2"),
+        ("trino", "SELECT CAST(id AS DOUBLE) / id::DOUBLE AS q FROM person", "double(id) / double(id)"),
     ],
 )
 def test_what_dialects_mean(dialect: str, text: str, expected: str):

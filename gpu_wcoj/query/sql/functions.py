@@ -9,13 +9,15 @@ from gpu_wcoj.errors import nearest
 from gpu_wcoj.query.sql.alike import group_of
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.known import called, check_parts
-from gpu_wcoj.query.terms import Call, Constant, Expression
+from gpu_wcoj.query.terms import CHECKED, Call, Constant, Expression
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
 DOUBLE_QUOTIENTS = ("spark", "databricks", "bigquery")
 """Dialects in which ``/`` of integers is a double, as in DuckDB, but not that of decimals."""
+INFINITE = ("duckdb", "trino", "presto", "athena")
+"""Dialects in which a double divided by 0 is infinite or NaN; in the others it is an error."""
 KNOWN = (
     "ABS", "LOWER", "UPPER", "LENGTH", "SUBSTRING", "YEAR", "MONTH", "DAY", "EXTRACT", "COALESCE", "NULLIF", "COUNT",
     "SUM", "MIN", "MAX", "AVG",
@@ -53,11 +55,14 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
     from sqlglot import expressions as exp
 
     place = context.place
-    plain: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}
+    plain: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
     if type(node) in plain:
         check_parts(node, place, "this", "expression")
         op = next(op for kind, op in plain.items() if isinstance(node, kind))
         return [node.this, node.expression], lambda values: Call(op, _numbers(context, values, node))
+    if isinstance(node, exp.Mod):
+        check_parts(node, place, "this", "expression")
+        return [node.this, node.expression], lambda values: _divided(context, "%", _numbers(context, values, node))
     if isinstance(node, exp.Neg):
         check_parts(node, place, "this")
         return [node.this], lambda values: Call("-", _numbers(context, values, node))
@@ -144,11 +149,9 @@ def _division(context: Context, node: Node) -> tuple[list[Node], Make]:
         kinds = [context.kind(one) for one in values]
         are_integers = all(one is not None and "int" in one for one in kinds)
         if not is_typed and (context.dialect == "duckdb" or (context.dialect in DOUBLE_QUOTIENTS and are_integers)):
-            return Call("/", tuple(_double(context, one) for one in values))
-        if are_integers and is_typed:
-            return Call("/", tuple(values))
-        if all(one == "double" for one in kinds):
-            return Call("/", tuple(values))
+            return _divided(context, "/", tuple(_double(context, one) for one in values))
+        if (are_integers and is_typed) or all(one == "double" for one in kinds):
+            return _divided(context, "/", tuple(values))
         raise place.refused(
             f"'/' in the dialect '{context.dialect}' is not supported for operands of these types"
             f" ({', '.join(one or 'not known' for one in kinds)})",
@@ -157,6 +160,15 @@ def _division(context: Context, node: Node) -> tuple[list[Node], Make]:
         )
 
     return [node.this, node.expression], made
+
+
+def _divided(context: Context, op: str, values: tuple[Expression, ...]) -> Call:
+    """``/`` or ``%``; where by 0 that is an error of doubles, too, the function of the core that says so."""
+    is_safe = isinstance(values[1], Constant) and values[1].value != 0
+    are_exact = all((context.kind(one) or "").lstrip("u").startswith(("int", "decimal")) for one in values)
+    if is_safe or are_exact or context.dialect in INFINITE:
+        return Call(op, values)
+    return Call(next(name for name, plain in CHECKED.items() if plain == op), values)
 
 
 def _double(context: Context, value: Expression) -> Expression:
