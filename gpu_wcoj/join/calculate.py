@@ -18,6 +18,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.column import float_codes, floats_of
 from gpu_wcoj.join.calendar import calendar_of
+from gpu_wcoj.join.casing import downcase, upcase
 from gpu_wcoj.join.decimals import doubles, of_decimals
 from gpu_wcoj.join.integers import OF_INTEGERS, Calculated
 from gpu_wcoj.join.path import Calculation
@@ -139,5 +140,7 @@ _TEXT: dict[str, Callable[..., Any]] = {
     "strlen": len,
     "lower": str.lower,
     "upper": str.upper,
+    "downcase": downcase,
+    "upcase": upcase,
     "like": like,
 }

@@ -68,6 +68,10 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
     if call.op == "cat":
         return Constant("".join(map(str, values)))
     text = str(values[0])
+    if call.op in ("downcase", "upcase"):
+        from gpu_wcoj.join import casing  # as of patterns
+
+        return Constant(casing.downcase(text) if call.op == "downcase" else casing.upcase(text))
     if call.op in ("lower", "upper"):
         return Constant(text.lower() if call.op == "lower" else text.upper())
     if call.op == "like":

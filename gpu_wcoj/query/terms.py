@@ -130,6 +130,8 @@ FUNCTIONS = {
     "strlen": "a text",
     "lower": "a text",
     "upper": "a text",
+    "downcase": "a text",
+    "upcase": "a text",
     "like": "a text, a pattern and maybe an escape",
     "double": "a number",
     "abs": "a number",
@@ -155,8 +157,9 @@ class Call:
     digits, mix with integers and have no ``/``. A float and an integer or decimal mix only where that is a constant, or
     ``double(x)``.
     ``substr`` counts characters from 0, and takes what there is of them. ``like(text, pattern)`` is SQL's: ``%`` stands
-    for any characters and ``_`` for one. As a direct argument of a head, one of `AGGREGATES` may be called as well:
-    ``total(x, sum(v))``.
+    for any characters and ``_`` for one. ``lower`` and ``upper`` map a text as Unicode does it in full, as Python and
+    Java; ``downcase`` and ``upcase`` make one character of each, as DuckDB. As a direct argument of a head, one of
+    `AGGREGATES` may be called as well: ``total(x, sum(v))``.
 
     Examples
     --------

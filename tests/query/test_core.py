@@ -340,6 +340,9 @@ def test_what_has_no_core_form(text, error, match):
         ('substr("abc", 2, 9)', "c"),
         ('substr("abc", 3, 1)', ""),
         ('cat("a", "", "b")', "ab"),
+        ('upper("straße")', "STRASSE"),
+        ('upcase("straße")', "STRAẞE"),
+        ('downcase("ΑΣ")', "ασ"),
     ],
 )
 def test_constants_are_worked_out(expression, value):

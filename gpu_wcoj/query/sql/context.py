@@ -219,7 +219,7 @@ class Context(ABC):
 
 
 def _kind_of_call(call: Call, kinds: list[str | None]) -> str | None:
-    if call.op in ("cat", "substr", "lower", "upper"):
+    if call.op in ("cat", "substr", "lower", "upper", "downcase", "upcase"):
         return "string"
     if call.op in ("strlen", "year", "month", "day"):
         return "int64"

@@ -18,6 +18,11 @@ DOUBLE_QUOTIENTS = ("spark", "databricks", "bigquery")
 """Dialects in which ``/`` of integers is a double, as in DuckDB, but not that of decimals."""
 INFINITE = ("duckdb", "trino", "presto", "athena")
 """Dialects in which a double divided by 0 is infinite or NaN; in the others it is an error."""
+BY_CHARACTER = ("duckdb", "trino", "presto", "athena")
+"""Dialects in which UPPER and LOWER make one character of each; the others are taken to map as Java does.
+
+What there is to know of the last three is 'ß': it stays what it is in them, and becomes 'ẞ' here, as in DuckDB.
+"""
 KNOWN = (
     "ABS", "LOWER", "UPPER", "LENGTH", "SUBSTRING", "YEAR", "MONTH", "DAY", "EXTRACT", "COALESCE", "NULLIF", "COUNT",
     "SUM", "MIN", "MAX", "AVG",
@@ -76,8 +81,8 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
         return [node.this, node.expression], lambda values: Call("cat", _texts(context, values, node))
     single: dict[type, str] = {
         exp.Abs: "abs",
-        exp.Lower: "lower",
-        exp.Upper: "upper",
+        exp.Lower: "downcase" if context.dialect in BY_CHARACTER else "lower",
+        exp.Upper: "upcase" if context.dialect in BY_CHARACTER else "upper",
         exp.Year: "year",
         exp.Month: "month",
         exp.Day: "day",

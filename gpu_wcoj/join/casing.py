@@ -1,0 +1,45 @@
+"""Upper and lower case of texts, character by character, as DuckDB has it.
+
+Python and Java map texts as a whole: 'ß' becomes 'SS', and a Σ that ends a word another letter than one inside. Here
+every character becomes one character, by Unicode's simple mapping, but 'ß' becomes 'ẞ'.
+"""
+
+from __future__ import annotations
+
+import functools
+
+_UPPER = {"ß": "ẞ"}
+_LOWER = {"İ": "i"}
+
+
+def upcase(text: str) -> str:
+    """Each character in upper case.
+
+    Examples
+    --------
+    >>> upcase("straße"), upcase("ﬁx"), upcase("ᾳ")
+    ('STRAẞE', 'ﬁX', 'ᾼ')
+    """
+    return text.upper() if text.isascii() else "".join(map(_upper, text))
+
+
+def downcase(text: str) -> str:
+    """Each character in lower case.
+
+    Examples
+    --------
+    >>> downcase("ΑΣ"), downcase("İ")
+    ('ασ', 'i')
+    """
+    return text.lower() if text.isascii() else "".join(map(_lower, text))
+
+
+@functools.lru_cache(maxsize=4096)
+def _upper(char: str) -> str:
+    known = (_UPPER.get(char, ""), char.upper(), char.title())
+    return next((one for one in known if len(one) == 1), char)
+
+
+@functools.lru_cache(maxsize=4096)
+def _lower(char: str) -> str:
+    return _LOWER.get(char, char.lower())
