@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import unicodedata
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import CalculationError
+from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.join.casing import downcase, upcase
 from gpu_wcoj.query.sql.functions import BY_CHARACTER, INFINITE
 from gpu_wcoj.query.sql.parse import DIALECTS
@@ -103,3 +104,36 @@ def test_upper_and_lower_are_printed_as_what_they_are():
     assert gw.query("h(upper(s), upcase(s)) :- r(s).", r=[("straße",)]).rows() == [(("STRASSE", "STRAẞE"), 1)]
     narrow = gw.view("SELECT x.k FROM r x JOIN r y ON x.k = y.k WHERE UPPER(x.s) = 'A'", r={"k": [1], "s": ["a"]})
     assert ':- r(c0, c1), upcase(c1) = "A".' in narrow.explain(format="datalog")
+
+
+FUNCTIONS = {
+    "ABS(a)": 4, "LOWER(s)": "abc", "UPPER(s)": "ABC", "LENGTH(s)": 3, "SUBSTRING(s, 2, 2)": "Bc",
+    "SUBSTR(s, 1, 2)": "aB",
+    "YEAR(d)": 2020, "MONTH(d)": 2, "DAY(d)": 3, "YEAR(t)": 2021, "EXTRACT(YEAR FROM d)": 2020, "COALESCE(n, a)": -4,
+    "NULLIF(a, -4)": None, "COUNT(*)": 1, "COUNT(n)": 0, "SUM(a)": -4, "MIN(s)": "aBc", "MAX(s)": "aBc", "a % 3": -1,
+    "CAST(a AS DOUBLE PRECISION)": -4.0, "CAST(a AS BIGINT)": -4, "s || 'x'": "aBcx",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("call", FUNCTIONS)
+def test_functions_are_there_in_every_dialect(call: str, dialect: str):
+    moment = dt.datetime(2021, 2, 3, 4)
+    table = pa.table({
+        "a": [-4], "n": pa.array([None], pa.int64()), "s": ["aBc"], "d": [dt.date(2020, 2, 3)], "t": [moment],
+    })  # fmt: skip
+    found = gw.query(f"SELECT {call} AS x FROM r", r=table, dialect=dialect)
+    assert found.rows() == [((FUNCTIONS[call],), 1)]
+
+
+def test_length_is_of_texts():
+    for dialect in ("snowflake", "bigquery"):
+        assert gw.query("SELECT LENGTH(s) AS n FROM r", r={"s": ["größe", None]}, dialect=dialect).to_dict() == {
+            (5,): 1, (None,): 1,
+        }  # fmt: skip
+        with pytest.raises(TypeMismatchError, match="'strlen' takes a text, and 's' in .* is of type 'binary'"):
+            gw.query("SELECT LENGTH(s) AS n FROM r", r={"s": [b"abc"]}, dialect=dialect)
+    with pytest.raises(UnsupportedError, match="'encoding' of LENGTH is not supported"):
+        gw.query("SELECT LENGTH(s, 'utf8') AS n FROM r", r={"s": ["a"]}, dialect="postgres")
+    with pytest.raises(TypeMismatchError, match="'year' takes a date or a timestamp"):
+        gw.query("SELECT YEAR(s) AS n FROM r", r={"s": ["2020-01-01"]}, dialect="spark")

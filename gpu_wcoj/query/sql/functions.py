@@ -41,7 +41,6 @@ INSTEAD = {
     "Placeholder": "Write the value into the text.",
     "Parameter": "Write the value into the text.",
     "Tuple": "Name its columns one by one.",
-    "TryCast": "Write CAST.",
     "Greatest": "Write CASE WHEN a > b THEN a ELSE b END.",
     "Least": "Write CASE WHEN a < b THEN a ELSE b END.",
 }
@@ -89,9 +88,13 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
     }
     if type(node) in single:
         check_parts(node, place, "this")
-        return [node.this], _call(next(op for kind, op in single.items() if isinstance(node, kind)))
+        given = node.this
+        if isinstance(node, (exp.Year, exp.Month, exp.Day)) and isinstance(given, exp.TsOrDsToDate):
+            check_parts(given, place, "this")  # Spark's, which takes texts, too
+            given = given.this
+        return [given], _call(next(op for kind, op in single.items() if isinstance(node, kind)))
     if isinstance(node, exp.Length):
-        check_parts(node, place, "this")
+        check_parts(node, place, "this", "binary")  # bytes are counted of binaries only, which are none of the texts
         return [node.this], _call("strlen")
     if isinstance(node, exp.Extract):
         check_parts(node, place, "this", "expression")
@@ -101,7 +104,7 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
         return [node.expression], _call(part)
     if isinstance(node, exp.Substring):
         return _substring(context, node)
-    if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
+    if isinstance(node, exp.Cast):
         return _cast(context, node)
     if isinstance(node, exp.Anonymous):
         what = f"there is no function '{node.name}' here"
@@ -184,7 +187,7 @@ def _double(context: Context, value: Expression) -> Expression:
 
 def _substring(context: Context, node: Node) -> tuple[list[Node], Make]:
     place = context.place
-    check_parts(node, place, "this", "start", "length")
+    check_parts(node, place, "this", "start", "length", "zero_start")
     numbers = [
         context.literal(node.args[one]) if node.args.get(one) is not None else None for one in ("start", "length")
     ]
@@ -199,9 +202,9 @@ def _substring(context: Context, node: Node) -> tuple[list[Node], Make]:
 
 
 def _cast(context: Context, node: Node) -> tuple[list[Node], Make]:
-    """A cast that keeps every value as it is."""
+    """A cast that keeps every value as it is, so that TRY_CAST, which CAST is read as in some dialects, is the same."""
     place = context.place
-    check_parts(node, place, "this", "to")
+    check_parts(node, place, "this", "to", "safe")
     wanted = node.args["to"].this.name if hasattr(node.args["to"].this, "name") else ""
 
     def made(values: Sequence[Expression]) -> Expression:
