@@ -111,7 +111,8 @@ FUNCTIONS = {
     "SUBSTR(s, 1, 2)": "aB",
     "YEAR(d)": 2020, "MONTH(d)": 2, "DAY(d)": 3, "YEAR(t)": 2021, "EXTRACT(YEAR FROM d)": 2020, "COALESCE(n, a)": -4,
     "NULLIF(a, -4)": None, "COUNT(*)": 1, "COUNT(n)": 0, "SUM(a)": -4, "MIN(s)": "aBc", "MAX(s)": "aBc", "a % 3": -1,
-    "CAST(a AS DOUBLE PRECISION)": -4.0, "CAST(a AS BIGINT)": -4, "s || 'x'": "aBcx",
+    "CAST(a AS DOUBLE PRECISION)": -4.0, "CAST(a AS BIGINT)": -4, "s || 'x'": "aBcx", "AVG(a * 0.5e0)": -2.0,
+    "AVG(CAST(a AS DOUBLE PRECISION))": -4.0,
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -190,8 +190,7 @@ class Context(ABC):
         terms = []
         known = []
         for at, name in enumerate(derived.columns):
-            kinds = {self.kind(values[at]) for _, values in derived.branches}
-            terms.append(self.fresh(name, kinds.pop() if len(kinds) == 1 else None))
+            terms.append(self.fresh(name, self.kind_of_column(values[at] for _, values in derived.branches)))
             if derived.branches and not any(branch.may_be_null(values[at]) for branch, values in derived.branches):
                 known.append(terms[-1])
         return Branch((Atom(head, tuple(terms)),), known=frozenset(known)), tuple(terms)
@@ -206,6 +205,11 @@ class Context(ABC):
         if isinstance(value, Call):
             return _kind_of_call(value, [self.kind(one) for one in value.arguments])
         return None
+
+    def kind_of_column(self, values: Iterable[Expression]) -> str | None:
+        """The type of a column whose values are these, whatever is null of them."""
+        kinds = {self.kind(one) for one in values if one != NULL}
+        return kinds.pop() if len(kinds) == 1 else None
 
     def limited(self, branches: list[Branch], node: Node) -> list[Branch]:
         """The branches, if they are not too many."""

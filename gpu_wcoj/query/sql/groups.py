@@ -277,8 +277,7 @@ class _Groups:
         return Branch(tuple(atoms), known=known | solid, safe=frozenset(keys) - known), keys, found
 
     def kind(self, at: int) -> str | None:
-        kinds = {self.context.kind(values[at]) for _, values in self.base.branches}
-        return kinds.pop() if len(kinds) == 1 else None
+        return self.context.kind_of_column(values[at] for _, values in self.base.branches)
 
     def may_be_null(self, at: int) -> bool:
         return any(branch.may_be_null(values[at]) for branch, values in self.base.branches)

@@ -46,8 +46,10 @@ def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
     start = context.query(union.this, None)
     columns = context.with_names(start, names, node).columns
     head = context.helper(name)
-    kinds = [{context.kind(values[at]) for _, values in rows_of(context, start)} for at in range(len(columns))]
-    known = Derived(columns, (), head, tuple(one.pop() if len(one) == 1 else None for one in kinds))
+    rows = [values for _, values in rows_of(context, start)]
+    known = Derived(
+        columns, (), head, tuple(context.kind_of_column(one[at] for one in rows) for at in range(len(columns)))
+    )
     context.named_here[-1][name] = known
     _write(context, head, known, start, union.this)
     for one in parts:
