@@ -35,6 +35,7 @@ class Types:
         self._homes: dict[Rule, dict[str, Place]] = {}
         self._calculated: list[tuple[Rule, Computed, Place]] = []
         self._compared: list[tuple[str, Place, Place]] = []
+        self._linked_by: dict[frozenset[Place], str] = {}  # the rule that compares the two
         self._groupings = rules.groupings
         for number, rule in enumerate(rules.rules):
             self._read(number, rule)
@@ -93,6 +94,7 @@ class Types:
                         self._compared.append((str(rule), home[left], home[right]))
                     else:
                         self._link(home[left], home[right])
+                        self._linked_by[frozenset((home[left], home[right]))] = str(rule)
                 continue
             for variable, other in ((left, right), (right, left)):
                 if isinstance(variable, Variable) and isinstance(other, Constant) and variable in home:
@@ -201,6 +203,7 @@ class Types:
         other._homes = self._homes
         other._calculated = self._calculated
         other._compared = self._compared
+        other._linked_by = self._linked_by
         other._groupings = self._groupings
         other._seen = {root: dict(seen) for root, seen in self._seen.items()}
         other._worked_out = {root: dict(seen) for root, seen in self._worked_out.items()}
@@ -269,10 +272,9 @@ class Types:
                 try:
                     kind.common(other_kind, is_worked_out or kinds is self._worked_out)
                 except TypeMismatchError as error:
-                    raise TypeMismatchError(
-                        f"{label} is of type '{kind.name}', and {_join_words(place, other)} of type "
-                        f"'{other_kind.name}'.\n  {_last_line(error)}"
-                    ) from None
+                    said = _join_words(place, other, self._linked_by.get(frozenset((place, other))))
+                    what = f"{label} is of type '{kind.name}', and {said} of type '{other_kind.name}'."
+                    raise TypeMismatchError(f"{what}\n  {_last_line(error)}") from None
 
     def _check_constants(self, root: Place, label: str) -> None:
         common = self.of(*root)
@@ -306,10 +308,10 @@ def _label(place: Place, column: str | None = None) -> str:
     return f"relation '{shown}', column {place[1] if column is None else column}"
 
 
-def _join_words(place: Place, other: Place) -> str:
+def _join_words(place: Place, other: Place, rule: str | None) -> str:
     if place == other:
         return "was declared or has been so far"
-    return f"joins {_label(other)}"
+    return f"joins {_label(other)}" if rule is None else f"the rule '{rule}' compares it with {_label(other)},"
 
 
 def _last_line(error: Exception) -> str:

@@ -102,6 +102,12 @@ def test_unknown_types_become_known():
         ("h(sum(x)) :- r(x)", ("string", None), "'h' is the sum of values of type 'string', which are no numbers"),
         ("h(mean(x)) :- r(x)", ("date32[day]", None), "'h' is the mean of values of type 'date32\\[day\\]'"),
         ("h(x) :- r(x). h(y + 1) :- s(y)", ("string", "int64"), "int64.*|string"),
+        (
+            "h(x) :- r(x), s(y), x < y",
+            ("int64", "string"),
+            "is of type 'string', and the rule 'h.*' compares it with relation 'r', column 0, of type 'int64'",
+        ),
+        ("h(x) :- r(x), s(x)", ("int64", "string"), "and joins relation 'r', column 0 of type 'int64'"),
     ],
 )
 def test_types_that_do_not_fit(rule, kinds, match):

@@ -25,6 +25,7 @@ TABLES: Mapping[str, Mapping[str, str | None]] = {
     "r": {"a": "int64", "b": "int64"},
     "s": {"b": "int64", "c": "int64"},
     "t": {"n": "string", "d": "date32[day]", "x": "double", "p": "bool"},
+    "u": {"ts": "timestamp[us]", "d": "date32[day]"},
     "Q": {"Mixed": None},
 }
 
@@ -239,6 +240,14 @@ WRONG = [
     ("SELECT q.* FROM r", UnknownRelationError, "q", "there is no relation 'q'"),
     ('SELECT * FROM "R"', UnknownRelationError, '"R"', "there is no relation 'R'"),
     ("SELECT a FROM r, t WHERE a = n", TypeMismatchError, None, "'int64' and 'string' do not compare"),
+    (
+        "SELECT d FROM u WHERE ts > d",
+        TypeMismatchError,
+        "ts > d",
+        "compares values of the types 'timestamp.*' and",
+    ),
+    ("SELECT 1 FROM u x JOIN u y ON x.ts = y.d", TypeMismatchError, "x.ts = y.d", "this compares values of the types"),
+    ("SELECT d FROM u WHERE ts IN (SELECT d FROM u)", TypeMismatchError, None, "this compares values of the types"),
     ("SELECT a FROM r JOIN t ON a = p", TypeMismatchError, None, "'int64' and 'bool' do not compare"),
     ("SELECT n || x FROM t", TypeMismatchError, None, r"'\|\|' is of texts, and this has a value of type 'double'"),
     ("SELECT -n FROM t", TypeMismatchError, "n", "this calculates with a value of type 'string'"),

@@ -10,6 +10,7 @@ from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.literals import is_date, spelled
 from gpu_wcoj.query.terms import NULL, Call, Constant, Expression
+from gpu_wcoj.schema import DataType
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -67,6 +68,9 @@ def _check_groups(context: Context, left: Expression, right: Expression, node: N
     is_spelled = any(isinstance(one, Constant) and isinstance(one.value, str) for one in (left, right))
     if len(groups) > 1 and not (is_spelled and groups == {"text", "time"}):
         raise context.place.mistyped(f"values of the types '{kinds[0]}' and '{kinds[1]}' do not compare", node)
+    if groups == {"time"} and len({DataType(one).family for one in kinds if one is not None}) > 1:
+        what = f"this compares values of the types '{kinds[0]}' and '{kinds[1]}'; give both columns one of the two"
+        raise context.place.mistyped(what, node)
 
 
 def _family(context: Context, value: Expression) -> str:
