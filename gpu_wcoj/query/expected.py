@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedError, UsageError, nearest, pointed
@@ -35,6 +36,13 @@ _TERMS = {"NAME", "SAFE", "NULL", "INTEGER", "FLOAT", "DECIMAL", "STRING", "BOOL
 _OPERANDS = _TERMS | {"MINUS", "_LPAR", "_RPAR", "_RBRACE", "_NOT"}
 _SHOWN = 40
 _FILE_NAME = re.compile(r"[^\n(),]+\.(?:dl|sql|motif|edn)", re.IGNORECASE)
+_SQL_BEGINS = ("SELECT", "WITH", "CREATE", "FROM")
+_SQL_STATEMENTS = {
+    "PIVOT", "UNPIVOT", "VALUES", "TABLE", "INSERT", "UPDATE", "DELETE", "MERGE", "ALTER", "DROP", "EXPLAIN",
+    "DESCRIBE", "SHOW", "SUMMARIZE",
+}  # fmt: skip
+_ALIKE = 0.75
+_TWO_WORDS = re.compile(r"(?:\s|/\*.*?\*/)*([A-Za-z]+)\s+[\w*\"']", re.DOTALL)
 _SHOWN_LANGUAGES = {"sql": "SQL", "motif": "a motif", "edn": "EDN"}
 
 
@@ -103,7 +111,7 @@ def explained(parser: Lark, text: str, source: str) -> DatalogSyntaxError | Unsu
 
 
 def _hint(text: str) -> str:
-    """What to do with a text that begins as one of another language."""
+    """What to do with a text that begins as one of another language, or nearly so."""
     from gpu_wcoj.query.languages import language_of  # which imports this
 
     try:
@@ -111,9 +119,17 @@ def _hint(text: str) -> str:
     except UsageError:
         return ""
     if language == "datalog":
-        return ""
+        asked = "ask gpu_wcoj.query or view with language='sql', or with --language sql"
+        return f"This is read as Datalog. If it is SQL, {asked}." if _is_like_sql(text) else ""
     asked = "gpu_wcoj.find or view" if language == "motif" else "gpu_wcoj.query or view"
     return f"It begins as {_SHOWN_LANGUAGES[language]} does: ask with {asked}, or with --language {language}."
+
+
+def _is_like_sql(text: str) -> bool:
+    """Whether a text begins with two words, the first of which begins a statement of SQL, or nearly so."""
+    words = _TWO_WORDS.match(text)
+    first = "" if words is None else words[1].upper()
+    return first in _SQL_STATEMENTS or bool(get_close_matches(first, _SQL_BEGINS, n=1, cutoff=_ALIKE))
 
 
 def _stopped(parser: Lark, text: str) -> _Place:

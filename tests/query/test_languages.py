@@ -7,7 +7,7 @@ from pathlib import PurePath
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import DatalogSyntaxError, UsageError
 from gpu_wcoj.query.languages import LANGUAGES, known_language, language_of, language_of_file
 
 TEXTS = {
@@ -100,3 +100,17 @@ def test_long_beginnings_are_shown_in_part(piece):
 @pytest.mark.parametrize("piece", ["/* */", " ", "/*", "!", "\n", "/* */\n"])
 def test_long_beginnings_are_read_in_one_pass(piece):
     assert language_of(piece * 100_000) == "datalog"
+
+
+@pytest.mark.parametrize("text", ["SELEC a FROM t", "PIVOT t ON a", "\nform t\nselect a", "/* x */ insert INTO t"])
+def test_what_may_be_meant_as_sql_is_said(text):
+    hint = "This is read as Datalog. If it is SQL, ask gpu_wcoj.query or view with language='sql'"
+    with pytest.raises(DatalogSyntaxError, match=hint):
+        gw.query(text, t={"a": [1]})
+
+
+def test_datalog_is_not_taken_for_sql():
+    for text in ("h(x :- r(x).", "edge x, y", "tabe(x) :- r(x", "with(x)", "path of edges", "select_ x"):
+        with pytest.raises(DatalogSyntaxError) as caught:
+            gw.query(text, {"r": [(1,)]}, language="datalog")
+        assert "If it is SQL" not in str(caught.value)
