@@ -128,6 +128,7 @@ class UnknownRelationError(SchemaError, KeyError):
     def __init__(self, name: str, known: Iterable[str], what: str = "relations") -> None:
         names = sorted(known)
         super().__init__(f"there is no relation '{name}'.\n  The {what} are: {listed(names)}.{nearest(name, names)}")
+        self.relation = name
 
 
 class ArityError(SchemaError):

@@ -132,17 +132,24 @@ def asked(
         tables: Mapping[str, Mapping[str, str | None]] = {}
         if found in BY_NAME:
             relations, tables = _tables(relations, options.get("schema") or {})
-        reading = read(text, found, tables=tables, dialect=dialect, arguments=arguments)
+        try:
+            reading = read(text, found, tables=tables, dialect=dialect, arguments=arguments)
+        except UnknownRelationError as error:
+            raise _taken(error, options) from None
         rules, own = reading.rules, reading.given
     else:
         raise UsageError(
             f"a query is text or Rules, and this is of type '{type(text).__name__}': {text!r:.80}.\n"
             "  Of a file, give the text."
         )
-    program = Program(rules, bag=found in BAGS if bag is None else bag, **options)
     allowed = _declared(rules, options) if may_be_empty else set()
+    known = {*relations, *own, *allowed}
+    for name in rules.inputs:  # before its value is refused as that of an option
+        if name not in known and name in (*_NAMED, *options):
+            raise _taken(UnknownRelationError(name, relations, "relations given"), options)
+    program = Program(rules, bag=found in BAGS if bag is None else bag, **options)
     for name in program.inputs:
-        if name not in relations and name not in own and name not in allowed:
+        if name not in known:
             raise UnknownRelationError(name, relations, "relations given")
     changes: dict[str, Any] = dict(own)
     for name, data in relations.items():
@@ -155,6 +162,18 @@ def asked(
             name, data, arity, declared, [None] * arity, program.dictionaries, reserves_weight=False
         )
     return program, changes
+
+
+_NAMED = ("language", "dialect", "arguments", "bag")
+
+
+def _taken(error: UnknownRelationError, options: Mapping[str, Any]) -> UnknownRelationError:
+    """The error, with what to do where the relation that is missing has the name of an option."""
+    if error.relation in (*_NAMED, *options):
+        shown = f"{{'{error.relation}': ...}}"
+        what = f"'{error.relation}' is an option: give the relations as a mapping, the second argument: {shown}."
+        error.args = (f"{error}\n  As a keyword, {what}",)
+    return error
 
 
 def without_ones(answer: ZSet) -> ZSet:

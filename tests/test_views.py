@@ -106,6 +106,22 @@ class TestDatalog:
         assert view.snapshot().rows() == [((2,), 1)]
         assert view.apply({"keep": [(1,)]}).rows() == [((1,), 1)]
 
+    @pytest.mark.parametrize("name", ["bag", "order", "backend", "keep", "replan"])
+    @pytest.mark.parametrize("text", ["SELECT a FROM {}", "h(a) :- {}(a)."])
+    def test_a_relation_that_is_taken_for_an_option_is_said_to_be_one(self, text, name):
+        text, rows = text.format(name), {"a": [1]}
+        said = f"there is no relation '{name}'(.|\n)*'{name}' is an option: give the relations as a mapping, the second"
+        with pytest.raises(UnknownRelationError, match=said):
+            gw.view(text, **{name: rows})
+        assert gw.view(text, {name: rows}).count() == 1
+        assert gw.query(text, {name: rows}).rows() == [((1,), 1)]
+        if name in ("bag", "backend"):
+            with pytest.raises(UnknownRelationError, match=said):
+                gw.query(text, **{name: rows})
+        with pytest.raises(UnknownRelationError) as caught:
+            gw.view("SELECT a FROM bags", bagz=rows)
+        assert "option" not in str(caught.value)
+
     def test_bags_where_they_are_asked_for(self):
         assert gw.view("h(x) :- r(x, _).", r=[(1, 2), (1, 3)], bag=True).snapshot().rows() == [((1,), 2)]
         assert gw.view("h(x) :- r(x, _).", r=[(1, 2), (1, 3)]).snapshot().rows() == [((1,), 1)]
