@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import unicodedata
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -13,7 +15,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.join.casing import downcase, upcase
-from gpu_wcoj.query.sql.functions import BY_CHARACTER, INFINITE
+from gpu_wcoj.query.sql.functions import BY_CHARACTER, INFINITE, KNOWN
 from gpu_wcoj.query.sql.parse import DIALECTS
 
 DOUBLES = {"a": [1.5, 3.0, None], "b": [0.0, 2.0, 0.0]}
@@ -138,3 +140,27 @@ def test_length_is_of_texts():
         gw.query("SELECT LENGTH(s, 'utf8') AS n FROM r", r={"s": ["a"]}, dialect="postgres")
     with pytest.raises(TypeMismatchError, match="'year' takes a date or a timestamp"):
         gw.query("SELECT YEAR(s) AS n FROM r", r={"s": ["2020-01-01"]}, dialect="spark")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_not_a_number_is_the_largest_and_equal_to_itself(dialect: str):
+    table = {"x": [math.nan, math.inf, 1.0, None]}
+    for condition, n in (("x = x", 3), ("x > 1", 2), ("x <> x", 0), ("x IN (SELECT x FROM r)", 3), ("NOT x <= 2", 2)):
+        assert gw.query(f"SELECT COUNT(*) AS n FROM r WHERE {condition}", r=table, dialect=dialect).rows() == [
+            ((n,), 1)
+        ]
+    ((row, _),) = gw.query("SELECT MAX(x) AS x FROM r", r=table, dialect=dialect).rows()
+    assert math.isnan(row[0])
+
+
+def test_the_readme_names_the_functions():
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    line = next(one for one in text.splitlines() if "SQL is views" in one)
+    named = re.findall("`([A-Z]+)`", line.split("Functions are")[1].split(".")[0])
+    assert tuple(named) == KNOWN
+    refused = ("SELECT (SELECT MAX(a) FROM s WHERE s.b = r.b) FROM r", "SELECT r.a FROM r, s WHERE r.a = 1 OR s.a = 2",
+               "SELECT CAST(a AS VARCHAR) FROM r", "SELECT a + INTERVAL 1 DAY FROM r", "SELECT a FROM r LIMIT 1",
+               "SELECT ROW_NUMBER() OVER () FROM r")  # fmt: skip
+    for query in refused:
+        with pytest.raises(UnsupportedError, match=r"\(line 1, column \d+\)"):
+            gw.query(query, r={"a": [1], "b": [1]}, s={"a": [1], "b": [1]})

@@ -25,7 +25,11 @@ DIALECTS = (
     "duckdb", "postgres", "spark", "databricks", "redshift", "snowflake", "bigquery", "trino", "presto", "athena",
     "materialize", "risingwave",
 )  # fmt: skip
-"""The dialects whose comparisons, nulls and functions are those that are calculated here."""
+"""The dialects whose comparisons, nulls and functions are those that are calculated here.
+
+But for NaN: it is equal to itself and larger than all numbers in each of them, as in DuckDB, PostgreSQL, Spark and
+Snowflake, while in Trino, Presto, Athena and BigQuery no comparison with it holds.
+"""
 ANSWER = "answer"
 """What the rows of a SELECT without CREATE VIEW are called."""
 
@@ -46,7 +50,8 @@ def parse(
     tables
         Per table the names of its columns, or their types by name, as Arrow spells them (None if not known).
     dialect
-        One of `DIALECTS`.
+        One of `DIALECTS`. It says how the text is spelled, what ``/`` and AVG are of, whether a double may be divided
+        by 0, how UPPER and LOWER map characters, and whether a backslash escapes in LIKE.
     source
         What messages call the text.
 
