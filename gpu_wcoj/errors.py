@@ -190,26 +190,38 @@ class CalculationError(GpuWcojError, ArithmeticError):
 
 
 class NegativeWeightError(WeightError):
-    """A row has a negative weight where rows are counted, summed or put in order."""
+    """A row has a negative weight where rows are counted, summed, put in order or made distinct.
 
-    def __init__(self, doing: str, row: object, weight: int) -> None:
+    Parameters
+    ----------
+    doing
+        What is done with the rows.
+    head, source
+        The relation for which it is done, and the one that the row is of, as a program knows them.
+    hint
+        What else there is to do.
+    """
+
+    def __init__(self, doing: str, row: object, weight: int, head: str = "", source: str = "", hint: str = "") -> None:
         super().__init__(
-            f"{doing}: the row {row} has the weight {weight}, and rows that are aggregated are there or not.\n"
-            "  Feed each deletion after the insertion that it takes back, or put distinct before the aggregate."
+            f"{doing}: the row {row} has the weight {weight}; 0 is the least that is allowed here.\n"
+            f"  The tick was undone; the state is as before. Feed each deletion with the insertion that it takes back, "
+            f"or later{hint}."
         )
-        self.row, self.weight = row, weight
+        self.doing, self.row, self.weight, self.head, self.source = doing, row, weight, head, source
 
 
 class AggregateOverflowError(GpuWcojError, OverflowError):
     """A count or a sum of a group leaves int64."""
 
-    def __init__(self, op: str, relation: str, group: tuple[object, ...], value: int) -> None:
-        where = f"of the group {group}" if group else "of all rows"
+    def __init__(self, op: str, relation: str, group: tuple[object, ...], value: int, where: str | None = None) -> None:
+        rows = f"of the group {group}" if group else "of all rows"
+        place = f"in '{relation}'" if where is None else where
         super().__init__(
-            f"the {op} {where} in '{relation}' is {value}, outside int64, -2^63 to 2^63-1.\n"
+            f"the {op} {rows} {place} is {value}, outside int64, -2^63 to 2^63-1.\n"
             "  The tick was undone; the state is as before. Scale the values down, or calculate with floats."
         )
-        self.relation, self.group, self.value = relation, group, value
+        self.op, self.relation, self.group, self.value = op, relation, group, value
 
 
 class TransactionError(GpuWcojError, ValueError):

@@ -10,10 +10,12 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.column import Column
-from gpu_wcoj.errors import WeightOverflowError
+from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, WeightOverflowError
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.lowering import Lowered
 from gpu_wcoj.planner.body import Shape
+from gpu_wcoj.query.told import aggregated, served, where
+from gpu_wcoj.rows import Row
 from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.tick import Ledger
 from gpu_wcoj.trace.arrangement import PhaseRows
@@ -65,16 +67,33 @@ class Outgoing:
         names, kinds, shape = self._names_of(name), self._kinds_of(name), view.shapes[name]
         return as_zset(names, kinds, shape, phases, self.dictionaries, backend or view.circuit.backend, are_sorted)
 
-    def overflow_as_shown(self, error: WeightOverflowError) -> WeightOverflowError:
-        """The error with the row's values in place of its codes."""
-        relation, codes = error.relation, error.row
-        if relation is None or relation not in self.arity or not isinstance(codes, tuple):
-            return error
-        if not all(isinstance(one, int) for one in codes):
-            return error
+    def as_shown(self, error: BaseException) -> BaseException:
+        """An error of a tick with the row's values in place of its codes, and helpers told by what they serve."""
+        rules = self.ledger.lowering.rules
+        if isinstance(error, WeightOverflowError):
+            relation = str(error.relation)
+            row = self._values(relation, error.row)
+            return error if row is None else WeightOverflowError(relation.removesuffix("#in"), row, error.weight)
+        if isinstance(error, NegativeWeightError) and error.head:
+            doing = f"{aggregated(error.head, error.doing)} {where(rules, error.head, 'of')}"
+            row = self._values(error.source, error.row)
+            return NegativeWeightError(doing, error.row if row is None else row, error.weight)
+        if isinstance(error, AggregateOverflowError):
+            name = served(rules, error.relation) or error.relation
+            place = where(rules, error.relation, "in")
+            return AggregateOverflowError(error.op, name, error.group, error.value, place)
+        return error
+
+    def _values(self, relation: str, codes: object) -> Row | None:
+        """The values of a row that a circuit tells as codes; None if they are none of a relation."""
+        lowered = self.evaluated or self.ledger.lowered
+        if not isinstance(codes, tuple) or relation not in self.arity or lowered is None:
+            return None
+        is_whole = len(codes) in (self.arity[relation], lowered.shapes[relation].width)
+        if not is_whole or not all(isinstance(one, int) for one in codes):
+            return None
         columns = [np.array([code], np.int64) for code in codes]
-        row = self.as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]
-        return WeightOverflowError(relation.removesuffix("#in"), row, error.weight)
+        return self.as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]
 
     def _names_of(self, name: str) -> tuple[str, ...]:
         return self.ledger.state.names.get(name) or tuple(f"c{i}" for i in range(self.arity[name]))

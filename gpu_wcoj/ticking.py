@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Evaluated
 from gpu_wcoj.circuit.head import ChangeCount
-from gpu_wcoj.errors import AuxiliaryError, WeightOverflowError
+from gpu_wcoj.errors import AuxiliaryError
 from gpu_wcoj.incoming import Incoming, read_change
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.lowering import Lowering, stored_columns
@@ -129,9 +129,7 @@ class Ticking:
             )  # fmt: skip
             self.ledger.commit(side, held, State(lowered.types, names, report, sides, journal))
         except BaseException as error:
-            raised = as_shown(error, self.backend)
-            if isinstance(raised, WeightOverflowError):
-                raised = self.outgoing.overflow_as_shown(raised)
+            raised = self.outgoing.as_shown(as_shown(error, self.backend))
             if self.ledger.state.report is was.report:
                 self.ledger.state = was  # its plan, too: the next look at that takes more work
                 self.forget(sizes)

@@ -147,10 +147,15 @@ class GroupingHead:
         weights = weights_of_rows(after, range(batch.depth), stacked(backend, columns), backend)
         (negative,) = positions(backend, weights < 0)
         if len(negative):
-            row = {column: own[negative[:1]] for column, own in zip(self.source.key.order, columns, strict=True)}
-            shown = tuple(numbers(backend, *(row[column][0] for column in sorted(row))))
+            key = self.source.key
+            codes = dict(zip(key.order, numbers(backend, *(one[negative[:1]][0] for one in columns)), strict=True))
+            codes |= dict(key.constants)
+            for left, right in (*key.equal, *(pair[::-1] for pair in key.equal)):
+                if left in codes:
+                    codes.setdefault(right, codes[left])
+            shown = tuple(codes[column] for column in sorted(codes))
             (weight,) = numbers(backend, weights[negative[:1]][0])
-            raise NegativeWeightError(f"{self.plan.op} of '{self.name}'", shown, weight)
+            raise NegativeWeightError(self.plan.op, shown, weight, self.name, key.relation)
         return weights
 
     def _present(self, change: GroupChange) -> tuple[BoolArray, Int64Array]:

@@ -9,6 +9,7 @@ from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.results import BOOL, DOUBLE, STRING, aggregate_of, decimal_kind, result_of
 from gpu_wcoj.query.rules import Computed, Rule, Rules
 from gpu_wcoj.query.terms import NULL, Constant, Variable, plain
+from gpu_wcoj.query.told import column_told, where
 from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
 
 Place = tuple[str, int]
@@ -36,7 +37,7 @@ class Types:
         self._calculated: list[tuple[Rule, Computed, Place]] = []
         self._compared: list[tuple[str, Place, Place]] = []
         self._linked_by: dict[frozenset[Place], str] = {}  # the rule that compares the two
-        self._groupings = rules.groupings
+        self._rules = rules
         for number, rule in enumerate(rules.rules):
             self._read(number, rule)
         for one in rules.groupings:
@@ -112,7 +113,7 @@ class Types:
                     if type(value) is int and not least <= value <= most:
                         says = "a fact of the text" if rule is None else f"'{rule}'"
                         raise TypeMismatchError(
-                            f"{_label(place)} is declared as '{kind.name}', {least} to {most}, and {says} has "
+                            f"{self._label(place)} is declared as '{kind.name}', {least} to {most}, and {says} has "
                             f"{value}.\n  Declare another type."
                         )
 
@@ -123,7 +124,7 @@ class Types:
         """
         reached = {self._root(place) for place in typed}
         results = [place for _, _, place in self._calculated]
-        results += [(one.relation, one.keys) for one in self._groupings if one.op not in ("min", "max")]
+        results += [(one.relation, one.keys) for one in self._rules.groupings if one.op not in ("min", "max")]
         derived = {self._root(place) for place in results}
         for place in self._constants:
             root = self._root(place)
@@ -161,10 +162,10 @@ class Types:
                 for term in one.call.arguments
             ]
             changed |= self._show(place, result_of(one.call, kinds, str(rule), is_last))
-        for grouping in self._groupings:
+        for grouping in self._rules.groupings:
             value = None if grouping.op == "count" else self.of(grouping.source, grouping.keys)
             place = (grouping.relation, grouping.keys)
-            changed |= self._show(place, aggregate_of(grouping.op, value, grouping.relation))
+            changed |= self._show(place, aggregate_of(grouping.op, value, where(self._rules, grouping.relation, "of")))
         return changed
 
     def _show(self, place: Place, kind: DataType | None) -> bool:
@@ -175,7 +176,7 @@ class Types:
             if kind is not None:
                 held[place] = kind
             return False
-        label = _label(place)
+        label = self._label(place)
         self._check_others(root, place, kind, label, is_worked_out=True)
         held[place] = kind
         self._check_constants(root, label)
@@ -204,7 +205,7 @@ class Types:
         other._calculated = self._calculated
         other._compared = self._compared
         other._linked_by = self._linked_by
-        other._groupings = self._groupings
+        other._rules = self._rules
         other._seen = {root: dict(seen) for root, seen in self._seen.items()}
         other._worked_out = {root: dict(seen) for root, seen in self._worked_out.items()}
         return other
@@ -260,7 +261,7 @@ class Types:
             known = seen.get(place)
             if known == kind:
                 continue
-            label = _label(place, names[column] if names else None)
+            label = self._label(place, names[column] if names else None)
             self._check_others(root, place, kind, label, is_worked_out=False)
             seen[place] = kind if known is None else known.common(kind)
             self._check_constants(root, label)
@@ -272,9 +273,16 @@ class Types:
                 try:
                     kind.common(other_kind, is_worked_out or kinds is self._worked_out)
                 except TypeMismatchError as error:
-                    said = _join_words(place, other, self._linked_by.get(frozenset((place, other))))
+                    said = self._join_words(place, other)
                     what = f"{label} is of type '{kind.name}', and {said} of type '{other_kind.name}'."
                     raise TypeMismatchError(f"{what}\n  {_last_line(error)}") from None
+
+    def _join_words(self, place: Place, other: Place) -> str:
+        if place == other:
+            return "was declared or has been so far"
+        rule = self._linked_by.get(frozenset((place, other)))
+        there = self._label(other)
+        return f"joins {there}" if rule is None else f"the rule '{rule}' compares it with {there},"
 
     def _check_constants(self, root: Place, label: str) -> None:
         common = self.of(*root)
@@ -287,6 +295,9 @@ class Types:
                         f"{label} is of type '{common.name}', and {says} {value!r}.\n  Write a constant of that type."
                     )
 
+    def _label(self, place: Place, name: str | None = None) -> str:
+        return column_told(self._rules, *place, name)
+
     def _root(self, place: Place) -> Place:
         self._parent.setdefault(place, place)
         while self._parent[place] != place:
@@ -297,21 +308,6 @@ class Types:
         left, right = self._root(left), self._root(right)
         if left != right:
             self._parent[right] = left
-
-
-def _label(place: Place, column: str | None = None) -> str:
-    """What messages call a place: the helpers of an input have its name."""
-    name, calculated = place[0].partition("#")[::2]
-    if name.isdecimal():
-        return f"the calculated '{calculated}'"
-    shown = name if calculated in ("in", "facts") else place[0]
-    return f"relation '{shown}', column {place[1] if column is None else column}"
-
-
-def _join_words(place: Place, other: Place, rule: str | None) -> str:
-    if place == other:
-        return "was declared or has been so far"
-    return f"joins {_label(other)}" if rule is None else f"the rule '{rule}' compares it with {_label(other)},"
 
 
 def _last_line(error: Exception) -> str:

@@ -94,4 +94,5 @@ def refuse_negative(place: Place, zset: ZSet, weights: Int64Array, doing: str) -
     (below,) = positions(place.backend, weights < 0)
     if len(below):
         row = place.taken(zset, below[:1]).rows()[0][0]
-        raise NegativeWeightError(doing, row, int(place.backend.to_host(weights[below[:1]])[0]))
+        weight = int(place.backend.to_host(weights[below[:1]])[0])
+        raise NegativeWeightError(doing, row, weight, hint=", or put distinct before it")

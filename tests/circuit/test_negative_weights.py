@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, TypeMismatchError
 from gpu_wcoj.planner.draft import STRATEGIES, Strategy
 from tests.reference.fixpoint import fixpoint
 from tests.reference.written import written
@@ -50,3 +52,60 @@ def test_negation(text: str, strategy: Strategy):
             given = {name: {row: weight for row, weight in rows.items() if weight} for name, rows in state.items()}
             expected = fixpoint(written(text), given, bag=True)
             assert {name: program.relation(name).to_dict() for name in program.heads} == expected, given
+
+
+WEIGHTS = {"names": ["k", "f"]}
+REFUSED = [
+    ("h(k, min(f)) :- r(k, f).", "min of 'h': the row ('x', 2.5) has the weight -1"),
+    ("h(k?, max(f)) :- r(k?, f).", "max of 'h': the row ('x', 2.5) has the weight -1"),
+    ("h(k, n) :- r(k, _), n = mean v : { r(k, v) }.", "mean for 'h': the row ('x', 2.5) has the weight -1"),
+    ("a(n) :- r(n, _), 1.0 < min v : { r(_, v) }. b(n) :- a(n).", "min for 'a': the row ('x', 2.5) has"),
+    ("SELECT k, min(f) AS least FROM r GROUP BY k", "min for 'answer': the row ('x', 2.5) has"),
+    ("SELECT k, count(*) AS n FROM r GROUP BY k", "count for 'answer': the row ('x',) has"),
+    ("SELECT DISTINCT k FROM r", "distinct rows for 'answer': the row ('x',) has"),
+    (
+        "CREATE VIEW v AS SELECT DISTINCT k FROM r; CREATE VIEW w AS SELECT k FROM v",
+        "distinct rows in the query: the row ('x',)",
+    ),
+    ("{:find [?k (max ?f)] :where [(r ?k ?f)]}", "max of 'find': the row ('x', 2.5) has"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), REFUSED)
+def test_refusals_show_values_and_what_the_user_has_written(text: str, says: str):
+    with pytest.raises(NegativeWeightError, match=re.escape(says)) as caught:
+        gw.query(text, r=gw.ZSet.from_rows([(("x", 2.5), -1), ((None, 3.5), 1)], **WEIGHTS), bag=True)
+    shown = str(caught.value)
+    assert "#" not in shown
+    assert "distinct before" not in shown
+
+
+def test_nulls_and_selected_columns_in_refusals():
+    rows = gw.ZSet.from_rows([((None, 7, None, 2.5), -1), (("x", 7, "y", 2.5), 1)])
+    with pytest.raises(NegativeWeightError, match=r"min of 'h': the row \(None, 2.5\) has the weight -1"):
+        gw.query("h(k?, min(f)) :- r(k?, 7, null, f).", r=rows, bag=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("SELECT sum(f) AS s FROM r", "the sum of all rows for 'answer' is"),
+        ("SELECT k, sum(f) AS s FROM r GROUP BY k", "the sum of the group ('x',) for 'answer' is"),
+        ("h(sum(f)) :- r(_, f).", "the sum of all rows in 'h' is"),
+    ],
+)
+def test_sums_that_leave_int64_are_told_by_what_they_are_for(text: str, says: str):
+    with pytest.raises(AggregateOverflowError, match=re.escape(says)):
+        gw.query(text, r=gw.ZSet.from_rows([(("x", 2**62), 4)], **WEIGHTS), bag=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("h(k) :- r(k, _), k = mean f : { r(_, f) }.", "the mean for 'h' is of type 'double', and joins relation 'r'"),
+        ("h(k) :- r(k, _), 1.0 = mean v : { r(v, _) }.", "the mean for 'h' is of values of type 'string'"),
+    ],
+)
+def test_types_that_do_not_join_are_told_by_what_they_are_for(text: str, says: str):
+    with pytest.raises(TypeMismatchError, match=re.escape(says)):
+        gw.query(text, r=[("x", 2.5)])

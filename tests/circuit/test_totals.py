@@ -135,7 +135,7 @@ def test_a_count_outside_int64():
     program.step({"r": [((1, 0), MOST), ((2, 0), 1)], "g": [(1,)]})
     before = rows_of(program)
     with pytest.raises(
-        AggregateOverflowError, match=rf"the count of the group \(1,\) in '.*' is {MOST + 1}, outside int64"
+        AggregateOverflowError, match=rf"the count of the group \(1,\) for 'c' is {MOST + 1}, outside int64"
     ):
         program.step({"r": [(1, 1), (2, 5)]})
     assert rows_of(program) == before

@@ -99,8 +99,8 @@ def test_unknown_types_become_known():
         ("h(x) :- r(x), s(y), x + 1 < y", ("int64", "double"), "something of type 'int64' with one of type 'double'"),
         ("h(x) :- r(x), s(y), x = cat(y, y)", ("int64", "string"), "compares something of type 'int64' with one of"),
         ("h(x) :- r(x), x + 1 > 2.5", ("int64", None), "the calculated '#1' is of type 'int64', and .* with 2.5"),
-        ("h(sum(x)) :- r(x)", ("string", None), "'h' is the sum of values of type 'string', which are no numbers"),
-        ("h(mean(x)) :- r(x)", ("date32[day]", None), "'h' is the mean of values of type 'date32\\[day\\]'"),
+        ("h(sum(x)) :- r(x)", ("string", None), "the sum of 'h' is of values of type 'string', which are no numbers"),
+        ("h(mean(x)) :- r(x)", ("date32[day]", None), "the mean of 'h' is of values of type 'date32\\[day\\]'"),
         ("h(x) :- r(x). h(y + 1) :- s(y)", ("string", "int64"), "int64.*|string"),
         (
             "h(x) :- r(x), s(y), x < y",

@@ -1,0 +1,104 @@
+"""What messages call relations: a helper, which has a ``#`` in its name, by the relation of the text that it serves."""
+
+from __future__ import annotations
+
+from gpu_wcoj.query.rules import Rules
+
+_OF_ONE = ("in", "facts", "set", "cut")
+"""What stands behind the ``#`` of a helper that holds rows of one relation."""
+
+
+def served(rules: Rules, relation: str) -> str | None:
+    """The relation of the text that a relation is, or that alone reads this helper, if through others; else None.
+
+    Parameters
+    ----------
+    rules
+        The program in core form.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.core import core
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> rules = core(parse("h(x, n) :- r(x, _), n = min v : { r(x, v) }."))
+    >>> served(rules, "r"), served(rules, "rule#1"), served(rules, "r#in")
+    ('r', 'h', 'r')
+    """
+    name, helper = relation.partition("#")[::2]
+    if not helper or relation in rules.outputs:
+        return relation
+    if name and helper.rstrip("0123456789") in _OF_ONE:
+        return name
+    readers: dict[str, list[str]] = {}
+    for rule in rules.rules:
+        for atom in rule.read:
+            readers.setdefault(atom.relation, []).append(rule.head.relation)
+    for one in rules.groupings:
+        readers.setdefault(one.source, []).append(one.relation)
+    found: set[str] = set()
+    asked, known = [relation], {relation}
+    while asked:
+        for head in readers.get(asked.pop(), ()):
+            if "#" not in head or head in rules.outputs:
+                found.add(head)
+            elif head not in known:
+                known.add(head)
+                asked.append(head)
+    return found.pop() if len(found) == 1 else None
+
+
+def where(rules: Rules, relation: str, preposition: str) -> str:
+    """Where something is that a relation holds, in words: of a helper, what it is for.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.core import core
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> rules = core(parse("h(x, n) :- r(x, _), n = min v : { r(x, v) }."))
+    >>> where(rules, "h", "of"), where(rules, "agg#1", "of")
+    ("of 'h'", "for 'h'")
+    """
+    name = served(rules, relation)
+    if name is None:
+        return "in the query"
+    is_helper = name != relation and not relation.startswith(f"{name}#")
+    return f"for '{name}'" if is_helper else f"{preposition} '{name}'"
+
+
+def aggregated(relation: str, op: str) -> str:
+    """What a grouping does for its user: helpers also count in order to have each row once.
+
+    Examples
+    --------
+    >>> aggregated("h", "count"), aggregated("count#2", "count"), aggregated("once#2", "count")
+    ('count', 'count', 'distinct rows')
+    """
+    name, helper = relation.partition("#")[::2]
+    return op if not helper or name in (op, "agg", "avg") else "distinct rows"
+
+
+def column_told(rules: Rules, relation: str, column: int, name: str | None = None) -> str:
+    """What messages call a column, or what a rule calculates, which has a place ``number#variable`` of its own.
+
+    Parameters
+    ----------
+    name
+        What to call the column.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.core import core
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> rules = core(parse("h(x, n) :- r(x, _), n = min v : { r(x, v) }."))
+    >>> column_told(rules, "r#in", 0), column_told(rules, "agg#1", 1), column_told(rules, "0#x", 0)
+    ("relation 'r', column 0", "the min for 'h'", "the calculated 'x'")
+    """
+    number, calculated = relation.partition("#")[::2]
+    if number.isdecimal():
+        return f"the calculated '{calculated}'"
+    own = served(rules, relation)
+    if own in (relation, number):
+        return f"relation '{own}', column {column if name is None else name}"
+    results = {(one.relation, one.keys): one.op for one in rules.groupings}
+    op = results.get((relation, column))
+    return f"{'a value' if op is None else f'the {op}'} {where(rules, relation, 'of')}"
