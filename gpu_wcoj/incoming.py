@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.column import Column, on_host
-from gpu_wcoj.errors import ArityError, ColumnError, SchemaError
+from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.weights import as_weights
 from gpu_wcoj.zset.zset import ZSet
@@ -91,6 +91,43 @@ def read_change(
         raise ArityError(wrong_number(relation, arity, names))
     order = by_declaration(relation, names, declared)
     return Incoming(tuple(names[i] for i in order), tuple(found[i] for i in order), weights, True)
+
+
+def held_to(
+    relation: str, rows: Incoming, declared: tuple[str, ...] | None, kinds: Sequence[DataType | None]
+) -> Incoming:
+    """The rows, their integers in the types that the columns are declared with.
+
+    Raises
+    ------
+    TypeMismatchError
+        If a value is none of its column's type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = Incoming(("a",), (Column(DataType("int64"), np.array([200])),), None, True)
+    >>> held_to("r", rows, None, [DataType("uint8")]).columns[0].type
+    DataType(name='uint8')
+    """
+    names = declared or rows.names or [str(at) for at in range(len(kinds))]
+    columns = list(rows.columns)
+    for at, (column, kind) in enumerate(zip(rows.columns, kinds, strict=True)):
+        if kind is None or column.type == kind or column.type.family != "integer":
+            continue
+        least, most = kind.code_range
+        beyond = (column.stored < least) | (column.stored > most)
+        if column.stored_valid is not None:
+            beyond &= column.stored_valid
+        if bool(beyond.any()):
+            row = int(beyond.argmax())
+            raise TypeMismatchError(
+                f"relation '{relation}', column '{names[at]}': the value {int(column.stored[row])} (row {row}) is no "
+                f"'{kind.name}', as which the column is declared: {least} to {most}.\n"
+                "  Mend the value, or declare another type."
+            )
+        columns[at] = Column(kind, column.stored, column.stored_valid, column.dictionary)
+    return Incoming(rows.names, tuple(columns), rows.weights, rows.is_ordered)
 
 
 def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, ...]:

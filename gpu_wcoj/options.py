@@ -14,16 +14,19 @@ from gpu_wcoj.query.binding import inner_aggregates
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.terms import Aggregate, Variable
-from gpu_wcoj.schema import DataType, check_names
+from gpu_wcoj.schema import INT64, DataType, check_names
 
 Names = dict[str, tuple[str, ...]]
 """Per relation, what its columns are called."""
 
+Narrow = dict[str, tuple[DataType | None, ...]]
+"""Per input, the integer types that its columns are declared with, where those do not hold all of int64."""
+
 
 def declared(
     rules: Rules, core: Rules, arity: Mapping[str, int], schema: Mapping[str, Sequence[str] | Mapping[str, str]]
-) -> tuple[Types, Names, Names]:
-    """What is known before any row: the columns' types and names, and which of the names were declared.
+) -> tuple[Types, Names, Names, Narrow]:
+    """What is known before any row: the columns' types and names, which of the names were declared, and narrow types.
 
     Parameters
     ----------
@@ -58,7 +61,23 @@ def declared(
                 f"the schema gives relation '{name}' {len(given)} columns; the program uses {arity[name]}."
             )
         types.bind(name, [_type_of(name, kind) for kind in given])
-    return types, names, by_declaration
+    return types, names, by_declaration, _narrow(rules, schema)
+
+
+def _narrow(rules: Rules, schema: Mapping[str, Sequence[str] | Mapping[str, str]]) -> Narrow:
+    """The narrow types that declarations and the schema give inputs."""
+    said = {one.relation: one.types for one in rules.declarations if one.is_binding}
+    said |= {name: tuple(given.values() if isinstance(given, Mapping) else given) for name, given in schema.items()}
+    found = {}
+    for name in rules.inputs:
+        kinds = [None if kind is None else DataType(declared_type(str(kind))) for kind in said.get(name, ())]
+        held = tuple(
+            kind if kind is not None and kind.family == "integer" and kind.code_range != INT64.code_range else None
+            for kind in kinds
+        )
+        if any(held):
+            found[name] = held
+    return found
 
 
 def _type_of(relation: str, kind: object) -> DataType:

@@ -84,7 +84,7 @@ class Program(Inspected):
         "a"]}``; those that the changed atom binds come first in any case. ``"auto"`` joins such rules as ``"wcoj"``.
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
-        else they are those of the first rows.
+        else they are those of the first rows. Integers outside a declared type are refused.
 
     Notes
     -----
@@ -155,7 +155,7 @@ class Program(Inspected):
         self._share: tuple[int, int] | None = None
         self._measures = flag("analyze", analyze)
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
-        types, names, self.declared = declared(self.rules, lowered, self._arity, schema or {})
+        types, names, self.declared, narrow = declared(self.rules, lowered, self._arity, schema or {})
         self._schema = {
             name: list(given.items()) if isinstance(given, Mapping) else list(given)
             for name, given in (schema or {}).items()
@@ -171,7 +171,7 @@ class Program(Inspected):
         input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
         self._ticking = Ticking(
             input_of, self.heads, self._arity, self.declared, self._lowering, self._ledger, self._outgoing,
-            self.dictionaries, self.backend,
+            self.dictionaries, self.backend, narrow,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Evaluated
 from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.errors import AuxiliaryError
-from gpu_wcoj.incoming import Incoming, read_change
+from gpu_wcoj.incoming import Incoming, held_to, read_change
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.lowering import Lowering, stored_columns
 from gpu_wcoj.options import check_inputs
@@ -22,6 +22,7 @@ from gpu_wcoj.trace.arrangement import PhaseRows
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.schema import DataType
 
 Sink = Callable[[str, Piece], None]
 Rest = Callable[[Mapping[str, list[PhaseRows]]], None]
@@ -43,6 +44,8 @@ class Ticking:
         What columns are called, where that was declared.
     backend
         Where the program was asked to run.
+    narrow
+        Per input, the integer types that its columns are held to.
     """
 
     input_of: Mapping[str, str]
@@ -54,6 +57,7 @@ class Ticking:
     outgoing: Outgoing
     dictionaries: tuple[Dictionary, Dictionary]
     backend: Backend
+    narrow: Mapping[str, Sequence[DataType | None]]
 
     def take(
         self,
@@ -163,8 +167,11 @@ class Ticking:
         return sides, side, circuit.evaluate(stored, collect, sink)
 
     def _read(self, name: str, data: Any) -> Incoming:
-        if isinstance(data, Incoming):
-            return data
+        if not isinstance(data, Incoming):
+            data = self._read_as_given(name, data)
+        return held_to(name, data, self.declared.get(name), self.narrow[name]) if name in self.narrow else data
+
+    def _read_as_given(self, name: str, data: Any) -> Incoming:
         lowered, arity = self.ledger.lowered, self.arity[name]
         known = lowered.kinds if lowered else self.ledger.state.types.snapshot()
         types = [known[self.input_of[name], column] for column in range(arity)]

@@ -364,3 +364,40 @@ def test_products_that_fit_and_whose_sum_does_not(bag, way):
         program.step_counts(last) if way == "step_counts" else program.step(last)
     assert program.relation("h").rows() == [((0,), weight if bag else 1)]
     assert program.count("g") == 3
+
+
+NARROW = [
+    (".decl r(x: unsigned, y)\nh(x) :- r(x, _).", {}, -1, r"column 'x': the value -1 \(row 1\) is no 'uint64'"),
+    (".decl r(x: int8, y)\nh(x) :- r(x, _).", {}, 128, r"column 'x': the value 128 \(row 1\) .*: -128 to 127"),
+    (".decl r(x: uint8, y)\n.input r\nr(x, y) :- s(x, y). h(x) :- r(x, _).", {}, -1, r"column 'x': the value -1"),
+    ("h(x) :- r(x, _).", {"schema": {"r": ["uint16", "string"]}}, 65536, r"the value 65536 \(row 1\) is no 'uint16'"),
+    ("h(x) :- r(x, _).", {"schema": {"r": {"a": "int32", "b": "string"}}}, 2**31, "column 'a': the value 2147483648"),
+]
+
+
+@pytest.mark.parametrize(("text", "options", "beyond", "match"), NARROW)
+def test_integers_outside_the_declared_type(text, options, beyond, match):
+    first, following = {"r": [(1, "a"), (2, "b")]}, {"r": [(3, "c"), ((1, "a"), -1)]}
+    assert_refused({"r": [(3, "a"), (beyond, "b")]}, TypeMismatchError, match, text, first, following, **options)
+    assert_refused({"r": [(3, "a"), ((beyond, "b"), -1)]}, TypeMismatchError, match, text, first, following, **options)
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int16(), pa.int64(), pa.uint64()])
+def test_integers_that_fit_are_of_the_declared_type(kind):
+    rows = pa.table({"x": pa.array([0, 5, 127, None], kind)})
+    for text, options in ((".decl r(x: int8)\nh(x) :- r(x).", {}), ("h(x) :- r(x).", {"schema": {"r": ["int8"]}})):
+        for given in (rows, gw.ZSet.from_arrow(rows)):
+            answer = gw.Program(text, **options).step({"r": given})["h"]
+            assert answer.to_arrow().schema.field("x").type == pa.int8()
+            assert answer.to_dict() == {(0,): 1, (5,): 1, (127,): 1, (None,): 1}
+
+
+def test_tables_of_sql_are_not_held_to_the_widths_that_they_have_had(tmp_path):
+    narrow = pa.table({"a": pa.array([1], pa.int8())})
+    view = gw.view("SELECT a FROM r", r=narrow)
+    view.program.checkpoint(tmp_path / "checkpoint")
+    for program in (view.program, gw.Program.restore(tmp_path / "checkpoint")):
+        assert program.step({"r": {"a": [300]}})["answer"].rows() == [((300,), 1)]
+    view = gw.view("SELECT a FROM r", r=narrow, schema={"r": {"a": "int8"}})
+    with pytest.raises(TypeMismatchError, match="column 'a': the value 300"):
+        view.apply(r={"a": [300]})

@@ -76,12 +76,18 @@ class Declaration:
     """``.decl relation(column: type, ...)``: names of columns, and their types where given (else None).
 
     Names that are no names of Datalog stand in quotes, as ``"first name"``.
+
+    Attributes
+    ----------
+    is_binding
+        Whether rows are held to the types; else they only say what the tables at hand have.
     """
 
     relation: str
     columns: tuple[str, ...]
     types: tuple[str | None, ...]
     span: Span = field(default=Span(), compare=False)
+    is_binding: bool = field(default=True, compare=False)
 
     def __str__(self) -> str:
         names = map(_column, self.columns)

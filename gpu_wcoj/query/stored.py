@@ -38,8 +38,14 @@ def stored(rules: Rules) -> str:
     if rules.text:
         return rules.text
     text = str(rules)
-    is_datalog = not (rules.groupings or rules.extremes or rules.facts) and as_datalog(rules) == text
+    is_plain = not (rules.groupings or rules.extremes or rules.facts) and _is_spelled(rules)
+    is_datalog = is_plain and as_datalog(rules) == text
     return text if is_datalog else json.dumps(_plain(rules), ensure_ascii=True)
+
+
+def _is_spelled(rules: Rules) -> bool:
+    """Whether the text of the declarations means them: types in a text bind."""
+    return all(one.is_binding or not any(one.types) for one in rules.declarations)
 
 
 def made_again(text: str) -> Rules:

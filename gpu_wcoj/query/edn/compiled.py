@@ -266,7 +266,8 @@ class _Compiled:
         for name, relation in compiler.columns.items():
             if relation.columns:
                 types = relation.types or (None,) * len(relation.columns)
-                found.append(Declaration(name, distinct(dict(enumerate(relation.columns))), types))
+                columns = distinct(dict(enumerate(relation.columns)))
+                found.append(Declaration(name, columns, types, is_binding=False))
         for name, rows in compiler.rows.items():
             kinds = tuple(None if kind is None else ENGINE[kind] for kind in rows.types)
             found.append(Declaration(name, tuple(f"c{at}" for at in range(len(kinds))), kinds))

@@ -162,7 +162,8 @@ def _rules(
     rules = _needed(compiler.rules, found)
     read = dict.fromkeys(atom.relation for rule in rules for atom in rule.read if atom.relation in known)
     unread = [name for name in named if name not in read]  # of what never holds, or is never asked
-    inputs = [Declaration(name, tuple(known[name]), tuple(known[name].values())) for name in (*read, *unread)]
+    columns = [(name, known[name]) for name in (*read, *unread)]
+    inputs = [Declaration(name, tuple(one), tuple(one.values()), is_binding=False) for name, one in columns]
     outputs = [Declaration(name, one.columns, (None,) * len(one.columns)) for name, one in found.items()]
     made = Rules(
         tuple(rules), (*inputs, *outputs), tuple(found), directives=tuple(Directive("input", name) for name in unread)
