@@ -94,9 +94,9 @@ def read_change(
 
 
 def held_to(
-    relation: str, rows: Incoming, declared: tuple[str, ...] | None, kinds: Sequence[DataType | None]
-) -> Incoming:
-    """The rows, their integers in the types that the columns are declared with.
+    relation: str, names: Sequence[str], columns: Sequence[Column], kinds: Sequence[DataType | None]
+) -> tuple[Column, ...]:
+    """The columns, integers in the types that they are declared with.
 
     Raises
     ------
@@ -106,14 +106,12 @@ def held_to(
     Examples
     --------
     >>> import numpy as np
-    >>> rows = Incoming(("a",), (Column(DataType("int64"), np.array([200])),), None, True)
-    >>> held_to("r", rows, None, [DataType("uint8")]).columns[0].type
+    >>> held_to("r", ["a"], [Column(DataType("int64"), np.array([200]))], [DataType("uint8")])[0].type
     DataType(name='uint8')
     """
-    names = declared or rows.names or [str(at) for at in range(len(kinds))]
-    columns = list(rows.columns)
-    for at, (column, kind) in enumerate(zip(rows.columns, kinds, strict=True)):
-        if kind is None or column.type == kind or column.type.family != "integer":
+    held = list(columns)
+    for at, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
+        if kind is None or column.type == kind or {column.type.family, kind.family} != {"integer"}:
             continue
         least, most = kind.code_range
         beyond = (column.stored < least) | (column.stored > most)
@@ -126,8 +124,8 @@ def held_to(
                 f"'{kind.name}', as which the column is declared: {least} to {most}.\n"
                 "  Mend the value, or declare another type."
             )
-        columns[at] = Column(kind, column.stored, column.stored_valid, column.dictionary)
-    return Incoming(rows.names, tuple(columns), rows.weights, rows.is_ordered)
+        held[at] = Column(kind, column.stored, column.stored_valid, column.dictionary)
+    return tuple(held)
 
 
 def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, ...]:

@@ -167,9 +167,11 @@ class Ticking:
         return sides, side, circuit.evaluate(stored, collect, sink)
 
     def _read(self, name: str, data: Any) -> Incoming:
-        if not isinstance(data, Incoming):
-            data = self._read_as_given(name, data)
-        return held_to(name, data, self.declared.get(name), self.narrow[name]) if name in self.narrow else data
+        rows: Incoming = data if isinstance(data, Incoming) else self._read_as_given(name, data)
+        if name not in self.narrow or not rows.names:
+            return rows
+        columns = held_to(name, self.declared.get(name) or rows.names, rows.columns, self.narrow[name])
+        return replace(rows, columns=columns)
 
     def _read_as_given(self, name: str, data: Any) -> Incoming:
         lowered, arity = self.ledger.lowered, self.arity[name]

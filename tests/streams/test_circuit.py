@@ -448,6 +448,15 @@ def test_what_is_refused_when_rows_come(build, error, match):
 # Numbers at the edges
 
 
+def test_integers_outside_the_declared_type_are_refused():
+    circuit = gw.Circuit()
+    circuit.sink("out", circuit.source("in", {"a": "int8"}))
+    assert circuit.step({"in": [(5,)]})["out"].columns[0].type.name == "int8"
+    with pytest.raises(TypeMismatchError, match=r"relation 'in', column 'a': the value 300 \(row 1\) is no 'int8'"):
+        circuit.step({"in": [(6,), (300,)]})
+    assert circuit.step({"in": [((5,), -1)]})["out"].rows() == [((5,), -1)]
+
+
 @pytest.mark.parametrize("name", ["aggregate", "incremental_aggregate"])
 @pytest.mark.parametrize("aggregator", [streams.Count, lambda: streams.Max(1), lambda: streams.TopK(1, [1])])
 def test_a_negative_weight_is_an_error_that_names_the_row(name, aggregator):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpu_wcoj.errors import ArityError, SchemaError
-from gpu_wcoj.incoming import by_declaration, wrong_number
+from gpu_wcoj.incoming import by_declaration, held_to, wrong_number
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.streams.time import Time
@@ -47,7 +47,10 @@ class Source(Operator):
             raise ArityError(wrong_number(self.name, len(names), rows.names))
         by_name = self.schema is not None or sorted(rows.names) == sorted(names)
         order = by_declaration(self.name, rows.names, names if by_name else None)
-        rows = self.place.trusted(names, tuple(rows.columns[i] for i in order), rows.stored_weights)
+        columns = tuple(rows.columns[i] for i in order)
+        if self.schema is not None:
+            columns = held_to(self.name, names, columns, [column.type for column in self.state.columns])
+        rows = self.place.trusted(names, columns, rows.stored_weights)
         return self.place.plus(self.state, rows)
 
     @property
