@@ -102,6 +102,25 @@ def python_values(column: Column) -> list[Any]:
     return to_python(column)
 
 
+def weight_of(zset: ZSet, row: tuple[Any, ...]) -> int:
+    """The weight of a row, 0 if it is not there. O(n).
+
+    Examples
+    --------
+    >>> from gpu_wcoj.zset.zset import ZSet
+    >>> weight_of(ZSet.from_rows([((1, "a"), 3)]), (1, "a")), weight_of(ZSet.from_rows([(1,)]), (1, "a"))
+    (3, 0)
+    """
+    zset = zset.to_host()
+    if len(row) != len(zset.columns):
+        return 0
+    mask: BoolArray = np.ones(len(zset), np.bool_)
+    for column, value in zip(zset.columns, row, strict=True):
+        if column.type.family == "integer" and type(value) is int and _LOWEST <= value <= _HIGHEST:
+            mask &= column.codes == value
+    return next((weight for held, weight in _taken(zset, mask).rows() if held == row), 0)
+
+
 def plus(left: ZSet, right: ZSet) -> ZSet:
     """``(left + right)(row) = left(row) + right(row)``, with the names of `left`.
 

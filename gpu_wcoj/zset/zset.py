@@ -246,7 +246,9 @@ class ZSet:
         return ZSet(self.names, self.columns, self.stored_weights, name, self.backend)
 
     def rows(self) -> list[tuple[Row, int]]:
-        """The rows in their order, as pairs ``(tuple, weight)``.
+        """The rows in their order, as pairs ``(tuple, weight)``, which iteration gives as well.
+
+        Libraries that read whatever iterates make columns of such pairs; `to_pandas` and `to_numpy` give the columns.
 
         Examples
         --------
@@ -289,6 +291,24 @@ class ZSet:
 
     def __iter__(self) -> Iterator[tuple[Row, int]]:
         return iter(self.rows())
+
+    def __contains__(self, item: object) -> bool:
+        """Whether a row has a weight, or, of a pair ``(row, weight)`` as iteration gives it, this weight.
+
+        Examples
+        --------
+        >>> changes = ZSet.from_rows([(1, "a"), ((2, "b"), -1)])
+        >>> (1, "a") in changes, (2, "b") in changes, (3, "c") in changes
+        (True, True, False)
+        >>> ((2, "b"), -1) in changes, ((2, "b"), 1) in changes
+        (True, False)
+        """
+        if not isinstance(item, tuple):
+            return False
+        is_pair = len(item) == 2 and isinstance(item[0], tuple)  # no value is a tuple
+        row, weight = item if is_pair else (item, None)
+        found = algebra.weight_of(self, row)
+        return found != 0 and (weight is None or bool(found == weight))
 
     def __repr__(self) -> str:
         from gpu_wcoj.zset import display

@@ -390,3 +390,33 @@ def test_a_zset_is_frozen_and_not_hashable():
         zset.weights = np.array([2])
     with pytest.raises(TypeError, match="unhashable"):
         hash(zset)
+
+
+def test_rows_and_pairs_are_in_it():
+    rows = {(1, "a", 2.5): 2, (1, None, 2.5): -1, (None, "b", 0.0): 1, (2**63 - 1, "a", 2.5): 1}
+    zset = ZSet.from_dict(rows)
+    for row, weight in rows.items():
+        assert row in zset
+        assert (row, weight) in zset
+        assert (row, weight + 1) not in zset
+    assert all(pair in zset for pair in zset)
+    absent = [
+        (0, "b", 0.0),
+        (1, "a", 2.0),
+        (1, "a"),
+        (2**63, "a", 2.5),
+        ("1", "a", 2.5),
+        (),
+        1,
+        "a",
+        [1, "a", 2.5],
+        None,
+    ]
+    assert not any(one in zset for one in absent)
+    assert (1,) not in ZSet.empty(["a"])
+    assert (1,) not in ZSet.empty()
+    nothing = ZSet.from_rows([(), ()])
+    assert () in nothing
+    assert ((), 2) in nothing
+    assert ((), 1) not in nothing
+    assert ((1, 2), 1) in ZSet.from_rows([(1, 2)])
