@@ -159,11 +159,13 @@ class Matcher(NotCopied):
         parts = self.compiled.parts
         return self._turns.run("counting the matches", lambda: sum(self.program.count(one.relation) for one in parts))
 
-    def apply(self, *, vertices: Any = None, edges: Any = None) -> Matches:
+    def apply(self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None) -> Matches:
         """Take a change of the tables; return the change of the matches.
 
         Parameters
         ----------
+        changes
+            Those of both tables by their names, as an alternative to keywords.
         vertices, edges
             Rows that come, or, where a column ``weight`` (``_weight``, if the table has a column of that name) is
             below 0, go. A row goes by its values in the columns that are asked for or compared; others are not kept. A
@@ -179,21 +181,26 @@ class Matcher(NotCopied):
             If anything is wrong with the change, for example if a row is to go that is not there. Everything is as
             before then.
         """
-        answers, lookup = self._take(vertices, edges, self.program.step)
+        answers, lookup = self._take(changes, vertices, edges, self.program.step)
         found = [(part, answers[part.relation]) for part in self.compiled.parts]
         return Matches(self._wanted, found, lookup, is_change=True, _session=self._session)
 
-    def apply_counted(self, *, vertices: Any = None, edges: Any = None) -> int:
+    def apply_counted(
+        self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None
+    ) -> int:
         """As `apply`, but only count: by how many the matches have become more."""
-        counts, _ = self._take(vertices, edges, self.program.step_counts)
+        counts, _ = self._take(changes, vertices, edges, self.program.step_counts)
         return sum(counts[part.relation].net for part in self.compiled.parts)
 
-    def load(self, *, vertices: Any = None, edges: Any = None) -> None:
+    def load(self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None) -> None:
         """As `apply`, but do no more than the state needs."""
-        self._take(vertices, edges, self.program.load)
+        self._take(changes, vertices, edges, self.program.load)
 
-    def _take(self, vertices: Any, edges: Any, run: Callable[[Mapping[str, Any]], T]) -> tuple[T, Lookup]:
+    def _take(
+        self, changes: object, vertices: Any, edges: Any, run: Callable[[Mapping[str, Any]], T]
+    ) -> tuple[T, Lookup]:
         """Give the program the changes of the tables, then make them; what came of it, and rows of before and after."""
+        vertices, edges = _both(changes, vertices, edges)
         return self._turns.run("taking a tick", lambda: self._taken(vertices, edges, run))
 
     def _taken(self, vertices: Any, edges: Any, run: Callable[[Mapping[str, Any]], T]) -> tuple[T, Lookup]:
@@ -215,11 +222,8 @@ class Matcher(NotCopied):
         return answers, lookup
 
     def step(self, changes: Mapping[str, Any]) -> Matches:
-        """As `apply`, of changes by the names of the tables."""
-        for name in changes:
-            if name not in ("vertices", "edges"):
-                raise UsageError(f"a motif's tables are 'vertices' and 'edges'; there is no '{name}'.")
-        return self.apply(vertices=changes.get("vertices"), edges=changes.get("edges"))
+        """As `apply`."""
+        return self.apply(changes)
 
     def snapshot(self) -> Matches:
         """As `matches`."""
@@ -249,6 +253,24 @@ def _tables(graph: Any, vertices: Any, edges: Any) -> tuple[Any, Any]:
             "  Pass tables as vertices=... and edges=..."
         )
     return graph.vertices, graph.edges
+
+
+def _both(changes: object, vertices: Any, edges: Any) -> tuple[Any, Any]:
+    """The changes of the two tables, from a mapping or from keywords."""
+    if changes is None:
+        return vertices, edges
+    if not isinstance(changes, Mapping):
+        raise UsageError(
+            f"the changes are of type '{type(changes).__name__}'; a mapping from 'vertices' and 'edges' to rows is "
+            "allowed.\n  Pass a table as edges=... or vertices=..."
+        )
+    for name in changes:
+        if name not in ("vertices", "edges"):
+            raise UsageError(f"a motif's tables are 'vertices' and 'edges'; there is no '{name}'.")
+    for name, rows in (("vertices", vertices), ("edges", edges)):
+        if rows is not None and name in changes:
+            raise UsageError(f"the table '{name}' is given twice.\n  Give it once.")
+    return changes.get("vertices", vertices), changes.get("edges", edges)
 
 
 def _check_keys(table: str, names: Collection[str], keys: Mapping[str, str]) -> None:

@@ -193,3 +193,21 @@ def test_many_ticks_leave_no_rows_behind():
 def test_ids_hold_for_later_rows_too():
     matcher = gw.Matcher("(a)-[]->(b)", edges={"src": [1], "dst": [2]}, ids={"a": [1, 3, 3, None]}, columns=["a.id"])
     assert matcher.apply(edges={"src": [2, 3], "dst": [1, 1]}).rows() == [((3,), 1)]
+
+
+def test_changes_come_as_a_mapping_too():
+    people = {"id": [1, 2]}
+    matcher = gw.Matcher("(a)-[]->(b)", vertices=people, edges={"src": [1], "dst": [2]}, columns=["a.id", "b.id"])
+    assert matcher.apply({"edges": {"src": [2], "dst": [1]}}).rows() == [((2, 1), 1)]
+    assert matcher.apply({"edges": {"src": [3], "dst": [1]}}, vertices={"id": [3]}).rows() == [((3, 1), 1)]
+    assert matcher.apply_counted({"vertices": {"id": [3], "weight": [-1]}}) == -1
+    matcher.load({"edges": {"src": [2], "dst": [2]}})
+    assert matcher.apply({}).rows() == matcher.apply().rows() == []
+    for apply in (matcher.apply, matcher.apply_counted, matcher.load):
+        with pytest.raises(UsageError, match="there is no 'nodes'"):
+            apply({"nodes": people})
+        with pytest.raises(UsageError, match="the table 'edges' is given twice"):
+            apply({"edges": {"src": [2], "dst": [1]}}, edges={"src": [2], "dst": [1]})
+        with pytest.raises(UsageError, match="the changes are of type 'Table'; a mapping from"):
+            apply(pa.table({"src": [2], "dst": [1]}))
+    assert matcher.matches().rows() == [((1, 2), 1), ((2, 1), 1), ((2, 2), 1)]
