@@ -36,8 +36,14 @@ def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row
         hint = "Write a row of one value as (value,)."
         if isinstance(row, dict):
             hint = "Dicts come in as columns, {'name': [values]}, or through a table: pyarrow.Table.from_pylist(rows)."
+        shown = f"an array of shape {row.shape}" if isinstance(row, np.ndarray) else repr(row)
+        if isinstance(row, np.ndarray):
+            hint = (
+                "Arrays come in as columns by name, {'src': array, 'dst': array, 'weight': array}, or as one array of "
+                "rows;\n  ZSet.from_numpy(rows, weights) takes one of rows and one of weights."
+            )
         raise TypeMismatchError(
-            f"{what}: row {at} is {row!r}; a row is a tuple of values, or a pair (row, weight).\n  {hint}"
+            f"{what}: row {at} is {shown}; a row is a tuple of values, or a pair (row, weight).\n  {hint}"
         )
     if not any(row and isinstance(row[0], (tuple, list)) for row in listed):
         return listed, None

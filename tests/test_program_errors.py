@@ -401,3 +401,14 @@ def test_tables_of_sql_are_not_held_to_the_widths_that_they_have_had(tmp_path):
     view = gw.view("SELECT a FROM r", r=narrow, schema={"r": {"a": "int8"}})
     with pytest.raises(TypeMismatchError, match="column 'a': the value 300"):
         view.apply(r={"a": [300]})
+
+
+def test_a_pair_of_arrays_is_told_what_to_be():
+    rows, weights = np.array([[1, 2], [2, 3]]), np.array([1, -1])
+    program = gw.Program("h(x, y) :- e(x, y).", bag=True)
+    with pytest.raises(TypeMismatchError, match=r"array of shape \(2, 2\)(.|\n)*'weight'(.|\n)*from_numpy\(rows, w"):
+        program.step({"e": (rows, weights)})
+    expected = [((1, 2), 1), ((2, 3), -1)]
+    assert program.step({"e": gw.ZSet.from_numpy(rows, weights)})["h"].rows() == expected
+    columns = {"src": rows[:, 0], "dst": rows[:, 1], "weight": weights}
+    assert program.step({"e": columns})["h"].rows() == expected
