@@ -151,6 +151,7 @@ def asked(
     for name in program.inputs:
         if name not in known:
             raise UnknownRelationError(name, relations, "relations given")
+    types = program.subject.ledger.state.types
     changes: dict[str, Any] = dict(own)
     for name, data in relations.items():
         if isinstance(data, ZSet) or name not in program.inputs:
@@ -158,9 +159,8 @@ def asked(
             continue
         arity = program.arity(name)
         declared = program.declared.get(name)
-        changes[name] = read_change(
-            name, data, arity, declared, [None] * arity, program.dictionaries, reserves_weight=False
-        )
+        kinds = [types.of(name, column) for column in range(arity)]
+        changes[name] = read_change(name, data, arity, declared, kinds, program.dictionaries, reserves_weight=False)
     return program, changes
 
 

@@ -321,3 +321,15 @@ class TestRefused:
         assert view.program.keep == ("tri",)
         with pytest.raises(UsageError, match="strategy='fast' is not allowed"):
             gw.view(TRIANGLE, edges=RING, strategy="fast")
+
+
+def test_a_declared_column_may_be_all_null():
+    rows = pa.table({"x": pa.nulls(2)})
+    for text, options in (
+        (".decl r(x: int8)\nh(x) :- r(x).", {}),
+        ("h(x) :- r(x).", {"schema": {"r": ["int8"]}}),
+        ("SELECT x FROM r", {"schema": {"r": {"x": "int8"}}}),
+    ):
+        answer = gw.view(text, {"r": rows}, **options).snapshot()
+        assert answer.to_arrow().schema.field("x").type == pa.int8()
+        assert set(answer.to_dict()) == {(None,)}
