@@ -162,7 +162,8 @@ class Inspected(NotCopied):
         format
             ``"text"``; ``"json"``, whose keys are the fields of `gpu_wcoj.explain.tree.PlanTree`; ``"mermaid"``, a
             flowchart; ``"svg"``, a drawing; or ``"datalog"``, which is no plan but the program as Datalog text,
-            whatever language it was written in.
+            whatever language it was written in; of a motif, a column ``_row`` numbers the rows of a table, which has
+            no such column itself.
 
         Raises
         ------

@@ -66,7 +66,8 @@ def explain(
     count
         Let that tick count the answer without producing it.
     format
-        As text, json, mermaid (a flowchart) or svg (a drawing); or as datalog, which is the program itself.
+        As text, json, mermaid (a flowchart) or svg (a drawing); or as datalog, which is the program itself; in a
+        motif's, a column _row numbers the rows of a table.
     output
         A file to write to, instead of the terminal.
     backend

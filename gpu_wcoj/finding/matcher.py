@@ -230,7 +230,7 @@ class Matcher(NotCopied):
         return self.matches()
 
     def explain(self, **options: Any) -> str:
-        """How the rules run; see `gpu_wcoj.program.Program.explain`."""
+        """How the rules run; see `gpu_wcoj.program.Program.explain`. A column ``_row`` numbers the rows of a table."""
         return self.program.explain(**options)
 
     def _lookup(self) -> Lookup:
