@@ -14,7 +14,6 @@ from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, WeightO
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.lowering import Lowered
 from gpu_wcoj.planner.body import Shape
-from gpu_wcoj.query.told import aggregated, served, where
 from gpu_wcoj.rows import Row
 from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.tick import Ledger
@@ -69,6 +68,8 @@ class Outgoing:
 
     def as_shown(self, error: BaseException) -> BaseException:
         """An error of a tick with the row's values in place of its codes, and helpers told by what they serve."""
+        from gpu_wcoj.query.told import aggregated, served, where  # which few programs need
+
         rules = self.ledger.lowering.rules
         if isinstance(error, WeightOverflowError):
             relation = str(error.relation)
@@ -80,8 +81,11 @@ class Outgoing:
             return NegativeWeightError(doing, error.row if row is None else row, error.weight)
         if isinstance(error, AggregateOverflowError):
             name = served(rules, error.relation) or error.relation
+            result = next((one.keys for one in rules.groupings if one.relation == error.relation), len(error.group))
+            row = self._values(error.relation, (*error.group[:result], 0, *error.group[result:]))
+            group = error.group if row is None else row[:result]
             place = where(rules, error.relation, "in")
-            return AggregateOverflowError(error.op, name, error.group, error.value, place)
+            return AggregateOverflowError(error.op, name, group, error.value, place)
         return error
 
     def _values(self, relation: str, codes: object) -> Row | None:

@@ -9,9 +9,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.sums import Words, integers_of
-from gpu_wcoj.column import floats_of
 from gpu_wcoj.errors import AggregateOverflowError
-from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.arrays import numbers, positions
@@ -36,8 +34,6 @@ class GroupingPlan:
         Which stored columns of the head tell groups apart.
     result
         The head's column with the result.
-    families
-        Per column of a group, the family of its type, for messages.
     family
         Of the value.
     scale
@@ -54,7 +50,6 @@ class GroupingPlan:
     value: int | None
     head: tuple[int, ...]
     result: int
-    families: tuple[str, ...] = ()
     family: str = "integer"
     scale: int = 0
     finer: int = 1
@@ -141,16 +136,9 @@ def group_change(
 
 
 def refuse_beyond(
-    what: str,
-    words: Words,
-    head: str,
-    change: GroupChange,
-    families: Sequence[str],
-    execution: Execution,
-    most: int = 0,
+    what: str, words: Words, head: str, change: GroupChange, plan: GroupingPlan, backend: Backend, most: int = 0
 ) -> None:
     """Raise for the first group with a count or sum outside int64, or above `most` in magnitude if that is not 0."""
-    backend = execution.backend
     mask = words[1] != words[0] >> 63
     if most:
         mask = mask | (words[0] > most) | (words[0] < -most)
@@ -159,14 +147,5 @@ def refuse_beyond(
         return
     first = beyond[:1]
     (total,) = integers_of((words[0][first], words[1][first]), backend)
-    codes = numbers(backend, *(column[first][0] for column in change.columns))
-    shown = tuple(_shown(code, family, execution) for code, family in zip(codes, families, strict=True))
-    raise AggregateOverflowError(what, head, shown, total)
-
-
-def _shown(code: int, family: str, execution: Execution) -> object:
-    if family == "string" and execution.dictionary is not None:
-        return execution.dictionary.value_of(code)
-    if family.startswith("float"):
-        return float(floats_of(np.array([code]), 4 if family == "float32" else 8)[0])
-    return code
+    codes = dict(zip(plan.head, numbers(backend, *(column[first][0] for column in change.columns)), strict=True))
+    raise AggregateOverflowError(what, head, tuple(codes[column] for column in sorted(codes)), total)

@@ -36,7 +36,7 @@ def counts_after(
     ones = execution.backend.xp.ones(len(change.weights), np.int64)
     more = sums_of_integers(change.weights, ones, change.starts, execution.backend)
     words = added((before, before >> 63), more)
-    refuse_beyond("count", words, head, change, plan.families, execution)
+    refuse_beyond("count", words, head, change, plan, execution.backend)
     return words[0]
 
 
@@ -106,7 +106,7 @@ class Totals:
         if self._plan.op == "mean":
             return means_of_integers(words, counts, self._backend, 10**self._plan.scale), additions
         plan = self._plan
-        refuse_beyond("sum", words, self._head, change, plan.families, self._execution, plan.most)
+        refuse_beyond("sum", words, self._head, change, plan, self._backend, plan.most)
         return words[0] if plan.finer == 1 else words[0] * plan.finer, additions
 
     def _of_floats(self, counts: Int64Array) -> tuple[Int64Array, Additions]:

@@ -40,8 +40,7 @@ def grouping_plan(
     n_group = len(keys) + len(flags)
     of_head = [flag for column in keys if (flag := head.flag(column)) is not None]
     assert len(of_head) == len(flags), "keys of a source and of its grouping have nulls alike"
-    types = [kinds.column(grouping.source, column) for column in (*keys, *([] if value is None else [value]))]
-    families = ["integer" if kind is None else kind.family for kind in types]
+    kind = None if value is None else kinds.column(grouping.source, value)
     return GroupingPlan(
         grouping.op,
         ArrangementKey(atom.relation, atom.columns, atom.constants, atom.equal, atom.compared),
@@ -49,9 +48,8 @@ def grouping_plan(
         None if value is None else atom.columns[n_group],
         (*keys, *of_head),
         grouping.keys,
-        (*families[: len(keys)], *("integer" for _ in flags)),
-        "integer" if value is None else families[-1],
-        *_scales(None if value is None else types[-1], kinds.column(grouping.relation, grouping.keys)),
+        "integer" if kind is None else kind.family,
+        *_scales(kind, kinds.column(grouping.relation, grouping.keys)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from gpu_wcoj.errors import TypeMismatchError
@@ -192,13 +192,13 @@ def _check_time(call: Call, kinds: Sequence[DataType | None], rule: str) -> None
     )
 
 
-def aggregate_of(op: str, kind: DataType | None, place: str) -> DataType | None:
+def aggregate_of(op: str, kind: DataType | None, place: Callable[[], str]) -> DataType | None:
     """The type of an aggregate of values of a type; None as long as it is not known, or if it is that of the values.
 
     Parameters
     ----------
     place
-        What has it, in words.
+        Says what has it, in words.
 
     Raises
     ------
@@ -207,9 +207,9 @@ def aggregate_of(op: str, kind: DataType | None, place: str) -> DataType | None:
 
     Examples
     --------
-    >>> aggregate_of("mean", DataType("int32"), "of 'h'").name
+    >>> aggregate_of("mean", DataType("int32"), lambda: "of 'h'").name
     'double'
-    >>> aggregate_of("sum", DataType("decimal128(5, 2)"), "of 'h'").name
+    >>> aggregate_of("sum", DataType("decimal128(5, 2)"), lambda: "of 'h'").name
     'decimal128(18, 2)'
     """
     if op == "count":
@@ -218,7 +218,7 @@ def aggregate_of(op: str, kind: DataType | None, place: str) -> DataType | None:
         return None
     if kind is not None and kind.family not in _NUMBER_FAMILIES:
         raise TypeMismatchError(
-            f"the {op} {place} is of values of type '{kind.name}', which are no numbers.\n  {_NUMBERS}"
+            f"the {op} {place()} is of values of type '{kind.name}', which are no numbers.\n  {_NUMBERS}"
         )
     if op == "mean":
         return DOUBLE

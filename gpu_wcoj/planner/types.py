@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.results import BOOL, DOUBLE, STRING, aggregate_of, decimal_kind, result_of
 from gpu_wcoj.query.rules import Computed, Rule, Rules
 from gpu_wcoj.query.terms import NULL, Constant, Variable, plain
-from gpu_wcoj.query.told import column_told, where
 from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
 
 Place = tuple[str, int]
@@ -165,7 +165,8 @@ class Types:
         for grouping in self._rules.groupings:
             value = None if grouping.op == "count" else self.of(grouping.source, grouping.keys)
             place = (grouping.relation, grouping.keys)
-            changed |= self._show(place, aggregate_of(grouping.op, value, where(self._rules, grouping.relation, "of")))
+            name = partial(self._where, grouping.relation)
+            changed |= self._show(place, aggregate_of(grouping.op, value, name))
         return changed
 
     def _show(self, place: Place, kind: DataType | None) -> bool:
@@ -176,10 +177,9 @@ class Types:
             if kind is not None:
                 held[place] = kind
             return False
-        label = self._label(place)
-        self._check_others(root, place, kind, label, is_worked_out=True)
+        self._check_others(root, place, kind, None, is_worked_out=True)
         held[place] = kind
-        self._check_constants(root, label)
+        self._check_constants(root, place, None)
         return True
 
     def kinds(self, rule: Rule) -> Mapping[str, DataType | None]:
@@ -261,12 +261,12 @@ class Types:
             known = seen.get(place)
             if known == kind:
                 continue
-            label = self._label(place, names[column] if names else None)
-            self._check_others(root, place, kind, label, is_worked_out=False)
+            name = names[column] if names else None
+            self._check_others(root, place, kind, name, is_worked_out=False)
             seen[place] = kind if known is None else known.common(kind)
-            self._check_constants(root, label)
+            self._check_constants(root, place, name)
 
-    def _check_others(self, root: Place, place: Place, kind: DataType, label: str, is_worked_out: bool) -> None:
+    def _check_others(self, root: Place, place: Place, kind: DataType, name: str | None, is_worked_out: bool) -> None:
         """Raise if a type does not join those that are known of its class."""
         for kinds in (self._seen, self._worked_out):
             for other, other_kind in kinds.get(root, {}).items():
@@ -274,8 +274,9 @@ class Types:
                     kind.common(other_kind, is_worked_out or kinds is self._worked_out)
                 except TypeMismatchError as error:
                     said = self._join_words(place, other)
-                    what = f"{label} is of type '{kind.name}', and {said} of type '{other_kind.name}'."
-                    raise TypeMismatchError(f"{what}\n  {_last_line(error)}") from None
+                    what = f"{self._label(place, name)} is of type '{kind.name}', and {said} of type '{other_kind.name}'."
+                    raise TypeMismatchError(f"{what}
+  {_last_line(error)}") from None
 
     def _join_words(self, place: Place, other: Place) -> str:
         if place == other:
@@ -284,7 +285,7 @@ class Types:
         there = self._label(other)
         return f"joins {there}" if rule is None else f"the rule '{rule}' compares it with {there},"
 
-    def _check_constants(self, root: Place, label: str) -> None:
+    def _check_constants(self, root: Place, shown: Place, name: str | None) -> None:
         common = self.of(*root)
         assert common is not None
         for place in self._said.get(root, ()):
@@ -292,11 +293,19 @@ class Types:
                 if not fits(value, common):
                     says = "a fact of the text gives it" if rule is None else f"the rule '{rule}' compares it with"
                     raise TypeMismatchError(
-                        f"{label} is of type '{common.name}', and {says} {value!r}.\n  Write a constant of that type."
+                        f"{self._label(shown, name)} is of type '{common.name}', and {says} {value!r}.\n"
+                        "  Write a constant of that type."
                     )
 
     def _label(self, place: Place, name: str | None = None) -> str:
+        from gpu_wcoj.query.told import column_told  # which few programs need
+
         return column_told(self._rules, *place, name)
+
+    def _where(self, relation: str) -> str:
+        from gpu_wcoj.query.told import where
+
+        return where(self._rules, relation, "of")
 
     def _root(self, place: Place) -> Place:
         self._parent.setdefault(place, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from fractions import Fraction
 
@@ -145,6 +146,15 @@ def test_groups_in_messages_are_values():
     program = gw.Program("s(x, y, sum(v)) :- r(x, y, v).")
     with pytest.raises(AggregateOverflowError, match=r"the sum of the group \('größe', 2.5\) in 's' is "):
         program.step({"r": [("größe", 2.5, MOST), ("größe", 2.5, 1)]})
+    rows = [((None, dt.date(2024, 2, 29), MOST), 1), ((None, dt.date(2024, 2, 29), 1), 1), (("x", None, 1), 1)]
+    for text, place in (
+        ("s(x?, sum(v), y?) :- r(x?, y?, v).", "for"),
+        ("s(x?, y?, sum(v)) :- r(x?, y?, v).", "in"),
+    ):
+        program = gw.Program(text)
+        match = rf"the sum of the group \(None, datetime.date\(2024, 2, 29\)\) {place} 's' is {MOST + 1}, outside"
+        with pytest.raises(AggregateOverflowError, match=match):
+            program.step({"r": rows})
 
 
 def test_random_sums_and_means(backend):
