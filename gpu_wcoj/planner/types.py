@@ -274,9 +274,9 @@ class Types:
                     kind.common(other_kind, is_worked_out or kinds is self._worked_out)
                 except TypeMismatchError as error:
                     said = self._join_words(place, other)
-                    what = f"{self._label(place, name)} is of type '{kind.name}', and {said} of type '{other_kind.name}'."
-                    raise TypeMismatchError(f"{what}
-  {_last_line(error)}") from None
+                    what = f"{self._label(place, name)} is of type '{kind.name}', and {said}"
+                    why = str(error).splitlines()[-1].strip()
+                    raise TypeMismatchError(f"{what} of type '{other_kind.name}'.\n  {why}") from None
 
     def _join_words(self, place: Place, other: Place) -> str:
         if place == other:
@@ -317,10 +317,6 @@ class Types:
         left, right = self._root(left), self._root(right)
         if left != right:
             self._parent[right] = left
-
-
-def _last_line(error: Exception) -> str:
-    return str(error).splitlines()[-1].strip()
 
 
 def type_of_constant(value: object) -> DataType:
