@@ -281,9 +281,8 @@ class Types:
     def _join_words(self, place: Place, other: Place) -> str:
         if place == other:
             return "was declared or has been so far"
-        rule = self._linked_by.get(frozenset((place, other)))
-        there = self._label(other)
-        return f"joins {there}" if rule is None else f"the rule '{rule}' compares it with {there},"
+        rule, there = self._linked_by.get(frozenset((place, other)), "#"), self._label(other)
+        return f"joins {there}" if "#" in rule else f"the rule '{rule}' compares it with {there},"
 
     def _check_constants(self, root: Place, shown: Place, name: str | None) -> None:
         common = self.of(*root)
