@@ -68,13 +68,15 @@ class Outgoing:
 
     def as_shown(self, error: BaseException) -> BaseException:
         """An error of a tick with the row's values in place of its codes, and helpers told by what they serve."""
-        from gpu_wcoj.query.told import aggregated, served, where  # which few programs need
-
-        rules = self.ledger.lowering.rules
         if isinstance(error, WeightOverflowError):
             relation = str(error.relation)
             row = self._values(relation, error.row)
             return error if row is None else WeightOverflowError(relation.removesuffix("#in"), row, error.weight)
+        if not isinstance(error, (NegativeWeightError, AggregateOverflowError)):
+            return error
+        from gpu_wcoj.query.told import aggregated, served, where  # which few programs need
+
+        rules = self.ledger.lowering.rules
         if isinstance(error, NegativeWeightError) and error.head:
             doing = f"{aggregated(error.head, error.doing)} {where(rules, error.head, 'of')}"
             row = self._values(error.source, error.row)

@@ -133,11 +133,13 @@ class Ticking:
             )  # fmt: skip
             self.ledger.commit(side, held, State(lowered.types, names, report, sides, journal))
         except BaseException as error:
-            raised = self.outgoing.as_shown(as_shown(error, self.backend))
-            if self.ledger.state.report is was.report:
-                self.ledger.state = was  # its plan, too: the next look at that takes more work
-                self.forget(sizes)
-            self.ledger.settled()
+            try:  # values are read from the dictionaries before these forget them
+                raised = self.outgoing.as_shown(as_shown(error, self.backend))
+            finally:
+                if self.ledger.state.report is was.report:
+                    self.ledger.state = was  # its plan, too: the next look at that takes more work
+                    self.forget(sizes)
+                self.ledger.settled()
             try:
                 if raised is error:
                     raise

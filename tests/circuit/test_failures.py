@@ -361,3 +361,18 @@ def test_a_tick_that_fails_leaves_the_plan_too(way):
     assert f"\nplan: chosen anew before tick {program.last_tick.tick - 19}," in fresh.explain()
     assert "\nplan: chosen anew before tick" in program.explain()
     assert program.relation("h") == fresh.relation("h")
+
+
+def test_a_tick_is_undone_even_where_its_error_cannot_be_shown(monkeypatch):
+    def no_room(*_):
+        raise MemoryError("no room for a message")
+
+    program = gw.Program("h(a, c) :- r(a, b), s(b, c), a / c > 0.")
+    program.step({"r": [(1, 2)], "s": [(2, 3)]})
+    before = program.relation("h").rows(), program.relation("r").rows(), program.last_tick.tick
+    with monkeypatch.context() as patched:
+        patched.setattr(type(program._outgoing), "as_shown", no_room)
+        with pytest.raises(MemoryError, match="no room for a message"):
+            program.step({"r": [(5, 6)], "s": [(6, 0)]})
+    assert (program.relation("h").rows(), program.relation("r").rows(), program.last_tick.tick) == before
+    assert program.step({"r": [(7, 2)]})["h"].rows() == [((7, 3), 1)]
