@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from bench.suite.again import AGAIN, unsettled
+from bench.suite.built import built
 from bench.suite.catalogue import cyclicity
 from bench.suite.comparison import compared
 from bench.suite.contender import Contender, Setting
 from bench.suite.process import Process, StoppedError, serve
 from bench.suite.random_queries import NAME, Query, random_query
 from bench.suite.random_rows import relations_within
-from bench.suite.record import Case, Check, Comparison, Work, built
+from bench.suite.record import Case, Check, Comparison, Work
 from bench.suite.registry import STRATEGIES, factory
 from bench.suite.streams import Data, Items, stream
 from bench.suite.workload import Pattern, Rows, Stream, Workload
