@@ -1,0 +1,89 @@
+"""Files that are written: whole or not at all."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gpu_wcoj.errors import (
+    OutputFileError,
+    UsageError,
+)
+from gpu_wcoj.files.output import ChangeWriter, write_columns
+
+
+class _Piece:
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def to_arrow(self) -> pa.Table:
+        return self._table
+
+
+def _write_and_fail(writer: ChangeWriter, piece: _Piece) -> None:
+    with writer.tick(1):
+        writer.write("tri", piece)
+        raise RuntimeError("half way")
+
+
+def test_changes_are_written_whole_or_not_at_all(tmp_path: Path):
+    writer = ChangeWriter(tmp_path / "out", ["tri"])
+    piece = _Piece(pa.table({"a": [1], "weight": [1]}))
+    with writer.tick(0):
+        writer.write("tri", piece)
+        writer.write("tri", piece)
+        assert list((tmp_path / "out" / "tri").glob("*.parquet")) == []
+    with pytest.raises(RuntimeError, match="half way"):
+        _write_and_fail(writer, piece)
+    with writer.tick(2):
+        writer.write("tri", _Piece(pa.table({"tick": [1], "weight": [1]})))
+        writer.write("tri", _Piece(pa.table({"tick": pa.array([], pa.int64()), "weight": pa.array([], pa.int64())})))
+    with writer.tick(3):
+        pass
+    files = sorted(path.name for path in (tmp_path / "out" / "tri").iterdir())
+    assert files == ["tick-000000000.parquet", "tick-000000002.parquet"]
+    first, third = (pq.read_table(tmp_path / "out" / "tri" / name) for name in files)
+    assert first.to_pydict() == {"a": [1, 1], "weight": [1, 1], "tick": [0, 0]}
+    assert third.to_pydict() == {"tick": [1], "weight": [1], "_tick": [2]}
+
+
+def test_a_file_that_cannot_grow_is_named_and_leaves_nothing(tmp_path: Path):
+    writer = ChangeWriter(tmp_path / "out", ["tri", "all"])
+    piece = _Piece(pa.table({"a": np.random.default_rng(1).integers(0, 1 << 60, 5000)}))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OutputFileError, match="tick-000000000.parquet' cannot be written: File too large"):
+            _write_both(writer, piece)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+    _write_both(writer, piece)
+    assert len(list((tmp_path / "out").glob("*/tick-000000000.parquet"))) == 2
+
+
+def _write_both(writer: ChangeWriter, piece: _Piece) -> None:
+    with writer.tick(0):
+        writer.write("tri", piece)
+        writer.write("all", piece)
+
+
+def test_where_nothing_can_be_written(tmp_path: Path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputFileError, match="cannot be written: Not a directory"):
+        ChangeWriter(tmp_path / "file", ["tri"])
+    with pytest.raises(OutputFileError, match="cannot be written"):
+        write_columns({"a": np.arange(3)}, tmp_path / "file" / "t.parquet")
+    ChangeWriter(tmp_path / "out", ["tri"])
+    (tmp_path / "out" / "tri" / "old").write_text("x")
+    with pytest.raises(UsageError, match="holds files already"):
+        ChangeWriter(tmp_path / "out", ["tri"])
+    writer = ChangeWriter(tmp_path / "gone", ["tri"])
+    (tmp_path / "gone" / "tri").rmdir()
+    with pytest.raises(OutputFileError, match="cannot be written: No such file"), writer.tick(0):
+        writer.write("tri", _Piece(pa.table({"a": [1], "weight": [1]})))
