@@ -23,8 +23,11 @@ from cpu_fallback.scanning import SCAN_FACTOR
 from cpu_fallback.single import copy_ranges, count_ranges
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, WEIGHTS
 
-MARK_FROM = 8
+MARK_FROM = 16
 """Shorter ranges of a single prefix are not marked but sought."""
+
+GROUP_FROM = 8
+"""Nor are shorter ones that a group shares."""
 
 SAMPLE = 8
 """Prefixes of a group whose counts are looked at to decide whether to mark."""
@@ -138,7 +141,7 @@ def extend(
                 p = group_end
                 continue
             grouped = forced == GROUP + SCAN
-            if not grouped and group_end - p > 1:
+            if not grouped and group_end - p > 1 and shared_width >= GROUP_FROM:
                 # The sum of smallest counts, from a sample of the group; where that asks for marks, from as many
                 # prefixes as it takes to be sure.
                 step = max(1, (group_end - p) // SAMPLE)

@@ -119,9 +119,13 @@ FAR = range(-(2**62), 2**62, 2**52)
 ENDS = [*range(-(2**63), -(2**63) + 500), *range(2**63 - 500, 2**63)]
 HUBS = {
     "scan": {"n_prefixes": 12, "shared_values": NEAR[:400], "own_values": few_of(40, NEAR)},
-    "list": {"n_prefixes": 12, "shared_values": NEAR[:3], "own_values": few_of(200, NEAR)},
+    "list": {"n_prefixes": 12, "shared_values": NEAR[:9], "own_values": few_of(200, NEAR)},
     "hashed": {"n_prefixes": 12, "shared_values": FAR[:400], "own_values": few_of(40, FAR)},
     "around 2^63": {"n_prefixes": 12, "shared_values": ENDS[::2], "own_values": few_of(60, ENDS)},
+    "list, hashed": {"n_prefixes": 8, "shared_values": FAR[:9], "own_values": few_of(200, FAR)},
+}
+SHORT_HUBS = {
+    "list": {"n_prefixes": 12, "shared_values": NEAR[:3], "own_values": few_of(200, NEAR)},
     "list, hashed": {"n_prefixes": 8, "shared_values": FAR[:3], "own_values": few_of(100, FAR)},
 }
 LONG_HUBS = {
@@ -163,6 +167,18 @@ def test_hubs(kind, backend, name, variant):
     question.count()
     if kind.compiled:
         assert question.work[MARKS] > 0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", SHORT_HUBS)
+def test_what_is_short_is_sought(kind, backend, name, variant):
+    """A group that shares a few values gains nothing from marks."""
+    case = hub(**SHORT_HUBS[name], **VARIANTS[variant])
+    check(case, backend, (7 if kind.compiled else 100, HUGE))
+    question = Question(case, backend)
+    question.count()
+    if kind.compiled:
+        assert question.work[MARKS] == 0
 
 
 @pytest.mark.parametrize("variant", ["plain", "own goes on in batches"])
