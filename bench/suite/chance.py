@@ -20,13 +20,18 @@ from bench.suite.built import built
 from bench.suite.catalogue import cyclicity
 from bench.suite.comparison import compared
 from bench.suite.contender import Contender, Setting
+from bench.suite.judge import number_by_duckdb, state_after
 from bench.suite.process import Process, StoppedError, serve
 from bench.suite.random_queries import NAME, Query, random_query
 from bench.suite.random_rows import relations_within
+from bench.suite.random_sql import WEIGHT, select
 from bench.suite.record import Case, Check, Comparison, Work
 from bench.suite.registry import STRATEGIES, factory
 from bench.suite.streams import Data, Items, stream
-from bench.suite.workload import Pattern, Rows, Stream, Workload
+from bench.suite.workload import Pattern, Rows, State, Stream, Workload
+
+JUDGE_SECONDS = 10.0
+"""How long another engine may count an answer."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,20 @@ def comparison(seed: int, size: Size, threads: int, folder: Path) -> Comparison:
     if len(set(changes.values())) > 1:
         return compared(case, {}, work, Check(False, message=f"the strategies do not agree: {changes}"), {})
     check = Check(True, STRATEGIES, changes=changes[STRATEGIES[0]])
+    before, after = (_by_duckdb(query, state) for state in (rows.state, state_after(rows)))
+    if before is not None and after is not None:
+        found = some.count(), some.count() + sum(check.changes or ())
+        if found != (before, after):
+            message = f"DuckDB counts {before} rows before all ticks and {after} after them, the strategies {found}"
+            return compared(case, {}, work, Check(False, message=message), {})
+        check = replace(check, by=("duckdb", *STRATEGIES))
     return compared(case, _rounds(contenders, (*forward, *back), size, work), work, check, {})
+
+
+def _by_duckdb(query: Query, state: State) -> int | None:
+    """Rows of the answer; None where DuckDB is not installed, or takes too long."""
+    weights = (f'ALTER TABLE "{name}" ADD COLUMN {WEIGHT} BIGINT DEFAULT 1' for name in state)
+    return number_by_duckdb(f"SELECT count(*) FROM ({select(query, bag=False)})", state, JUDGE_SECONDS, *weights)
 
 
 def _rounds(

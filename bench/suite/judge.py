@@ -140,18 +140,33 @@ def paths_of_two(state: State) -> int:
 def by_duckdb(workload: Workload, state: State, limit: float) -> int | None:
     """None where it takes longer than `limit` seconds or more than a few gigabytes, or is not installed."""
     try:
-        import duckdb
-
         from bench.suite.rivals.duck import statement
+    except ImportError:
+        return None
+    return number_by_duckdb(statement(workload), state, limit)
+
+
+def number_by_duckdb(sql: str, state: State, limit: float, *more: str) -> int | None:
+    """The one number that a query gives; None as of `by_duckdb`.
+
+    Parameters
+    ----------
+    more
+        Statements that come before it, once the tables are there.
+    """
+    try:
+        import duckdb
     except ImportError:
         return None
 
     with duckdb.connect(config={"memory_limit": "6GB"}) as connection:
         tables(connection, state)
+        for statement in more:
+            connection.execute(statement)
         timer = threading.Timer(limit, connection.interrupt)
         timer.start()
         try:
-            row = connection.execute(statement(workload)).fetchone()
+            row = connection.execute(sql).fetchone()
         except (duckdb.InterruptException, duckdb.OutOfMemoryException):
             return None
         finally:

@@ -1,4 +1,8 @@
-"""Which cases are run: ``quick`` for a first look within five minutes, ``varied`` and ``full`` for the report."""
+"""Which cases are run.
+
+``quick`` is a first look within five minutes; the report is made of it, ``varied``, ``skewed`` and ``large``. ``full``
+takes all of that at larger sizes, with all rivals, for hours.
+"""
 
 from __future__ import annotations
 
@@ -228,6 +232,11 @@ def _varied() -> tuple[Spec, ...]:
     asked = ("triangle", "path3", "tpch-all")
     small += [Spec(name, source_of(name), _size(name, True), 1_000, "delete", 2, rivals=()) for name in asked]
     small += [Spec(name, source_of(name), _size(name, True), 1_000, "mixed", 2, "rows", rivals=()) for name in asked]
+    small += [
+        Spec(name, "lsqb", {"scale": 3}, 100, "mixed", 2, rivals=())
+        for name in WORKLOADS
+        if source_of(name) == "lsqb" and name != "lsqb-q6"  # which quick takes
+    ]
     return (*usual, *sizes, *states, *skews, *small)
 
 
@@ -244,8 +253,11 @@ def _skewed() -> tuple[Spec, ...]:
         "cycle4": ((8, 2_000), (10, 8_000), (12, 40_000), (14, 200_000)),
         "diamond": ((8, 2_000), (10, 8_000), (12, 40_000), (14, 200_000)),
         "clique4": ((8, 2_000), (10, 8_000), (12, 40_000), (14, 200_000)),
+        "clique5": ((8, 2_000), (10, 8_000)),
         "bowtie": ((8, 2_000), (9, 4_000), (10, 8_000)),
         "house": ((8, 2_000), (9, 4_000), (10, 8_000)),
+        "kite": ((8, 2_000), (9, 4_000)),
+        "barbell": ((8, 2_000),),
     }
     return tuple(
         Spec(name, "rmat", {"scale": scale, "edges": edges}, 1_000, "mixed", 1, rivals=())

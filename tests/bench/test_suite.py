@@ -16,7 +16,7 @@ pytest.importorskip("duckdb", reason="the extra 'bench' is not installed")
 import gpu_wcoj.commands.bench
 from bench.lsqb.data import DATA, relations
 from bench.lsqb.queries import ANSWERS
-from bench.suite import chance, command, harness, suites
+from bench.suite import command, harness, suites
 from bench.suite.catalogue import TINY, WORKLOADS, Spec, made, tiny
 from bench.suite.comparison import compared
 from bench.suite.contender import Setting
@@ -312,22 +312,6 @@ def test_hashes_tell_rows_apart():
     rows = np.unique(rows, axis=0)
     assert digest(rows) == digest(rows[::-1])
     assert len({digest(rows), digest(rows[1:]), digest(rows[:, [1, 0, 2]]), digest(rows + 1)}) == 4
-
-
-@pytest.mark.parametrize("seed", [2, 5])
-def test_strategies_agree_on_queries_that_chance_writes(seed, tmp_path):
-    size = chance.Size(rows=400, most=20_000, change_rows=40, n_ticks=2, rounds=1, seconds=0.0)
-    found = chance.comparison(seed, size, 1, tmp_path)
-    assert found.check.is_right, found.check.message
-    assert set(found.cpu_seconds) == set(found.work) == set(STRATEGIES)
-    assert found.ratio is not None
-
-
-def test_queries_that_take_too_long_are_stopped_one_by_one():
-    found = list(chance.comparisons([1, 2], chance.Size(), 1, 0.1, lambda seed: None))
-    assert [one.case.seed for one in found] == [1, 2]
-    assert [one.stopped for one in found] == [dict.fromkeys(STRATEGIES, "stopped after 0.1 s")] * 2
-    assert not any(one.ratio for one in found)
 
 
 def test_the_command_runs_a_suite(tmp_path, capfd):

@@ -119,7 +119,7 @@ def test_both_files_are_written_with_all_parts(folder):
         "Speed-up by cyclicity", "Speed-up by skew", "Speed-up by change size", "Speed-up by state size", "Rivals",
         "Where the faster one changes", "Where binary joins win", "Counted work against the bound", "Memory",
         "Time of a tick by state size", "What has no time, and why", "All cases", "Planning",
-        "Ten times as fast", "What was not run",
+        "Ten times as fast", "What was not run", "What the planner chooses",
     ):  # fmt: skip
         assert f"## {heading}\n" in text
         assert f"<h2>{heading}</h2>" in (folder / "report.html").read_text()
@@ -328,7 +328,8 @@ def test_the_state_from_which_on_it_is_ten_times_as_fast_is_told():
         taken("binary", 4, (), **stopped),
     ]
     others = [replace(one, case=replace(one.case, parameters={"scale": 9, "skew": 25})) for one in records]
-    facts = Facts.of([Document({}, "skewed", 1, (*records, *others))])
+    slower = tuple(taken("binary", scale, (99.0,)) for scale in (1, 2))  # in fewer rounds, by another suite
+    facts = Facts.of([Document({}, "skewed", 1, (*records, *others)), Document({}, "varied", 1, slower)])
     table = tables.tenfold(facts)
     measured = "1,000: 11, 2,000: 4, 3,000: 10, 4,000: more than 28"
     assert table.rows == (("triangle", measured, "3,000 rows", "1.1"),)
@@ -336,6 +337,42 @@ def test_the_state_from_which_on_it_is_ten_times_as_fast_is_told():
     assert [point.is_least for point in found.points] == [False, False, False, True]
     late = Facts.of([Document({}, "skewed", 1, tuple(replace(one, unfinished_seconds=None) for one in records))])
     assert tables.tenfold(late).rows[0][1:3] == (measured.replace("more than 28", "–"), "–")
+
+
+def test_where_binary_joins_came_to_no_end_is_told():
+    stopped = {"stopped": "stopped after 30 s", "unfinished_seconds": 28.0}
+    records = [
+        *(taken("wcoj", scale, (1.0, 1.0, 2.0)) for scale in (1, 2, 3)),
+        *(taken("binary", scale, (seconds,)) for scale, seconds in ((1, 0.5), (2, 2.0))),
+        taken("binary", 3, (), **stopped),
+    ]
+    facts = Facts.of([Document({}, "varied", 1, tuple(records))])
+    (row,) = [row for row in tables.crossings(facts).rows if row[0] == "rows of the state"]
+    assert row[2:] == ("1,000 to 2,000", "0.5 to 2", "1,414", "3,000 (more than 28)")
+    without = Facts.of([Document({}, "varied", 1, tuple(records[:-1]))])
+    (row,) = [row for row in tables.crossings(without).rows if row[0] == "rows of the state"]
+    assert row[-1] == "–"
+    drawn, plain = (plots.state_size(one).count("<path") for one in (facts, without))
+    assert drawn > plain
+
+
+def test_the_planners_choice_is_told_by_time_and_by_work():
+    def chosen(family, ratio, work_ratio):
+        case = replace(taken("auto", 1, (1.0,)).case, family=family, workload=f"{family} {ratio}")
+        rounds = {"wcoj": (0.002, 0.004, 0.003), "binary": (), "auto": (0.003 * ratio,)}
+        return Comparison(case, rounds, {}, ratio, work_ratio, stopped={"binary": "stopped after 3 s"})
+
+    found = [chosen("cyclic", 1.1, 1.5), chosen("cyclic", 1.2, 0.5), chosen("random", 1.3, 2.0)]
+    facts = Facts.of([Document({}, "varied", 1, (), tuple(found))])
+    rows = tables.choices(facts).rows
+    assert [row[1:] for row in rows] == [
+        ("1.8 ms", "1.5 ms", "stopped after 3 s", "1.2", "1.8", "0.5"),
+        ("1.65 ms", "1.5 ms", "stopped after 3 s", "1.1", "1.65", "1.5"),
+    ]
+    line = summary.lines(facts)[8]
+    assert "takes 1.15 times what the better strategy takes (median of 2 cases), 1.2 at worst" in line
+    assert "it counts 1 times the work of the one that counts less, at most 1.5" in line
+    assert line.endswith("on 1 queries that chance wrote 1.3 times, 1.3 at worst.")
 
 
 def test_a_partial_document_is_said_to_be_partial(document, tmp_path):

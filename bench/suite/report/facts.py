@@ -19,6 +19,8 @@ SMALL, SMALL_SHARE = 10, 1e-3
 """Changed rows of a tick up to which a change is called small, and the share of the state up to which it is as well."""
 MADE_BY = ("commit", "processor", "cores", "threads")
 """What has to be the same of two documents for their records of one case to be compared."""
+CHANCE = "random"
+"""The family of the queries that chance writes."""
 NEAR = 1.5
 """A strategy that takes no more than so many times what the other takes is called as good as that one."""
 
@@ -32,6 +34,8 @@ class Pair:
     speedup
         Processor time of binary joins by that of worst-case optimal ones, as `ratio`; None where one of them came to no
         end.
+    least_speedup
+        What it is at least, where binary joins alone came to no end; else None.
     work_ratio
         The same of proposals, probes and marks together.
     """
@@ -40,6 +44,7 @@ class Pair:
     binary: Record
     wcoj: Record
     speedup: float | None
+    least_speedup: float | None
     work_ratio: float | None
 
     @property
@@ -64,6 +69,8 @@ class Crossing:
         None where there is no such value.
     low, high
         The ends of the values that were measured, and the speed-ups there.
+    endless
+        The values at which binary joins came to no end, and the least speed-ups there.
     """
 
     axis: str
@@ -71,6 +78,7 @@ class Crossing:
     low: tuple[float, float]
     high: tuple[float, float]
     at: float | None
+    endless: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,12 +115,25 @@ class Facts:
         for (name, contender), binary in self.records.items():
             wcoj = self.records.get((name, "wcoj"))
             if contender == "binary" and wcoj is not None:
-                found.append(Pair(binary.case, binary, wcoj, ratio(binary, wcoj), work_ratio(binary, wcoj)))
+                found.append(
+                    Pair(
+                        binary.case, binary, wcoj, ratio(binary, wcoj), at_least(binary, wcoj),
+                        work_ratio(binary, wcoj),
+                    )
+                )  # fmt: skip
         return found
 
     def measured(self) -> list[tuple[Pair, float]]:
         """The pairs whose speed-up is known, with it."""
         return [(pair, pair.speedup) for pair in self.pairs() if pair.speedup is not None]
+
+    def chosen(self) -> list[Comparison]:
+        """The planner's choice beside both strategies, case by case."""
+        return [one for one in self.comparisons if one.case.family != CHANCE]
+
+    def by_chance(self) -> list[Comparison]:
+        """The same of queries that chance wrote."""
+        return [one for one in self.comparisons if one.case.family == CHANCE]
 
     def wrong(self) -> list[Record]:
         """Records of wrong answers."""
@@ -167,16 +188,29 @@ class Facts:
         fixed
             Of ``changed rows``, ``rows of the state`` and ``skew``, what the series are along.
         """
-        found: dict[str, list[tuple[float, float]]] = {}
-        for pair, speedup in self.measured():
-            at = value(pair.case)
-            if at is not None and at > 0:
-                found.setdefault(_alike(pair.case, fixed), []).append((float(at), speedup))
-        return {name: sorted(points) for name, points in found.items() if len({at for at, _ in points}) > 1}
+        found = _by_name(((pair.case, speedup) for pair, speedup in self.measured()), value, fixed)
+        return {name: points for name, points in found.items() if len({at for at, _ in points}) > 1}
+
+    def endless(self, value: Callable[[Case], float | None], fixed: str) -> dict[str, list[tuple[float, float]]]:
+        """The same of the least speed-ups where binary joins came to no end, of one value as well."""
+        least = ((pair.case, pair.least_speedup) for pair in self.pairs())
+        return _by_name(((case, one) for case, one in least if one is not None), value, fixed)
 
     def _crossings(self, axis: str, value: Callable[[Case], float | None]) -> Iterable[Crossing]:
+        endless = self.endless(value, axis)
         for name, points in self.series(value, axis).items():
-            yield Crossing(axis, name, points[0], points[-1], crossing(points))
+            yield Crossing(axis, name, points[0], points[-1], crossing(points), tuple(endless.get(name, ())))
+
+
+def _by_name(
+    points: Iterable[tuple[Case, float]], value: Callable[[Case], float | None], fixed: str
+) -> dict[str, list[tuple[float, float]]]:
+    found: dict[str, list[tuple[float, float]]] = {}
+    for case, speedup in points:
+        at = value(case)
+        if at is not None and at > 0:
+            found.setdefault(_alike(case, fixed), []).append((float(at), speedup))
+    return {name: sorted(some) for name, some in found.items()}
 
 
 def _base(record: Record) -> str:
@@ -235,6 +269,15 @@ def ratio(one: Record | None, other: Record | None) -> float | None:
         if cold[0] is not None and cold[1]:
             return cold[0] / cold[1]
     return first / second
+
+
+def at_least(one: Record | None, other: Record) -> float | None:
+    """How many times as long as the other's first round one takes at least that was stopped; None if it was not."""
+    taken = cpu_per_tick(other)
+    if one is None or one.unfinished_seconds is None or not taken:
+        return None
+    own = other.first_cpu_seconds if other.first_cpu_seconds is not None else taken * other.case.n_ticks
+    return one.unfinished_seconds / own if own else None
 
 
 def counted(record: Record) -> float | None:

@@ -69,6 +69,10 @@ def sections(facts: Facts) -> list[Section]:
         return Section(heading, text, plot=(name, svg), table=table)
 
     speedup = "Above the line, binary joins take longer."
+    marks = (
+        "A cross marks where both are as fast, an arrow where binary joins came to no end, so that they take at least "
+        "so many times as long."
+    )
     return [
         Section("The question", summary.QUESTION, tuple(summary.lines(facts))),
         plotted("cyclicity", "Speed-up by cyclicity", speedup),
@@ -80,8 +84,8 @@ def sections(facts: Facts) -> list[Section]:
             f"{FACTOR:g} times or more at every size that was measured. Made by `{COMMAND}`.",
             table=tables.tenfold(facts),
         ),
-        plotted("change-size", "Speed-up by change size", f"{speedup} A cross marks where both are as fast."),
-        plotted("state-size", "Speed-up by state size", f"{speedup} A cross marks where both are as fast."),
+        plotted("change-size", "Speed-up by change size", f"{speedup} {marks}"),
+        plotted("state-size", "Speed-up by state size", f"{speedup} {marks}"),
         plotted(
             "crossover", "Where the faster one changes",
             "Cyclic queries. The black line, where there is one, goes through the changes at which both are as fast, "
@@ -89,6 +93,13 @@ def sections(facts: Facts) -> list[Section]:
             tables.crossings(facts),
         ),
         Section("Where binary joins win", "", table=tables.binary_wins(facts)),
+        Section(
+            "What the planner chooses",
+            "Processor seconds of a tick, by the medians over the rounds of all three, and how many times as long the "
+            "planner's choice takes as the better one of both strategies; the last column is the same of what is "
+            "proposed, searched for and marked, beside the one that does less of it.",
+            table=tables.choices(facts),
+        ),
         plotted(
             "bound", "Counted work against the bound",
             "Values that a tick proposes, searches for, tests and marks, added up, so that most count more than once. "

@@ -43,12 +43,12 @@ def skew(facts: Facts) -> str | None:
 
 def change_size(facts: Facts) -> str | None:
     """Speed-up by change size."""
-    return _lines(facts.series(lambda case: case.change_rows, "changed rows"), "changed rows of a tick", _SPEEDUP)
+    return _along(facts, lambda case: case.change_rows, "changed rows", "changed rows of a tick")
 
 
 def state_size(facts: Facts) -> str | None:
     """Speed-up by state size."""
-    return _lines(facts.series(lambda case: case.state_rows, "rows of the state"), "rows of the state", _SPEEDUP)
+    return _along(facts, lambda case: case.state_rows, "rows of the state", "rows of the state")
 
 
 def crossover(facts: Facts) -> str | None:
@@ -157,7 +157,17 @@ def _scatter(
     return _finished(figure, axes, x + y, len(found))
 
 
-def _lines(found: Points, x: str, y: str, line: float | None = 1.0) -> str | None:
+def _along(facts: Facts, value: Callable[[Case], float | None], axis: str, x: str) -> str | None:
+    """Speed-ups along an axis, and what they are at least where binary joins came to no end."""
+    found = facts.series(value, axis)
+    endless = {name: points for name, points in facts.endless(value, axis).items() if name in found}
+    return _lines(found, x, _SPEEDUP, endless=endless)
+
+
+def _lines(
+    found: Points, x: str, y: str, line: float | None = 1.0, endless: Points = MappingProxyType({})
+) -> str | None:
+    """Lines through points; from a line's end upwards, what `endless` has of it, as arrows."""
     if not found:
         return None
     figure, axes = _figure(x, y)
@@ -165,6 +175,9 @@ def _lines(found: Points, x: str, y: str, line: float | None = 1.0) -> str | Non
     axes.set_yscale("log")
     for (name, points), style in zip(_most(found), _styles(), strict=False):
         axes.plot(*zip(*points, strict=True), label=name, **style)
+        for at, least in endless.get(name, ()):
+            axes.annotate("", (at, 1.6 * least), (at, least), arrowprops={"arrowstyle": "->", "color": style["color"]})
+            axes.plot([at], [least], linestyle="none", fillstyle="none", **style)
         at = None if line is None else crossing(points)
         if at is not None:
             axes.plot([at], [1.0], marker="x", color="black", linestyle="none")

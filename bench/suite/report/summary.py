@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Literal
 
+from bench.suite.record import Comparison
 from bench.suite.report.facts import NEAR, SMALL, SMALL_SHARE, Facts, Pair, counted, cpu_per_tick, ratio
 from bench.suite.report.words import cases, digits
 
@@ -165,17 +167,34 @@ def _kept(facts: Facts) -> str:
 
 
 def _auto(facts: Facts) -> str:
-    ratios = [(one.ratio, one.case.key) for one in facts.comparisons if one.ratio is not None]
+    ratios = _ratios(facts.chosen(), "ratio")
     if not ratios:
         return "The planner's own choice was not compared with both strategies."
-    worst = max(ratios)
-    fastest = [(one.fastest_ratio, one.case.key) for one in facts.comparisons if one.fastest_ratio is not None]
-    least = max(fastest, default=worst)
-    return (
-        f"The planner's choice takes {digits(statistics.median(ratio for ratio, _ in ratios))} times what the better "
-        f"strategy takes (median of {cases(len(ratios))}), {digits(worst[0])} at worst ({worst[1]}); by the fastest "
-        f"round of each, which is disturbed least, {digits(least[0])} at worst ({least[1]})."
+    fastest, work = _ratios(facts.chosen(), "fastest_ratio") or ratios, _ratios(facts.chosen(), "work_ratio")
+    text = (
+        f"The planner's choice takes {_median(ratios)} times what the better strategy takes (median of "
+        f"{cases(len(ratios))}), {digits(ratios[-1][0])} at worst ({ratios[-1][1]}); by the fastest round of each, "
+        f"which is disturbed least, {digits(fastest[-1][0])} at worst ({fastest[-1][1]})"
     )
+    if work:
+        text += f"; it counts {_median(work)} times the work of the one that counts less, at most {digits(work[-1][0])}"
+    random = _ratios(facts.by_chance(), "ratio")
+    if random:
+        text += (
+            f"; on {len(random)} queries that chance wrote {_median(random)} times, {digits(random[-1][0])} at worst"
+        )
+    return f"{text}."
+
+
+def _ratios(
+    found: Sequence[Comparison], name: Literal["ratio", "fastest_ratio", "work_ratio"]
+) -> list[tuple[float, str]]:
+    """One ratio of each, with the case, the largest last."""
+    return sorted((value, one.case.key) for one in found if (value := getattr(one, name)) is not None)
+
+
+def _median(values: Sequence[tuple[float, str]]) -> str:
+    return digits(statistics.median(value for value, _ in values))
 
 
 def _verdict(facts: Facts) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 
-from bench.suite.record import Document, Record
+from bench.suite.record import Comparison, Document, Record
 from bench.suite.report.facts import Facts, counted, cpu_per_tick, grown, key
 from bench.suite.report.thresholds import FACTOR, thresholds
 from bench.suite.report.words import digits, duration, size
@@ -82,10 +83,32 @@ def crossings(facts: Facts) -> Table:
         (
             one.axis, one.name, f"{digits(one.low[0])} to {digits(one.high[0])}",
             f"{digits(one.low[1])} to {digits(one.high[1])}", NONE if one.at is None else digits(one.at),
+            ", ".join(f"{digits(at)} (more than {digits(least)})" for at, least in one.endless) or NONE,
         )
         for one in facts.crossings()
     ]  # fmt: skip
-    return Table(("axis", "with", "measured", "binary by wcoj", "as fast as each other at"), tuple(rows))
+    header = ("axis", "with", "measured", "binary by wcoj", "as fast as each other at", "binary came to no end at")
+    return Table(header, tuple(rows))
+
+
+def choices(facts: Facts) -> Table:
+    """Per case, the planner's choice beside the better one of both strategies: time, and counted work."""
+    rows = [
+        (
+            one.case.key, _milliseconds(one, "auto"), _milliseconds(one, "wcoj"), _milliseconds(one, "binary"),
+            _times(one.ratio), _times(one.fastest_ratio), _times(one.work_ratio),
+        )
+        for one in sorted(facts.chosen(), key=lambda one: -(one.ratio or 0))
+    ]  # fmt: skip
+    header = (
+        "case", "auto", "wcoj", "binary", "auto by the better one", "by fastest rounds", "by counted work",
+    )  # fmt: skip
+    return Table(header, tuple(rows))
+
+
+def _milliseconds(one: Comparison, strategy: str) -> str:
+    rounds = one.cpu_seconds.get(strategy)
+    return duration(statistics.median(rounds) / one.case.n_ticks) if rounds else one.stopped.get(strategy, NONE)
 
 
 def rivals(facts: Facts) -> Table:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench.suite.record import Case, Record
-from bench.suite.report.facts import Facts, cpu_per_tick, ratio
+from bench.suite.report.facts import Facts, at_least, cpu_per_tick, ratio
 
 FACTOR = 10.0
 """How many times as fast."""
 CHANGES = 1_000
 """Changed rows of a tick."""
-COMMAND = "gpu-wcoj bench --suite skewed --rivals none --report DIR"
+SUITE = "skewed"
+"""Which suite's records count: others measure some of the same states in fewer rounds."""
+COMMAND = f"gpu-wcoj bench --suite {SUITE} --rivals none --report DIR"
 """What measures it."""
 
 
@@ -69,10 +71,11 @@ class Threshold:
 
 def thresholds(facts: Facts) -> list[Threshold]:
     """Of all cyclic patterns over graphs of the usual skew, at so many changes a tick, half of them deletions."""
+    records = Facts.of([one for one in facts.documents if one.suite == SUITE]).records
     found: dict[str, dict[int, Point]] = {}
-    for (name, contender), wcoj in facts.records.items():
+    for (name, contender), wcoj in records.items():
         if contender == "wcoj" and _belongs(wcoj.case):
-            binary, auto = (facts.records.get((name, other)) for other in ("binary", "auto"))
+            binary, auto = (records.get((name, other)) for other in ("binary", "auto"))
             point = _point(wcoj, binary, auto)
             if point is not None:
                 found.setdefault(wcoj.case.workload, {})[point.rows] = point
@@ -92,9 +95,5 @@ def _belongs(case: Case) -> bool:
 def _point(wcoj: Record, binary: Record | None, auto: Record | None) -> Point | None:
     if not cpu_per_tick(wcoj):
         return None
-    speedup, is_least = ratio(binary, wcoj), cpu_per_tick(binary) is None
-    if binary is not None and binary.unfinished_seconds is not None:
-        first, per_tick = wcoj.first_cpu_seconds, cpu_per_tick(wcoj)
-        own = first if first is not None else (per_tick or 0.0) * wcoj.case.n_ticks
-        speedup = binary.unfinished_seconds / own if own else None
-    return Point(wcoj.case.state_rows, speedup, is_least, ratio(auto, wcoj))
+    speedup = least if (least := at_least(binary, wcoj)) is not None else ratio(binary, wcoj)
+    return Point(wcoj.case.state_rows, speedup, cpu_per_tick(binary) is None, ratio(auto, wcoj))
