@@ -257,7 +257,7 @@ def _skewed() -> tuple[Spec, ...]:
         "bowtie": ((8, 2_000), (9, 4_000), (10, 8_000)),
         "house": ((8, 2_000), (9, 4_000), (10, 8_000)),
         "kite": ((8, 2_000), (9, 4_000)),
-        "barbell": ((8, 2_000),),
+        "barbell": ((8, 2_000), (9, 4_000)),
     }
     return tuple(
         Spec(name, "rmat", {"scale": scale, "edges": edges}, 1_000, "mixed", 1, rivals=())

@@ -178,9 +178,9 @@ def _lines(
         for at, least in endless.get(name, ()):
             axes.annotate("", (at, 1.6 * least), (at, least), arrowprops={"arrowstyle": "->", "color": style["color"]})
             axes.plot([at], [least], linestyle="none", fillstyle="none", **style)
-        at = None if line is None else crossing(points)
-        if at is not None:
-            axes.plot([at], [1.0], marker="x", color="black", linestyle="none")
+        turn = None if line is None else crossing(points)
+        if turn is not None:
+            axes.plot([turn], [1.0], marker="x", color="black", linestyle="none")
     if line is not None:
         axes.axhline(line, color="black", linewidth=0.8)
     return _finished(figure, axes, x + y, len(found))
