@@ -24,7 +24,9 @@ def resolver(rule: Rule) -> Resolve | None:
     ['5', 'y', 'y']
     """
     value = _substitution(rule)
-    return None if value is None else lambda term: _resolved(term, value)
+    if not value:
+        return None if value is None else plain
+    return lambda term: _resolved(term, value)
 
 
 def standing_for(names: Sequence[str], rule: Rule) -> list[str]:
@@ -36,18 +38,21 @@ def standing_for(names: Sequence[str], rule: Rule) -> list[str]:
     >>> standing_for(["z", "x", "y"], parse("h(x) :- r(x, y), z = y, s(z).").rules[0])
     ['y', 'x']
     """
-    value = _substitution(rule) or {}
+    value = _substitution(rule) if names else None
+    if not value:
+        return list(dict.fromkeys(names))
     terms = [_resolved(Variable(name), value) for name in names]
     return list(dict.fromkeys(term.name for term in terms if isinstance(term, Variable)))
 
 
 def _substitution(rule: Rule) -> dict[Variable, Term] | None:
     value: dict[Variable, Term] = {}
+    equalities = [one for one in rule.comparisons if one.op == "=" and not one.is_null_test]
+    if not equalities:
+        return value
     calculated = {one.variable for one in rule.computed}
     bound = {variable for atom in rule.atoms for variable in atom.variables}
-    for comparison in rule.comparisons:
-        if comparison.op != "=" or comparison.is_null_test:
-            continue
+    for comparison in equalities:
         left, right = _resolved(comparison.left, value), _resolved(comparison.right, value)
         if left == right:
             continue

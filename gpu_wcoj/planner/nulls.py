@@ -63,6 +63,8 @@ def nulls_of(
     >>> nulls_of(rule, lambda term: term, {"r": (True, True, True), "s": (False, False)}).flags
     {'x': 'x?'}
     """
+    if not (asked or rule.says_null or any(any(nullable[atom.relation]) for atom in rule.atoms)):
+        return Nulls(frozenset(), {})
     places = _places(rule, resolve)
     strict, single = _uses(rule, resolve, kept)
     null: set[Variable] = set()
@@ -112,8 +114,8 @@ def cases(rule: Rule, nullable: Nullable, kept: int | None = None) -> list[dict[
     {'x?': False}
     {'x?': True}
     """
-    resolve = resolver(rule)
-    if resolve is None or not rule.negated:
+    resolve = resolver(rule) if rule.negated else None
+    if resolve is None:
         return [{}]
     waiting: list[dict[Variable, bool]] = [{}]
     found = []

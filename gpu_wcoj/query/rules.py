@@ -6,8 +6,20 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 
-from gpu_wcoj.query.terms import Aggregate, Atom, Call, Comparison, Constant, Expression, Span, Variable, aggregates_of
+from gpu_wcoj.query.terms import (
+    NULL,
+    Aggregate,
+    Atom,
+    Call,
+    Comparison,
+    Constant,
+    Expression,
+    Span,
+    Variable,
+    aggregates_of,
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +62,12 @@ class Rule:
     def aggregates(self) -> tuple[Aggregate, ...]:
         """The aggregates of the rule, in the order in which they stand; not those within other ones."""
         return tuple(aggregates_of((*self.head.terms, *_parts(self))))
+
+    @cached_property
+    def says_null(self) -> bool:
+        """Whether null stands in the head, an atom or a comparison."""
+        parts = (*self.head.terms, *_parts(self))
+        return any(isinstance(part, Constant) and part == NULL for part in parts)
 
     @property
     def read(self) -> tuple[Atom, ...]:
