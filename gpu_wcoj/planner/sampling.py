@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations, permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -69,13 +70,58 @@ def sampled(columns: Sequence[Int64Array], weights: Int64Array | None, backend: 
         columns = [column[chosen] for column in columns]
     n, width = len(columns[0]), len(columns)
     if n <= EXACT_ROWS:
-        rows = np.stack([backend.to_host(column) for column in columns])
-        parts = [_Part.of(column, rows, 1.0, np.empty(0, np.int64), rows) for column in range(width)]
-        return _facts(parts, float(n), rows)
+        return _exact(np.stack([backend.to_host(column) for column in columns]))
     at = backend.asarray(np.unique(np.random.default_rng(n).integers(0, n, DRAWN_ROWS)))
     drawn = np.stack([backend.to_host(column[at]) for column in columns])
     one_of = n * max(width, 2) / (2 * SHARE_ROWS)
     return _facts([_part(column, columns, drawn, one_of, backend) for column in range(width)], float(n), drawn)
+
+
+def _exact(rows: Int64Array) -> Facts:
+    """What is so of rows that are all looked at; one array row a column."""
+    width, n = rows.shape
+    numbered = [_numbered(column) for column in rows]
+    distinct: dict[Columns, float] = {(column,): float(count) for column, (_, count) in enumerate(numbered)}
+    degree: dict[tuple[int, int], float] = {}
+    for one, other in combinations(range(width), 2):
+        (at, _), (place, n_values) = numbered[one], numbered[other]
+        cells = _cells(at, place, n_values)
+        distinct[one, other] = float(len(cells))
+        for pair, beside in zip(((one, other), (other, one)), np.divmod(cells, max(n_values, 1)), strict=True):
+            degrees = np.bincount(beside)
+            degree[pair] = float(degrees @ degrees) / max(len(cells), 1)
+    whole = tuple(range(width))
+    if width > 2:
+        distinct[whole] = float(len(_cells(numbered[0][0], *_numbered(_hashed(rows[1:])))))
+    if width > 1:
+        distinct[whole] = n * (distinct[whole] / n) if n else 0.0  # rounded as where rows are estimated
+    found = distinct[whole]
+    met: dict[tuple[Columns, int], float] = {
+        ((one,), other): degree[one, other] for one, other in permutations(range(width), 2)
+    }
+    return Facts(found, {key: min(count, found) for key, count in distinct.items()}, met, rows)
+
+
+def _numbered(values: Int64Array) -> tuple[Int64Array, int]:
+    """Of each value its number among the different ones, ascending, and how many there are."""
+    order = np.argsort(values)
+    numbers = np.cumsum(_is_first(values[order]))
+    at = np.empty(len(values), np.int64)
+    at[order] = numbers - 1
+    return at, int(numbers[-1]) if len(numbers) else 0
+
+
+def _cells(at: Int64Array, place: Int64Array, n_values: int) -> Int64Array:
+    """``at * n_values + place``, ascending, each once."""
+    cells = np.sort(at * max(n_values, 1) + place)
+    return cells[_is_first(cells)]
+
+
+def _is_first(values: Int64Array) -> BoolArray:
+    """Of sorted values, which are the first of equal ones."""
+    found = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=found[1:])
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +153,13 @@ class _Part:
     @classmethod
     def of(cls, column: int, rows: Int64Array, one_of: float, frequent: Int64Array, drawn: Int64Array) -> _Part:
         """A part of these rows."""
-        keys, at = np.unique(rows[column], return_inverse=True)
+        at, n_keys = _numbered(rows[column])
         found = which = np.empty(0, np.int64)
         if len(frequent):
             near = np.minimum(np.searchsorted(frequent, drawn[column, 1::2]), len(frequent) - 1)
             found = np.flatnonzero(frequent[near] == drawn[column, 1::2])
             which = near[found]
-        return cls(column, rows, one_of, frequent, (found, which), len(keys), at)
+        return cls(column, rows, one_of, frequent, (found, which), n_keys, at)
 
 
 def _part(column: int, columns: Sequence[Int64Array], drawn: Int64Array, one_of: float, backend: Backend) -> _Part:
@@ -145,8 +191,7 @@ def _is_in_share(values: Int64Array, one_of: float) -> BoolArray:
 
 
 def _facts(parts: Sequence[_Part], n: float, drawn: Int64Array) -> Facts:
-    """All columns' parts together; `drawn` are the rows if those of the parts are all."""
-    is_exact = parts[0].one_of == 1
+    """All columns' parts together."""
     distinct: dict[Columns, float] = {}
     for part in parts:
         distinct[part.column,] = part.one_of * part.n_keys + len(part.frequent)
@@ -154,20 +199,20 @@ def _facts(parts: Sequence[_Part], n: float, drawn: Int64Array) -> Facts:
     met: dict[tuple[Columns, int], float] = {}
     pairs: dict[Columns, float] = {}
     for part in parts:
-        agreeing = 0.0 if is_exact else _agreeing(drawn[part.column], n)
+        agreeing = _agreeing(drawn[part.column], n)
         for other in range(len(parts)):
             if other == part.column:
                 continue
             total, squares = _beside(part, part.rows[other], drawn[other], n, distinct[other,])
             met[(part.column,), other] = squares / total if total else 0.0
-            if not is_exact and total > UNIQUE * n:
+            if total > UNIQUE * n:
                 met[(part.column,), other] = agreeing
             both = tuple(sorted((part.column, other)))
             pairs[both] = pairs.get(both, 0.0) + total / 2
     distinct.update(pairs)
     distinct[tuple(range(len(parts)))] = rows
     distinct = {key: min(count, rows) for key, count in distinct.items()}
-    return Facts(rows, distinct, met, drawn if is_exact else drawn[:, :: DRAWN_ROWS // KEPT_ROWS])
+    return Facts(rows, distinct, met, drawn[:, :: DRAWN_ROWS // KEPT_ROWS])
 
 
 def _beside(part: _Part, values: Int64Array, drawn: Int64Array, n: float, most: float) -> tuple[float, float]:
@@ -180,8 +225,7 @@ def _beside(part: _Part, values: Int64Array, drawn: Int64Array, n: float, most: 
     most
         More different values it does not have.
     """
-    found, place = np.unique(values, return_inverse=True)
-    degrees = _degrees(part.at, place, part.n_keys, len(found))
+    degrees = _degrees(part.at, *_numbered(values), part.n_keys)
     total, squares = part.one_of * float(degrees.sum()), part.one_of * float((degrees**2).sum())
     if len(part.frequent):
         heavy, squared = _frequent_degrees(part, drawn, n, most)
@@ -189,11 +233,9 @@ def _beside(part: _Part, values: Int64Array, drawn: Int64Array, n: float, most: 
     return total, squares
 
 
-def _degrees(at: Int64Array, place: Int64Array, n_keys: int, n_values: int) -> _Floats:
+def _degrees(at: Int64Array, place: Int64Array, n_values: int, n_keys: int) -> _Floats:
     """Per key, how many different values stand beside it."""
-    pair = np.sort(at * max(n_values, 1) + place)
-    first = np.concatenate([pair[:1] >= 0, pair[1:] != pair[:-1]])
-    return np.bincount(pair[first] // max(n_values, 1), minlength=n_keys).astype(np.float64)
+    return np.bincount(_cells(at, place, n_values) // max(n_values, 1), minlength=n_keys).astype(np.float64)
 
 
 def _agreeing(values: Int64Array, n: float) -> float:
@@ -233,8 +275,8 @@ def _frequent_degrees(part: _Part, values: Int64Array, n: float, most: float) ->
     """
     rows, at = part.drawn
     times = np.bincount(at, minlength=len(part.frequent)).astype(np.float64)
-    found, place = np.unique(values[1::2][rows], return_inverse=True)
-    cells = np.clip(_drawn_from(_degrees(at, place, len(part.frequent), len(found)), times), 1.0, max(most, 1.0))
+    found = _degrees(at, *_numbered(values[1::2][rows]), len(part.frequent))
+    cells = np.clip(_drawn_from(found, times), 1.0, max(most, 1.0))
     scale = n / len(values[1::2])
     degrees: _Floats = -cells * np.expm1(-times * scale / cells)
     varies = times * scale**2 * np.exp(-times * scale / cells) ** 2
