@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
-from gpu_wcoj.planner.body import BodyAtom
+from gpu_wcoj.planner.body import Body, BodyAtom
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Bits:
     """The variables of a changed row, and of the atoms that it is joined with.
 
@@ -19,34 +18,60 @@ class Bits:
         Those of the row; they have the first bits.
     atoms
         The other atoms, by number.
+    bit
+        Of each variable.
+    masks
+        Per atom, its variables.
+    seeded
+        The variables of the row.
+    holding
+        Per variable, the atoms that hold it.
+    around
+        Per variable, those of the atoms that hold it.
 
     Examples
     --------
     >>> bits = Bits(("a", "b"), {1: BodyAtom("r", (0, 1), ("b", "c")), 2: BodyAtom("s", (0, 1), ("c", "d"))})
-    >>> bits.bit, dict(bits.masks), bits.seeded
+    >>> bits.bit, bits.masks, bits.seeded
     ({'a': 1, 'b': 2, 'c': 4, 'd': 8}, {1: 6, 2: 12}, 3)
-    >>> bits.names(10), bits.holding("c"), bits.names(bits.around["c"])
+    >>> bits.names(10), bits.holding["c"], bits.names(bits.around["c"])
     (['b', 'd'], [1, 2], ['b', 'c', 'd'])
     """
 
     row: tuple[str, ...]
     atoms: Mapping[int, BodyAtom]
+    bit: dict[str, int] = field(default_factory=dict, init=False)
+    masks: dict[int, int] = field(default_factory=dict, init=False)
+    seeded: int = field(init=False)
+    holding: dict[str, list[int]] = field(default_factory=dict, init=False)
+    around: dict[str, int] = field(init=False)
 
-    @cached_property
-    def bit(self) -> dict[str, int]:
-        """Of each variable."""
-        names = dict.fromkeys((*self.row, *(name for atom in self.atoms.values() for name in atom.variables)))
-        return {name: 1 << place for place, name in enumerate(names)}
+    def __post_init__(self) -> None:
+        self.seeded = self._new(self.row)
+        for number, atom in self.atoms.items():
+            self.masks[number] = self._new(atom.variables)
+            for name in atom.variables:
+                self.holding[name].append(number)
+        self.around = dict.fromkeys(self.bit, 0)
+        for number, atom in self.atoms.items():
+            for name in atom.variables:
+                self.around[name] |= self.masks[number]
 
-    @cached_property
-    def masks(self) -> Mapping[int, int]:
-        """Per atom, its variables."""
-        return {number: self.mask(atom.variables) for number, atom in self.atoms.items()}
+    @classmethod
+    def of_body(cls, body: Body, seed: int) -> Bits:
+        """Of a body whose atom `seed` changes, negative for a negated one."""
+        own = body.atoms[seed] if seed >= 0 else body.negated[seed]
+        return cls(own.variables, {number: atom for number, atom in enumerate(body.atoms) if number != seed})
 
-    @cached_property
-    def seeded(self) -> int:
-        """The variables of the row."""
-        return self.mask(self.row)
+    def _new(self, names: Iterable[str]) -> int:
+        """The mask of these variables, of which some may have no bit yet."""
+        found = 0
+        for name in names:
+            if name not in self.bit:
+                self.bit[name] = 1 << len(self.bit)
+                self.holding[name] = []
+            found |= self.bit[name]
+        return found
 
     def mask(self, names: Iterable[str]) -> int:
         """These variables, those of no atom left out."""
@@ -58,33 +83,7 @@ class Bits:
     def names(self, mask: int) -> list[str]:
         """The variables of a mask, in the order of their bits."""
         found = []
-        while mask:
-            lowest = mask & -mask
-            found.append(self._named[lowest])
-            mask ^= lowest
-        return found
-
-    @cached_property
-    def _named(self) -> dict[int, str]:
-        return {bit: name for name, bit in self.bit.items()}
-
-    def holding(self, name: str) -> list[int]:
-        """The atoms that hold a variable."""
-        return self._holding[name]
-
-    @cached_property
-    def _holding(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {name: [] for name in self.bit}
-        for number, atom in self.atoms.items():
-            for name in atom.variables:
-                found[name].append(number)
-        return found
-
-    @cached_property
-    def around(self) -> Mapping[str, int]:
-        """Per variable, those of the atoms that hold it."""
-        found = dict.fromkeys(self.bit, 0)
-        for number, atom in self.atoms.items():
-            for name in atom.variables:
-                found[name] |= self.masks[number]
+        for name, bit in self.bit.items():
+            if bit & mask:
+                found.append(name)
         return found

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 
 from gpu_wcoj.join.path import Calculation, Condition
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of, comparable
@@ -99,7 +100,7 @@ class Body:
     negated: tuple[BodyAtom, ...] = ()
     calculations: tuple[Calculation, ...] = ()
 
-    @property
+    @cached_property
     def variables(self) -> tuple[str, ...]:
         """The variables of the positive atoms, in the order in which they first stand."""
         return tuple(dict.fromkeys(name for atom in self.atoms for name in atom.variables))

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from gpu_wcoj.join.path import Calculation, Condition, names_of
 from gpu_wcoj.planner.bits import Bits
-from gpu_wcoj.planner.body import Body, BodyAtom
+from gpu_wcoj.planner.body import Body
 from gpu_wcoj.planner.costs import Estimator
 from gpu_wcoj.planner.draft import NOTHING, KnownRelations, Order, Strategy
 from gpu_wcoj.planner.expected import TOO_DEAR, Expected, Foreseen
@@ -54,14 +54,14 @@ class Like:
     def renamed(self, found: Foreseen) -> Foreseen:
         """The same in names of this one."""
         names = {"": "", **self.image.names}
-        levels = (Expected(names[one.variable], one.proposed, one.rows) for one in found.levels)
+        levels = [Expected(names[one.variable], one.proposed, one.rows) for one in found.levels]
         return Foreseen(tuple(levels), found.listing, found.counting)
 
 
 def _taken(order: Order, image: Image) -> Order:
     """The image of an order."""
-    via = tuple(None if one is None else image.atoms[one] for one in order.via)
-    return Order(image.atoms[order.seed], tuple(image.names[name] for name in order.variables), via)
+    via = [None if one is None else image.atoms[one] for one in order.via]
+    return Order(image.atoms[order.seed], tuple(map(image.names.__getitem__, order.variables)), tuple(via))
 
 
 @dataclass(eq=False)
@@ -156,13 +156,12 @@ class Chooser:
     @cached_property
     def estimator(self) -> Estimator:
         """What orders cost."""
-        return Estimator.of_body(self.body, self.seed, self.known)
+        return Estimator.of_body(self.body, self.seed, self.known, self.bits)
 
     @cached_property
     def bits(self) -> Bits:
         """Its variables as bits."""
-        own = (*self.body.negated, *self.body.atoms)[self.seed + len(self.body.negated)]
-        return Bits(own.variables, {number: atom for number, atom in enumerate(self.body.atoms) if number != self.seed})
+        return Bits.of_body(self.body, self.seed)
 
     @cached_property
     def rest(self) -> list[str]:
@@ -174,7 +173,7 @@ class Chooser:
         """Per variable of these, what it is preferred by whatever is bound."""
         found = {}
         for place, name in enumerate(self.rest):
-            smallest = min(self._rows(self.body.atoms[number]) for number in self.bits.holding(name))
+            smallest = min(map(self._rows.__getitem__, self.bits.holding[name]))
             found[name] = name not in self.body.head, smallest, place
         return found
 
@@ -207,7 +206,8 @@ class Chooser:
         while rest := self._others & ~bound:
             # What no atom reaches comes behind what one does, unless it is calculated.
             likely = rest if self.body.calculations else reached & rest or rest
-            chosen = min(self.bits.names(likely), key=lambda name: self._preference(name, bound))  # called at once
+            names = self.bits.names(likely)
+            chosen = names[0] if len(names) == 1 else min(names, key=lambda name: self._preference(name, bound))
             order.append(chosen)
             bound |= self.bits.bit[chosen]
             reached |= self.bits.around[chosen]
@@ -215,7 +215,9 @@ class Chooser:
 
     def _preference(self, name: str, bound: int) -> tuple[int, bool, float, int]:
         body, masks = self.body, self.bits.masks
-        reached = sum(bool(bound & masks[number]) for number in self.bits.holding(name))
+        reached = 0
+        for number in self.bits.holding[name]:
+            reached += bool(bound & masks[number])
         if body.calculations:
             names = self.bits.names(bound)
             known = _calculable(body.calculations, names)
@@ -223,8 +225,12 @@ class Chooser:
             reached += inverse_of(body, name, names) is not None
         return -reached, *self._standing[name]
 
-    def _rows(self, atom: BodyAtom) -> float:
-        return self.known.rows(atom.relation) or 0.0
+    @cached_property
+    def _rows(self) -> list[float]:
+        """Per positive atom, the rows of its relation, where these are known."""
+        if self.like is not None:
+            return self.like.first._rows
+        return [self.known.rows(atom.relation) or 0.0 for atom in self.body.atoms]
 
     def _greedy(self, first: str) -> Order:
         """Beginning with a variable, the one next that leaves the fewest rows, of these the cheapest."""
@@ -254,9 +260,8 @@ class Chooser:
         via: list[int | None] = []
         for name, alone in zip(order.variables, order.via, strict=True):
             bound |= self.bits.bit[name]
-            others = (number for number in self.bits.holding(name) if number != alone)
-            closes = any(not masks[number] & ~bound for number in others)
-            via.append(None if closes else alone)
+            closing = [number for number in self.bits.holding[name] if number != alone and not masks[number] & ~bound]
+            via.append(None if closing else alone)
         return Order(order.seed, order.variables, tuple(via))
 
     def _atoms_in_turn(self, first: int | None) -> Order:
@@ -287,20 +292,20 @@ class Chooser:
         """By the rows that an atom leaves, or by how many of its variables are bound."""
         atom = self.body.atoms[number]
         if not self.is_known:
-            return -(self.bits.masks[number] & bound).bit_count(), self._rows(atom), number
+            return -(self.bits.masks[number] & bound).bit_count(), self._rows[number], number
         rows = 1.0
         for name in atom.variables:
             if not self.bits.bit[name] & bound:
                 rows *= self.estimator.level(bound, name, number)[1]
                 bound |= self.bits.bit[name]
-        return rows, self._rows(atom), number
+        return rows, self._rows[number], number
 
     def _via(self, order: Order) -> Order:
         """The same with each variable proposed by the atom that most bound variables reach."""
         masks, bound = self.bits.masks, self.bits.seeded
         via = []
         for name in order.variables:
-            holding = self.bits.holding(name)
+            holding = self.bits.holding[name]
             via.append(
                 max(holding, key=lambda number: ((bound & masks[number]).bit_count(), -number))
             )  # called at once
@@ -310,7 +315,7 @@ class Chooser:
     def _as_constrained(self, order: Order) -> Iterator[str]:
         """The later variables that as many atoms reach from the seed as reach the first."""
         touched = {number for number, mask in self.bits.masks.items() if mask & self.bits.seeded}
-        reached = [sum(number in touched for number in self.bits.holding(name)) for name in order.variables]
+        reached = [len(touched.intersection(self.bits.holding[name])) for name in order.variables]
         for name, count in zip(order.variables[1:], reached[1:], strict=True):
             if count == reached[0] > 0:
                 yield name

@@ -41,10 +41,8 @@ class Estimator:
 
     Attributes
     ----------
-    seeded
-        The variables of the changed row.
-    others
-        The other positive atoms, by number.
+    bits
+        The variables of the changed row, and the other positive atoms, by number.
     values
         Per variable, how many values the atom has that has the most.
     compared
@@ -54,8 +52,6 @@ class Estimator:
         The variables that are compared, calculated with or looked for in negated atoms.
     is_known
         Whether something is known of every other relation; else nothing can be asked.
-    bits
-        The variables of atoms, as bits.
 
     Examples
     --------
@@ -69,26 +65,20 @@ class Estimator:
     [('', 1.0, 1.0), ('c', 100.0, 100.0)]
     """
 
-    seeded: tuple[str, ...]
-    others: Mapping[int, BodyAtom]
+    bits: Bits
     values: Mapping[str, float]
     compared: Sequence[tuple[Condition, frozenset[str], float]]
     spoken: frozenset[str]
     known: KnownRelations
     is_known: bool
-    bits: Bits = field(init=False)
     _degrees: dict[tuple[int, int, str], float] = field(default_factory=dict, init=False)
     _bindings: dict[int, float] = field(default_factory=dict, init=False)
     _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(default_factory=dict, init=False)
     _steps: dict[object, tuple[float, float, float]] = field(default_factory=dict, init=False)
 
-    def __post_init__(self) -> None:
-        self.bits = Bits(self.seeded, self.others)
-
     @classmethod
-    def of_body(cls, body: Body, seed: int, known: KnownRelations) -> Estimator:
-        """Of a body whose atom `seed` changes, negative for a negated one."""
-        others = {number: atom for number, atom in enumerate(body.atoms) if number != seed}
+    def of_body(cls, body: Body, seed: int, known: KnownRelations, bits: Bits | None = None) -> Estimator:
+        """Of a body whose atom `seed` changes, negative for a negated one; with its bits, where these are at hand."""
         absent = [atom.variables for number, atom in enumerate(body.negated, -len(body.negated)) if number != seed]
         own = body.atoms[seed] if seed >= 0 else body.negated[seed]
         conditions, calculations = list(body.conditions), list[Calculation]()
@@ -98,7 +88,7 @@ class Estimator:
                 conditions.append(Condition(calculations[-1].variable, "=", one.variable))
             else:
                 calculations.append(one)
-        return cls._of(own, others, conditions, calculations, absent, known)
+        return cls._of(own, bits or Bits.of_body(body, seed), conditions, calculations, absent, known)
 
     @classmethod
     def of_path(cls, path: DeltaPath, known: KnownRelations) -> Estimator:
@@ -108,36 +98,36 @@ class Estimator:
             checks += [*step.conditions, *step.checks]
         solved = {one.variable for one in path.calculations if one.is_inverse}  # what they solve is checked later
         conditions = [one for one in checks if isinstance(one, Condition) and solved.isdisjoint(names_of(one))]
-        others = {use.atom: _atom(use) for use in path.others}
+        bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in path.others})
         absent = [names_of(one) for one in path.absent]
-        return cls._of(_atom(path.seed), others, conditions, path.calculations, absent, known)
+        return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, known)
 
     @classmethod
     def _of(
         cls,
         own: BodyAtom,
-        others: Mapping[int, BodyAtom],
+        bits: Bits,
         conditions: Sequence[Condition],
         calculations: Sequence[Calculation],
         absent: Iterable[Collection[str]],
         known: KnownRelations,
     ) -> Estimator:
-        is_known = all(known.rows(atom.relation) is not None for atom in others.values())
+        atoms = (own, *bits.atoms.values())
+        is_known = None not in map(known.rows, [atom.relation for atom in atoms[1:]])
         values: dict[str, float] = {}
-        for atom in (own, *others.values()) if is_known else ():
+        for atom in atoms if is_known else ():
             for name in atom.variables:
                 values[name] = max(values.get(name, 1.0), known.values(atom, name) or 1.0)
         behind: dict[str, frozenset[str]] = {}
         for one in calculations:
             behind[one.variable] = _behind(names_of(one), behind)
         compared = [
-            (one, _behind(names_of(one), behind), share_of(one, (own, *others.values()), values, known))
+            (one, _behind(names_of(one), behind), share_of(one, atoms, values, known))
             for one in (conditions if is_known else ())
         ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
-        read = (name for check in checks for name in names_of(check))
-        spoken = frozenset((*read, *(name for names in absent for name in names)))
-        return cls(own.variables, others, values, compared, spoken, known, is_known)
+        spoken = frozenset[str]().union(*map(names_of, checks), *absent)
+        return cls(bits, values, compared, spoken, known, is_known)
 
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Binding one more variable: the values proposed for a prefix, the prefixes left of it, and the cost."""
@@ -148,13 +138,13 @@ class Estimator:
         return found
 
     def _level(self, bound: int, name: str, via: int | None) -> tuple[float, float, float]:
-        holding = self.bits.holding(name)
-        held = {number: bound & self.bits.masks[number] for number in holding}
-        first, rest = (tuple(holding), ()) if via is None else ((via,), (one for one in holding if one != via))
+        holding, masks = self.bits.holding[name], self.bits.masks
+        held = {number: bound & masks[number] for number in holding}
+        first, rest = (holding, ()) if via is None else ([via], [one for one in holding if one != via])
         clipped, kept = self._shares(bound, name)
         proposed, rows, cost = self._step(first, False, held, name, clipped)
         for number in rest:
-            _, left, more = self._step((number,), True, held, name)
+            _, left, more = self._step([number], True, held, name)
             cost += rows * more
             rows *= left
         return proposed, rows * kept, cost
@@ -170,13 +160,13 @@ class Estimator:
 
     def along(self, order: Order, limit: float = math.inf) -> Foreseen:
         """What is expected of an order; as `over`."""
-        steps = tuple(self._together[name] for name in order.variables)
+        steps = tuple(map(self._together.__getitem__, order.variables))
         return self.over(in_turn(steps, dict(zip(order.variables, order.via, strict=True))), limit=limit)
 
     @cached_property
     def _together(self) -> dict[str, Step]:
         """Per variable the step at which all atoms propose it."""
-        return {name: Step(name, tuple(self.bits.holding(name))) for name in self.bits.bit}
+        return {name: Step(name, tuple(holding)) for name, holding in self.bits.holding.items()}
 
     def over(self, steps: Sequence[Step], branches: Sequence[Branch] = (), limit: float = math.inf) -> Foreseen:
         """What is expected of steps: of each one for all rows, and for those that are apart when rows are counted.
@@ -246,9 +236,9 @@ class Estimator:
     @cached_property
     def _start(self) -> float:
         """Prefixes that the other atoms leave of one changed row, as far as its variables tell."""
-        seeded = set(self.seeded)
+        seeded = set(self.bits.row)
         rows = 1.0
-        for atom in self.others.values():
+        for atom in self.bits.atoms.values():
             shared = [name for name in atom.variables if name in seeded]
             if shared:
                 levels = self.known.levels(atom, [*shared, *(name for name in atom.variables if name not in seeded)])
@@ -291,7 +281,7 @@ class Estimator:
         key = number, before, name
         found = self._degrees.get(key)
         if found is None:
-            atom, above = self.others[number], sorted(self.bits.names(before))
+            atom, above = self.bits.atoms[number], sorted(self.bits.names(before))
             after = [one for one in atom.variables if one not in above and one != name]
             levels = self.known.levels(atom, [*above, name, *after])
             assert levels is not None
@@ -341,11 +331,11 @@ class Estimator:
             names = self.bits.names(mask)
             found = math.prod(self.values[name] for name in names)
             if len(names) > 1:
-                for number in {number for name in names for number in self.bits.holding(name)}:
+                for number in {number for name in names for number in self.bits.holding[name]}:
                     own = self.bits.masks[number]
                     if (mask & own).bit_count() > 1:
                         rest = math.prod(self.values[name] for name in names if not self.bits.bit[name] & own)
-                        found = min(found, rest * (self.known.rows(self.others[number].relation) or 1.0))
+                        found = min(found, rest * (self.known.rows(self.bits.atoms[number].relation) or 1.0))
             self._bindings[mask] = found
         return found
 

@@ -20,8 +20,9 @@ def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step,
     >>> [one.name for one in in_turn(steps, {"b": 0, "c": None})]
     ['b', 'b@1', 'c']
     """
-    if not any(one is not None for one in via.values()):
+    if set(via.values()) <= {None}:
         return tuple(steps)
+    last = {number: at for at, step in enumerate(steps) for number in step.atoms}
     found: list[Step] = []
     late: dict[int, list[Step]] = {}
     for at, step in enumerate(steps):
@@ -33,8 +34,9 @@ def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step,
             continue
         found += late.pop(alone, [])
         found.append(Step(step.variable, (alone,), step.conditions, step.checks))
-        for number in (number for number in step.atoms if number != alone):
-            late.setdefault(number, []).append(Step(step.variable, (number,), is_lookup=True))
-            if not any(number in other.atoms for other in steps[at + 1 :]):
-                found += late.pop(number)
+        for number in step.atoms:
+            if number != alone:
+                late.setdefault(number, []).append(Step(step.variable, (number,), is_lookup=True))
+                if last[number] == at:
+                    found += late.pop(number)
     return tuple(found)
