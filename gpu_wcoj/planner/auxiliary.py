@@ -11,12 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Body, BodyAtom, Shape
 from gpu_wcoj.planner.draft import KnownRelations
-from gpu_wcoj.planner.expected import Levels
 from gpu_wcoj.planner.facts import Facts
-from gpu_wcoj.planner.known import Known
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.terms import Atom, Variable
 
@@ -123,31 +120,3 @@ class Auxiliary:
         found = rows[0] * rows[1] / max(values)
         kept = [known.values(side.atom, str(column)) for side in self.sides for column in side.kept]
         return Facts(found, {(at,): min(own, found) for at, own in enumerate(kept) if own is not None})
-
-
-@dataclass(frozen=True, eq=False)
-class WithAuxiliaries:
-    """What is known of relations, and what is expected of auxiliary ones that are not there yet."""
-
-    known: KnownRelations
-    expected: Known
-
-    def of(self, relation: str) -> KnownRelations:
-        """Who knows it."""
-        return self.expected if relation in self.expected else self.known
-
-    def rows(self, relation: str) -> float | None:  # as `KnownRelations` has it
-        """Rows of a relation."""
-        return self.of(relation).rows(relation)
-
-    def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:  # as `KnownRelations` has it
-        """The atom's trie."""
-        return self.of(atom.relation).levels(atom, order)
-
-    def values(self, atom: BodyAtom, variable: str) -> float | None:  # as `KnownRelations` has it
-        """Distinct values."""
-        return self.of(atom.relation).values(atom, variable)
-
-    def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:  # as `KnownRelations` has it
-        """Some rows."""
-        return self.of(atom.relation).sample(atom, variables)

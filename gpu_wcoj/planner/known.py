@@ -128,6 +128,24 @@ class Known:
                     selected[name, _selection(key)] = partial(_of_selection, index, _selection(key))
         return cls(relations, selected, {name: float(len(index)) for name, index in held.items()}, arity)
 
+    def expecting(self, facts: Mapping[str, Facts]) -> Known:
+        """The same, and what is expected of relations that are not there yet.
+
+        Examples
+        --------
+        >>> known = Known.from_sizes({"edge": 10_000}).expecting({"path": Facts(500.0)})
+        >>> known.rows("edge"), known.rows("path")
+        (10000.0, 500.0)
+        """
+        other = object.__new__(Known)
+        other.arity = self.arity
+        other._relations = {**self._relations, **{name: partial(_same, one) for name, one in facts.items()}}
+        other._sizes = self._sizes
+        other._selected = self._selected
+        other._found = dict(self._found)
+        other._tries = dict(self._tries)
+        return other
+
     @classmethod
     def from_json(cls, data: Any) -> Known:
         """What `to_json` gave.
@@ -215,7 +233,7 @@ class Known:
         if facts is None:
             return None
         column = dict(zip(atom.variables, atom.columns, strict=True))
-        columns = tuple(column[name] for name in order)
+        columns = tuple(map(column.__getitem__, order))
         place = (atom.relation, atom.constants, atom.equal, atom.compared, columns)
         if place not in self._tries:
             self._tries[place] = _trie(facts, columns)
@@ -233,24 +251,27 @@ class Known:
         return None if rows is None else rows[[atom.columns[atom.variables.index(name)] for name in variables]]
 
     def _facts(self, relation: str) -> Facts:
-        if relation not in self._found:
-            self._found[relation] = self._relations[relation]()
-        return self._found[relation]
+        found = self._found.get(relation)
+        if found is None:
+            found = self._found[relation] = self._relations[relation]()
+        return found
 
     def _of(self, atom: BodyAtom) -> Facts | None:
         """What is known of the rows that the atom's selection leaves."""
         selection = (atom.constants, atom.equal, atom.compared)
         place = (atom.relation, selection)
-        if place not in self._found:
+        found = self._found.get(place)
+        if found is None:
             if place in self._selected:
-                self._found[place] = self._selected[place]()
+                found = self._selected[place]()
             elif atom.relation not in self._relations:
                 return None
             else:
                 whole = self._facts(atom.relation)
                 share = whole.kept(atom)
-                self._found[place] = whole if share == 1 else whole.selected(share)
-        return self._found[place]
+                found = whole if share == 1 else whole.selected(share)
+            self._found[place] = found
+        return found
 
 
 def _trie(facts: Facts, columns: Columns) -> tuple[tuple[float, ...], tuple[float, ...]]:

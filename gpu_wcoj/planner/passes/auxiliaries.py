@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 
 from gpu_wcoj.join.path import names_of
-from gpu_wcoj.planner.auxiliary import Auxiliary, Side, WithAuxiliaries
+from gpu_wcoj.planner.auxiliary import Auxiliary, Side
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft, Setting
-from gpu_wcoj.planner.facts import Facts
 from gpu_wcoj.planner.known import Known
 from gpu_wcoj.planner.passes.common import outside_of_loops
 
@@ -82,8 +80,10 @@ def _grown(draft: Draft) -> Draft:
         for number, one in enumerate(draft.rules)
         if one.head in alone and one.head not in setting.hints and one.head not in made
     }
-    bodies = ((draft.rules[number].normalised, found) for number, found in pairs.items())
-    paying = (one.joined for body, found in bodies for one in found if _pays(body, one, setting))
+    paying: list[Auxiliary] = []
+    for number, found in pairs.items():
+        rows = [_rows(atom, setting.known) for atom in draft.rules[number].normalised.atoms] if found else []
+        paying += [one.joined for one in found if _pays(one, rows, setting)]
     wanted = {one for one, times in Counter(paying).items() if times >= USES}
     rules, used = list(draft.rules), dict.fromkeys(draft.auxiliaries)
     changed = False
@@ -97,8 +97,10 @@ def _grown(draft: Draft) -> Draft:
         return draft
     new = [one for one in used if one.name not in made]
     unseen = {one.name: one.facts(setting.known) for one in new if setting.known.rows(one.name) is None}
-    expected = {name: partial(_same, facts) for name, facts in unseen.items() if facts is not None}
-    known = WithAuxiliaries(setting.known, Known(expected)) if expected else setting.known
+    expected = {name: facts for name, facts in unseen.items() if facts is not None}
+    known = setting.known
+    if expected and isinstance(known, Known):
+        known = known.expecting(expected)
     shapes = {**setting.shapes, **{one.name: one.shape(setting.shapes) for one in new}}
     own = [RuleDraft(one.name, body.rule, body) for one in new for body in [one.body()]]
     return replace(
@@ -134,11 +136,13 @@ def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
     spoken.update(name for checks in (body.conditions, body.calculations) for one in checks for name in names_of(one))
     spoken.update(one.variable for one in body.calculations)
     spoken.update(term for term in body.head if isinstance(term, str))
-    inputs = [at for at, atom in enumerate(body.atoms) if atom.relation not in heads]
-    for first, second in combinations(inputs, 2):
-        shared = set(body.atoms[first].variables) & set(body.atoms[second].variables)
-        name = min(shared, default="")
-        if len(shared) != 1 or spoken[name] != len((first, second)):
+    inputs = [(at, set(atom.variables)) for at, atom in enumerate(body.atoms) if atom.relation not in heads]
+    for (first, own), (second, others) in combinations(inputs, 2):
+        shared = own & others
+        if len(shared) != 1:
+            continue
+        (name,) = shared
+        if spoken[name] != len((first, second)):
             continue
         sides = []
         for at in (first, second):
@@ -149,12 +153,15 @@ def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
             yield _Pair((left, right), Auxiliary((one, other)), (*kept, *more))
 
 
-def _pays(body: Body, pair: _Pair, setting: Setting) -> bool:
-    """Whether one of the two atoms has few rows, each of which goes with one of the other one's at most."""
+def _pays(pair: _Pair, sizes: Sequence[float | None], setting: Setting) -> bool:
+    """Whether one of the two atoms has few rows, each of which goes with one of the other one's at most.
+
+    `sizes` are the rows that each atom of the body leaves, where these are known.
+    """
     known = setting.known
     slack = STAYS if pair.joined in (setting.auxiliaries or ()) else 1.0
-    others = [_rows(atom, known) for at, atom in enumerate(body.atoms) if at not in pair.places]
-    most = slack * SMALL * max((rows for rows in others if rows is not None), default=0.0)
+    others = [rows for at, rows in enumerate(sizes) if rows is not None and at not in pair.places]
+    most = slack * SMALL * max(others, default=0.0)
     for side, other in (pair.joined.sides, pair.joined.sides[::-1]):
         rows, more = _rows(side.atom, known), _rows(other.atom, known)
         if rows is None or more is None or slack * min(rows, more) < FEWEST_ROWS or rows > most:
@@ -190,7 +197,3 @@ def _reading(body: Body, chosen: Iterable[_Pair]) -> Body:
         atoms[min(one.places)] = BodyAtom(one.joined.name, tuple(range(len(one.variables))), one.variables)
         del atoms[max(one.places)]
     return replace(body, atoms=tuple(atoms.values()))
-
-
-def _same(facts: Facts) -> Facts:
-    return facts
