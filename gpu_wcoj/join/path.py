@@ -309,10 +309,10 @@ class DeltaPath:
         """The variables that conditions and checks of the steps speak of."""
         return frozenset[str]().union(*(step.spoken for step in self.steps))
 
-    @property
+    @cached_property
     def keys(self) -> tuple[ArrangementKey, ...]:
         """The arrangements that it reads besides its seeds'."""
-        return (*(use.key for use in self.others), *(check.use.key for check in self.absent))
+        return tuple([use.key for use in (*self.others, *(check.use for check in self.absent))])
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -360,10 +360,10 @@ class DeltaQuery:
         """The variables that the head keeps."""
         return frozenset(term for term in self.head if isinstance(term, str))
 
-    @property
+    @cached_property
     def keys(self) -> tuple[ArrangementKey, ...]:
         """The arrangements that the paths use, each once."""
-        return tuple(dict.fromkeys(key for path in self.paths for key in (path.seed.key, *path.keys)))
+        return tuple(dict.fromkeys([key for path in self.paths for key in (path.seeds[0].key, *path.keys)]))
 
 
 @lru_cache(maxsize=1024)

@@ -65,7 +65,7 @@ class ArrangementKey:
         """Whether all rows of the relation are here."""
         return not (self.constants or self.equal or self.compared)
 
-    @property
+    @cached_property
     def selection(self) -> tuple[object, ...]:
         """What two keys share that hold the same rows."""
         return self.relation, self.constants, self.equal, self.compared, frozenset(self.order)

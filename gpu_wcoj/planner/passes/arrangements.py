@@ -62,8 +62,6 @@ def atom_of(body: Body, number: int) -> BodyAtom:
 
 def use_of(number: int, atom: BodyAtom, place: Mapping[str, int]) -> AtomUse:
     """The atom, its levels in the order of the places of its variables."""
-    levels = sorted(range(len(atom.variables)), key=lambda i: place[atom.variables[i]])
-    key = ArrangementKey(
-        atom.relation, tuple(atom.columns[i] for i in levels), atom.constants, atom.equal, atom.compared
-    )
-    return AtomUse(number, key, tuple(atom.variables[i] for i in levels))
+    levels = sorted(zip(map(place.__getitem__, atom.variables), atom.columns, atom.variables, strict=True))
+    _, columns, variables = zip(*levels, strict=True)
+    return AtomUse(number, ArrangementKey(atom.relation, columns, atom.constants, atom.equal, atom.compared), variables)

@@ -48,7 +48,8 @@ def checked(draft: Draft) -> Draft:
       change of 0, r[0, 1] where b < 9
         c: look up 1 by r[0, 1] where c > a then !r(a, c) by r[0, 1]
     """
-    held = held_by(path for one in draft.rules for path in one.paths)
+    negates = any(one.normalised.negated for one in draft.rules)
+    held = held_by(path for one in draft.rules for path in one.paths) if negates else None
     return draft.over(
         lambda one: replace(one, paths=tuple(with_checks(one.normalised, path, held) for path in one.paths))
     )
@@ -67,6 +68,8 @@ def held_by(paths: Iterable[DeltaPath]) -> Held:
 
 def with_checks(body: Body, path: DeltaPath, held: Held | None = None) -> DeltaPath:
     """The path with everything placed; `held` are arrangements that there are."""
+    if not (body.conditions or body.calculations or body.negated):
+        return path
     variables = [step.variable for step in path.steps if not step.is_lookup]
     depth = dict.fromkeys(path.seed.variables, 0)
     depth.update({name: level for level, name in enumerate(variables, 1)})

@@ -82,10 +82,13 @@ def outside_of_loops(draft: Draft) -> set[str]:
     reads: dict[str, dict[str, None]] = {}
     for one in draft.rules:
         body = one.normalised
-        reads.setdefault(one.head, {}).update(dict.fromkeys(atom.relation for atom in (*body.atoms, *body.negated)))
-    single = (members[0] for members in components(reads) if len(members) == 1)
-    loops = {*draft.setting.best, *draft.setting.recursive}
-    return {name for name in single if name not in reads[name] and name not in loops}
+        own = reads.setdefault(one.head, {})
+        for atom in (*body.atoms, *body.negated):
+            own[atom.relation] = None
+    reading = {name: own for name, own in reads.items() if not reads.keys().isdisjoint(own)}  # others are in no loop
+    single = {members[0] for members in components(reading) if len(members) == 1}
+    single.difference_update(name for name in reading if name in reads[name])
+    return (reads.keys() - reading.keys() | single).difference(draft.setting.best, draft.setting.recursive)
 
 
 def _names(body: Body) -> list[str]:

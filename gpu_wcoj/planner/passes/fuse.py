@@ -44,6 +44,6 @@ def fused(draft: Draft) -> Draft:
 
 def one_by_one(path: DeltaPath, order: Order) -> DeltaPath:
     """The path with a variable's other atoms behind the one that proposes it alone, where there is one."""
-    if not any(one is not None for one in order.via):
+    if order.via.count(None) == len(order.via):
         return path
     return replace(path, steps=in_turn(path.steps, dict(zip(order.variables, order.via, strict=True))))

@@ -41,6 +41,8 @@ def shared(draft: Draft) -> Draft:
 def _shared(one: RuleDraft) -> RuleDraft:
     body = one.normalised
     paths = _with_seeds(body, one.paths)
+    if max(map(len, one.orders), default=1) == 1:
+        return replace(one, paths=tuple(paths))
     held = {key for path in paths for key in (*(use.key for use in path.seeds), *path.keys)}
     found = [_with_variants(body, path, orders[1:], held) for path, orders in zip(paths, one.orders, strict=True)]
     return replace(one, paths=tuple(found))
@@ -60,7 +62,7 @@ def _with_seeds(body: Body, paths: Collection[DeltaPath]) -> list[DeltaPath]:
         keys = held.setdefault(own.selection, [own])
         atom = atom_of(body, path.seed.atom)
         variable = dict(zip(atom.columns, atom.variables, strict=True))
-        seeds = [AtomUse(path.seed.atom, key, tuple(variable[column] for column in key.order)) for key in keys]
+        seeds = [AtomUse(path.seed.atom, key, tuple(map(variable.__getitem__, key.order))) for key in keys]
         seeds.sort(key=lambda use: use.key.order != own.order)
         found.append(replace(path, seeds=tuple(seeds)))
     return found
