@@ -22,8 +22,8 @@ class Bits:
         Of each variable.
     masks
         Per atom, its variables.
-    seeded
-        The variables of the row.
+    seeded, rest
+        The variables of the row, and all others.
     holding
         Per variable, the atoms that hold it.
     around
@@ -43,6 +43,7 @@ class Bits:
     bit: dict[str, int] = field(default_factory=dict, init=False)
     masks: dict[int, int] = field(default_factory=dict, init=False)
     seeded: int = field(init=False)
+    rest: int = field(init=False)
     holding: dict[str, list[int]] = field(default_factory=dict, init=False)
     around: dict[str, int] = field(init=False)
 
@@ -52,6 +53,7 @@ class Bits:
             self.masks[number] = self._new(atom.variables)
             for name in atom.variables:
                 self.holding[name].append(number)
+        self.rest = (1 << len(self.bit)) - 1 & ~self.seeded
         self.around = dict.fromkeys(self.bit, 0)
         for number, atom in self.atoms.items():
             for name in atom.variables:

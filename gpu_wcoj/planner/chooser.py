@@ -74,6 +74,10 @@ class Chooser:
         Of a seed that is another one's image: that one.
     candidates
         How many orders it has looked at.
+    bits
+        Its variables as bits.
+    rest
+        The variables that the seed does not bind.
     """
 
     body: Body
@@ -82,8 +86,14 @@ class Chooser:
     strategy: Strategy = "auto"
     like: Like | None = None
     candidates: int = 0
+    bits: Bits = field(init=False)
+    rest: list[str] = field(init=False)
     _foreseen: dict[Order, Foreseen] = field(default_factory=dict, init=False)
     _following: dict[int, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.bits = Bits.of_body(self.body, self.seed)
+        self.rest = [name for name in self.body.variables if name not in self.bits.row]
 
     def choose(self, hint: Sequence[str] = (), alone: bool = False) -> tuple[Order, ...]:
         """The order, then, if it is not to be `alone`, others that may pay for some rows.
@@ -148,7 +158,7 @@ class Chooser:
                 self._foreseen[order] = found
         return found
 
-    @cached_property
+    @property
     def is_known(self) -> bool:
         """Whether something is known of every other relation."""
         return self.estimator.is_known if self.like is None else self.like.first.is_known
@@ -159,16 +169,6 @@ class Chooser:
         return Estimator.of_body(self.body, self.seed, self.known, self.bits)
 
     @cached_property
-    def bits(self) -> Bits:
-        """Its variables as bits."""
-        return Bits.of_body(self.body, self.seed)
-
-    @cached_property
-    def rest(self) -> list[str]:
-        """The variables that the seed does not bind."""
-        return [name for name in self.body.variables if name not in self.bits.row]
-
-    @cached_property
     def _standing(self) -> dict[str, tuple[bool, float, int]]:
         """Per variable of these, what it is preferred by whatever is bound."""
         found = {}
@@ -176,11 +176,6 @@ class Chooser:
             smallest = min(map(self._rows.__getitem__, self.bits.holding[name]))
             found[name] = name not in self.body.head, smallest, place
         return found
-
-    @cached_property
-    def _others(self) -> int:
-        """The mask of those that it does not bind."""
-        return self.bits.mask(self.rest)
 
     def _reached(self, names: Iterable[str]) -> int:
         """The variables of the atoms that hold one of these."""
@@ -203,7 +198,7 @@ class Chooser:
         order = list(first)
         bound = self.bits.seeded | self.bits.mask(first)
         reached = self._reached((*self.bits.row, *first))
-        while rest := self._others & ~bound:
+        while rest := self.bits.rest & ~bound:
             # What no atom reaches comes behind what one does, unless it is calculated.
             likely = rest if self.body.calculations else reached & rest or rest
             names = self.bits.names(likely)
@@ -238,7 +233,7 @@ class Chooser:
         order = [first]
         bound = self.bits.seeded | self.bits.bit[first]
         reached = self._reached((*self.bits.row, first))
-        while rest := self._others & ~bound:
+        while rest := self.bits.rest & ~bound:
             costs = {name: self.estimator.level(bound, name) for name in self.bits.names(reached & rest or rest)}
             chosen = min(costs, key=lambda name: (costs[name][1], costs[name][2]))  # called at once
             order.append(chosen)
@@ -269,7 +264,7 @@ class Chooser:
         order: list[str] = []
         via: list[int] = []
         bound = self.bits.seeded
-        while self._others & ~bound:
+        while self.bits.rest & ~bound:
             chosen = self._next(bound) if first is None else first
             first = None
             new = [name for name in self.body.atoms[chosen].variables if not self.bits.bit[name] & bound]

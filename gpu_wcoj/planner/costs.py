@@ -71,10 +71,16 @@ class Estimator:
     spoken: frozenset[str]
     known: KnownRelations
     is_known: bool
+    _spoken: int = field(init=False)
+    _together: dict[str, Step] = field(init=False)
     _degrees: dict[tuple[int, int, str], float] = field(default_factory=dict, init=False)
     _bindings: dict[int, float] = field(default_factory=dict, init=False)
     _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(default_factory=dict, init=False)
     _steps: dict[object, tuple[float, float, float]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._spoken = self.bits.mask(self.spoken)
+        self._together = {name: Step(name, tuple(holding)) for name, holding in self.bits.holding.items()}
 
     @classmethod
     def of_body(cls, body: Body, seed: int, known: KnownRelations, bits: Bits | None = None) -> Estimator:
@@ -163,11 +169,6 @@ class Estimator:
         steps = tuple(map(self._together.__getitem__, order.variables))
         return self.over(in_turn(steps, dict(zip(order.variables, order.via, strict=True))), limit=limit)
 
-    @cached_property
-    def _together(self) -> dict[str, Step]:
-        """Per variable the step at which all atoms propose it."""
-        return {name: Step(name, tuple(holding)) for name, holding in self.bits.holding.items()}
-
     def over(self, steps: Sequence[Step], branches: Sequence[Branch] = (), limit: float = math.inf) -> Foreseen:
         """What is expected of steps: of each one for all rows, and for those that are apart when rows are counted.
 
@@ -228,10 +229,6 @@ class Estimator:
         seeded, rest = names & self.bits.seeded, names & ~self.bits.seeded
         most = min(self._distinct(names), min(self._distinct(seeded), CHANGES) * self._distinct(rest))
         return most * -math.expm1(-rows * CHANGES / most) / CHANGES
-
-    @cached_property
-    def _spoken(self) -> int:
-        return self.bits.mask(self.spoken)
 
     @cached_property
     def _start(self) -> float:

@@ -104,8 +104,8 @@ def _exact(rows: Int64Array) -> Facts:
 
 def _numbered(values: Int64Array) -> tuple[Int64Array, int]:
     """Of each value its number among the different ones, ascending, and how many there are."""
-    order = np.argsort(values)
-    numbers = np.cumsum(_is_first(values[order]))
+    order = values.argsort()
+    numbers = _is_first(values[order]).cumsum()
     at = np.empty(len(values), np.int64)
     at[order] = numbers - 1
     return at, int(numbers[-1]) if len(numbers) else 0
@@ -113,7 +113,8 @@ def _numbered(values: Int64Array) -> tuple[Int64Array, int]:
 
 def _cells(at: Int64Array, place: Int64Array, n_values: int) -> Int64Array:
     """``at * n_values + place``, ascending, each once."""
-    cells = np.sort(at * max(n_values, 1) + place)
+    cells = at * max(n_values, 1) + place
+    cells.sort()
     return cells[_is_first(cells)]
 
 
