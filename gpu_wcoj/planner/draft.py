@@ -5,7 +5,8 @@ A draft is text, too, so that what a pass does can be read: per rule its body, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
@@ -126,6 +127,11 @@ class Order:
     variables: tuple[str, ...]
     via: tuple[int | None, ...]
 
+    @property
+    def is_together(self) -> bool:
+        """Whether no atom proposes alone."""
+        return self.via.count(None) == len(self.via)
+
     def __str__(self) -> str:
         shown = (
             name if one is None else f"{name} by {one}" for name, one in zip(self.variables, self.via, strict=True)
@@ -218,8 +224,14 @@ class Draft:
         return "\n".join(map(str, self.rules))
 
     def over(self, change: Callable[[RuleDraft], RuleDraft]) -> Draft:
-        """The draft with every rule changed."""
-        return replace(self, rules=tuple(map(change, self.rules)))
+        """The draft with every rule changed; itself if none is another one then."""
+        return self.of(map(change, self.rules))
+
+    def of(self, rules: Iterable[RuleDraft]) -> Draft:
+        """The draft with these in the place of its rules; itself if they are the same ones."""
+        found = tuple(rules)
+        is_same = len(found) == len(self.rules) and all(map(operator.is_, found, self.rules))
+        return self if is_same else replace(self, rules=found)
 
 
 def _shown(path: DeltaPath) -> list[str]:

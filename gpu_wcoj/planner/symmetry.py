@@ -144,10 +144,10 @@ def _renamings(atoms: tuple[BodyAtom, ...], alike: list[int]) -> Iterator[tuple[
 
 def _extended(names: dict[str, str], atom: BodyAtom, image: BodyAtom) -> dict[str, str] | None:
     """The renaming that takes this atom to that one, too; None if it cannot, or two variables would be one."""
-    found = dict(names)
     for name, other in zip(atom.variables, image.variables, strict=True):
-        if found.setdefault(name, other) != other:
+        if names.get(name, other) != other:
             return None
+    found = {**names, **dict(zip(atom.variables, image.variables, strict=True))}
     return found if len(set(found.values())) == len(found) else None
 
 

@@ -7,8 +7,11 @@ from dataclasses import replace
 
 from gpu_wcoj.join.path import AtomUse, DeltaPath, Step
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.draft import Draft, Order
+from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
 from gpu_wcoj.trace.arrangement import ArrangementKey
+
+Uses = dict[tuple[int, tuple[str, ...]], AtomUse]
+"""Of one body: by the number of the atom, and its variables in the order of its levels."""
 
 
 def arranged(draft: Draft) -> Draft:
@@ -35,13 +38,17 @@ def arranged(draft: Draft) -> Draft:
       change of 1, s[0, 1]
         a: look up 0 by r[1, 0]
     """
-    return draft.over(
-        lambda one: replace(one, paths=tuple(path_along(one.normalised, orders[0]) for orders in one.orders))
-    )
+    return draft.over(_arranged)
 
 
-def path_along(body: Body, order: Order) -> DeltaPath:
-    """The path that binds variables in this order, all atoms that hold one at once."""
+def _arranged(one: RuleDraft) -> RuleDraft:
+    uses: Uses = {}
+    return replace(one, paths=tuple([path_along(one.normalised, orders[0], uses) for orders in one.orders]))
+
+
+def path_along(body: Body, order: Order, uses: Uses | None = None) -> DeltaPath:
+    """The path that binds variables in this order, all atoms that hold one at once; `uses` are of the same body."""
+    uses = {} if uses is None else uses
     start = atom_of(body, order.seed)
     place = {name: i for i, name in enumerate((*start.variables, *order.variables))}
     others = [(number, atom) for number, atom in enumerate(body.atoms) if number != order.seed]
@@ -50,9 +57,9 @@ def path_along(body: Body, order: Order) -> DeltaPath:
         for name in atom.variables:
             if name in holding:
                 holding[name].append(number)
-    steps = tuple(Step(name, tuple(numbers)) for name, numbers in holding.items())
-    uses = tuple(use_of(number, atom, place) for number, atom in others)
-    return DeltaPath((use_of(order.seed, start, place),), uses, (), steps)
+    steps = tuple([Step(name, tuple(numbers)) for name, numbers in holding.items()])
+    used = [use_of(number, atom, place, uses) for number, atom in others]
+    return DeltaPath((use_of(order.seed, start, place, uses),), tuple(used), (), steps)
 
 
 def atom_of(body: Body, number: int) -> BodyAtom:
@@ -60,8 +67,12 @@ def atom_of(body: Body, number: int) -> BodyAtom:
     return body.atoms[number] if number >= 0 else body.negated[number]
 
 
-def use_of(number: int, atom: BodyAtom, place: Mapping[str, int]) -> AtomUse:
-    """The atom, its levels in the order of the places of its variables."""
+def use_of(number: int, atom: BodyAtom, place: Mapping[str, int], uses: Uses) -> AtomUse:
+    """The atom, its levels in the order of the places of its variables: one of the `uses`, or one more of them."""
     levels = sorted(zip(map(place.__getitem__, atom.variables), atom.columns, atom.variables, strict=True))
     _, columns, variables = zip(*levels, strict=True)
-    return AtomUse(number, ArrangementKey(atom.relation, columns, atom.constants, atom.equal, atom.compared), variables)
+    found = uses.get((number, variables))
+    if found is None:
+        key = ArrangementKey(atom.relation, columns, atom.constants, atom.equal, atom.compared)
+        found = uses[number, variables] = AtomUse(number, key, variables)
+    return found

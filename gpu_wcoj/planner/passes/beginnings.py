@@ -59,9 +59,8 @@ def begun_alike(draft: Draft) -> Draft:
     """
     own = [(one.head, query_of(one)) for one in draft.rules]
     queries = with_beginnings(own, outside_of_loops(draft), draft.setting.known)
-    return replace(
-        draft, rules=tuple(replace(one, query=query) for one, query in zip(draft.rules, queries, strict=True))
-    )
+    both = zip(draft.rules, queries, strict=True)
+    return draft.of([one if query is one.query else replace(one, query=query) for one, query in both])
 
 
 def with_beginnings(
@@ -84,7 +83,7 @@ def with_beginnings(
         leader = leaders.setdefault((query.paths, query.together), at) if query.together else at
         ways = [begun.get((leader, number)) for number in range(len(query.paths))]
         made = tuple(None if way is None else way.plan(plans, names) for way in ways) if any(ways) else ()
-        found.append(replace(query, begun=made))
+        found.append(query if made == query.begun else replace(query, begun=made))
     return found
 
 
@@ -115,7 +114,9 @@ class _User:
         Of a level at which atoms meet, one of them alone may leave any number of rows, whatever is expected.
         """
         for track, own in self.reaching(levels):
-            if atoms <= own and track.cuts(levels):
+            if atoms == own and track.cuts(levels):
+                return track
+            if atoms < own and track.cuts(levels):
                 meeting, needed = Counter(map(_level, atoms)), Counter(map(_level, own))
                 if all(meeting[at] >= min(needed[at], 2) for at in range(1, levels + 1)):
                     return track

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, Step, names_of
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.planner.draft import Draft, RuleDraft
 from gpu_wcoj.planner.inverses import inverse_of
 from gpu_wcoj.planner.passes.arrangements import use_of
 from gpu_wcoj.query.terms import MIRRORED
@@ -50,9 +50,14 @@ def checked(draft: Draft) -> Draft:
     """
     negates = any(one.normalised.negated for one in draft.rules)
     held = held_by(path for one in draft.rules for path in one.paths) if negates else None
-    return draft.over(
-        lambda one: replace(one, paths=tuple(with_checks(one.normalised, path, held) for path in one.paths))
-    )
+
+    def placed(one: RuleDraft) -> RuleDraft:
+        body = one.normalised
+        if not (body.conditions or body.calculations or body.negated):
+            return one
+        return replace(one, paths=tuple([with_checks(body, path, held) for path in one.paths]))
+
+    return draft.over(placed)
 
 
 def held_by(paths: Iterable[DeltaPath]) -> Held:
@@ -68,8 +73,6 @@ def held_by(paths: Iterable[DeltaPath]) -> Held:
 
 def with_checks(body: Body, path: DeltaPath, held: Held | None = None) -> DeltaPath:
     """The path with everything placed; `held` are arrangements that there are."""
-    if not (body.conditions or body.calculations or body.negated):
-        return path
     variables = [step.variable for step in path.steps if not step.is_lookup]
     depth = dict.fromkeys(path.seed.variables, 0)
     depth.update({name: level for level, name in enumerate(variables, 1)})
@@ -143,7 +146,7 @@ def _placed(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Plac
 
 def _absent(number: int, atom: BodyAtom) -> Absent:
     """The atom in the order of its relation's columns; one of constants only is looked up by the first of them."""
-    use = use_of(number, atom, dict(zip(atom.variables, atom.columns, strict=True)))
+    use = use_of(number, atom, dict(zip(atom.variables, atom.columns, strict=True)), {})
     codes = dict(atom.constants)
     is_constant = atom.variables == (f"atom#{number}",)
     return Absent(use, (codes[use.key.order[0]],) if is_constant else use.variables)

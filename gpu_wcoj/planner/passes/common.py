@@ -49,7 +49,7 @@ def joined_once(draft: Draft) -> Draft:
         together = tuple(dict.fromkeys(term for query in queries for term in query.head if isinstance(term, str)))
         for number, query in zip(members, queries, strict=True):
             rules[number] = replace(rules[number], query=replace(query, together=together))
-    return replace(draft, rules=tuple(rules))
+    return draft.of(rules)
 
 
 def query_of(one: RuleDraft) -> DeltaQuery:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpu_wcoj.join.path import DeltaPath
-from gpu_wcoj.planner.draft import Draft, Order
+from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
 from gpu_wcoj.planner.turns import in_turn
 
 
@@ -34,16 +34,18 @@ def fused(draft: Draft) -> Draft:
         c: check 3 by u[0, 1]
         d: look up 3 by u[0, 1]
     """
-    return draft.over(
-        lambda one: replace(
-            one,
-            paths=tuple(one_by_one(path, orders[0]) for path, orders in zip(one.paths, one.orders, strict=True)),
-        )
-    )
+    return draft.over(_fused)
+
+
+def _fused(one: RuleDraft) -> RuleDraft:
+    if all(orders[0].is_together for orders in one.orders):
+        return one
+    paths = [one_by_one(path, orders[0]) for path, orders in zip(one.paths, one.orders, strict=True)]
+    return replace(one, paths=tuple(paths))
 
 
 def one_by_one(path: DeltaPath, order: Order) -> DeltaPath:
     """The path with a variable's other atoms behind the one that proposes it alone, where there is one."""
-    if order.via.count(None) == len(order.via):
+    if order.is_together:
         return path
     return replace(path, steps=in_turn(path.steps, dict(zip(order.variables, order.via, strict=True))))

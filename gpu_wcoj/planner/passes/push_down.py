@@ -43,10 +43,12 @@ def pushed_down(draft: Draft) -> Draft:
     """
     rules = []
     for one in draft.rules:
-        conditions = _pushed(one.normalised)
-        if conditions is not None:
+        conditions = _pushed(one.normalised) if one.normalised.conditions else ()
+        if conditions == one.normalised.conditions:
+            rules.append(one)
+        elif conditions is not None:
             rules.append(replace(one, body=replace(one.normalised, conditions=conditions)))
-    return replace(draft, rules=tuple(rules))
+    return draft.of(rules)
 
 
 def _pushed(body: Body) -> tuple[Condition, ...] | None:

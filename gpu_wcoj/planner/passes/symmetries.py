@@ -31,8 +31,9 @@ def symmetric(draft: Draft) -> Draft:
     """
     alone = outside_of_loops(draft)
     shared = _shared([query_of(one) for one in draft.rules])
-    rules = (_symmetric(one) if one.head in alone and at not in shared else one for at, one in enumerate(draft.rules))
-    return replace(draft, rules=tuple(rules))
+    return draft.of(
+        [_symmetric(one) if one.head in alone and at not in shared else one for at, one in enumerate(draft.rules)]
+    )
 
 
 def _symmetric(one: RuleDraft) -> RuleDraft:
