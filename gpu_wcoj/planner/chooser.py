@@ -78,6 +78,8 @@ class Chooser:
         Its variables as bits.
     rest
         The variables that the seed does not bind.
+    is_known
+        Whether something is known of every other relation.
     """
 
     body: Body
@@ -88,12 +90,16 @@ class Chooser:
     candidates: int = 0
     bits: Bits = field(init=False)
     rest: list[str] = field(init=False)
+    is_known: bool = field(init=False)
+    _may_compare: bool = field(init=False)
     _foreseen: dict[Order, Foreseen] = field(default_factory=dict, init=False)
     _following: dict[int, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.bits = Bits.of_body(self.body, self.seed)
         self.rest = [name for name in self.body.variables if name not in self.bits.row]
+        self.is_known = self.estimator.is_known if self.like is None else self.like.first.is_known
+        self._may_compare = self.is_known and len(self.rest) > 1 and len(self.body.atoms) <= MOST_ATOMS
 
     def choose(self, hint: Sequence[str] = (), alone: bool = False) -> tuple[Order, ...]:
         """The order, then, if it is not to be `alone`, others that may pay for some rows.
@@ -158,11 +164,6 @@ class Chooser:
                 self._foreseen[order] = found
         return found
 
-    @property
-    def is_known(self) -> bool:
-        """Whether something is known of every other relation."""
-        return self.estimator.is_known if self.like is None else self.like.first.is_known
-
     @cached_property
     def estimator(self) -> Estimator:
         """What orders cost."""
@@ -183,10 +184,6 @@ class Chooser:
         for name in names:
             found |= self.bits.around[name]
         return found
-
-    @property
-    def _may_compare(self) -> bool:
-        return len(self.rest) > 1 and len(self.body.atoms) <= MOST_ATOMS and self.is_known
 
     @cached_property
     def _most_constrained(self) -> Order:

@@ -150,9 +150,8 @@ class Estimator:
         clipped, kept = self._shares(bound, name)
         proposed, rows, cost = self._step(first, False, held, name, clipped)
         for number in rest:
-            _, left, more = self._step([number], True, held, name)
-            cost += rows * more
-            rows *= left
+            cost += rows * (PREFIX + LOOKUP)
+            rows *= min(self._degree(number, held[number], name) / self.values[name], 1.0)
         return proposed, rows * kept, cost
 
     @cached_property
@@ -181,7 +180,7 @@ class Estimator:
         listing, counting = 1.0, counted
         found = [("", 1.0, listed)]
         most = limit * limit * SURELY
-        seeded, spoken = self.bits.seeded, self._spoken
+        seeded, spoken, due = self.bits.seeded, self._spoken, self._due
         bound = seeded
         held = {number: bound & mask for number, mask in self.bits.masks.items()}
         bracketed = None
@@ -194,7 +193,7 @@ class Estimator:
             own = self.bits.bit[name]
             if bracketed is not None:
                 listed = bracketed.before(at - 1, listed, held, bound)
-            clipped, kept = (1.0, 1.0) if step.is_lookup else self._shares(bound, name)
+            clipped, kept = self._shares(bound, name) if name in due and not step.is_lookup else (1.0, 1.0)
             place = name, step.atoms, step.is_lookup, tuple([held[number] for number in step.atoms]), clipped
             done = self._steps.get(place)
             if done is None:
@@ -265,6 +264,9 @@ class Estimator:
         if is_lookup:
             (number,) = atoms
             return 0.0, min(self._degree(number, held[number], name) / self.values[name], 1.0), PREFIX + LOOKUP
+        if len(atoms) == 1:
+            proposed = self._degree(atoms[0], held[atoms[0]], name) * clipped
+            return proposed, proposed, PREFIX + WIDTH + proposed * PROPOSAL
         degrees = [self._degree(number, held[number], name) for number in atoms]
         degrees.sort()
         proposed = left = degrees[0] * clipped
