@@ -292,7 +292,7 @@ def _is_scaled(kind: DataType | None, constant: Constant) -> bool:
 
 def _can_hold(atom: BodyAtom) -> bool:
     """Whether no column is to have two values."""
-    return len({column for column, _ in atom.constants}) == len(set(atom.constants))
+    return not atom.constants or len({column for column, _ in atom.constants}) == len(set(atom.constants))
 
 
 def _head(

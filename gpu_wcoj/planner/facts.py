@@ -77,7 +77,7 @@ class Facts:
 
     def values(self, columns: Collection[int]) -> float:
         """Distinct values that these columns have together, from 1 to the number of rows."""
-        key = tuple(sorted(set(columns)))
+        key = tuple(sorted(set(columns))) if len(columns) > 1 else tuple(columns)
         found = self._values.get(key)
         if found is None:
             found = self._values[key] = self._estimated(key)

@@ -258,6 +258,8 @@ class Known:
 
     def _of(self, atom: BodyAtom) -> Facts | None:
         """What is known of the rows that the atom's selection leaves."""
+        if not (atom.constants or atom.equal or atom.compared):
+            return self._facts(atom.relation) if atom.relation in self._relations else None
         selection = (atom.constants, atom.equal, atom.compared)
         place = (atom.relation, selection)
         found = self._found.get(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 from gpu_wcoj.planner.body import Alias
@@ -22,13 +23,16 @@ def same_rows(by_head: Mapping[str, Sequence[Rule]]) -> dict[str, Alias]:
     >>> same_rows({rule.head.relation: [rule] for rule in rules})
     {'g': Alias(relation='h', columns=(1, 0), compared=())}
     """
+    sizes = Counter(len(rules[0].atoms) for rules in by_head.values() if len(rules) == 1)
+    if max(sizes.values(), default=0) < 2:
+        return {}
     reads = {name: {atom.relation for rule in rules for atom in rule.read} for name, rules in by_head.items()}
     looped = {name for members in components(reads) for name in members if len(members) > 1 or name in reads[name]}
     first: dict[Hashable, tuple[str, dict[int, int]]] = {}
     found = {}
     for name, rules in by_head.items():
         kept = rules[0].head.terms
-        if len(rules) != 1 or name in looped or not rules[0].atoms:
+        if len(rules) != 1 or name in looped or not rules[0].atoms or sizes[len(rules[0].atoms)] < 2:
             continue
         if len(set(kept)) < len(kept) or not all(isinstance(term, Variable) for term in kept):
             continue

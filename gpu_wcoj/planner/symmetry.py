@@ -126,6 +126,7 @@ def symmetry_of(body: Body) -> Renaming | None:
 def _renamings(atoms: tuple[BodyAtom, ...], alike: list[int]) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
     """The image of each atom, and of each variable; conditions are not looked at. Depth first, in the atoms' order."""
     tried = 0
+    candidates = [[other for other in reversed(range(len(atoms))) if alike[other] == kind] for kind in alike]
     waiting: list[tuple[tuple[int, ...], dict[str, str]]] = [((), {})]
     while waiting and tried < MOST_TRIED:
         images, names = waiting.pop()
@@ -133,8 +134,8 @@ def _renamings(atoms: tuple[BodyAtom, ...], alike: list[int]) -> Iterator[tuple[
         if at == len(atoms):
             yield images, names
             continue
-        for other in reversed(range(len(atoms))):
-            if alike[other] != alike[at] or other in images:
+        for other in candidates[at]:
+            if other in images:
                 continue
             tried += 1
             more = _extended(names, atoms[at], atoms[other])

@@ -28,7 +28,7 @@ def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step,
     for at, step in enumerate(steps):
         alone = via.get(step.variable)
         if alone is None or step.is_lookup or len(step.atoms) == 1:
-            for number in step.atoms:
+            for number in step.atoms if late else ():
                 found += late.pop(number, [])
             found.append(step)
             continue

@@ -193,9 +193,11 @@ def _users(own: Sequence[tuple[str, DeltaQuery]], alone: Collection[str]) -> Ite
     """The paths that may begin together; of rules that share all of their paths, those of the first."""
     seen = set()
     for at, (head, query) in enumerate(own):
-        if head not in alone or len(query.paths) > MOST_ATOMS or (query.paths, query.together) in seen:
+        if head not in alone or len(query.paths) > MOST_ATOMS:
             continue
         if query.together:
+            if (query.paths, query.together) in seen:
+                continue
             seen.add((query.paths, query.together))
         kept = query.together or query.head_variables
         for number, path in enumerate(query.paths):
@@ -233,7 +235,7 @@ def _sets(users: Iterable[_User], levels: int) -> list[frozenset[Met]]:
         found.update(dict.fromkeys(one & other for one, other in combinations(own, 2)))
     bound = set(range(-levels, 0))
     return sorted(
-        (atoms for atoms in found if bound.issubset(place for met in atoms for _, place in met.bound)),
+        [atoms for atoms in found if bound.issubset([place for met in atoms for _, place in met.bound])],
         key=len, reverse=True,
     )  # fmt: skip
 

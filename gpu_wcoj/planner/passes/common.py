@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
@@ -27,12 +28,15 @@ def joined_once(draft: Draft) -> Draft:
     [(('a', 'b', 'c'), ('a', 'b', 'c')), (('c', 'a'), ('a', 'b', 'c'))]
     """
     alone = outside_of_loops(draft)
+    sizes = Counter(len(one.normalised.atoms) for one in draft.rules)
     leaders: dict[Hashable, list[int]] = {}
     groups: dict[int, list[int]] = {}
     rules = list(draft.rules)
     for number, one in enumerate(draft.rules):
         if one.head not in alone or one.head in draft.setting.hints or len(one.normalised.atoms) < 2:
             continue
+        if sizes[len(one.normalised.atoms)] == 1:
+            continue  # no other one has such a body
         names = _names(one.normalised)
         known = leaders.setdefault(_signature(one.normalised, names), [])
         for leader in known:
