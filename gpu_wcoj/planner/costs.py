@@ -267,11 +267,11 @@ class Estimator:
         if len(atoms) == 1:
             proposed = self._degree(atoms[0], held[atoms[0]], name) * clipped
             return proposed, proposed, PREFIX + WIDTH + proposed * PROPOSAL
-        degrees = [self._degree(number, held[number], name) for number in atoms]
-        degrees.sort()
-        proposed = left = degrees[0] * clipped
-        for degree in degrees[1:]:
-            left *= min(degree / self.values[name], 1.0)
+        least, *degrees = sorted([self._degree(number, held[number], name) for number in atoms])
+        proposed = left = least * clipped
+        values = self.values[name]
+        for degree in degrees:
+            left *= min(degree / values, 1.0)
         cost = PREFIX + WIDTH * len(atoms) + proposed * (PROPOSAL + PROBE * (len(atoms) - 1))
         return proposed, left, cost
 

@@ -153,10 +153,13 @@ class Arrangement:
         self.pending: tuple[IndexedZSet, ...] = ()
         self._was_read = False
         self._keeps_order = key.order == tuple(range(len(key.order)))
-        self._nothing = IndexedZSet.empty(len(key.order), backend)
 
     def __repr__(self) -> str:
         return f"Arrangement({self.key}, {len(self.spine)} rows in {len(self.spine.batches)} batches)"
+
+    @cached_property
+    def _nothing(self) -> IndexedZSet:
+        return IndexedZSet.empty(len(self.key.order), self.backend)
 
     @property
     def nbytes(self) -> int:

@@ -132,10 +132,10 @@ def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
     """All pairs of atoms of inputs that share one variable and nothing else, of which nothing else speaks."""
     if len(body.atoms) < FEWEST_ATOMS:
         return
-    spoken = Counter(name for atom in (*body.atoms, *body.negated) for name in atom.variables)
-    spoken.update(name for checks in (body.conditions, body.calculations) for one in checks for name in names_of(one))
-    spoken.update(one.variable for one in body.calculations)
-    spoken.update(term for term in body.head if isinstance(term, str))
+    said = [name for atom in (*body.atoms, *body.negated) for name in atom.variables]
+    said += [name for checks in (body.conditions, body.calculations) for one in checks for name in names_of(one)]
+    said += [one.variable for one in body.calculations]
+    spoken = Counter([*said, *(term for term in body.head if isinstance(term, str))])
     inputs = [(at, set(atom.variables)) for at, atom in enumerate(body.atoms) if atom.relation not in heads]
     for (first, own), (second, others) in combinations(inputs, 2):
         shared = own & others
