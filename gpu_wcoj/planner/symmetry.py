@@ -56,7 +56,12 @@ class Renaming:
         first = next((orbit[0] for orbit in self.orbits if number in orbit), number)
         if first == number:
             return None
-        return next(Image(first, *one) for one in map(self.times, range(1, self.order)) if one[0][first] == number)
+        return next(Image(first, *one) for one in self._powers if one[0][first] == number)
+
+    @cached_property
+    def _powers(self) -> list[tuple[tuple[int, ...], dict[str, str]]]:
+        """`times` of all numbers of times after which it is not as before."""
+        return [self.times(number) for number in range(1, self.order)]
 
 
 @dataclass(frozen=True)

@@ -51,15 +51,16 @@ def path_along(body: Body, order: Order, uses: Uses | None = None) -> DeltaPath:
     uses = {} if uses is None else uses
     start = atom_of(body, order.seed)
     place = {name: i for i, name in enumerate((*start.variables, *order.variables))}
-    others = [(number, atom) for number, atom in enumerate(body.atoms) if number != order.seed]
     holding: dict[str, list[int]] = {name: [] for name in order.variables}
-    for number, atom in others:
-        for name in atom.variables:
-            if name in holding:
-                holding[name].append(number)
+    others = []
+    for number, atom in enumerate(body.atoms):
+        if number != order.seed:
+            others.append(use_of(number, atom, place, uses))
+            for name in atom.variables:
+                if name in holding:
+                    holding[name].append(number)
     steps = tuple([Step(name, tuple(numbers)) for name, numbers in holding.items()])
-    used = [use_of(number, atom, place, uses) for number, atom in others]
-    return DeltaPath((use_of(order.seed, start, place, uses),), tuple(used), (), steps)
+    return DeltaPath((use_of(order.seed, start, place, uses),), tuple(others), (), steps)
 
 
 def atom_of(body: Body, number: int) -> BodyAtom:

@@ -208,7 +208,7 @@ def _users(own: Sequence[tuple[str, DeltaQuery]], alone: Collection[str]) -> Ite
 
 def _listed(track: Track, depth: int) -> int:
     """How many levels are within so many steps."""
-    return sum(end <= depth for end in track.ends) - 1
+    return len([end for end in track.ends if end <= depth]) - 1
 
 
 def _begin_together(users: Iterable[_User], known: KnownRelations) -> None:
@@ -229,7 +229,8 @@ def _sets(users: Iterable[_User], levels: int) -> list[frozenset[Met]]:
     """The sets of atoms that are worth looking at: those of one path, and what those of two have in common."""
     own: dict[frozenset[Met], None] = {}
     for user in users:
-        own.update(dict.fromkeys(atoms for _, atoms in user.reaching(levels)))
+        for _, atoms in user.reaching(levels):
+            own[atoms] = None
     found = dict(own)
     if len(own) <= MOST_COMPARED:
         found.update(dict.fromkeys(one & other for one, other in combinations(own, 2)))

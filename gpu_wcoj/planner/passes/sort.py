@@ -51,9 +51,9 @@ def _sort_first(path: DeltaPath) -> tuple[str, ...]:
     for depth, step in enumerate(path.steps, 1):
         if len(step.atoms) > 1:
             for number in step.atoms:
-                reached = bound & set(by_number[number].variables)
-                if len(reached) == 1 and reached <= set(seed):
+                reached = bound.intersection(by_number[number].variables)
+                if len(reached) == 1 and not reached.isdisjoint(seed):
                     score[reached.pop()] += 4**depth
         bound.add(step.variable)
     best = max(score.values())
-    return tuple(name for name in seed if score[name] == best) if best else ()
+    return tuple([name for name in seed if score[name] == best]) if best else ()
