@@ -83,7 +83,7 @@ def with_beginnings(
         leader = leaders.setdefault((query.paths, query.together), at) if query.together else at
         ways = [begun.get((leader, number)) for number in range(len(query.paths))]
         made = tuple(None if way is None else way.plan(plans, names) for way in ways) if any(ways) else ()
-        found.append(query if made == query.begun else replace(query, begun=made))
+        found.append(replace(query, begun=made) if made or query.begun else query)
     return found
 
 
