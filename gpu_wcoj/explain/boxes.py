@@ -8,6 +8,7 @@ from typing import Literal
 
 from gpu_wcoj.explain.figures import SeedCounts
 from gpu_wcoj.explain.phrases import (
+    afresh_phrases,
     begins_phrase,
     branch_phrase,
     counts_phrase,
@@ -87,15 +88,16 @@ def _rule(head: HeadTree, rule: RuleTree, total: int) -> RulePanel:
         asked = _chains(rule.asked, derivations, f"asked for the derivations of {rule.asked_for}")
         chains.extend(asked)
     if rule.afresh is not None:
-        chains.extend(_chains(rule.afresh, Box("head", (head.name,)), "counted afresh"))
+        taken = rule.afresh.change_of != ""
+        chains.extend(_chains(rule.afresh, Box("head", (head.name,)) if taken else None, *afresh_phrases(rule.afresh)))
     shared = (replace(one, boxes=tuple(_with_share(one.boxes, total))) for one in chains)
     return RulePanel(rule.rule, tuple(shared))
 
 
-def _chains(path: PathTree, end: Box, title: str = "") -> Iterator[Chain]:
-    """The path, and its variants where these have been counted or else in one line."""
+def _chains(path: PathTree, end: Box | None, title: str = "", beginning: str = "") -> Iterator[Chain]:
+    """The path, and its variants where these have been counted or else in one line; without `end` it leads nowhere."""
     title = title or f"delta path {path.number}"
-    lines = [_beginning(path, title)]
+    lines = [beginning or _beginning(path)]
     lines += [f"where {', '.join(path.where)}"] if path.where else []
     lines += [f"check {use}" for use in path.held]
     lines += map(str, path.then)
@@ -104,16 +106,15 @@ def _chains(path: PathTree, end: Box, title: str = "") -> Iterator[Chain]:
     if path.seed_estimate is not None:
         lines.append(f"expected prefixes: {path.seed_estimate.rows:.3g}")
     further = [Box("level", (name, counts_phrase(counts))) for name, counts in path.further]
-    yield Chain(title, (_seed(lines, path.seed_counts), *_levels(path.levels, path.branches), *further, end))
+    ends = () if end is None else (end,)
+    yield Chain(title, (_seed(lines, path.seed_counts), *_levels(path.levels, path.branches), *further, *ends))
     for variant in path.variants:
         order = f"{title} in the order {', '.join(variant.order)}, where that begins with fewer values"
-        yield Chain(order, (_seed(lines[:1], variant.seed_counts), *_levels(variant.levels), end))
+        yield Chain(order, (_seed(lines[:1], variant.seed_counts), *_levels(variant.levels), *ends))
 
 
-def _beginning(path: PathTree, title: str) -> str:
+def _beginning(path: PathTree) -> str:
     """What starts a path."""
-    if title == "counted afresh":
-        return f"all of {path.change_of}" if path.change_of else "tried"
     return f"{path.change_of} is given" if path.number == 0 else f"change of {'!' * path.is_negated}{path.change_of}"
 
 

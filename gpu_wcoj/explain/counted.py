@@ -29,6 +29,9 @@ from gpu_wcoj.tick import TickReport, Work
 AMONG_CHANGES = "changes joined with each other"
 """What is called so of a path that is counted for others; see `gpu_wcoj.join.symmetric`."""
 
+NAMED = {SAMPLED: "samples, to decide", GIVEN_UP: "given up, as it costs more than following the change"}
+"""What was done beside the steps of whole counts."""
+
 
 def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -> PlanTree:
     """The plan with what a tick that went by it did; `notes` say more about the tick."""
@@ -125,7 +128,22 @@ def _worked(head: HeadTree, work: Work, recounted: Sequence[Recounted]) -> HeadT
         )
         counts = {name: counts_of_work(counted) for name, counted in paths.get(WHOLE, {}).items()}
         rules.append(replace(rule, paths=own, afresh=_afresh(rule, at, recounted, counts)))
-    return replace(head, rules=tuple(rules))
+    return replace(head, rules=tuple(rules), followed=_why_followed(rules, recounted))
+
+
+def _why_followed(rules: Iterable[RuleTree], recounted: Sequence[Recounted]) -> str:
+    """Why the change of a head was followed though counting afresh was thought of; nothing if that is not so."""
+    done = [name for rule in rules if rule.afresh is not None for name, _ in rule.afresh.further]
+    if recounted or not done:
+        return ""
+    if NAMED[GIVEN_UP] in done:
+        return "counting afresh was begun and given up when it cost too much, and the last tick's change followed"
+    if any(name not in NAMED.values() for name in done):
+        return "the last tick's change was followed: counted afresh, weights might have left int64"
+    return (
+        "counting afresh was tried by samples, and the last tick's change followed: that was expected to cost less, or "
+        "not much more"
+    )
 
 
 def _afresh(
@@ -135,7 +153,6 @@ def _afresh(
     """What whole counts of a rule did, by steps; None if there were none and none was thought of."""
     if not counts:
         return None
-    named = {SAMPLED: "samples, to decide", GIVEN_UP: "given up, as it costs more than following the change"}
     levels: tuple[LevelTree, ...] = ()
     path = replace(rule.paths[0], number=0, change_of="", is_negated=False, seeds=(), where=(), held=(), then=())
     if recounted:
@@ -143,7 +160,7 @@ def _afresh(
         path = replace(path, number=0, held=tuple(map(_whole, path.held)), then=tuple(map(_done, path.then)))
         levels = tuple(_level_afresh(level, counts) for level in path.levels)
     known = {level.step for level in levels}
-    further = ((named.get(name, name), one) for name, one in counts.items() if name not in known)
+    further = ((NAMED.get(name, name), one) for name, one in counts.items() if name not in known)
     seeds = None if seconds is None else SeedCounts(0, prefixes, seconds)
     return replace(
         path, levels=levels, variants=(), branches=(), seed_estimate=None, seed_counts=seeds if recounted else None,
@@ -199,7 +216,8 @@ def _measured(head: HeadTree, tree: PlanTree, measured: Measured, recounted: Seq
             counts = {name: _counts(step) for name, step in whole.steps.items()}
             afresh = _afresh(rule, at, recounted, counts, whole.prefixes, whole.seconds)
             rules.append(replace(rule, paths=_with_paths(rule.paths, [join]), afresh=afresh))
-        return replace(head, rules=(*rules, *head.rules[len(rules) :]))
+        followed = _why_followed(rules, recounted)
+        return replace(head, rules=(*rules, *head.rules[len(rules) :]), followed=followed)
     together = [other.name for other in tree.heads if other.stratum == head.stratum]
     of_loop = [join for name in together for join in measured.joins.get(name, ())]
     shown = [rule.rule for rule in head.rules]

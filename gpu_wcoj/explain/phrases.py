@@ -26,6 +26,7 @@ def headlines(tree: PlanTree) -> list[str]:
 def head_notes(head: HeadTree) -> list[str]:
     """What is said of a head beside its name, and of its last tick."""
     lines = [f"the last tick's change was {one}" for one in head.recounted]
+    lines += [head.followed] if head.followed else []
     if head.seconds is not None:
         lines.append(f"evaluated in {seconds_phrase(head.seconds)}")
     return lines
@@ -143,6 +144,13 @@ def images_phrase(path: PathTree) -> str:
     seen = ", ".join(f"{use.atom} {use.sees}" for use in path.counted_seeing)
     other = f"; it sees {seen} then" if seen else ""
     return f"counted for paths {', '.join(rest)} and {last}, its images, {where}{other}"
+
+
+def afresh_phrases(path: PathTree) -> tuple[str, str]:
+    """The title of whole counts, and what they begin with, or that none was taken."""
+    if path.change_of:
+        return "counted afresh", f"all of {path.change_of}"
+    return "counting afresh", "not taken, the change was followed"
 
 
 def tick_phrase(tick: TickTree) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpu_wcoj.explain.phrases import (
+    afresh_phrases,
     begins_phrase,
     branch_phrase,
     counts_phrase,
@@ -48,13 +49,8 @@ def _rule(rule: RuleTree) -> Iterator[str]:
         yield f"  asked for the derivations of {rule.asked_for}"
         yield from _indented(_path(rule.asked), 4)
     if rule.afresh is not None:
-        yield f"  counted afresh{_from(rule.afresh)}"
+        yield f"  {': '.join(afresh_phrases(rule.afresh))}"
         yield from _indented(_path(rule.afresh), 4)
-
-
-def _from(path: PathTree) -> str:
-    """What a whole count begins with; nothing if there was none."""
-    return f": all of {path.change_of}" if path.change_of else ""
 
 
 def _path(path: PathTree) -> Iterator[str]:

@@ -259,7 +259,8 @@ class RuleTree:
         Heads with rules of the same body, with which it is joined once where their rows are listed.
     afresh
         What whole counts of the rule did in the last tick, if they were asked for their work: the path that they took,
-        every atom of it seen whole, and beside it what was done to decide on them or given up.
+        every atom of it seen whole, and beside it what was done to decide on them or given up. If none was taken, it
+        begins with no atom, and `HeadTree.followed` says why.
     """
 
     rule: str
@@ -293,6 +294,8 @@ class HeadTree:
         That it took in the last tick; for a recursion, at the first of its heads.
     recounted
         Of the last tick, how its change was counted where it was not followed.
+    followed
+        Of the last tick, why its change was followed though counting afresh was thought of.
     """
 
     name: str
@@ -305,6 +308,7 @@ class HeadTree:
     rules: tuple[RuleTree, ...]
     seconds: float | None = None
     recounted: tuple[str, ...] = ()
+    followed: str = ""
 
 
 @dataclass(frozen=True)
