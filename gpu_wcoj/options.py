@@ -132,9 +132,11 @@ def known_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> dict
         allowed = list(dict.fromkeys(held))
         for name in names:
             if name not in allowed:
+                is_negated = any(variable.name == name for rule in bodies for variable in _negated(rule))
+                which, why = ("only a negated", ", and it binds none") if is_negated else ("no", "")
                 raise UsageError(
-                    f"order={{{head!r}: {list(names)!r}}}: no relation in a rule of '{head}' has a variable '{name}'.\n"
-                    f"  Theirs are: {listed(allowed)}."
+                    f"order={{{head!r}: {list(names)!r}}}: {which} atom in a rule of '{head}' has a variable '{name}'"
+                    f"{why}.\n  Variables of atoms that are not negated are allowed: {listed(allowed)}."
                 )
         twice = [name for name in names if list(names).count(name) > 1]
         if twice:
@@ -149,6 +151,14 @@ def _held(body: Rule | Aggregate) -> Iterator[Variable]:
         yield from atom.variables
     for inner in inner_aggregates(body):
         yield from _held(inner)
+
+
+def _negated(body: Rule | Aggregate) -> Iterator[Variable]:
+    """The variables of negated atoms of a body, those in braces too."""
+    for atom in body.negated:
+        yield from atom.variables
+    for inner in inner_aggregates(body):
+        yield from _negated(inner)
 
 
 def check_inputs(changes: object, inputs: Sequence[str], heads: Sequence[str]) -> None:

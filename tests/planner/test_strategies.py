@@ -201,3 +201,26 @@ def test_counting_follows_what_lookups_drop():
 def test_options_that_are_refused(options, error, match):
     with pytest.raises(error, match=match):
         gw.Program(PATTERNS["triangle"], **options)
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "match"),
+    [
+        (
+            "r(a, b), e = b + 1, !u(a, e)",
+            "e",
+            "only a negated atom in a rule of 'h' has a variable 'e', and it binds none",
+        ),
+        ("r(a, b), n = count : { v(a, c), e = c + 1, !u(a, e) }, n > 1", "e", "only a negated atom .* a variable 'e'"),
+        ("r(a, b), e = b + 1, !u(a, e)", "zz", "no atom in a rule of 'h' has a variable 'zz'"),
+        ("r(a, b), e = b + 1, e < 9", "e", "no atom in a rule of 'h' has a variable 'e'"),
+    ],
+)
+def test_hints_on_variables_that_no_positive_atom_has(body, name, match):
+    allowed = "'a', 'b', 'c'" if "count" in body else "'a', 'b'"
+    with pytest.raises(
+        UsageError, match=f"{match}.*\n  Variables of atoms that are not negated are allowed: {allowed}\\."
+    ):
+        gw.Program(f"h(a) :- {body}.", order={"h": [name]})
+    for one in ("a", "b"):
+        gw.Program(f"h(a) :- {body}.", order={"h": [one]})
