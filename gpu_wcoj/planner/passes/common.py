@@ -24,6 +24,8 @@ def joined_once(draft: Draft) -> Draft:
     >>> from gpu_wcoj.planner.passes.examples import drafted
     >>> text = "h(a, b, c) :- r(a, b), s(b, c). g(z, x) :- r(x, y), s(y, z)."
     >>> before = drafted(text, PASSES[: PASSES.index(joined_once)])
+    >>> [(one.query.head, one.query.together) for one in before.rules]
+    [(('a', 'b', 'c'), ()), (('z', 'x'), ())]
     >>> [(one.query.head, one.query.together) for one in joined_once(before).rules]
     [(('a', 'b', 'c'), ('a', 'b', 'c')), (('c', 'a'), ('a', 'b', 'c'))]
     """

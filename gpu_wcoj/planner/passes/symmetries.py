@@ -16,7 +16,7 @@ FEWEST_STEPS = 2
 
 
 def symmetric(draft: Draft) -> Draft:
-    """Name the atoms that are each other's images: of each orbit of them, the first one's path is counted for all.
+    r"""Name the atoms that are each other's images: of each orbit of them, the first one's path is counted for all.
 
     Where costs are known, the path that is expected to be the cheapest takes its place in the end. Rules of loops are
     left alone, and so are those that begin as other rules do. See `gpu_wcoj.join.symmetric`.
@@ -26,7 +26,14 @@ def symmetric(draft: Draft) -> Draft:
     >>> from gpu_wcoj.planner.passes import PASSES
     >>> from gpu_wcoj.planner.passes.examples import drafted
     >>> before = drafted("h(a, b, c) :- e(a, b), e(b, c), e(c, a).", PASSES[:-1])
-    >>> print(str(symmetric(before)).splitlines()[-1])
+    >>> print("\n".join(str(before).splitlines()[8:]))
+      change of 2, e[0, 1] or e[1, 0], sorted by c, a
+        b: intersect 0 by e[0, 1] with 1 by e[1, 0]
+      keeps a, b, c
+    >>> print("\n".join(str(symmetric(before)).splitlines()[8:]))
+      change of 2, e[0, 1] or e[1, 0], sorted by c, a
+        b: intersect 0 by e[0, 1] with 1 by e[1, 0]
+      keeps a, b, c
       counted by paths 0, the images 0 1 2 as one
     """
     alone = outside_of_loops(draft)
