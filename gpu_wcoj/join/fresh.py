@@ -39,11 +39,6 @@ not looked at."""
 Columns = list[Int64Array]
 
 
-def fresh_rows(join: IncrementalGenericJoin, phase: int, known: Sequence[IndexedZSet]) -> Columns:
-    """`fresh_of` for one rule, what is known being given in the order of the head's columns."""
-    return fresh_of([join], phase, {tuple(range(len(join.query.head))): known})
-
-
 def fresh_of(joins: Sequence[IncrementalGenericJoin], phase: int, known: Known) -> Columns:
     """The distinct rows that the rules of one head derive from a phase's change, and that are not known.
 

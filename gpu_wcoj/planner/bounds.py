@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
-from gpu_wcoj.join.path import DeltaPath
 
 LARGEST_DENOMINATOR = 720
 """Of the weights of a cover: at a corner of the polytope they are small fractions."""
@@ -109,32 +108,6 @@ def bound(sizes: Sequence[Size], order: Sequence[str] | None = None) -> Bound:
     if not all(rows):
         return Bound(0.0, tuple(Fraction(not one) for one in rows))
     return _least(len(names), tuple(rows), tuple(covered))
-
-
-def bounds(sizes: Sequence[Size], order: Sequence[str]) -> tuple[Bound, ...]:
-    """The bound on the prefixes of 1, 2, ... variables of an order.
-
-    Examples
-    --------
-    >>> cycle = [Size(pair, 100) for pair in (("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"))]
-    >>> [round(one.rows) for one in bounds(cycle, "abcd")]
-    [100, 100, 10000, 10000]
-    """
-    return tuple(bound(sizes, order[:depth]) for depth in range(1, len(order) + 1))
-
-
-def sizes_of(path: DeltaPath, rows: Mapping[str, float], changes: float) -> tuple[Size, ...]:
-    """The sizes that a delta path goes by: its seed's change, and the relations of the other atoms.
-
-    Parameters
-    ----------
-    rows
-        Of each relation.
-    changes
-        Rows of the seed's change.
-    """
-    others = (Size(use.variables, rows[use.key.relation]) for use in path.others)
-    return (Size(path.seed.variables, changes), *others)
 
 
 @functools.lru_cache(maxsize=4096)

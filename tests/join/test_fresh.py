@@ -13,7 +13,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.join import fresh
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.fresh import Known, fresh_of, fresh_rows
+from gpu_wcoj.join.fresh import Known, fresh_of
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.query.datalog import parse
@@ -175,9 +175,9 @@ def test_in_pieces(name, threads, backend, monkeypatch):
 def test_one_rule(name, backend):
     question = Question(RULES[name], 3, range(9), 60)
     (join,) = question.joins(backend, 1, dead=False)
-    question.check(fresh_rows(join, 1, question.known_in((0, 1), backend, ranked=True)), backend)
+    question.check(fresh_of([join], 1, {(0, 1): question.known_in((0, 1), backend, ranked=True)}), backend)
     question.known = set()
-    question.check(fresh_rows(join, 1, []), backend)
+    question.check(fresh_of([join], 1, {(0, 1): []}), backend)
 
 
 def test_a_hub_takes_memory_for_what_is_new_only():
@@ -195,9 +195,9 @@ def test_a_hub_takes_memory_for_what_is_new_only():
         arrangement.commit()
         new = [column[:0] for column in edges] if use.relation == "e" else [np.arange(1000)]
         arrangement.receive_delta([PhaseRows([column[:0] for column in new], -1), PhaseRows(new, 1)])
-    fresh_rows(join, 1, [])
+    fresh_of([join], 1, {(0,): []})
     tracemalloc.start()
-    (found,) = fresh_rows(join, 1, [])
+    (found,) = fresh_of([join], 1, {(0,): []})
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found.tolist() == list(range(n))
