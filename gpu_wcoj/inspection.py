@@ -20,6 +20,7 @@ from gpu_wcoj.turns import NotCopied
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
+    from gpu_wcoj.explain.arranged import ArrangementStatistics
     from gpu_wcoj.explain.rendering import Format
     from gpu_wcoj.planner.known import Known
 
@@ -134,6 +135,39 @@ class Inspected(NotCopied):
     def nbytes(self) -> int:
         """Bytes that the state's arrays take, those of a twin and of backlogs too; dictionaries not counted."""
         return sum(side.nbytes for side in self._ledger.state.sides or ())
+
+    def statistics(self) -> tuple[ArrangementStatistics, ...]:
+        """What each arrangement of the state holds, exactly: rows, distinct prefixes, degrees and heavy hitters.
+
+        Counted when it is asked for, O(state) at first and then in the time of what ticks have brought since. All that
+        `explain` lists as arrangements is here, once there are rows, and the rows of inputs that no rule needs so. What
+        the fields mean, `gpu_wcoj.explain.arranged` says.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import Program
+        >>> program = Program("path(a, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [("hub", "x"), ("hub", "y"), ("hub", "z"), ("x", "y")]})
+        >>> forth, back = program.statistics()
+        >>> forth.name, forth.rows, forth.levels[0].prefixes
+        ('edge[c0, c1]', 4, 2)
+        >>> forth.levels[0].histogram, forth.levels[0].heaviest
+        ((1, 1), ((('hub',), 3), (('x',), 1)))
+        >>> changes = program.step({"edge": [(("hub", "x"), -1)]})
+        >>> [(one.name, one.rows, one.levels[0].heaviest[0]) for one in program.statistics()]
+        [('edge[c0, c1]', 3, (('hub',), 2)), ('edge[c1, c0]', 3, (('y',), 2))]
+        """
+        return self._ledger.turns.run("looking at the state", self._statistics)
+
+    def _statistics(self) -> tuple[ArrangementStatistics, ...]:
+        from gpu_wcoj.explain.arranged import arrangement_statistics
+
+        sides = self._ledger.settled()
+        if sides is None:
+            return ()
+        lowered = sides.ahead.lowered
+        name_of, values_of = self._outgoing.column_name, self._outgoing.values_of
+        return tuple(arrangement_statistics(lowered.circuit, lowered.plan, lowered.shapes, name_of, values_of))
 
     def explain(
         self,

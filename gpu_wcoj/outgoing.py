@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from gpu_wcoj.rows import Row
 from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.tick import Ledger
 from gpu_wcoj.trace.arrangement import PhaseRows
+from gpu_wcoj.zset.algebra import python_values
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ class Outgoing:
             return f"{self.column_name(relation, flagged[column - arity])} is null"
         names = self.ledger.state.names.get(relation)
         return names[column] if names is not None and relation not in self.heads else str(column)
+
+    def values_of(self, relation: str, column: int, codes: Sequence[int]) -> list[Any]:
+        """What codes of a column stand for."""
+        kind = self._kinds_of(relation)[column]
+        stored = Column(kind, np.array(codes, np.int64), None, _dictionary_of(kind, self.dictionaries))
+        return python_values(stored)
 
     def empty(self, name: str) -> ZSet:
         """A relation without rows."""

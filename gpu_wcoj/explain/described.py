@@ -37,7 +37,7 @@ def described(
     plan: Plan, name_of: ColumnName, backend: str, semantics: Literal["set", "bag"], route: str | None = None
 ) -> PlanTree:
     """The plan as a tree; `route` says which ticks run where, if there is a choice."""
-    words = Words(_with_ranks(_with_auxiliaries(name_of, plan), plan.loops))
+    words = words_of(plan, name_of)
     loop_of = {name: loop for loop in plan.loops for name in loop.widths}
     heads: list[HeadTree] = []
     strata: dict[str, int] = {}
@@ -50,6 +50,11 @@ def described(
         backend, semantics, route, tuple(heads), tuple(words.arranged(_used(plan, loop_of))),
         strategy=plan.strategy, candidates=plan.candidates,
     )  # fmt: skip
+
+
+def words_of(plan: Plan, name_of: ColumnName) -> Words:
+    """How parts of a plan are called whose relations' columns are called so."""
+    return Words(_with_ranks(_with_auxiliaries(name_of, plan), plan.loops))
 
 
 def _with_ranks(name_of: ColumnName, loops: Iterable[LoopPlan]) -> ColumnName:

@@ -1,0 +1,130 @@
+"""What a program tells of its arrangements: what counting the rows of each relation by hand gives, after every tick."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.explain.arranged import ArrangementStatistics, LevelStatistics
+from tests.explain.programs import PROGRAMS, changes_of, text_of
+from tests.planner.test_statistics import HEAVIEST
+
+
+def counted(rows: list[tuple], depth: int) -> tuple[int, tuple[int, ...], list[tuple[tuple, int]]]:
+    """Prefixes, histogram and degrees of a level of distinct rows."""
+    degrees = Counter(row[:depth] for row in {row[: depth + 1] for row in rows})
+    buckets = Counter(n.bit_length() - 1 for n in degrees.values())
+    return len(degrees), tuple(buckets[i] for i in range(max(buckets, default=-1) + 1)), degrees.most_common()
+
+
+def check(one: ArrangementStatistics, rows: list[tuple]) -> None:
+    """`rows` have their columns in the order of the arrangement's levels."""
+    assert one.rows == len(set(rows))
+    assert (one.levels[-1].histogram, one.levels[-1].heaviest) == ((), ())
+    for depth, level in enumerate(one.levels[:-1], 1):
+        prefixes, histogram, degrees = counted(rows, depth)
+        assert (level.prefixes, level.histogram) == (prefixes, histogram)
+        assert [n for _, n in level.heaviest] == [n for _, n in degrees[:HEAVIEST]]
+        assert set(level.heaviest) <= set(degrees)
+
+
+def test_those_of_the_rows_after_insertions_and_deletions(kind):
+    chance = random.Random(3)
+    names = ["Ada", "Bo", "Cy", "Dee", "Eve", *(f"n{i}" for i in range(40))]
+    program = gw.Program('h(a, b, c) :- e(a, b), e(b, c), f(c, a), e(a, "Bo").', backend=kind.backend())
+    assert program.statistics() == ()
+    state: dict[str, set[tuple]] = {"e": set(), "f": set()}
+    for tick in range(6):
+        changes = {}
+        for name, held in state.items():
+            gone = set(chance.sample(sorted(held), len(held) // 2 if tick % 2 else 3 if held else 0))
+            come = {(chance.choice(names), chance.choice(names[: 5 + tick])) for _ in range(60)} - held
+            changes[name] = [(row, -1) for row in sorted(gone)] + [(row, 1) for row in sorted(come)]
+            state[name] = held - gone | come
+        program.step(changes)
+        found = program.statistics()
+        assert {one.relation for one in found} == {"e", "f"}
+        assert sum("c1 = code " in one.name for one in found) == 1
+        for one in found:
+            rows = [row for row in state[one.relation] if row[1] == "Bo" or "|" not in one.name]
+            order = [int(level.column[1:]) for level in one.levels]
+            rows = [tuple(row[column] for column in order) for row in rows]
+            check(one, rows)
+    program.step({name: [(row, -1) for row in rows] for name, rows in state.items()})
+    for one in program.statistics():
+        assert {level.prefixes for level in one.levels} == {one.rows} == {0}
+        assert one.levels[0] == LevelStatistics(one.levels[0].column, 0)
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_all_that_explain_lists_is_there(name, bag):
+    program = gw.Program(text_of(name), bag=bag)
+    for seed in range(2):
+        program.step({key: [(row, 1) for row, _ in rows] for key, rows in changes_of(name, seed, 40).items()})
+    found = {one.name: one for one in program.statistics()}
+    listed = program.explain().partition("\narrangements\n")[2].splitlines()
+    assert {line.strip().partition("   ")[0] for line in listed} <= found.keys()
+    for one in found.values():
+        assert [level.column for level in one.levels] == one.name.partition("[")[2].rstrip("]").split(" | ")[0].split(
+            ", "
+        )
+        if "|" in one.name or one.relation not in program.inputs:
+            continue
+        rows = list(program.relation(one.relation).to_dict())
+        order = [int(level.column[1:]) for level in one.levels]
+        check(one, [tuple(row[column] for column in order) for row in rows])
+
+
+def test_nulls_and_types():
+    """Where a level further down says what is null, null stands with 0; a prefix with that level tells them apart."""
+    program = gw.Program(".decl e(a: int64, b: date32) h(x, y?, z) :- e(x, y?), f(y?, z).")
+    day = np.datetime64("2024-02-29").item()
+    program.step({"e": [(1, None), (0, day), (None, day), (None, None)], "f": [(day, True), (None, False)]})
+    found = {one.name: one for one in program.statistics()}
+    e = next(one for one in found.values() if one.relation == "e" and "|" not in one.name)
+    assert sorted(level.column for level in e.levels) == ["a", "a is null", "b", "b is null"]
+    rows = {(1, None), (0, day), (None, day), (None, None)}
+    assert e.rows == len(rows)
+    last = e.levels[-2]
+    values = [
+        {level.column: value for level, value in zip(e.levels, prefix, strict=False)} for prefix, _ in last.heaviest
+    ]
+    told = [one for one in ("a", "b") if f"{one} is null" != e.levels[-1].column]
+    for one in told:
+        at = "ab".index(one)
+        assert {value[one] for value in values} == {row[at] for row in rows}
+        assert all((value[one] is None) is value[f"{one} is null"] for value in values)
+    first = {prefix[0] for prefix, _ in e.levels[0].heaviest}
+    assert first == ({1, None} if e.levels[0].column == "a" else {day, None})
+
+
+def test_ranks_and_relations_that_are_kept_for_the_rules():
+    closure = gw.Program(text_of("closure"))
+    closure.step({"edge": [(1, 2), (2, 3), (3, 4)]})
+    (reach,) = (one for one in closure.statistics() if one.name == "reach[0, 1, rank]")
+    assert (reach.rows, reach.levels[0].heaviest) == (6, (((1,), 3), ((2,), 2), ((3,), 1)))
+    assert reach.levels[1].heaviest[0] == ((1, 2), 1)
+    random = np.random.default_rng(1)
+    program = gw.Program("h(a) :- knows(a, b), lives(a, c), lives(b, d), city(c, e), city(d, e).", bag=True)
+    lives = [(f"p{i}", int(c)) for i, c in enumerate(random.integers(0, 100, 300))]
+    city = [(i, f"country {i % 5}") for i in range(100)]
+    knows = [(f"p{a}", f"p{b}") for a, b in random.integers(0, 300, (5000, 2))]
+    program.step({"knows": knows, "lives": lives, "city": city})
+    kept = [one for one in program.statistics() if "*" in one.relation]
+    assert len(kept) == 2
+    country = dict(city)
+    pairs = [(country[c], person) for person, c in lives]
+    for one in kept:
+        is_forth = "country" in str(one.levels[0].heaviest)
+        check(one, pairs if is_forth else [pair[::-1] for pair in pairs])
+
+
+def test_not_within_a_tick():
+    program = gw.Program("h(x, z) :- e(x, y), e(y, z).")
+    with pytest.raises(gw.errors.UsageError, match="looking at the state"):
+        program.step_pieces({"e": [(1, 2), (2, 3)]}, lambda *_: program.statistics())
