@@ -447,6 +447,7 @@ def test_the_join_and_the_recursion_see_what_the_solver_says(text, recursive):
             seen = Seen()
             AtomIndex(use, seen).extender(0, path.seed.atom)
             assert seen.asked == [sees[str(use.atom)]]
+            assert path.sees_after(use) == (seen.asked == ["after"])
 
 
 class Seen:
