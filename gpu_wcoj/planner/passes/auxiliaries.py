@@ -51,6 +51,13 @@ def with_auxiliaries(draft: Draft) -> Draft:
     >>> text = "h(a) :- knows(a, b), lives(a, c), lives(b, d), city(c, e), city(d, e)."
     >>> sizes, keys = {"knows": 10_000, "lives": 900, "city": 300}, {"city": [0]}
     >>> before = drafted(text, [normalised], sizes=sizes, keys=keys, bag=True)
+    >>> print(before)
+    h: h(a) :- knows(a, b), lives(a, c), lives(b, d), city(c, e), city(d, e).
+      0: knows(a, b)
+      1: lives(a, c)
+      2: lives(b, d)
+      3: city(c, e)
+      4: city(d, e)
     >>> print(with_auxiliaries(before))
     city[0, 1]*lives[1, 0]: city[0, 1]*lives[1, 0](x1, y0) :- city(v, x1), lives(y0, v).
       0: city(v, x1)

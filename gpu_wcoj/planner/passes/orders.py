@@ -33,6 +33,11 @@ def ordered(draft: Draft) -> Draft:
     >>> from gpu_wcoj.planner.passes.normalise import normalised
     >>> text = "h(a, b, c, d) :- r(a, b), s(b, c), t(c, d)."
     >>> before = drafted(text, [normalised])
+    >>> print(before)
+    h: h(a, b, c, d) :- r(a, b), s(b, c), t(c, d).
+      0: r(a, b)
+      1: s(b, c)
+      2: t(c, d)
     >>> print(ordered(before))
     h: h(a, b, c, d) :- r(a, b), s(b, c), t(c, d).
       0: r(a, b)
