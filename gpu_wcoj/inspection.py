@@ -140,8 +140,14 @@ class Inspected(NotCopied):
         """What each arrangement of the state holds, exactly: rows, distinct prefixes, degrees and heavy hitters.
 
         Counted when it is asked for, O(state) at first and then in the time of what ticks have brought since. All that
-        `explain` lists as arrangements is here, once there are rows, and the rows of inputs that no rule needs so. What
-        the fields mean, `gpu_wcoj.explain.arranged` says.
+        `explain` lists as arrangements is here, once there are rows, and the rows of inputs that no rule needs so;
+        those of recursive relations have a rank more, the iteration that first has a row, whatever rules read of them.
+        What the fields mean, `gpu_wcoj.explain.arranged` says.
+
+        Raises
+        ------
+        UnsupportedTypeError
+            If a heavy hitter is a time that Python cannot hold, such as one of nanoseconds.
 
         Examples
         --------

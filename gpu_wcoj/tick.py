@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Held, Measured
-from gpu_wcoj.circuit.recount import Recounted
+from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.errors import AuxiliaryError, GpuWcojError, MemoryBudgetError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -55,6 +55,8 @@ class TickReport:
         What was measured beside, if the program does so; see `Program.explain`.
     recounted
         Of heads whose change was counted as the difference of whole counts, as that costs less: what it cost.
+    declined
+        Of heads whose change was followed though whole counts were thought of: why.
     """
 
     tick: int = -1
@@ -67,6 +69,7 @@ class TickReport:
     plan: Plan | None = field(default=None, compare=False, repr=False)
     measured: Measured | None = field(default=None, compare=False, repr=False)
     recounted: Mapping[str, tuple[Recounted, ...]] = field(default_factory=dict, compare=False)
+    declined: Mapping[str, tuple[Declined, ...]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -130,6 +130,7 @@ class Ticking:
             report = TickReport(
                 number, time.perf_counter() - start, self._as_given(ignored), circuit.work, merged_rows,
                 circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.measured, circuit.recounted,
+                circuit.declined,
             )  # fmt: skip
             self.ledger.commit(side, held, State(lowered.types, names, report, sides, journal))
         except BaseException as error:

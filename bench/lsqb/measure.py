@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -154,6 +155,8 @@ def over_ticks(
         If ours and DuckDB's differ after a tick, or the last is not the known answer.
     """
     timings: dict[str, Timing] = {}
+    gc.collect()
+    gc.freeze()  # a collection within a tick would look through all libraries; the first, untimed ticks warm up again
     for how, text in texts_of(query).items():
         for warm in (True, False):
             program, total, own = _program(text, threads), 0, Timing()
@@ -172,6 +175,7 @@ def over_ticks(
                 rival = _counted_by_duckdb(FORMULATIONS[query.number][name], ticks, threads)
                 timings[f"DuckDB: {name}"] = rival.timing
                 _expect_all(f"{query.name}, DuckDB: {name},", rival.found, totals)
+    gc.unfreeze()
     return {how: timing.record for how, timing in timings.items()}
 
 

@@ -22,16 +22,13 @@ from bench.suite.comparison import compared
 from bench.suite.contender import Contender, Setting
 from bench.suite.judge import number_by_duckdb, state_after
 from bench.suite.process import Process, StoppedError, serve
-from bench.suite.random_queries import NAME, Query, random_query
+from bench.suite.random_queries import NAME, RANDOM, Query, random_query
 from bench.suite.random_rows import relations_within
 from bench.suite.random_sql import WEIGHT, select
 from bench.suite.record import Case, Check, Comparison, Work
 from bench.suite.registry import STRATEGIES, factory
 from bench.suite.streams import Data, Items, stream
 from bench.suite.workload import Pattern, Rows, State, Stream, Workload
-
-JUDGE_SECONDS = 10.0
-"""How long another engine may count an answer."""
 
 
 @dataclass(frozen=True)
@@ -66,26 +63,29 @@ def query_of(seed: int) -> Query:
 
 
 def comparisons(
-    seeds: Sequence[int], size: Size, threads: int, limit: float, say: Callable[[int], None]
+    seeds: Sequence[int], size: Size, threads: int, limit: float, judge_limit: float, say: Callable[[int], None]
 ) -> Generator[Comparison]:
-    """Compare the strategies on the queries of these seeds; one that takes longer than `limit` seconds is stopped."""
+    """Compare the strategies on the queries of these seeds; one that takes longer than `limit` seconds is stopped.
+
+    Another engine may count each answer for `judge_limit` seconds beside.
+    """
     left = list(seeds)
     while left:
-        with Process("bench.suite.chance", (size, threads), threads) as process:
+        with Process("bench.suite.chance", (size, threads, judge_limit), threads) as process:
             while left:
                 seed = left.pop(0)
                 say(seed)
                 try:
-                    yield built(Comparison, process.ask(str(seed), limit))
+                    yield built(Comparison, process.ask(str(seed), limit + 2 * judge_limit))
                 except StoppedError as error:
                     case = Case(
-                        query_of(seed).text, "random", "random", asdict(size), seed, 0, size.change_rows, "mixed", 0
+                        query_of(seed).text, RANDOM, RANDOM, asdict(size), seed, 0, size.change_rows, "mixed", 0
                     )
                     yield Comparison(case, {}, {}, None, None, stopped=dict.fromkeys(STRATEGIES, str(error)))
                     break
 
 
-def comparison(seed: int, size: Size, threads: int, folder: Path) -> Comparison:
+def comparison(seed: int, size: Size, threads: int, folder: Path, judge_limit: float = 10.0) -> Comparison:
     """The strategies on the query of this seed, A B C, B C A and so on."""
     query = query_of(seed)
     rows = _stream(query, size)
@@ -95,9 +95,9 @@ def comparison(seed: int, size: Size, threads: int, folder: Path) -> Comparison:
     )
     body = Pattern(atoms)
     columns = {name: tuple(f"c{i}" for i in range(arity)) for name, arity in query.inputs.items()}
-    workload = Workload(f"random {seed}", "random", query.text, "h", columns, None, "")
+    workload = Workload(f"random {seed}", RANDOM, query.text, "h", columns, None, "")
     case = Case(
-        query.text, "random", "random", asdict(size), seed, sum(map(len, rows.state.values())), size.change_rows,
+        query.text, RANDOM, RANDOM, asdict(size), seed, sum(map(len, rows.state.values())), size.change_rows,
         "mixed", size.n_ticks, atoms=len(query.atoms), variables=len(query.variables),
         cyclicity=cyclicity(body), is_acyclic=not query.is_cyclic,
     )  # fmt: skip
@@ -119,7 +119,7 @@ def comparison(seed: int, size: Size, threads: int, folder: Path) -> Comparison:
     if len(set(changes.values())) > 1:
         return compared(case, {}, work, Check(False, message=f"the strategies do not agree: {changes}"), {})
     check = Check(True, STRATEGIES, changes=changes[STRATEGIES[0]])
-    before, after = (_by_duckdb(query, state) for state in (rows.state, state_after(rows)))
+    before, after = (_by_duckdb(query, state, judge_limit) for state in (rows.state, state_after(rows)))
     if before is not None and after is not None:
         found = some.count(), some.count() + sum(check.changes or ())
         if found != (before, after):
@@ -129,10 +129,10 @@ def comparison(seed: int, size: Size, threads: int, folder: Path) -> Comparison:
     return compared(case, _rounds(contenders, (*forward, *back), size, work), work, check, {})
 
 
-def _by_duckdb(query: Query, state: State) -> int | None:
+def _by_duckdb(query: Query, state: State, limit: float) -> int | None:
     """Rows of the answer; None where DuckDB is not installed, or takes too long."""
     weights = (f'ALTER TABLE "{name}" ADD COLUMN {WEIGHT} BIGINT DEFAULT 1' for name in state)
-    return number_by_duckdb(f"SELECT count(*) FROM ({select(query, bag=False)})", state, JUDGE_SECONDS, *weights)
+    return number_by_duckdb(f"SELECT count(*) FROM ({select(query, bag=False)})", state, limit, *weights)
 
 
 def _rounds(
@@ -184,11 +184,11 @@ def _stream(query: Query, size: Size) -> Stream:
     return stream(Data(len(of), rows_of), max(1, changed), "mixed", size.n_ticks, query.seed)
 
 
-def _opened(task: tuple[Size, int], folder: Path) -> Callable[[str], dict[str, Any]]:
-    size, threads = task
+def _opened(task: tuple[Size, int, float], folder: Path) -> Callable[[str], dict[str, Any]]:
+    size, threads, judge_limit = task
 
     def answer(command: str) -> dict[str, Any]:
-        return {} if command == "end" else asdict(comparison(int(command), size, threads, folder))
+        return {} if command == "end" else asdict(comparison(int(command), size, threads, folder, judge_limit))
 
     return answer
 

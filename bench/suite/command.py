@@ -13,6 +13,7 @@ from typing import Literal
 
 from bench.rivals import dogs
 from bench.suite.ending import ending
+from bench.suite.random_queries import RANDOM
 from bench.suite.record import Comparison, Document, Record
 from bench.suite.registry import RIVALS, STRATEGIES
 from bench.suite.runner import Progress, SuiteRun
@@ -25,8 +26,6 @@ SuiteName = Literal["quick", "varied", "skewed", "large", "full", "tiny"]
 Strategy = Literal["wcoj", "binary", "auto"]
 RESULTS = Path(__file__).parents[2] / ".run" / "bench"
 """Where the JSON goes if no folder is named; git ignores it."""
-RANDOM = "random"
-"""As a workload, the queries that chance writes."""
 WITHIN, WITHIN_RANDOM = 1.15, 1.3
 """How many times as long as the better strategy ``auto`` may take."""
 
@@ -177,7 +176,7 @@ def conclude(document: Document) -> None:
     for name, reason in document.missing.items():
         print(f"{name} did not take part: {reason}")
     for text, random, within in (("workloads", False, WITHIN), ("random queries", True, WITHIN_RANDOM)):
-        found = [one for one in document.comparisons if (one.case.family == "random") == random]
+        found = [one for one in document.comparisons if (one.case.family == RANDOM) == random]
         ratios = sorted((one.ratio, _name(one)) for one in found if one.ratio is not None)
         if ratios:
             above = sum(ratio > within for ratio, _ in ratios)
@@ -210,14 +209,14 @@ def wrong(document: Document) -> list[str]:
     found += [
         _name(one)
         for one in document.comparisons
-        if one.case.family == "random" and one.check is not None and not one.check.is_right
+        if one.case.family == RANDOM and one.check is not None and not one.check.is_right
     ]
     return found
 
 
 def _name(comparison: Comparison) -> str:
     case = comparison.case
-    return f"random query {case.seed}" if case.family == "random" else case.key
+    return f"random query {case.seed}" if case.family == RANDOM else case.key
 
 
 def _duration(seconds: float) -> str:

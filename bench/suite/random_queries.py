@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from gpu_wcoj.planner.hypergraph import is_acyclic
 
+RANDOM = "random"
+"""What the queries that chance writes are called: their family, their data, and all of them to the command."""
 NAME = re.compile(r"[a-z]\w*")
 """A variable, in terms and expressions."""
 N_VARIABLES = 8

@@ -117,7 +117,7 @@ class SuiteRun:
                 done(spec.name)
         seeds = [seed for seed in self._seeds() if _random(seed) not in pace.done]
         compared = chance.comparisons(
-            () if over() else seeds, self.suite.random_size, self.threads, self.suite.limit,
+            () if over() else seeds, self.suite.random_size, self.threads, self.suite.limit, self.suite.judge_limit,
             lambda seed: self.progress.say(pace.words(_random(seed)), pace.share),
         )  # fmt: skip
         with contextlib.closing(compared):

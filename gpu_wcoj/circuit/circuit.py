@@ -15,7 +15,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, afresh
-from gpu_wcoj.circuit.recount import Recounted
+from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.circuit.source import bag_change, set_change
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
@@ -239,6 +239,15 @@ class Circuit:
         for name, head in self.heads.items():
             if isinstance(head, Head) and head.recounting.last:
                 found[name] = tuple(head.recounting.last)
+        return found
+
+    @property
+    def declined(self) -> dict[str, tuple[Declined, ...]]:
+        """Of the last tick, why the changes of heads were followed though whole counts were thought of."""
+        found = {}
+        for name, head in self.heads.items():
+            if isinstance(head, Head) and head.recounting.declined:
+                found[name] = tuple(head.recounting.declined)
         return found
 
     @property

@@ -311,7 +311,7 @@ class Head:
         """Forget what was counted in the tick before."""
         for join in self.joins:
             join.begin()
-        self.recounting.last.clear()
+        self.recounting.begin()
         self.pending_bound = self.weight_bound
         self.pending_total = None
 

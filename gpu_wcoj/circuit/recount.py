@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
@@ -45,6 +46,10 @@ SPARED, MOST_PASSED_OVER = 1.25, 15
 PLAIN = 1.0
 """Where nothing can be summed away a whole count is one more generic join. It is tried if a change starts more than so
 many times as many rows."""
+
+Declined = Literal["tried", "given up", "overflow"]
+"""Why a change is followed though a whole count was thought of: samples of it promise too little, it has turned out to
+cost too much, or weights might have left int64."""
 
 GROWN = 1.5
 """A whole count is given another chance when so many times as much may be risked, or the state has changed as much."""
@@ -138,11 +143,14 @@ class Recounting:
         One per rule.
     last
         How the phases of the last tick were counted, where that was afresh.
+    declined
+        Why others of its phases were not, where that was thought of.
     """
 
     joins: Sequence[IncrementalGenericJoin]
     execution: Execution
     last: list[Recounted] = field(default_factory=list)
+    declined: list[Declined] = field(default_factory=list)
     _known: _Known | None = field(default=None, init=False)
     _followed: tuple[int, float] | None = field(default=None, init=False)
     _passed_over: int = field(default=0, init=False)
@@ -156,6 +164,11 @@ class Recounting:
     def counts_state(self) -> bool:
         """Whether a whole count is that of the committed state, of which no weight is outside int64."""
         return bool(self.joins) and not any(join.query.calculations for join in self.joins)
+
+    def begin(self) -> None:
+        """Forget how the tick before was counted."""
+        self.last.clear()
+        self.declined.clear()
 
     def change(self, phase: int, before: int | None) -> tuple[int, int] | None:
         """By how much the sum of weights changes in a phase, and what it is then; None where following is cheaper.
@@ -182,6 +195,7 @@ class Recounting:
         following = self._following(phase, counts * CHEAPEST * self._size(moment) / MARGIN)
         allowance = self._allowance(following / counts, moment)
         if allowance is None:
+            self.declined.append("tried")
             return None
         try:
             after, cost = self._whole(moment, allowance)
@@ -191,8 +205,10 @@ class Recounting:
         except AllowanceError:
             assert self._known is not None
             self._known = replace(self._known, in_vain=allowance)
+            self.declined.append("given up")
             return None
         if self.execution.weighted and self.bound() >= 1 << 63:
+            self.declined.append("overflow")
             return None
         assert self._known is not None
         self.last.append(Recounted(phase, cost, following, self._known.paths))

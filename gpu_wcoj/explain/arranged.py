@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.circuit.positive import PositiveHead
 from gpu_wcoj.explain.described import ColumnName, words_of
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.planner.body import Shape
@@ -14,6 +15,9 @@ from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.statistics import Degrees, measured
 from gpu_wcoj.rows import Row
 from gpu_wcoj.trace.arrangement import ArrangementKey
+
+POSITIVE = ", rows of positive weight"
+"""What stands behind the name of an arrangement that a recursion reads of a bag."""
 
 ValuesOf = Callable[[str, int, Sequence[int]], Sequence[Any]]
 """(relation, column, codes) to the values that they stand for."""
@@ -51,7 +55,7 @@ class ArrangementStatistics:
     Attributes
     ----------
     name
-        As `explain` shows it.
+        As `explain` shows it; with `POSITIVE` behind it, what a recursion reads of a bag.
     relation
         Whose rows it has, all of them or some.
     levels
@@ -102,16 +106,20 @@ def arrangement_statistics(
         heaviest = ((tuple(value(key, at, codes) for at in range(len(codes))), n) for codes, n in degrees.heaviest)
         return LevelStatistics(column, prefixes, degrees.histogram, tuple(heaviest))
 
-    for index in _read(circuit, widths):
+    for index, said in _read(circuit, widths):
         for key, arrangement in index.arrangements.items():
             found = measured(arrangement)
             degrees = (*found.degrees, None)
             levels = (level(key, depth, found.distinct[depth], degrees[depth]) for depth in range(len(key.order)))
-            yield ArrangementStatistics(words.arrangement(key), key.relation, tuple(levels))
+            yield ArrangementStatistics(words.arrangement(key) + said, key.relation, tuple(levels))
 
 
-def _read(circuit: Circuit, loops: Container[str]) -> Iterator[RelationIndex]:
-    """The relations that rules read or a user reads; counts of derivations and totals of groups are none."""
-    yield from circuit.sources.values()
+def _read(circuit: Circuit, loops: Container[str]) -> Iterator[tuple[RelationIndex, str]]:
+    """The relations that rules read or a user reads, each with what its name says more.
+
+    Counts of derivations and totals of groups are none.
+    """
+    yield from ((index, "") for index in circuit.sources.values())
     for name, head in circuit.heads.items():
-        yield from (index for index in head.state if index is head.relation or name in loops)
+        said = POSITIVE if isinstance(head, PositiveHead) else ""
+        yield from ((index, said) for index in head.state if index is head.relation or name in loops)

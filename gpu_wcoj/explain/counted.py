@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from types import MappingProxyType
 
 from gpu_wcoj.circuit.circuit import Measured
-from gpu_wcoj.circuit.recount import Recounted
+from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.circuit.recursion.rules import RANK
 from gpu_wcoj.explain.figures import Counts, SeedCounts, TickTree
 from gpu_wcoj.explain.tree import (
@@ -32,17 +33,23 @@ AMONG_CHANGES = "changes joined with each other"
 NAMED = {SAMPLED: "samples, to decide", GIVEN_UP: "given up, as it costs more than following the change"}
 """What was done beside the steps of whole counts."""
 
+FOLLOWED: Mapping[Declined, str] = MappingProxyType(
+    {
+        "tried": "counting afresh was tried by samples, and the last tick's change followed: that was expected to cost "
+        "less, or not much more",
+        "given up": "counting afresh was begun and given up when it cost too much, and the last tick's change followed",
+        "overflow": "the last tick's change was followed: counted afresh, weights might have left int64",
+    }
+)
+"""Why a change was followed though counting afresh was thought of."""
+
 
 def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -> PlanTree:
     """The plan with what a tick that went by it did; `notes` say more about the tick."""
     notes = [*notes, *_unmeasured(tree, ticked)]
     total = _sum(map(counts_of_work, _all_work(ticked.work)))
-    if ticked.measured is None:
-        heads = tuple(_worked(head, ticked.work, ticked.recounted.get(head.name, ())) for head in tree.heads)
-    else:
-        heads = tuple(
-            _measured(head, tree, ticked.measured, ticked.recounted.get(head.name, ())) for head in tree.heads
-        )
+    heads = tuple(_ticked(head, tree, ticked) for head in tree.heads)
+    if ticked.measured is not None:
         levels = _sum_measured(_all_levels(heads))
         more = total.proposals - levels.proposals
         if more < 0:  # a recursion was given up in the middle of a path, and begun anew
@@ -95,6 +102,15 @@ def _unmeasured(tree: PlanTree, ticked: TickReport) -> list[str]:
     return notes
 
 
+def _ticked(head: HeadTree, tree: PlanTree, ticked: TickReport) -> HeadTree:
+    recounted, declined = ticked.recounted.get(head.name, ()), ticked.declined.get(head.name)
+    if ticked.measured is None:
+        found = _worked(head, ticked.work, recounted)
+    else:
+        found = _measured(head, tree, ticked.measured, recounted)
+    return replace(found, followed=FOLLOWED[declined[-1]]) if declined and not recounted else found
+
+
 def _all_work(work: Work) -> Iterable[Int64Array]:
     return (
         counted for rules in work.values() for paths in rules.values() for steps in paths.values()
@@ -128,22 +144,7 @@ def _worked(head: HeadTree, work: Work, recounted: Sequence[Recounted]) -> HeadT
         )
         counts = {name: counts_of_work(counted) for name, counted in paths.get(WHOLE, {}).items()}
         rules.append(replace(rule, paths=own, afresh=_afresh(rule, at, recounted, counts)))
-    return replace(head, rules=tuple(rules), followed=_why_followed(rules, recounted))
-
-
-def _why_followed(rules: Iterable[RuleTree], recounted: Sequence[Recounted]) -> str:
-    """Why the change of a head was followed though counting afresh was thought of; nothing if that is not so."""
-    done = [name for rule in rules if rule.afresh is not None for name, _ in rule.afresh.further]
-    if recounted or not done:
-        return ""
-    if NAMED[GIVEN_UP] in done:
-        return "counting afresh was begun and given up when it cost too much, and the last tick's change followed"
-    if any(name not in NAMED.values() for name in done):
-        return "the last tick's change was followed: counted afresh, weights might have left int64"
-    return (
-        "counting afresh was tried by samples, and the last tick's change followed: that was expected to cost less, or "
-        "not much more"
-    )
+    return replace(head, rules=tuple(rules))
 
 
 def _afresh(
@@ -216,8 +217,7 @@ def _measured(head: HeadTree, tree: PlanTree, measured: Measured, recounted: Seq
             counts = {name: _counts(step) for name, step in whole.steps.items()}
             afresh = _afresh(rule, at, recounted, counts, whole.prefixes, whole.seconds)
             rules.append(replace(rule, paths=_with_paths(rule.paths, [join]), afresh=afresh))
-        followed = _why_followed(rules, recounted)
-        return replace(head, rules=(*rules, *head.rules[len(rules) :]), followed=followed)
+        return replace(head, rules=(*rules, *head.rules[len(rules) :]))
     together = [other.name for other in tree.heads if other.stratum == head.stratum]
     of_loop = [join for name in together for join in measured.joins.get(name, ())]
     shown = [rule.rule for rule in head.rules]

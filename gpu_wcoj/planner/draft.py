@@ -22,6 +22,7 @@ from gpu_wcoj.query.rules import Rule
 if TYPE_CHECKING:
     from gpu_wcoj.join.symmetry import Symmetry
     from gpu_wcoj.planner.auxiliary import Auxiliary
+    from gpu_wcoj.planner.facts import Facts
     from gpu_wcoj.planner.symmetry import Renaming
 
 Strategy = Literal["auto", "wcoj", "binary"]
@@ -45,6 +46,9 @@ class KnownRelations(Protocol):
     def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:
         """Some of an atom's rows, drawn evenly, one array row a variable, where there are some at hand."""
 
+    def expecting(self, facts: Mapping[str, Facts]) -> KnownRelations:
+        """The same, and what is expected of relations that are not there yet."""
+
 
 @dataclass(frozen=True)
 class Nothing:
@@ -61,6 +65,10 @@ class Nothing:
 
     def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:  # as `KnownRelations` has it
         """None."""
+
+    def expecting(self, facts: Mapping[str, Facts]) -> Nothing:  # noqa: ARG002  # as `KnownRelations` has it
+        """Nothing either."""
+        return self
 
 
 NOTHING = Nothing()

@@ -137,13 +137,10 @@ class Known:
         >>> known.rows("edge"), known.rows("path")
         (10000.0, 500.0)
         """
-        other = object.__new__(Known)
-        other.arity = self.arity
-        other._relations = {**self._relations, **{name: partial(_same, one) for name, one in facts.items()}}
-        other._sizes = self._sizes
-        other._selected = self._selected
-        other._found = dict(self._found)
-        other._tries = dict(self._tries)
+        expected = {name: partial(_same, one) for name, one in facts.items()}
+        other = Known(self._relations | expected, self._selected, self._sizes, self.arity)
+        other._found.update(self._found)
+        other._tries.update(self._tries)
         return other
 
     @classmethod

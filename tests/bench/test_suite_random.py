@@ -38,7 +38,7 @@ def test_another_engine_counts_what_chance_writes(tmp_path, monkeypatch):
 
 
 def test_queries_that_take_too_long_are_stopped_one_by_one():
-    found = list(chance.comparisons([1, 2], chance.Size(), 1, 0.1, lambda seed: None))
+    found = list(chance.comparisons([1, 2], chance.Size(), 1, 0.1, 0.0, lambda seed: None))
     assert [one.case.seed for one in found] == [1, 2]
     assert [one.stopped for one in found] == [dict.fromkeys(STRATEGIES, "stopped after 0.1 s")] * 2
     assert not any(one.ratio for one in found)

@@ -352,8 +352,15 @@ def test_where_binary_joins_came_to_no_end_is_told():
     without = Facts.of([Document({}, "varied", 1, tuple(records[:-1]))])
     (row,) = [row for row in tables.crossings(without).rows if row[0] == "rows of the state"]
     assert row[-1] == "–"
-    drawn, plain = (plots.state_size(one).count("<path") for one in (facts, without))
-    assert drawn > plain
+    assert 'id="endless at 3000"' in plots.state_size(facts)
+    assert "endless" not in plots.state_size(without)
+    longer = Facts.of([
+        Document({}, "varied", 1, tuple(records)),
+        Document({}, "skewed", 1, tuple(replace(one, case=replace(one.case, n_ticks=1)) for one in (
+            taken("wcoj", 3, (1.0,)), taken("binary", 3, (40.0,))
+        ))),
+    ])  # fmt: skip
+    assert longer.endless(lambda case: case.state_rows, "rows of the state") == {}
 
 
 def test_the_planners_choice_is_told_by_time_and_by_work():
@@ -372,7 +379,13 @@ def test_the_planners_choice_is_told_by_time_and_by_work():
     line = summary.lines(facts)[8]
     assert "takes 1.15 times what the better strategy takes (median of 2 cases), 1.2 at worst" in line
     assert "it counts 1 times the work of the one that counts less, at most 1.5" in line
-    assert line.endswith("on 1 queries that chance wrote 1.3 times, 1.3 at worst.")
+    told = "on queries that chance wrote (1 case) its choice takes 1.3 times as long, 1.3 at worst"
+    assert line.endswith(f"; {told}.")
+    wrong = replace(found[2], check=Check(False), ratio=None)
+    alone = Facts.of([Document({}, "full", 1, (), (found[2], wrong))])
+    alone = replace(alone, comparisons=(found[2], wrong))
+    line = summary.lines(alone)[8]
+    assert line.endswith(f"not compared with both strategies; {told}, and 1 case had a wrong answer.")
 
 
 def test_a_partial_document_is_said_to_be_partial(document, tmp_path):

@@ -63,10 +63,11 @@ def test_samples_that_promise_too_little(analyze):
     assert last == "h0_r0_p3_0 --> h0_r0_p3_1", "what was tried leads to no head"
 
 
+@pytest.mark.parametrize("allowance", [1.0, 7_500_000.0], ids=["before it began", "on the way"])
 @pytest.mark.parametrize("analyze", [True, False], ids=["measured", "counted"])
-def test_a_whole_count_that_was_given_up(analyze, monkeypatch):
+def test_a_whole_count_that_was_given_up(analyze, allowance, monkeypatch):
     monkeypatch.setattr(recount.Recounting, "_following", lambda *_: 1e6)
-    monkeypatch.setattr(recount.Recounting, "_allowance", lambda *_: 7_500_000.0)
+    monkeypatch.setattr(recount.Recounting, "_allowance", lambda *_: allowance)
     monkeypatch.setattr(recount.Recounting, "_known", recount._Known((1.0,), 1, (0,)))
     program = ticked(analyze)
     assert not program.last_tick.recounted

@@ -6,10 +6,11 @@ import random
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.explain.arranged import ArrangementStatistics, LevelStatistics
+from gpu_wcoj.explain.arranged import POSITIVE, ArrangementStatistics, LevelStatistics
 from tests.explain.programs import PROGRAMS, changes_of, text_of
 from tests.planner.test_statistics import HEAVIEST
 
@@ -66,9 +67,14 @@ def test_all_that_explain_lists_is_there(name, bag):
     program = gw.Program(text_of(name), bag=bag)
     for seed in range(2):
         program.step({key: [(row, 1) for row, _ in rows] for key, rows in changes_of(name, seed, 40).items()})
-    found = {one.name: one for one in program.statistics()}
-    listed = program.explain().partition("\narrangements\n")[2].splitlines()
-    assert {line.strip().partition("   ")[0] for line in listed} <= found.keys()
+    told = program.statistics()
+    found = {one.name: one for one in told if not one.name.endswith(POSITIVE)}
+    assert len({one.name for one in told}) == len(told)
+    listed = {
+        line.strip().partition("   ")[0] for line in program.explain().partition("\narrangements\n")[2].splitlines()
+    }
+    assert listed
+    assert listed <= {one.name.removesuffix(POSITIVE) for one in told}
     for one in found.values():
         assert [level.column for level in one.levels] == one.name.partition("[")[2].rstrip("]").split(" | ")[0].split(
             ", "
@@ -122,6 +128,24 @@ def test_ranks_and_relations_that_are_kept_for_the_rules():
     for one in kept:
         is_forth = "country" in str(one.levels[0].heaviest)
         check(one, pairs if is_forth else [pair[::-1] for pair in pairs])
+
+
+def test_what_others_read_of_a_recursion_has_its_rank():
+    text = "reach(a, b) :- edge(a, b). reach(a, c) :- reach(a, b), edge(b, c). two(a, c) :- reach(a, b), reach(b, c)."
+    program = gw.Program(text)
+    program.step({"edge": [(1, 2), (2, 3), (3, 4)]})
+    names = {one.name for one in program.statistics() if one.relation == "reach"}
+    assert "reach[1, 0]" in program.explain()
+    assert all(name.endswith(", rank]") for name in names)
+    assert {"reach[0, 1, rank]", "reach[1, 0, rank]"} <= names
+
+
+def test_times_that_python_cannot_hold_are_said():
+    program = gw.Program("h(x, y) :- e(x, y), e(y, x).")
+    times = np.array(["2024-01-01T00:00:00.000000001", "2024-01-02"], "datetime64[ns]")
+    program.step({"e": pa.table({"x": times, "y": times[::-1]})})
+    with pytest.raises(gw.errors.UnsupportedTypeError):
+        program.statistics()
 
 
 def test_not_within_a_tick():

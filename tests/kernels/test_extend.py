@@ -181,6 +181,21 @@ def test_what_is_short_is_sought(kind, backend, name, variant):
         assert question.work[MARKS] == 0
 
 
+@pytest.mark.parametrize("width", [15, 16])
+def test_short_ranges_of_single_prefixes_are_sought(kind, backend, width):
+    """Both atoms have ranges of their own for each prefix; marking pays where the shorter one is long enough."""
+    few = {(x, value): 1 for x in range(10) for value in range(x, x + width)}
+    many = {(x, value): 1 for x in range(10) for value in range(0, 40, 2)}
+    case = Case(
+        [Atom((few,), (0,), True), Atom((many,), (0,), True)], [0, 0], [(x,) for x in range(10)], [False, False]
+    )
+    check(case, backend, (7 if kind.compiled else 100, HUGE))
+    question = Question(case, backend)
+    question.count()
+    if kind.compiled:
+        assert question.work[MARKS] == (0 if width == 15 else 10 * width)
+
+
 @pytest.mark.parametrize("variant", ["plain", "own goes on in batches"])
 @pytest.mark.parametrize("name", LONG_HUBS)
 def test_long_hubs(kind, backend, name, variant):

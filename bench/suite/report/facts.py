@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from bench.suite.random_queries import RANDOM
 from bench.suite.record import Case, Comparison, Document, Record
 from bench.suite.registry import OWN
 
@@ -19,8 +20,6 @@ SMALL, SMALL_SHARE = 10, 1e-3
 """Changed rows of a tick up to which a change is called small, and the share of the state up to which it is as well."""
 MADE_BY = ("commit", "processor", "cores", "threads")
 """What has to be the same of two documents for their records of one case to be compared."""
-CHANCE = "random"
-"""The family of the queries that chance writes."""
 NEAR = 1.5
 """A strategy that takes no more than so many times what the other takes is called as good as that one."""
 
@@ -129,11 +128,11 @@ class Facts:
 
     def chosen(self) -> list[Comparison]:
         """The planner's choice beside both strategies, case by case."""
-        return [one for one in self.comparisons if one.case.family != CHANCE]
+        return [one for one in self.comparisons if one.case.family != RANDOM]
 
     def by_chance(self) -> list[Comparison]:
         """The same of queries that chance wrote."""
-        return [one for one in self.comparisons if one.case.family == CHANCE]
+        return [one for one in self.comparisons if one.case.family == RANDOM]
 
     def wrong(self) -> list[Record]:
         """Records of wrong answers."""
@@ -192,9 +191,20 @@ class Facts:
         return {name: points for name, points in found.items() if len({at for at, _ in points}) > 1}
 
     def endless(self, value: Callable[[Case], float | None], fixed: str) -> dict[str, list[tuple[float, float]]]:
-        """The same of the least speed-ups where binary joins came to no end, of one value as well."""
+        """The same of the least speed-ups where binary joins came to no end, of one value as well.
+
+        What another run has measured to the end, or given more time, is left out.
+        """
         least = ((pair.case, pair.least_speedup) for pair in self.pairs())
-        return _by_name(((case, one) for case, one in least if one is not None), value, fixed)
+        found = _by_name(((case, one) for case, one in least if one is not None), value, fixed)
+        measured = _by_name(((pair.case, speedup) for pair, speedup in self.measured()), value, fixed)
+        kept: dict[str, list[tuple[float, float]]] = {}
+        for name, points in found.items():
+            known = {at for at, _ in measured.get(name, ())}
+            most = {at: one for at, one in points if at not in known}  # ascending: the largest of a value counts
+            if most:
+                kept[name] = list(most.items())
+        return kept
 
     def _crossings(self, axis: str, value: Callable[[Case], float | None]) -> Iterable[Crossing]:
         endless = self.endless(value, axis)
@@ -272,7 +282,10 @@ def ratio(one: Record | None, other: Record | None) -> float | None:
 
 
 def at_least(one: Record | None, other: Record) -> float | None:
-    """How many times as long as the other's first round one takes at least that was stopped; None if it was not."""
+    """How many times as long as the other's first round one takes at least that was stopped.
+
+    None if it was not, or if either's processor time is not known.
+    """
     taken = cpu_per_tick(other)
     if one is None or one.unfinished_seconds is None or not taken:
         return None

@@ -159,15 +159,13 @@ def _scatter(
 
 def _along(facts: Facts, value: Callable[[Case], float | None], axis: str, x: str) -> str | None:
     """Speed-ups along an axis, and what they are at least where binary joins came to no end."""
-    found = facts.series(value, axis)
-    endless = {name: points for name, points in facts.endless(value, axis).items() if name in found}
-    return _lines(found, x, _SPEEDUP, endless=endless)
+    return _lines(facts.series(value, axis), x, _SPEEDUP, endless=facts.endless(value, axis))
 
 
 def _lines(
     found: Points, x: str, y: str, line: float | None = 1.0, endless: Points = MappingProxyType({})
 ) -> str | None:
-    """Lines through points; from a line's end upwards, what `endless` has of it, as arrows."""
+    """Lines through points, and arrows upwards from what `endless` has of them."""
     if not found:
         return None
     figure, axes = _figure(x, y)
@@ -176,8 +174,8 @@ def _lines(
     for (name, points), style in zip(_most(found), _styles(), strict=False):
         axes.plot(*zip(*points, strict=True), label=name, **style)
         for at, least in endless.get(name, ()):
-            axes.annotate("", (at, 1.6 * least), (at, least), arrowprops={"arrowstyle": "->", "color": style["color"]})
-            axes.plot([at], [least], linestyle="none", fillstyle="none", **style)
+            axes.plot([at, at], [least, 1.6 * least], color=style["color"], linestyle=":")
+            axes.plot([at], [1.6 * least], color=style["color"], marker="^", linestyle="none", gid=f"endless at {at:g}")
         turn = None if line is None else crossing(points)
         if turn is not None:
             axes.plot([turn], [1.0], marker="x", color="black", linestyle="none")

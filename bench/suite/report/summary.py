@@ -167,21 +167,24 @@ def _kept(facts: Facts) -> str:
 
 
 def _auto(facts: Facts) -> str:
-    ratios = _ratios(facts.chosen(), "ratio")
-    if not ratios:
-        return "The planner's own choice was not compared with both strategies."
-    fastest, work = _ratios(facts.chosen(), "fastest_ratio") or ratios, _ratios(facts.chosen(), "work_ratio")
-    text = (
-        f"The planner's choice takes {_median(ratios)} times what the better strategy takes (median of "
-        f"{cases(len(ratios))}), {digits(ratios[-1][0])} at worst ({ratios[-1][1]}); by the fastest round of each, "
-        f"which is disturbed least, {digits(fastest[-1][0])} at worst ({fastest[-1][1]})"
-    )
-    if work:
-        text += f"; it counts {_median(work)} times the work of the one that counts less, at most {digits(work[-1][0])}"
-    random = _ratios(facts.by_chance(), "ratio")
+    ratios, random = _ratios(facts.chosen(), "ratio"), _ratios(facts.by_chance(), "ratio")
+    text = "The planner's own choice was not compared with both strategies"
+    if ratios:
+        fastest, work = _ratios(facts.chosen(), "fastest_ratio") or ratios, _ratios(facts.chosen(), "work_ratio")
+        text = (
+            f"The planner's choice takes {_median(ratios)} times what the better strategy takes (median of "
+            f"{cases(len(ratios))}), {digits(ratios[-1][0])} at worst ({ratios[-1][1]}); by the fastest round of each, "
+            f"which is disturbed least, {digits(fastest[-1][0])} at worst ({fastest[-1][1]})"
+        )
+        if work:
+            text += (
+                f"; it counts {_median(work)} times the work of the one that counts less, at most {digits(work[-1][0])}"
+            )
     if random:
+        wrong = sum(one.check is not None and not one.check.is_right for one in facts.by_chance())
         text += (
-            f"; on {len(random)} queries that chance wrote {_median(random)} times, {digits(random[-1][0])} at worst"
+            f"; on queries that chance wrote ({cases(len(random))}) its choice takes {_median(random)} times as long, "
+            f"{digits(random[-1][0])} at worst" + (f", and {cases(wrong)} had a wrong answer" if wrong else "")
         )
     return f"{text}."
 

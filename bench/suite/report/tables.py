@@ -95,7 +95,7 @@ def choices(facts: Facts) -> Table:
     """Per case, the planner's choice beside the better one of both strategies: time, and counted work."""
     rows = [
         (
-            one.case.key, _milliseconds(one, "auto"), _milliseconds(one, "wcoj"), _milliseconds(one, "binary"),
+            one.case.key, _per_tick(one, "auto"), _per_tick(one, "wcoj"), _per_tick(one, "binary"),
             _times(one.ratio), _times(one.fastest_ratio), _times(one.work_ratio),
         )
         for one in sorted(facts.chosen(), key=lambda one: -(one.ratio or 0))
@@ -106,7 +106,7 @@ def choices(facts: Facts) -> Table:
     return Table(header, tuple(rows))
 
 
-def _milliseconds(one: Comparison, strategy: str) -> str:
+def _per_tick(one: Comparison, strategy: str) -> str:
     rounds = one.cpu_seconds.get(strategy)
     return duration(statistics.median(rounds) / one.case.n_ticks) if rounds else one.stopped.get(strategy, NONE)
 

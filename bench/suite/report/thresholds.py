@@ -95,5 +95,6 @@ def _belongs(case: Case) -> bool:
 def _point(wcoj: Record, binary: Record | None, auto: Record | None) -> Point | None:
     if not cpu_per_tick(wcoj):
         return None
-    speedup = least if (least := at_least(binary, wcoj)) is not None else ratio(binary, wcoj)
-    return Point(wcoj.case.state_rows, speedup, cpu_per_tick(binary) is None, ratio(auto, wcoj))
+    speedup, is_least = ratio(binary, wcoj), cpu_per_tick(binary) is None
+    least = at_least(binary, wcoj)
+    return Point(wcoj.case.state_rows, speedup if least is None else least, is_least, ratio(auto, wcoj))

@@ -11,7 +11,6 @@ from gpu_wcoj.join.path import names_of
 from gpu_wcoj.planner.auxiliary import Auxiliary, Side
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft, Setting
-from gpu_wcoj.planner.known import Known
 from gpu_wcoj.planner.passes.common import outside_of_loops
 
 KEY = 0.9
@@ -105,9 +104,7 @@ def _grown(draft: Draft) -> Draft:
     new = [one for one in used if one.name not in made]
     unseen = {one.name: one.facts(setting.known) for one in new if setting.known.rows(one.name) is None}
     expected = {name: facts for name, facts in unseen.items() if facts is not None}
-    known = setting.known
-    if expected and isinstance(known, Known):
-        known = known.expecting(expected)
+    known = setting.known.expecting(expected) if expected else setting.known
     shapes = {**setting.shapes, **{one.name: one.shape(setting.shapes) for one in new}}
     own = [RuleDraft(one.name, body.rule, body) for one in new for body in [one.body()]]
     return replace(
