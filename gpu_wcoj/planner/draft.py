@@ -48,6 +48,7 @@ class KnownRelations(Protocol):
 
     def expecting(self, facts: Mapping[str, Facts]) -> KnownRelations:
         """The same, and what is expected of relations that are not there yet."""
+        ...
 
 
 @dataclass(frozen=True)
