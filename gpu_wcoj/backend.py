@@ -57,7 +57,9 @@ class Backend:
 def cpu_backend(compiled: bool | None = None) -> Backend:
     """The CPU's backend: numba where it is installed, NumPy alone elsewhere or if `compiled` is False."""
     from cpu_fallback import load_kernels
+    from cpu_fallback.allocator import keep_freed
 
+    keep_freed()
     return Backend("cpu", np, load_kernels(compiled))
 
 
