@@ -15,7 +15,7 @@ MAPPED_FROM = 32 << 20
 a tick costs would hang on what was freed before it."""
 
 SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
-"""Variables of the environment by which a user says so himself."""
+"""Variables of the environment by which users settle this."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
@@ -23,8 +23,8 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 def keep_freed(environment: Mapping[str, str] = os.environ) -> bool:
     """Tell glibc's allocator to keep that much, for the whole process; whether it was told.
 
-    A tick frees what the next one asks for again: merged batches above all, tens of megabytes where many rows change. A
-    page that was given back costs as much as reading some thousand of its values does.
+    A tick frees what the next one asks for again: merged batches above all, tens of megabytes where many rows change.
+    To touch a page anew costs several times what reading its values does.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ state before a tick can go back to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, afresh
-from gpu_wcoj.circuit.recount import Declined, Recounted
+from gpu_wcoj.circuit.recount import Declined, Recounted, Recounting
 from gpu_wcoj.circuit.source import bag_change, set_change
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
@@ -235,20 +235,15 @@ class Circuit:
     @property
     def recounted(self) -> dict[str, tuple[Recounted, ...]]:
         """Of the last tick, the heads whose change was counted as the difference of whole counts."""
-        found = {}
-        for name, head in self.heads.items():
-            if isinstance(head, Head) and head.recounting.last:
-                found[name] = tuple(head.recounting.last)
-        return found
+        return {name: tuple(one.last) for name, one in self._recountings() if one.last}
 
     @property
     def declined(self) -> dict[str, tuple[Declined, ...]]:
         """Of the last tick, why the changes of heads were followed though whole counts were thought of."""
-        found = {}
-        for name, head in self.heads.items():
-            if isinstance(head, Head) and head.recounting.declined:
-                found[name] = tuple(head.recounting.declined)
-        return found
+        return {name: tuple(one.declined) for name, one in self._recountings() if one.declined}
+
+    def _recountings(self) -> Iterator[tuple[str, Recounting]]:
+        return ((name, head.recounting) for name, head in self.heads.items() if isinstance(head, Head))
 
     @property
     def measured(self) -> Measured | None:

@@ -47,12 +47,12 @@ PLAIN = 1.0
 """Where nothing can be summed away a whole count is one more generic join. It is tried if a change starts more than so
 many times as many rows."""
 
+GROWN = 1.5
+"""A whole count is given another chance when so many times as much may be risked, or the state has changed as much."""
+
 Declined = Literal["tried", "given up", "overflow"]
 """Why a change is followed though a whole count was thought of: samples of it promise too little, it has turned out to
 cost too much, or weights might have left int64."""
-
-GROWN = 1.5
-"""A whole count is given another chance when so many times as much may be risked, or the state has changed as much."""
 
 
 @dataclass(frozen=True)
