@@ -19,6 +19,9 @@ from gpu_wcoj.trace.arrangement import ArrangementKey
 POSITIVE = ", rows of positive weight"
 """What stands behind the name of an arrangement that a recursion reads of a bag."""
 
+Sides = tuple[int, ...]
+"""The number of a side of an auxiliary relation; of one that joins such relations, then that of their side."""
+
 ValuesOf = Callable[[str, int, Sequence[int]], Sequence[Any]]
 """(relation, column, codes) to the values that they stand for."""
 
@@ -77,17 +80,24 @@ def arrangement_statistics(
 ) -> Iterator[ArrangementStatistics]:
     """Of all arrangements of inputs and kept heads, as they stand between ticks."""
     words = words_of(plan, name_of)
-    sources = {one.name: one.columns for one in plan.auxiliaries}
+    sources = {
+        one.name: [(at, side.atom.relation, column) for at, side in enumerate(one.sides) for column in side.kept]
+        for one in plan.auxiliaries
+    }
     widths = {name: width for loop in plan.loops for name, width in loop.widths.items()}
 
-    def origin(relation: str, column: int) -> tuple[str, int]:
-        return origin(*sources[relation][column]) if relation in sources else (relation, column)
+    def origin(relation: str, column: int, sides: Sides = ()) -> tuple[Sides, str, int]:
+        """The stored column that a column is, and which side of what is kept for the rules it comes from."""
+        if relation not in sources:
+            return sides, relation, column
+        number, source, at = sources[relation][column]
+        return origin(source, at, (*sides, number))
 
     def value(key: ArrangementKey, depth: int, codes: Sequence[int]) -> Any:
         """What a code stands for at the last level of a prefix, or before."""
         if key.order[depth] == widths.get(key.relation):
             return codes[depth]  # a rank
-        relation, column = origin(key.relation, key.order[depth])
+        sides, relation, column = origin(key.relation, key.order[depth])
         shape = shapes[relation]
         if column >= len(shape.nullable):
             return bool(codes[depth])
@@ -95,7 +105,7 @@ def arrangement_statistics(
         if flag is not None and codes[depth] == 0:
             known = {origin(key.relation, at): code for at, code in key.constants}
             known.update((origin(key.relation, at), code) for at, code in zip(key.order, codes, strict=False))
-            if known.get((relation, flag), 1):
+            if known.get((sides, relation, flag), 1):
                 return None
         return values_of(relation, column, [codes[depth]])[0]
 

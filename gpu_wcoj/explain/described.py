@@ -31,6 +31,8 @@ from gpu_wcoj.trace.arrangement import ArrangementKey
 
 ColumnName = Callable[[str, int], str]
 """What a stored column of a relation is called."""
+IS_NULL = " is null"
+"""What stands behind the name of a column that says whether another one is null."""
 
 
 def described(
@@ -64,12 +66,24 @@ def _with_ranks(name_of: ColumnName, loops: Iterable[LoopPlan]) -> ColumnName:
 
 
 def _with_auxiliaries(name_of: ColumnName, plan: Plan) -> ColumnName:
-    """Names of columns; those of what is kept for the rules are called as where they come from."""
-    sources = {one.name: one.columns for one in plan.auxiliaries}
+    """Names of columns; those of what is kept for the rules are called as where they come from, once each.
+
+    Of two that are one column of one relation, on either side, the second has a prime.
+    """
+    called: dict[str, list[str]] = {}
 
     def name(relation: str, column: int) -> str:
-        return name(*sources[relation][column]) if relation in sources else name_of(relation, column)
+        return called[relation][column] if relation in called else name_of(relation, column)
 
+    for one in plan.auxiliaries:  # those that others read stand before these
+        own: list[str] = []
+        for source, column in one.columns:
+            said = name(source, column)
+            while said in own:
+                stem = said.removesuffix(IS_NULL)
+                said = f"{stem}'{said.removeprefix(stem)}"
+            own.append(said)
+        called[one.name] = own
     return name
 
 
@@ -260,9 +274,9 @@ class Words:
         codes = {name(column): given for column, given in key.constants}
         where = []
         for said, given in codes.items():
-            if said.endswith(" is null"):
+            if said.endswith(IS_NULL):
                 where.append(said if given else f"{said.removesuffix(' null')} not null")
-            elif codes.get(f"{said} is null") != 1:
+            elif codes.get(said + IS_NULL) != 1:
                 where.append(f"{said} = code {given}")
         where += [f"{name(left)} = {name(right)}" for left, right in key.equal]
         for column, op, other, code in key.compared:

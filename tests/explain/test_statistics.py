@@ -130,6 +130,25 @@ def test_ranks_and_relations_that_are_kept_for_the_rules():
         check(one, pairs if is_forth else [pair[::-1] for pair in pairs])
 
 
+def test_sides_of_one_relation_that_is_joined_with_itself_are_told_apart():
+    program = gw.Program("h(x?) :- c(v, x?), c(v, y?), c(w, y?), c(w, z?), near(x?, z?, _).", bag=True)
+    values = {key: None if key % 3 == 0 else key % 7 for key in range(60)}
+    near = [(None if i % 11 == 0 else i % 7, None if i % 13 == 0 else i // 7 % 7, i) for i in range(2000)]
+    program.step_counts({"c": list(values.items()), "near": near})
+    kept = [one for one in program.statistics() if "*" in one.relation]
+    sides = ["c1", "c1 is null", "c1'", "c1' is null"]
+    orders = {tuple(level.column for level in one.levels) for one in kept}
+    assert orders == {tuple(sides), tuple(sides[2:] + sides[:2])}
+    said = program.explain().partition("\narrangements\n")[2]
+    for one in kept:
+        assert one.name in said
+        first = {(None, True) if value is None else (value, False) for value in values.values()}
+        assert {prefix for prefix, _ in one.levels[1].heaviest} == first
+        # Nothing says yet whether the second side is null, whatever was said of the first one.
+        third = {prefix for prefix, _ in one.levels[2].heaviest}
+        assert {prefix[2] for prefix in third if prefix[:2] == (0, False)} == {None}
+
+
 def test_what_others_read_of_a_recursion_has_its_rank():
     text = "reach(a, b) :- edge(a, b). reach(a, c) :- reach(a, b), edge(b, c). two(a, c) :- reach(a, b), reach(b, c)."
     program = gw.Program(text)
