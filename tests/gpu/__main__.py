@@ -50,6 +50,7 @@ class Part:
     route: str = "device"
 
 
+PROGRAMS = ("weights", "types", "constants", "nulls", "heads", "ticks", "ways_in", "errors")
 KERNELS = ("tests/kernels/test_rows.py", "tests/kernels/test_tries.py", "tests/kernels/test_extend.py")
 PARTS = {
     "kernels": Part((*KERNELS, "tests/gpu/test_kernels.py"), workers=6),
@@ -60,7 +61,7 @@ PARTS = {
         "not test_random_programs and not test_memory.py and not test_a_million_in_seconds",
         workers=8,
     ),
-    "programs": Part(("tests/test_program_semantics.py", "tests/test_program_errors.py"), workers=6),
+    "programs": Part(tuple(f"tests/test_program_{name}.py" for name in PROGRAMS), workers=6),
     "border": Part(("tests/gpu/test_border.py",)),
     "routing": Part(("tests/routing", "tests/gpu/test_routing.py"), workers=4, route="auto"),
     "memory": Part(("tests/gpu/test_memory.py",)),
