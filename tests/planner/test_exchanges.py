@@ -13,12 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_wcoj.backend import select_backend
-from gpu_wcoj.circuit.recursion.rules import ranked_query
+from gpu_wcoj.circuit.recursion.rules import RANK, ranked_query
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
+from gpu_wcoj.join.index import AtomIndex
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.exchanges import Exchanges, graph_of
+from gpu_wcoj.planner.joingraph import Edge, Table
 from gpu_wcoj.planner.single import delta_query
+from gpu_wcoj.planner.solver import solve
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Atom, Variable
 from gpu_wcoj.trace.arrangement import Arrangement, PhaseRows
@@ -192,3 +195,50 @@ def test_filters_of_a_rule():
         "1: e(a, b).1 != 1: e(a, b).0",
         "1: e(a, b).1 <= 1.5",
     ]
+
+
+TEXTS = ["h(a, b, c) :- e(a, b), e(b, c), e(a, c).", "h(a, d) :- e(a, b), f(b, c), e(c, d), f(a, c)."]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("recursive", [False, True], ids=["join", "recursion"])
+def test_the_join_and_the_recursion_see_what_the_solver_says(text, recursive):
+    """One convention: the numbers of the atoms in the body are the solver's numbering."""
+    rule = parse(text).rules[0]
+    shapes = {name: Shape(name, (False,) * arity) for name, arity in (("e", 2), ("f", 2), ("h", len(rule.head.terms)))}
+    query = delta_query(normalise(rule, shapes, {}, lambda relation, column, value: 0))
+    if recursive:
+        query = ranked_query(query, {"e": 2})
+        assert any(use.variables[-1].startswith(RANK) for path in query.paths for use in path.others)
+    atoms = rule.atoms
+    edges = [
+        Edge(str(i), str(j), (atoms[i].terms.index(term),), (atoms[j].terms.index(term),))
+        for i in range(len(atoms))
+        for j in range(i)
+        for term in atoms[i].terms
+        if term in atoms[j].terms
+    ]
+    plan = solve([Table(str(i), 2, atom.relation) for i, atom in enumerate(atoms)], edges)
+    for path, solved in zip(query.paths, plan.paths, strict=True):
+        assert solved.table == str(path.seed.atom)
+        sees = {lookup.table: lookup.sees for lookup in solved.lookups}
+        for use in path.others:
+            seen = Seen()
+            AtomIndex(use, seen).extender(0, path.seed.atom)
+            assert seen.asked == [sees[str(use.atom)]]
+            assert path.sees_after(use) == (seen.asked == ["after"])
+
+
+class Seen:
+    """An arrangement that keeps how it was seen."""
+
+    def __init__(self):
+        self.asked, self.backend = [], select_backend("cpu")
+
+    def before(self, phase):
+        self.asked.append("before")
+        return ()
+
+    def after(self, phase):
+        self.asked.append("after")
+        return ()
