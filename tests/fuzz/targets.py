@@ -145,7 +145,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "edn": Target(
         _edn,
-        ("tests/query/test_edn*.py", "tests/query/edn_queries.py", "tests/datoms/test_transactions.py"),
+        ("tests/query/test_edn*.py", "tests/query/edn_queries.py", "tests/datoms/test_transaction*.py"),
         ("[", "]", "{", "}", "#{", "(", ")", "#inst ", "#uuid ", "#_", "\\newline", ":a/b", "nil", "true", "1N", "1.5M",
          '"', ";", ",", "##Inf", "'", "^", "@", "\\u0041", "+", "-", "/", "1e5", "0x1"),
     ),
@@ -162,7 +162,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "transaction": Target(
         _transaction,
-        ("tests/datoms/test_transactions.py", "tests/datoms/test_changes.py", "tests/datoms/test_schema.py"),
+        ("tests/datoms/test_transaction*.py", "tests/datoms/test_changes.py", "tests/datoms/test_schema.py"),
         ("[[:db/add ", "[:db/retract ", "[:db/retractEntity ", "{:db/id ", ":g/to", ":name ", "#db/id", '"tmp"', "-1",
          "[:name \"x\"]", "#inst \"2026-01-01\"", "#uuid ", "1.5", "true", "nil", "[[:db/add 1 :g/to 2]]"),
     ),

@@ -1,0 +1,102 @@
+"""Transactions that contradict themselves, and forms that are none: nothing of them happens."""
+
+import pytest
+
+from gpu_wcoj.errors import TransactionConflictError, TransactionError
+from tests.datoms.people import changed
+
+CONFLICTS = {
+    "two values": (
+        [[":db/add", 1, ":name", "Ann"], [":db/add", 1, ":name", "Bob"]],
+        "':name' has one value, and entity 1 is to have two: 'Ann' .form 1. and 'Bob'",
+    ),
+    "two values of one map and a list": (
+        [{":db/id": 1, ":age": 1}, [":db/add", 1, ":age", 2]],
+        "':age' has one value, and entity 1 is to have two: 1 .form 1. and 2. .form 2",
+    ),
+    "added and retracted": (
+        [[":db/add", 9, ":name", "Old"], [":db/retract", 9, ":name", "Old"]],
+        "'Old' of attribute ':name' of entity 9 is both retracted and added",
+    ),
+    "added and retracted, of no type yet": (
+        [[":db/add", 9, ":new", 5], [":db/retract", 9, ":new", 5]],
+        "5 of attribute ':new' of entity 9 is both retracted and added",
+    ),
+    "retracted and added, of no type yet": (
+        [[":db/retract", 9, ":new", 5], [":db/add", 9, ":new", 5]],
+        "5 of attribute ':new' of entity 9 is both retracted and added",
+    ),
+    "added and retracted with its entity": (
+        [[":db/retractEntity", 9], [":db/add", 9, ":name", "Old"]],
+        "'Old' of attribute ':name' of entity 9 is both retracted and added",
+    ),
+    "a unique value that another entity has": (
+        [[":db/add", 1, ":seat", 3]],
+        "the values of attribute ':seat' are unique, and 3 is to be of entity 1, and is of 9",
+    ),
+    "a unique value of two": (
+        [[":db/add", 1, ":seat", 5], [":db/add", 2, ":seat", 5]],
+        "unique, and 5 is to be of entity 2, and is of 1",
+    ),
+    "an identity of an entity that is known": (
+        [{":db/id": 1, ":email": "old@x"}],
+        "unique, and 'old@x' is to be of entity 1, and is of 9",
+    ),
+    "a temporary id of two entities": (
+        [[":db/add", "t", ":email", "old@x"], [":db/add", "t", ":email", "other@x"]],
+        "'t' stands for two entities, 9 and 10",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CONFLICTS)
+def test_a_transaction_that_contradicts_itself_is_refused(db, case):
+    forms, message = CONFLICTS[case]
+    changed(db, {":db/id": 9, ":name": "Old", ":seat": 3, ":email": "old@x"}, {":db/id": 10, ":email": "other@x"})
+    with pytest.raises(TransactionConflictError, match=message):
+        db.transact(forms)
+    assert len(db) == 4
+
+
+UNREADABLE = {
+    "no list": (7, "a transaction is a list of forms"),
+    "one form": ({":db/id": 1}, "a transaction is a list of forms"),
+    "a number": ([5], "5 of type 'int' is no form"),
+    "nothing": ([[]], "an empty form is no operation"),
+    "an unknown operation": ([[":db/retracts", 1, ":name"]], "no operation. Did you mean ':db/retract'"),
+    "too few": (
+        [[":db/add", 1, ":name"]],
+        "':db/add' with 2 arguments.*\n.*Write .':db/add', entity, attribute, value",
+    ),
+    "too many": ([[":db/retractEntity", 1, 2]], "with 2 arguments"),
+    "no entity": ([[":db/add", 1.5, ":name", "x"]], "1.5 of type 'float' is no entity"),
+    "a truth for an entity": ([[":db/add", True, ":name", "x"]], "True of type 'bool' is no entity"),
+    "an ident": ([[":db/add", ":ann", ":name", "x"]], "':ann' of type 'str' is no entity"),
+    "a large entity": ([[":db/add", 2**63 - 1, ":name", "x"]], "outside -2.63 to 2.63-2"),
+    "no attribute": ([[":db/add", 1, 7, "x"]], "7 is no name of an attribute"),
+    "an attribute of ours": ([[":db/add", 1, ":db/ident", "x"]], "':db/ident' is no name of an attribute"),
+    "a map of nothing": ([{":db/id": 1}], "has no attributes, so it says nothing"),
+    "a key that is none": ([{":db/id": 1, 5: 1}], "5 is no name of an attribute"),
+    "an attribute twice": ([{":db/id": 1, ":age": 1, "age": 1}], "':age' stands in the map twice"),
+    "a list for one value": ([{":db/id": 1, ":name": ["a", "b"]}], "':name' has one value, and the map gives"),
+    "an id of nothing": ([[":db/add", 1, ":boss", "nobody"]], "'nobody' is of no entity: nothing is added to it"),
+    "an id to retract": ([[":db/retract", -5, ":name", "x"]], "-5 is of no entity"),
+    "a reference by what is not unique": ([[":db/add", [":name", "x"], ":age", 1]], "':name' are not unique"),
+    "a reference to nobody": ([[":db/add", [":email", "x"], ":age", 1]], "no entity has 'x' of type 'str' of ':email'"),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_what_is_no_form_is_refused(db, case):
+    forms, message = UNREADABLE[case]
+    with pytest.raises(TransactionError, match=f"(?s){message}"):
+        db.transact(forms)
+    assert (len(db), db.transactions) == (0, 0)
+
+
+def test_maps_cannot_nest_without_end(db):
+    form = {":name": "leaf"}
+    for _ in range(1000):
+        form = {":boss": form}
+    with pytest.raises(TransactionError, match="within each other more than 64 times"):
+        db.transact([form])
