@@ -1,35 +1,28 @@
-"""The engine on a device: it computes what it computes on the CPU, bit for bit, and waits rarely for the device."""
+"""The engine on a device computes what it computes on the CPU, bit for bit."""
 
 from __future__ import annotations
 
-import gc
 import random
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.errors import DeviceMemoryError, UsageError, WeightOverflowError
-from gpu_wcoj.join import memory
-from gpu_wcoj.join.extender import ConditionExtender, Extender
-from gpu_wcoj.join.path import Condition
+from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.spine import MergePolicy
-from gpu_wcoj.zset.index import IndexedZSet
+from tests.cuda.graphs import hub_edges
 from tests.join.patterns import PATTERNS
 from tests.join.twin import VALUES, Script, arities, check_scripts, fed, random_script, random_text
 from tests.long import IS_LONG
 from tests.shim import available, shim_backend
-from tests.shim.device import ShimDevice
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
-"""`make test-long` runs more seeds, limits and sequences; those here are spread over all sizes of pieces."""
+# `make test-long` runs more seeds and sequences; those here are spread over all sizes of pieces.
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 TRIANGLE = PATTERNS["triangle"]
 SOME = (
@@ -134,16 +127,6 @@ def test_every_bit_is_that_of_the_cpu(name, bag):
         assert found == expected
 
 
-def hub_edges(n: int) -> list[tuple[int, int]]:
-    """A skewed graph of about n edges: two hubs that know everybody, and a sparse rest."""
-    chance = np.random.default_rng(n)
-    nodes = max(8, n // 8)
-    rest = chance.integers(0, nodes, (n, 2))
-    hubs = [(hub, node) for hub in range(2) for node in range(2, nodes)]
-    pairs = {(int(a), int(b)) for a, b in rest if a != b} | {(min(pair), max(pair)) for pair in hubs}
-    return sorted(pairs)
-
-
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "4-clique", "star of 3"])
 def test_skewed_graphs_are_those_of_the_cpu(name, bag):
@@ -191,238 +174,3 @@ class TestWeights:
             found.append(str(raised.value))
             assert len(program.relation("e")) == 0
         assert found[0] == found[1]
-
-
-class TestWaiting:
-    """How often a tick waits for the device does not depend on the number of rows.
-
-    What was counted, with 200 and 2,000 edges: 7 to 8 waits for the first tick of `step_counts`, 12 for a quarter of
-    the edges more and 11 for a quarter of them fewer; of `step` 8 to 10, 15 to 16 and 14 to 15. The largest ticks
-    sort in another way, which has to know the ranges of values: one wait more a sort.
-    """
-
-    MOST: ClassVar = {
-        "step_counts": {"first": 8, "insert": 13, "delete": 13},
-        "step": {"first": 11, "insert": 17, "delete": 17},
-    }
-
-    @pytest.mark.parametrize("size", [200, 2000])
-    @pytest.mark.parametrize("way", ["step_counts", "step"])
-    def test_ticks_of_triangles(self, way, size):
-        device, program = counting_program(TRIANGLE)
-        edges = hub_edges(size)
-        random.Random(size).shuffle(edges)
-        part = len(edges) // 4
-        ticks = {"first": edges[:-part], "insert": edges[-part:], "delete": edges[:part]}
-        for what, rows in ticks.items():
-            with device.counted() as counts:
-                getattr(program, way)({"e": gw.ZSet.from_rows([(row, -1 if what == "delete" else 1) for row in rows])})
-            assert counts.reads <= self.MOST[way][what], (what, counts)
-
-    @pytest.mark.parametrize("name", ["triangle", "4-clique", "star of 3"])
-    def test_once_a_piece(self, name, monkeypatch):
-        text, edges = PATTERNS[name], gw.ZSet.from_rows(hub_edges(60))
-        waits, pieces = [], []
-        for chunk_rows in (1 << 17, 16):
-            device, program = counting_program(text, chunk_rows=chunk_rows)
-            calls = counted_fills(program, monkeypatch)
-            with device.counted() as counts:
-                program.step({"e": edges})
-            waits.append(counts.reads)
-            pieces.append(calls.n)
-        assert pieces[1] > pieces[0] + 4
-        assert waits[1] - waits[0] <= pieces[1] - pieces[0] + len(edges) // 16  # a block of seeds is one wait, too
-
-    def test_a_count_of_parts_that_are_multiplied(self, monkeypatch):
-        device, program = counting_program(PATTERNS["bowtie"], chunk_rows=64)
-        calls = counted_fills(program, monkeypatch)
-        with device.counted() as counts:
-            program.step_counts({"e": gw.ZSet.from_rows(hub_edges(60))})
-        assert counts.reads <= 12 + 3 * calls.n
-
-
-@dataclass
-class Calls:
-    n: int = 0
-
-
-def counted_fills(program: gw.Program, monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """Counts the calls of `fill_common`."""
-    calls, kernels = Calls(), program.backend.kernels
-    fill = kernels.fill_common
-
-    def counted(*arguments: Any) -> Any:
-        calls.n += 1
-        return fill(*arguments)
-
-    monkeypatch.setattr(kernels, "fill_common", counted)
-    return calls
-
-
-def counting_program(text: str, **options: Any) -> tuple[ShimDevice, gw.Program]:
-    backend = shim_backend(1)
-    assert isinstance(backend.device, ShimDevice)
-    return backend.device, gw.Program(text, backend=backend, route="device", **options)
-
-
-class TestMemory:
-    """A tick on a device that is too small is right, or undone with an error that says so."""
-
-    EDGES = hub_edges(300)
-
-    @BAGS
-    @pytest.mark.parametrize("way", ["step", "step_counts", "step_pieces"])
-    def test_every_limit(self, way, bag):
-        random.Random(1).shuffle(edges := list(self.EDGES))
-        part = len(edges) // 2
-        ticks = [[(edge, 1) for edge in edges[:part]], [(edge, 1) for edge in edges[part:]]]
-        ticks[1] += [(edge, -1) for edge in edges[:20]]
-        expected = self.ticks(gw.Program(TRIANGLE, bag=bag, backend="cpu"), ticks, way)
-        outcomes = set()
-        for limit in (3 << k >> 1 for k in range(13 + bag, 24, 1 if IS_LONG else 2)):
-            backend = shim_backend(2, memory_limit=limit)
-            program = gw.Program(TRIANGLE, bag=bag, backend=backend, route="device")
-            found = self.ticks(program, ticks, way)
-            outcomes.update("right" if one == right else type(one) for one, right in zip(found, expected, strict=True))
-        assert outcomes == {"right", DeviceMemoryError}
-
-    @BAGS
-    def test_nothing_but_the_state_stays(self, bag):
-        """Rows spread out for a join go when the tick ends, or when what was joined afresh has been read."""
-        backend = shim_backend(3)
-        program = gw.Program(TRIANGLE, bag=bag, backend=backend, route="device")
-        assert isinstance(backend.device, ShimDevice)
-        program.step_counts({"e": gw.ZSet.from_rows([((i, i * 7 % 5000), 1) for i in range(5000)])})
-        program.count("h")
-        gc.collect()
-        batches = [one for one in gc.get_objects() if issubclass(type(one), IndexedZSet) and one.backend is backend]
-        assert sum(map(len, batches)) == sum(sum(sizes) for sizes in program.state_rows.values())
-        assert not any("matrix" in vars(batch) for batch in batches)
-        grain = 1 << 12
-        assert backend.device.counts.allocated <= sum(batch.nbytes for batch in batches) + grain * len(batches)
-
-    def ticks(self, program: gw.Program, ticks: list[Any], way: str) -> list[object]:
-        """What each tick gives; one that fails leaves the state, and is right once there is memory."""
-        found: list[object] = []
-        for rows in ticks:
-            before = program.last_tick.tick
-            try:
-                found.append(self.taken(program, rows, way))
-            except DeviceMemoryError as error:
-                found.append(error)
-                assert program.last_tick.tick == before
-                assert isinstance(program.backend.device, ShimDevice)
-                memory = program.backend.device.memory
-                limit, memory.limit = memory.limit, 1 << 34
-                again = gw.Program(TRIANGLE, bag=program.bag, backend="cpu")
-                again.load({"e": program.relation("e")})
-                assert self.taken(program, rows, way) == self.taken(again, rows, way)
-                assert program.relation("h").rows() == again.relation("h").rows()
-                memory.limit = limit
-        return found
-
-    def taken(self, program: gw.Program, rows: list[Any], way: str) -> object:
-        changes = {"e": gw.ZSet.from_rows(rows)}
-        if way == "step_pieces":
-            pieces: list[Any] = []
-            program.step_pieces(changes, lambda _, piece: pieces.append(piece.rows()))
-            return sorted(row for piece in pieces for row in piece)
-        return program.step_counts(changes) if way == "step_counts" else program.step(changes)["h"].rows()
-
-    @BAGS
-    @pytest.mark.parametrize("way", ["step", "step_counts"])
-    def test_pieces_are_halved(self, monkeypatch, way, bag):
-        monkeypatch.setattr(memory, "GIVE_UP_ROWS", 16)
-        edges = [(edge, 1) for edge in self.EDGES]
-        expected = self.taken(gw.Program(PATTERNS["4-clique"], bag=bag, backend="cpu"), edges, way)
-        large = shim_backend(1)
-        assert isinstance(large.device, ShimDevice)
-        with large.device.counted() as counts:
-            self.taken(gw.Program(PATTERNS["4-clique"], bag=bag, backend=large, route="device"), edges, way)
-        right = 0
-        for share in (0.9, 0.7, 0.5, 0.3):
-            backend = shim_backend(1, memory_limit=int(share * counts.peak))
-            program = gw.Program(PATTERNS["4-clique"], bag=bag, backend=backend, route="device")
-            try:
-                assert self.taken(program, edges, way) == expected
-                right += 1
-            except DeviceMemoryError:
-                assert len(program.relation("e")) == 0
-        assert right
-
-    @pytest.mark.parametrize("free", [0, 1 << 30, 1 << 34, 1 << 40])
-    def test_pieces_follow_the_free_memory(self, monkeypatch, free):
-        backend = shim_backend()
-        monkeypatch.setattr(backend.device, "free_bytes", lambda: free)
-        rows = memory.rows_of_a_piece(backend)
-        assert memory.FEWEST_ROWS <= rows <= memory.MOST_ROWS
-        assert rows == memory.FEWEST_ROWS or rows * memory.PIECE_ROW_BYTES * memory.SHARE <= free
-
-
-def fetched(found: Any) -> Any:
-    """Arrays of a device, in lists and tuples of any depth, as lists."""
-    if isinstance(found, list | tuple):
-        return [fetched(one) for one in found]
-    return found.get().tolist() if hasattr(found, "get") else found.tolist()
-
-
-class TestIndex:
-    """What is asked of a batch, and of extenders over batches, beside the joins."""
-
-    @pytest.fixture
-    def batches(self):
-        """Per place, two batches whose weights cancel in part."""
-        chance = np.random.default_rng(4)
-        rows, weights = chance.integers(0, 5, (2, 3, 40)), chance.integers(-2, 3, (2, 40))
-        return [
-            [
-                IndexedZSet.from_columns([place.asarray(column) for column in own], place.asarray(signs), place)
-                for own, signs in zip(rows, weights, strict=True)
-            ]
-            for place in (cpu_backend(), shim_backend(2))
-        ]
-
-    @pytest.mark.parametrize("depth", [1, 2, 3])
-    def test_prefixes(self, batches, depth):
-        asked = np.random.default_rng(1).integers(0, 6, (depth, 30))
-        found = []
-        for batch, _ in batches:
-            prefixes = [batch.backend.asarray(column) for column in asked]
-            found.append(fetched([batch.locate(prefixes), batch.get_by_prefix(prefixes), batch.as_zset_view(depth)]))
-        assert found[0] == found[1]
-
-    def test_sums(self, batches):
-        found = []
-        for batch, other in batches:
-            merged = batch.merge(other)
-            children = (np.array([1, 1, 4]), np.array([7, 8, 7]), np.array([2, -3, 5]))
-            extended = merged.extend_leaves(*map(batch.backend.asarray, children))
-            arrays = [merged.matrix, merged.weight_column(), merged.negative_before, merged.leaf_offsets]
-            found.append([fetched([*arrays, extended.matrix, extended.weight_column()])])
-            found[-1].append([merged.n_negative, merged.largest_weight, batch.n_negative, batch.largest_weight])
-        assert found[0] == found[1]
-
-    @pytest.mark.parametrize("variable", ["x", "y", "z"])
-    def test_extenders(self, batches, variable):
-        chance = np.random.default_rng(2)
-        bound, values = chance.integers(0, 6, (3, 30)), chance.integers(0, 6, 30)
-        found = []
-        for own in batches:
-            place = own[0].backend
-            extender = Extender(("x", "y", "z"), tuple(own), place)
-            known = {name: place.asarray(column) for name, column in zip("xyz", bound, strict=True)}
-            known[variable] = place.asarray(values)
-            compared = ConditionExtender(Condition(variable, "<", "x" if variable != "x" else 3), xp=place.xp)
-            verbs = [extender.count(variable, known, 30), extender.propose(variable, known, 30)]
-            verbs += [extender.intersect(variable, known), compared.intersect(variable, known)]
-            found.append(fetched([*verbs, compared.count(variable, known, 30)]))
-        assert found[0] == found[1]
-
-
-def test_batches_of_two_places_do_not_merge():
-    rows = [np.array([1, 2])]
-    there = shim_backend()
-    one, other = IndexedZSet.from_columns(rows), IndexedZSet.from_columns([there.asarray(rows[0])], None, there)
-    for left, right in ((one, other), (other, one)):
-        with pytest.raises(UsageError, match=r"merged with one of .*\n.*one backend"):
-            left.merge(right)

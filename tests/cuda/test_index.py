@@ -1,0 +1,86 @@
+"""Batches on a device, and extenders over them, answer as those on the CPU do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpu_wcoj.backend import cpu_backend
+from gpu_wcoj.errors import UsageError
+from gpu_wcoj.join.extender import ConditionExtender, Extender
+from gpu_wcoj.join.path import Condition
+from gpu_wcoj.zset.index import IndexedZSet
+from tests.shim import available, shim_backend
+
+pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
+
+
+def fetched(found: Any) -> Any:
+    """Arrays of a device, in lists and tuples of any depth, as lists."""
+    if isinstance(found, list | tuple):
+        return [fetched(one) for one in found]
+    return found.get().tolist() if hasattr(found, "get") else found.tolist()
+
+
+class TestIndex:
+    """What is asked of a batch, and of extenders over batches, beside the joins."""
+
+    @pytest.fixture
+    def batches(self):
+        """Per place, two batches whose weights cancel in part."""
+        chance = np.random.default_rng(4)
+        rows, weights = chance.integers(0, 5, (2, 3, 40)), chance.integers(-2, 3, (2, 40))
+        return [
+            [
+                IndexedZSet.from_columns([place.asarray(column) for column in own], place.asarray(signs), place)
+                for own, signs in zip(rows, weights, strict=True)
+            ]
+            for place in (cpu_backend(), shim_backend(2))
+        ]
+
+    @pytest.mark.parametrize("depth", [1, 2, 3])
+    def test_prefixes(self, batches, depth):
+        asked = np.random.default_rng(1).integers(0, 6, (depth, 30))
+        found = []
+        for batch, _ in batches:
+            prefixes = [batch.backend.asarray(column) for column in asked]
+            found.append(fetched([batch.locate(prefixes), batch.get_by_prefix(prefixes), batch.as_zset_view(depth)]))
+        assert found[0] == found[1]
+
+    def test_sums(self, batches):
+        found = []
+        for batch, other in batches:
+            merged = batch.merge(other)
+            children = (np.array([1, 1, 4]), np.array([7, 8, 7]), np.array([2, -3, 5]))
+            extended = merged.extend_leaves(*map(batch.backend.asarray, children))
+            arrays = [merged.matrix, merged.weight_column(), merged.negative_before, merged.leaf_offsets]
+            found.append([fetched([*arrays, extended.matrix, extended.weight_column()])])
+            found[-1].append([merged.n_negative, merged.largest_weight, batch.n_negative, batch.largest_weight])
+        assert found[0] == found[1]
+
+    @pytest.mark.parametrize("variable", ["x", "y", "z"])
+    def test_extenders(self, batches, variable):
+        chance = np.random.default_rng(2)
+        bound, values = chance.integers(0, 6, (3, 30)), chance.integers(0, 6, 30)
+        found = []
+        for own in batches:
+            place = own[0].backend
+            extender = Extender(("x", "y", "z"), tuple(own), place)
+            known = {name: place.asarray(column) for name, column in zip("xyz", bound, strict=True)}
+            known[variable] = place.asarray(values)
+            compared = ConditionExtender(Condition(variable, "<", "x" if variable != "x" else 3), xp=place.xp)
+            verbs = [extender.count(variable, known, 30), extender.propose(variable, known, 30)]
+            verbs += [extender.intersect(variable, known), compared.intersect(variable, known)]
+            found.append(fetched([*verbs, compared.count(variable, known, 30)]))
+        assert found[0] == found[1]
+
+
+def test_batches_of_two_places_do_not_merge():
+    rows = [np.array([1, 2])]
+    there = shim_backend()
+    one, other = IndexedZSet.from_columns(rows), IndexedZSet.from_columns([there.asarray(rows[0])], None, there)
+    for left, right in ((one, other), (other, one)):
+        with pytest.raises(UsageError, match=r"merged with one of .*\n.*one backend"):
+            left.merge(right)
