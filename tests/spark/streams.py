@@ -69,3 +69,15 @@ def assert_same(found: pa.Table, expected: pa.Table) -> None:
     assert found.column_names == expected.column_names
     assert found.num_rows == expected.num_rows
     assert in_order(found).equals(in_order(expected))
+
+
+def stream_of(spark: Any, folder: Path, schema: str = EDGE, files: int = 1) -> Any:
+    """A stream of a folder's files, so many in a batch."""
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
+
+
+def run(view: Any) -> Any:
+    """The view, once it has taken all that is there."""
+    view.start("availableNow")
+    view.wait()
+    return view
