@@ -50,7 +50,9 @@ class Part:
     route: str = "device"
 
 
-PROGRAMS = ("weights", "types", "constants", "nulls", "heads", "ticks", "ways_in", "errors")
+PROGRAMS = (
+    "weights", "types", "constants", "nulls", "heads", "ticks", "ways_in", "errors", "overflow", "refused",
+)  # fmt: skip
 KERNELS = ("tests/kernels/test_rows.py", "tests/kernels/test_tries.py", "tests/kernels/test_extend.py")
 PARTS = {
     "kernels": Part((*KERNELS, "tests/gpu/test_kernels.py"), workers=6),
