@@ -277,7 +277,7 @@ class Inspected(NotCopied):
             self.bag,
             None if self._ledger.router is None else str(self._ledger.router),
             None if lowered is None else lowered.chosen or None,
-            self.last_tick.recounted if known is None else {},
+            self.last_tick if known is None else TickReport(),
         )
         sizes_of = None
         if bounds and known is not None:

@@ -35,13 +35,29 @@ NAMED = {SAMPLED: "samples, to decide", GIVEN_UP: "given up, as it costs more th
 
 FOLLOWED: Mapping[Declined, str] = MappingProxyType(
     {
-        "tried": "counting afresh was tried by samples, and the last tick's change followed: that was expected to cost "
-        "less, or not much more",
-        "given up": "counting afresh was begun and given up when it cost too much, and the last tick's change followed",
-        "overflow": "the last tick's change was followed: counted afresh, weights might have left int64",
+        "tried": "counting afresh was tried by samples, and {change} followed: that was expected to cost less, or not "
+        "much more",
+        "given up": "counting afresh was begun and given up when it cost too much, and {change} followed",
+        "overflow": "{change} was followed: counted afresh, weights might have left int64",
     }
 )
 """Why a change was followed though counting afresh was thought of."""
+
+CHANGE = "the last tick's change"
+HALVES = "what went with the last tick", "what came with the last tick"
+"""What is said of a change, and of its halves where they were not counted alike."""
+
+
+def afresh_sentences(recounted: Sequence[Recounted], declined: Sequence[Declined]) -> tuple[str, ...]:
+    """How a head's change was counted in the last tick, where it was not followed; in halves, if one of them was."""
+    return tuple(f"{HALVES[one.phase] if declined else CHANGE} was {one}" for one in recounted)
+
+
+def _followed(recounted: Sequence[Recounted], declined: Sequence[Declined]) -> str:
+    """Why it was followed though counting afresh was thought of, or the half of it that was."""
+    if not declined:
+        return ""
+    return FOLLOWED[declined[-1]].format(change=HALVES[1 - recounted[0].phase] if recounted else CHANGE)
 
 
 def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -> PlanTree:
@@ -103,12 +119,12 @@ def _unmeasured(tree: PlanTree, ticked: TickReport) -> list[str]:
 
 
 def _ticked(head: HeadTree, tree: PlanTree, ticked: TickReport) -> HeadTree:
-    recounted, declined = ticked.recounted.get(head.name, ()), ticked.declined.get(head.name)
+    recounted, declined = ticked.recounted.get(head.name, ()), ticked.declined.get(head.name, ())
     if ticked.measured is None:
         found = _worked(head, ticked.work, recounted)
     else:
         found = _measured(head, tree, ticked.measured, recounted)
-    return replace(found, followed=FOLLOWED[declined[-1]]) if declined and not recounted else found
+    return replace(found, followed=_followed(recounted, declined))
 
 
 def _all_work(work: Work) -> Iterable[Int64Array]:

@@ -25,8 +25,7 @@ def headlines(tree: PlanTree) -> list[str]:
 
 def head_notes(head: HeadTree) -> list[str]:
     """What is said of a head beside its name, and of its last tick."""
-    lines = [f"the last tick's change was {one}" for one in head.recounted]
-    lines += [head.followed] if head.followed else []
+    lines = [*head.recounted, *([head.followed] if head.followed else [])]
     if head.seconds is not None:
         lines.append(f"evaluated in {seconds_phrase(head.seconds)}")
     return lines

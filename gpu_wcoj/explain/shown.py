@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gpu_wcoj.explain.bounded import SizesOf, with_bounds
-from gpu_wcoj.explain.counted import with_counts
+from gpu_wcoj.explain.counted import afresh_sentences, with_counts
 from gpu_wcoj.explain.described import ColumnName, described
 from gpu_wcoj.explain.tree import PlanTree
 from gpu_wcoj.planner.lower import Plan
@@ -26,8 +25,8 @@ class Shown:
         Which ticks run where, if there is a choice.
     chosen
         Why the plan is another one than at first, if anything is to be said of that.
-    recounted
-        Per head, how its change was counted in the last tick where it was not followed.
+    ticked
+        The last tick, if what is shown is the plan of its program.
     """
 
     name_of: ColumnName
@@ -35,14 +34,16 @@ class Shown:
     is_bag: bool
     route: str | None
     chosen: str | None = None
-    recounted: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    ticked: TickReport = field(default_factory=TickReport)
 
     def tree(self, plan: Plan) -> PlanTree:
         """A plan."""
         semantics: Literal["set", "bag"] = "bag" if self.is_bag else "set"
         tree = described(plan, self.name_of, self.backend, semantics, self.route)
-        heads = (replace(head, recounted=tuple(map(str, self.recounted.get(head.name, ())))) for head in tree.heads)
-        return replace(tree, chosen=self.chosen, heads=tuple(heads))
+        recounted, declined = self.ticked.recounted, self.ticked.declined
+        said = {name: afresh_sentences(own, declined.get(name, ())) for name, own in recounted.items()}
+        heads = tuple(replace(head, recounted=said.get(head.name, ())) for head in tree.heads)
+        return replace(tree, chosen=self.chosen, heads=heads)
 
     def of(self, plan: Plan, analyzed: TickReport | None = None, sizes_of: SizesOf | None = None) -> PlanTree:
         """What is shown of a plan.

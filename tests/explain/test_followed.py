@@ -95,3 +95,29 @@ def test_nothing_is_said_where_a_whole_count_was_taken_or_not_thought_of(monkeyp
     program.step_counts({"edge": [(900, 901)]})
     assert head_of(program)["followed"] == ""
     assert "afresh" not in program.explain(analyze=True)
+
+
+def test_halves_of_a_tick_that_are_not_counted_alike(monkeypatch):
+    """What goes is counted afresh, what comes is followed; or the other way round."""
+    found = recount.Recounting._allowance
+    for half, (said, other) in enumerate((("what went", "what came"), ("what came", "what went"))):
+
+        def allowed(self, following, moment, half=half):
+            return 1e30 if found(self, following, moment) and moment.phase == half + 1 else None
+
+        with monkeypatch.context() as patch:
+            patch.setattr(recount, "MARGIN", 1e9)
+            patch.setattr(recount.Recounting, "_is_hopeless", lambda *_: False)
+            patch.setattr(recount.Recounting, "_allowance", allowed)
+            random = np.random.default_rng(0)
+            edges = np.unique(random.integers(0, 800, (60_000, 2)), axis=0)
+            program = gw.Program(text_of("triangle"), backend="cpu")
+            program.load({"edge": edges[:40_000]})
+            changes = [(tuple(row), -1) for row in edges[:10_000].tolist()]
+            program.step_counts({"edge": changes + [(tuple(row), 1) for row in edges[40_000:50_000].tolist()]})
+        ((one,),) = program.last_tick.recounted.values()
+        assert one.phase == half
+        head = head_of(program)
+        assert head["recounted"] == [f"{said} with the last tick was {one}"]
+        assert head["followed"] == TRIED.replace("the last tick's change", f"{other} with the last tick")
+        assert f"{said} with the last tick was counted afresh for" in program.explain()
