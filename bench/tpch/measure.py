@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -123,6 +124,8 @@ def over_ticks(
     tables = Tables({table: begin[table].select(list(own)) for table, own in columns.items()}, threads)
     kept.check(tables, "in the beginning")
     changed = []
+    gc.collect()
+    gc.freeze()  # checks make rows by the thousand, and a collection within a tick would look through all libraries
     for number, tick in enumerate(ticks, 1):
         changes = tick.changes(columns)
         found = ours.take(lambda changes=changes: kept.apply(changes))  # type: ignore[misc]  # a default binds it
@@ -130,6 +133,7 @@ def over_ticks(
         tables.apply(tick, columns)
         _ = theirs.take(lambda: tables.answer(QUERIES[name]))
         kept.check(tables, f"after tick {number}")
+    gc.unfreeze()
     tables.close()
     return {
         "rows": sum(kept.rows[name].values()),
