@@ -1,7 +1,7 @@
 """Which cases are run.
 
-``quick`` is a first look within five minutes; the report is made of it, ``varied``, ``skewed`` and ``large``. ``full``
-takes more of all but what ``skewed`` does, with all rivals, for hours.
+``quick`` is a first look within five minutes; the report is made of it, ``skewed``, ``large`` and ``full``. ``full``
+takes more of all but what ``skewed`` does, with all rivals for hours; ``varied`` is a short one without them.
 """
 
 from __future__ import annotations
