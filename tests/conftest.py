@@ -31,6 +31,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """A file of edges: two triangles that share one of them."""
+    path = tmp_path / "graph.txt"
+    path.write_text("1 2\n2 3\n1 3\n3 4\n2 4\n")
+    return path
+
+
 @pytest.fixture(params=["cpu", "cuda"])
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each backend in turn; one that this machine lacks is skipped, with what the engine says about it."""

@@ -16,13 +16,6 @@ from tests.command import TRIANGLE, complaint, run_json, write_stream
 STREAM = [(1, 2, 1, 3), (2, 3, 1, 3), (1, 3, 1, 5), (3, 4, 1, 5), (2, 4, 1, 5), (2, 3, -1, 8), (9, 9, -1, 9)]
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> Path:
-    path = tmp_path / "graph.txt"
-    path.write_text("1 2\n2 3\n1 3\n3 4\n2 4\n")
-    return path
-
-
 def test_inputs_are_the_first_tick(capfd: pytest.CaptureFixture[str], graph: Path):
     ticks, total = run_json(capfd, "-e", TRIANGLE, "--input", f"edge={graph}")
     assert len(ticks) == 1

@@ -18,13 +18,6 @@ from gpu_wcoj.cli import main
 from tests.command import TRIANGLE, complaint
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> Path:
-    path = tmp_path / "graph.txt"
-    path.write_text("1 2\n2 3\n1 3\n3 4\n2 4\n")
-    return path
-
-
 def test_a_pipe_is_named_once(capfd: pytest.CaptureFixture[str], tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
