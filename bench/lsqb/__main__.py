@@ -27,7 +27,7 @@ app = App(name="python -m bench.lsqb")
 
 
 @app.default
-def main(*, ticks: int = 50, rounds: int = 11, seed: int = 1, output: Path = RESULTS) -> None:
+def main(*, ticks: int = 50, rounds: int = 11, tick_rounds: int = 3, seed: int = 1, output: Path = RESULTS) -> None:
     """Count LSQB's queries, at once and tick by tick, beside DuckDB.
 
     First all known answers are checked: nine queries at two small scale factors, three at 0.1, each at once and in
@@ -46,6 +46,8 @@ def main(*, ticks: int = 50, rounds: int = 11, seed: int = 1, output: Path = RES
         Shares in which the data is fed.
     rounds
         Counts by each formulation; the median counts.
+    tick_rounds
+        Times that all ticks are fed, from an empty program on; of every tick the median counts.
     seed
         Of the order of the rows.
     output
@@ -73,7 +75,7 @@ def main(*, ticks: int = 50, rounds: int = 11, seed: int = 1, output: Path = RES
             found |= recounts(query, inputs, known, threads, rounds)
             fastest = min(formulations, key=lambda how: found["count"][f"DuckDB: {how}"]["median"])
             chosen = dict.fromkeys(["joins", fastest])
-            found["ticks"] = over_ticks(query, in_ticks(inputs, ticks, seed), known, threads, list(chosen))
+            found["ticks"] = over_ticks(query, in_ticks(inputs, ticks, seed), known, threads, list(chosen), tick_rounds)
             found["reached"] = {how: one.record for how, one in _reached(found).items()}
             results[f"{query.name}, threads {threads}"] = found
             _print(f"{query.name} at {LARGEST}, {threads} threads: {known:,}", found, console)
@@ -81,7 +83,10 @@ def main(*, ticks: int = 50, rounds: int = 11, seed: int = 1, output: Path = RES
     day, commit = str(described["date"])[:10], str(described["commit"]).replace("+", "-")
     path = output / f"lsqb-{day}-{commit}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = {"machine": described, "n_ticks": ticks, "rounds": rounds, "seed": seed, "results": results}
+    document = {
+        "machine": described, "n_ticks": ticks, "rounds": rounds, "tick_rounds": tick_rounds, "seed": seed,
+        "results": results,
+    }  # fmt: skip
     path.write_text(json.dumps(document, indent=1) + "\n")
     console.print(f"Written to {path}")
 

@@ -45,6 +45,18 @@ class Timing:
         self.processor.append(time.process_time() - processor)
         return found
 
+    @classmethod
+    def medians(cls, rounds: Sequence[Timing]) -> Timing:
+        """Of rounds of the same calls, the median of each call.
+
+        Examples
+        --------
+        >>> Timing.medians([Timing([1.0, 2.0], [1.0, 9.0]), Timing([3.0, 2.0], [1.0, 7.0])])
+        Timing(wall=[2.0, 2.0], processor=[1.0, 8.0])
+        """
+        walls, processors = ([getattr(one, name) for one in rounds] for name in ("wall", "processor"))
+        return cls(*([statistics.median(own) for own in zip(*some, strict=True)] for some in (walls, processors)))
+
     @property
     def record(self) -> dict[str, object]:
         """For the JSON."""
@@ -145,38 +157,40 @@ def _answered(tables: Tables, sql: str, timing: Timing) -> int:
 
 
 def over_ticks(
-    query: Query, ticks: Sequence[Mapping[str, Rows]], known: int, threads: int, formulations: Sequence[str]
+    query: Query,
+    ticks: Sequence[Mapping[str, Rows]],
+    known: int,
+    threads: int,
+    formulations: Sequence[str],
+    rounds: int,
 ) -> dict[str, object]:
-    """Each tick's seconds, those of our own count after it, and of DuckDB's by some formulations.
+    """Each tick's seconds, those of our own count after it, and of DuckDB's by some formulations: medians of rounds.
+
+    All take a round in turn.
 
     Raises
     ------
     AnswerError
         If ours and DuckDB's differ after a tick, or the last is not the known answer.
     """
-    timings: dict[str, Timing] = {}
-    gc.collect()
-    gc.freeze()  # a collection within a tick would look through all libraries; the first, untimed ticks warm up again
+    calls: dict[str, Callable[[], Counted]] = {}
     for how, text in texts_of(query).items():
-        for warm in (True, False):
-            program, total, own = _program(text, threads), 0, Timing()
-            totals = []
-            for tick in ticks:
-                total += own.take(partial(program.step_counts, tick))["answer"].net
-                totals.append(total)
-            _expect(f"{query.name}, {how}, in ticks,", total, known)
-            if warm:
-                continue
-            timings[f"ours: {how}"] = own
-            again = _counted(text, ticks, threads)
-            timings[f"ours, counted: {how}"] = again.timing
-            _expect_all(f"{query.name}, {how}, counted", again.found, totals)
-            for name in formulations if how == PLAIN else ():
-                rival = _counted_by_duckdb(FORMULATIONS[query.number][name], ticks, threads)
-                timings[f"DuckDB: {name}"] = rival.timing
-                _expect_all(f"{query.name}, DuckDB: {name},", rival.found, totals)
+        calls[f"ours: {how}"] = partial(_kept, text, ticks, threads)
+        calls[f"ours, counted: {how}"] = partial(_counted, text, ticks, threads)
+    for name in formulations:
+        calls[f"DuckDB: {name}"] = partial(_counted_by_duckdb, FORMULATIONS[query.number][name], ticks, threads)
+    timings: dict[str, list[Timing]] = {how: [] for how in calls}
+    gc.collect()
+    gc.freeze()  # a collection within a tick would look through all libraries; an untimed round warms up again
+    totals = _kept(query.text, ticks, threads).found
+    _expect(f"{query.name}, in ticks,", totals[-1], known)
+    for _ in range(rounds):
+        for how, call in calls.items():
+            counted = call()
+            _expect_all(f"{query.name}, {how},", counted.found, totals)
+            timings[how].append(counted.timing)
     gc.unfreeze()
-    return {how: timing.record for how, timing in timings.items()}
+    return {how: Timing.medians(some).record for how, some in timings.items()}
 
 
 @dataclass
@@ -185,6 +199,15 @@ class Counted:
 
     found: list[int] = field(default_factory=list)
     timing: Timing = field(default_factory=Timing)
+
+
+def _kept(text: str, ticks: Sequence[Mapping[str, Rows]], threads: int) -> Counted:
+    """The counts that a program has kept up to date by ticks."""
+    program, kept, total = _program(text, threads), Counted(), 0
+    for tick in ticks:
+        total += kept.timing.take(partial(program.step_counts, tick))["answer"].net
+        kept.found.append(total)
+    return kept
 
 
 def _counted(text: str, ticks: Sequence[Mapping[str, Rows]], threads: int) -> Counted:

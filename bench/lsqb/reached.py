@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -42,18 +43,17 @@ class Reached:
         Examples
         --------
         >>> Reached.of([1.0, 1.0, 1.0, 1.0], [2.0, 5.0, 4.0, 9.0])
-        Reached(ticks=4, enough=2, first=2, lasting=4, least=2.0, median=5.0, most=9.0)
+        Reached(ticks=4, enough=2, first=2, lasting=4, least=2.0, median=4.5, most=9.0)
         >>> print(Reached.of([1.0, 1.0], [6.0, 5.0]))
-        2 of 2 ticks (100 %) at 5 times or more, the first is tick 1, all from tick 1 on; 5.0 to 6.0, median 6.0
+        2 of 2 ticks (100 %) at 5 times or more, the first is tick 1, all from tick 1 on; 5.0 to 6.0, median 5.5
         """
         ratios = [count / tick for tick, count in zip(ticks, counts, strict=True)]
         enough = [number for number, ratio in enumerate(ratios, 1) if ratio >= times]
         short = [number for number, ratio in enumerate(ratios, 1) if ratio < times]
         after = max(short, default=0) + 1
-        ordered = sorted(ratios)
         return cls(
             len(ratios), len(enough), min(enough, default=None), after if after <= len(ratios) else None,
-            ordered[0], ordered[len(ordered) // 2], ordered[-1],
+            min(ratios), statistics.median(ratios), max(ratios),
         )  # fmt: skip
 
     def __str__(self) -> str:

@@ -89,7 +89,8 @@ class Case:
         """What tells cases of a document apart, for people as well."""
         order = "" if self.vertex_order == "generated" else f", by {self.vertex_order}"
         how = "" if self.how == "count" else f", {self.how}"
-        return f"{self.workload}, {self.data}, {self.state_rows:,} rows, {self.change_rows:,} {self.kind}{how}{order}"
+        ticks = f"{self.n_ticks} tick{'' if self.n_ticks == 1 else 's'} of {self.change_rows:,} {self.kind}"
+        return f"{self.workload}, {self.data}, {self.state_rows:,} rows, {ticks}{how}{order}"
 
 
 @dataclass(frozen=True)

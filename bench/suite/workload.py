@@ -118,6 +118,8 @@ class Workload:
     depends_on_order
         Whether the values are vertices that can be numbered in another way, so that the answer has as many rows and
         takes other work.
+    rows_of_change
+        Rows of the state that one change is: of an edge that the pattern reads both ways, two.
     """
 
     name: str
@@ -129,6 +131,7 @@ class Workload:
     sql: str
     bag: bool = False
     depends_on_order: bool = False
+    rows_of_change: int = 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,8 +107,8 @@ def _ms(seconds: float) -> str:
 
 
 def _ratios(ours: list[float], theirs: list[float]) -> str:
-    ratios = sorted(other / own for own, other in zip(ours, theirs, strict=True))
-    return f"{ratios[0]:.1f} to {ratios[-1]:.1f}, median {ratios[len(ratios) // 2]:.1f}"
+    ratios = [other / own for own, other in zip(ours, theirs, strict=True)]
+    return f"{min(ratios):.1f} to {max(ratios):.1f}, median {statistics.median(ratios):.1f}"
 
 
 if __name__ == "__main__":

@@ -355,7 +355,7 @@ def test_a_wrong_answer_is_the_commands_failure(monkeypatch, capsys):
     monkeypatch.setattr(Document, "write", lambda self, path: None)
     assert main(["bench", "--suite", "tiny", "--rivals", "none"]) == 2
     printed = capsys.readouterr()
-    assert "1 WRONG ANSWERS: auto at triangle, rmat, 9 rows, 1 insert" in printed.out
+    assert "1 WRONG ANSWERS: auto at triangle, rmat, 9 rows, 1 tick of 1 insert" in printed.out
     assert "1 answers were wrong" in printed.err
 
 

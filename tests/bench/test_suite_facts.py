@@ -8,10 +8,12 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="the extra 'bench' is not installed")
 
+from bench.suite.catalogue import WORKLOADS, Spec, made, tiny
 from bench.suite.record import Case, Check, Comparison, Document, Record, Spread
 from bench.suite.report import page, plots, summary, tables
 from bench.suite.report.facts import Facts
 from bench.suite.report.thresholds import COMMAND, thresholds
+from bench.suite.suites import source_of
 
 
 def taken(contender, scale, rounds, **others):
@@ -88,6 +90,24 @@ def test_the_planners_choice_is_told_by_time_and_by_work():
     alone = replace(alone, comparisons=(found[2], wrong))
     line = summary.lines(alone)[8]
     assert line.endswith(f"not compared with both strategies; {told}, and 1 case had a wrong answer.")
+
+
+@pytest.mark.parametrize("name", [name for name, one in WORKLOADS.items() if one.family in ("cyclic", "acyclic")])
+def test_a_change_is_so_many_rows_of_the_state(name):
+    found = made(tiny(Spec(name, source_of(name), {})))
+    for tick in found.stream.ticks:
+        assert sum(map(len, tick.values())) == found.case.change_rows * WORKLOADS[name].rows_of_change
+
+
+def test_small_changes_are_told_by_rows_and_not_by_edges():
+    records = []
+    states = ("triangle", 1_000_000), ("clique4", 1_000_000), ("diamond", 2_999_000), ("diamond", 3_000_000)
+    for workload, rows in states:
+        for contender in ("wcoj", "binary"):
+            one = taken(contender, 1, (1.0,))
+            records.append(replace(one, case=replace(one.case, workload=workload, state_rows=rows)))
+    pairs = Facts.of([Document({}, "full", 1, tuple(records))]).pairs()
+    assert [pair.is_small for pair in pairs] == [True, True, False, True]
 
 
 def test_without_its_suite_nothing_is_said_of_ten_times():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from bench.suite.catalogue import WORKLOADS
 from bench.suite.random_queries import RANDOM
 from bench.suite.record import Case, Comparison, Document, Record
 from bench.suite.registry import OWN
@@ -52,9 +53,16 @@ class Pair:
         return self.case.atoms > 0 and not self.case.is_acyclic
 
     @property
+    def share(self) -> float:
+        """Changed rows of a tick as a share of the state; of a graph, an edge may be several rows in both."""
+        workload = WORKLOADS.get(self.case.workload)
+        rows = self.case.change_rows * (1 if workload is None else workload.rows_of_change)
+        return rows / self.case.state_rows if self.case.state_rows else math.inf
+
+    @property
     def is_small(self) -> bool:
         """Whether the changes are small."""
-        return self.case.change_rows <= max(SMALL, SMALL_SHARE * self.case.state_rows)
+        return self.case.change_rows <= SMALL or self.share <= SMALL_SHARE
 
 
 @dataclass(frozen=True)
@@ -64,8 +72,7 @@ class Crossing:
     Attributes
     ----------
     at
-        The value at which the speed-up would be 1, on a straight line between its neighbours, both axes logarithmic;
-        None where there is no such value.
+        The values at which the speed-up would be 1, on a straight line between its neighbours, both axes logarithmic.
     low, high
         The ends of the values that were measured, and the speed-ups there.
     endless
@@ -76,7 +83,7 @@ class Crossing:
     name: str
     low: tuple[float, float]
     high: tuple[float, float]
-    at: float | None
+    at: tuple[float, ...]
     endless: tuple[tuple[float, float], ...] = ()
 
 
@@ -209,7 +216,7 @@ class Facts:
     def _crossings(self, axis: str, value: Callable[[Case], float | None]) -> Iterable[Crossing]:
         endless = self.endless(value, axis)
         for name, points in self.series(value, axis).items():
-            yield Crossing(axis, name, points[0], points[-1], crossing(points), tuple(endless.get(name, ())))
+            yield Crossing(axis, name, points[0], points[-1], crossings(points), tuple(endless.get(name, ())))
 
 
 def _by_name(
@@ -233,20 +240,22 @@ def key(case: Case) -> str:
     return f"{case.key}, {made}, {case.n_ticks} ticks, seed {case.seed}"
 
 
-def crossing(points: Sequence[tuple[float, float]]) -> float | None:
-    """Where the second value of the points, sorted by their first one, first passes 1; None where it does not.
+def crossings(points: Sequence[tuple[float, float]]) -> tuple[float, ...]:
+    """Where the second value of the points, sorted by their first one, passes 1.
 
     Examples
     --------
-    >>> round(crossing([(1.0, 0.5), (100.0, 2.0)]), 6)
-    10.0
-    >>> crossing([(1.0, 2.0), (100.0, 3.0)])
+    >>> [round(at, 6) for at in crossings([(1.0, 0.5), (100.0, 2.0), (10_000.0, 0.5)])]
+    [10.0, 1000.0]
+    >>> crossings([(1.0, 2.0), (100.0, 3.0)])
+    ()
     """
+    found = []
     for (low, first), (high, second) in pairwise(points):
         if (first - 1) * (second - 1) < 0:
             share = math.log(first) / (math.log(first) - math.log(second))
-            return float(low * (high / low) ** share)
-    return None
+            found.append(float(low * (high / low) ** share))
+    return tuple(found)
 
 
 def cpu_per_tick(record: Record | None) -> float | None:

@@ -91,8 +91,8 @@ def sections(facts: Facts) -> list[Section]:
         plotted("state-size", "Speed-up by state size", f"{speedup} {marks}"),
         plotted(
             "crossover", "Where the faster one changes",
-            "Cyclic queries. The black line, where there is one, goes through the changes at which both are as fast, "
-            "by the geometric mean over the queries.",
+            "The plot is of cyclic queries; its black crosses, where there are some, are the changes at which both are "
+            "as fast, by the geometric mean over the queries. The table is of all that were varied along an axis.",
             tables.crossings(facts),
         ),
         Section("Where binary joins win", "", table=tables.binary_wins(facts)),

@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from bench.suite.record import Case
-from bench.suite.report.facts import Facts, counted, cpu_per_tick, crossing, grown
+from bench.suite.report.facts import Facts, counted, cpu_per_tick, crossings, grown
 
 Points = Mapping[str, Sequence[tuple[float, float]]]
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#000000")
@@ -52,9 +52,9 @@ def state_size(facts: Facts) -> str | None:
 
 
 def crossover(facts: Facts) -> str | None:
-    """Which strategy is faster, by skew and by the change's share of the state, and a line where that turns."""
+    """Which strategy is faster, by skew and by the change's share of the state, and marks where that turns."""
     points = [
-        (pair.case.skew, pair.case.change_rows / pair.case.state_rows, speedup)
+        (pair.case.skew, pair.share, speedup)
         for pair, speedup in facts.measured()
         if pair.is_cyclic and pair.case.skew is not None and pair.case.state_rows and pair.case.change_rows
     ]
@@ -75,10 +75,10 @@ def crossover(facts: Facts) -> str | None:
         by_skew.setdefault(value, {}).setdefault(share, []).append(speedup)
     for value, shares in sorted(by_skew.items()):
         means = [(share, math.exp(sum(map(math.log, some)) / len(some))) for share, some in sorted(shares.items())]
-        if (at := crossing(means)) is not None:
-            turning.append((value, at))
+        turning += [(value, at) for at in crossings(means)]
     if turning:
-        axes.plot(*zip(*turning, strict=True), color="black", marker="x", label="as fast as each other")
+        marks = {"color": "black", "marker": "x", "linestyle": "none", "label": "as fast as each other"}
+        axes.plot(*zip(*turning, strict=True), **marks)
         axes.legend()
     return _svg(figure, "crossover")
 
@@ -176,8 +176,7 @@ def _lines(
         for at, least in endless.get(name, ()):
             axes.plot([at, at], [least, 1.6 * least], color=style["color"], linestyle=":")
             axes.plot([at], [1.6 * least], color=style["color"], marker="^", linestyle="none", gid=f"endless at {at:g}")
-        turn = None if line is None else crossing(points)
-        if turn is not None:
+        for turn in () if line is None else crossings(points):
             axes.plot([turn], [1.0], marker="x", color="black", linestyle="none")
     if line is not None:
         axes.axhline(line, color="black", linewidth=0.8)

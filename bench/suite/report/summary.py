@@ -52,7 +52,9 @@ def _scope(facts: Facts) -> str:
         for one in facts.documents
         if one.left_out
     ]
-    stopped = f"; at {unfinished} of them binary joins came to no end within the limit" if unfinished else ""
+    stopped = ""
+    if unfinished:
+        stopped = f"; at {unfinished} of them binary joins came to no end, or were not taken back, within the limit"
     return (
         f"Worst-case optimal and binary joins of the same engine ran on {cases(len(pairs))}{stopped}; "
         f"{len(facts.checked())} of {len(facts.records)} records have an answer that other code confirms, "
@@ -180,6 +182,8 @@ def _auto(facts: Facts) -> str:
             text += (
                 f"; it counts {_median(work)} times the work of the one that counts less, at most {digits(work[-1][0])}"
             )
+    if untimed := len(facts.chosen()) - len(ratios):
+        text += f"; at {cases(untimed)} more it came to no end, or neither of them did"
     if random:
         wrong = sum(one.check is not None and not one.check.is_right for one in facts.by_chance())
         text += (

@@ -82,7 +82,7 @@ def crossings(facts: Facts) -> Table:
     rows = [
         (
             one.axis, one.name, f"{digits(one.low[0])} to {digits(one.high[0])}",
-            f"{digits(one.low[1])} to {digits(one.high[1])}", NONE if one.at is None else digits(one.at),
+            f"{digits(one.low[1])} to {digits(one.high[1])}", ", ".join(map(digits, one.at)) or NONE,
             ", ".join(f"{digits(at)} (more than {digits(least)})" for at, least in one.endless) or NONE,
         )
         for one in facts.crossings()

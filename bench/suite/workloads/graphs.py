@@ -41,6 +41,8 @@ def pattern(atoms: str, comparisons: str = "") -> Pattern:
     return Pattern(tuple((one[0], tuple(one[1:])) for one in atoms.split()), tuple(split))
 
 
+ROWS = {"e": 1, "s": 2}
+"""Per relation, the rows of one edge."""
 QUERIES = {"triangle": TRIANGLE, "cycle4": CYCLE, "diamond": DIAMOND, "clique4": CLIQUE}
 """Patterns that GraphBLAS can count, for a judge."""
 CYCLIC = {
@@ -59,7 +61,10 @@ ACYCLIC = {f"path{n}": pattern(" ".join("e" + "abcdfg"[i : i + 2] for i in range
 def _workload(name: str, family: str, body: Pattern) -> Workload:
     relations = {relation for relation, _ in body.atoms}
     columns = dict.fromkeys(sorted(relations), ("src", "dst"))
-    return Workload(name, family, body.rule(name), name, columns, body, body.sql(), depends_on_order=family == "cyclic")
+    return Workload(
+        name, family, body.rule(name), name, columns, body, body.sql(), depends_on_order=family == "cyclic",
+        rows_of_change=sum(map(ROWS.__getitem__, relations)),
+    )  # fmt: skip
 
 
 WORKLOADS = {
