@@ -13,7 +13,7 @@ from cpu_fallback.slots import N_FIELDS, VALUES, WIDTH
 @cached_njit
 def extend_alone(
     n_slots, n_atoms, table, first, last, positions, stride, q, bounded, lower, upper, n_excluded, excluded,
-    weighted, prefix_weight, fill, resume, skip, out, capacity, low, high, cursor, found, work,
+    weighted, prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found, work,
 ):  # fmt: skip
     """Extend one prefix, whose ranges are loaded and clipped: the smallest proposes, the others are sought.
 
@@ -40,13 +40,26 @@ def extend_alone(
             if is_excluded(excluded, n_excluded, stride, q, value):
                 continue
             good, weight = propose(
-                table, first[proposer], k, first[proposer + 1], last[proposer] != 0, i, cursor, high, value, found, work
+                table,
+                first[proposer],
+                k,
+                first[proposer + 1],
+                last[proposer] != 0,
+                i,
+                cursor,
+                high,
+                starts,
+                value,
+                found,
+                work,
             )
             if not good:
                 continue
             for a in range(n_atoms):
                 if a != proposer:
-                    good, factor = probe(table, first[a], first[a + 1], last[a] != 0, cursor, high, value, found, work)
+                    good, factor = probe(
+                        table, first[a], first[a + 1], last[a] != 0, cursor, high, starts, value, found, work
+                    )
                     if not good:
                         break
                     weight *= factor

@@ -15,6 +15,7 @@ from cpu_fallback.memory import address_of as _address
 from cpu_fallback.merge import LEVEL_FIELDS, merge_deep, merge_pairs
 from cpu_fallback.packed import PACKED_FROM, distinct_packed
 from cpu_fallback.progress import N_WORK, SURVIVORS
+from cpu_fallback.ranked import ranked
 from cpu_fallback.reduce import expand_rows, trie_levels, trie_levels_two
 from cpu_fallback.reorder import index_rows, rearranged
 from cpu_fallback.search import bucket_index, count_children, locate, narrow
@@ -25,6 +26,8 @@ from cpu_fallback.tries import CodeArray
 
 _NOTHING = np.empty(0, np.int64)
 _MOST = np.iinfo(np.int64).max
+DESCRIBED = 2
+"""Arrays that `CompiledKernels.describe` keeps of a level; behind them stands what `ranked` has made, once it has."""
 BUCKETED = 8
 """Top levels with more values get a bucket index."""
 LARGEST_PIECE = 1 << 22
@@ -94,7 +97,7 @@ class CompiledKernels:
         fields = np.empty(N_FIELDS, np.int64)
         parents = _NOTHING if parent_offsets is None else parent_offsets
         address = describe_level(values, parents, _NOTHING if weights is None else weights, starts, shift, fields)
-        return address, (fields, starts)
+        return address, [fields, starts]
 
     @staticmethod
     def expand_columns(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
@@ -193,6 +196,10 @@ class CompiledKernels:
         rows: Sequence[int], out_rows: Sequence[int],
     ) -> Int64Array:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
+        if len(last) > 1:
+            for level in levels:
+                if level.parent_offsets is not None and len(level.support) == DESCRIBED:
+                    level.support.append(ranked(level.support[0], level.parent_offsets))
         records = [level.record for level in levels]
         return np.array([len(rows), len(last), *first, *last, *shared, *records, *rows, *out_rows], np.int64)
 

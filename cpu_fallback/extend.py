@@ -3,7 +3,8 @@
 Prefixes are walked in groups that agree on the ranges of the *shared* atoms (those that do not hold the variable
 bound last). Where a group gives enough work, the values common to its shared atoms are found and marked once, and
 each prefix tests the candidates of its own atoms against the marks; elsewhere each prefix takes its smallest range
-and seeks every candidate in the others. Candidates of one slot ascend, so a seek gallops on from the last one.
+and seeks every candidate in the others, by their ranks where they have them. Candidates of one slot ascend, so a seek
+without ranks gallops on from the last one.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import numpy as np
 
 from cpu_fallback.alone import extend_alone
 from cpu_fallback.cache import cached_njit
-from cpu_fallback.hubs import HUB_BITS, HUB_SPAN, HUBS_FROM
 from cpu_fallback.live import MOST_ATOMS, extend_live, find_live
 from cpu_fallback.marked import extend_marked
 from cpu_fallback.marks import marks_for
+from cpu_fallback.pairs import count_pairs
 from cpu_fallback.pointers import pointer64
 from cpu_fallback.progress import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA
-from cpu_fallback.ranges import clip_ranges, load_ranges, smallest_count, width_of
+from cpu_fallback.ranges import AHEAD, clip_ranges, load_ranges, prefetch_range, smallest_count, width_of
+from cpu_fallback.ranked import is_ranked, load_starts
 from cpu_fallback.scanning import SCAN_FACTOR
 from cpu_fallback.single import copy_ranges, count_ranges
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, WEIGHTS
@@ -32,8 +34,27 @@ GROUP_FROM = 8
 SAMPLE = 8
 """Prefixes of a group whose counts are looked at to decide whether to mark."""
 
+RANKED_PRICE = 8
+"""How many times as long prefixes have to gain from marking a range that has ranks."""
+
+SCRATCH = 5
+"""Numbers a slot that `extend` keeps beside it."""
+
 BLOCK = 512
 """Candidates tested against the marks at a time before the survivors are looked at."""
+
+
+@cached_njit
+def marks_pay(table, n_atoms, first, low, high, starts, smallest, width):
+    """Whether a prefix marks its smallest range, for another one that has no ranks and is not much longer."""
+    if table[first[smallest] * N_FIELDS + PARENT] == 0:
+        return False
+    for a in range(n_atoms):
+        if a != smallest and table[first[a] * N_FIELDS + PARENT] != 0:
+            own = width_of(first[a], first[a + 1], low, high)
+            if own <= SCAN_FACTOR * width and not is_ranked(first[a], first[a + 1], low, high, starts):
+                return True
+    return False
 
 
 @cached_njit
@@ -45,7 +66,7 @@ def extend(
     """Extend prefixes up to `end`; fill until `capacity` rows are written (`resume` says where to go on) or count.
 
     `resume` is (prefix, mode, candidates done in it); on return, prefix == end if all is done. Row r, column p of a
-    matrix is element ``r * stride + p``. `scratch` has room for four numbers a slot. See
+    matrix is element ``r * stride + p``. `scratch` has room for `SCRATCH` numbers a slot. See
     `gpu_wcoj.kernels.protocol.Kernels.fill_common`.
     """
     table = pointer64(table_address)
@@ -64,9 +85,11 @@ def extend(
     high = pointer64(scratch_address + 8 * n_slots)
     cursor = pointer64(scratch_address + 16 * n_slots)
     found = pointer64(scratch_address + 24 * n_slots)
+    starts = pointer64(scratch_address + 32 * n_slots)
     live = np.empty(n_atoms, np.int64)
     for k in range(n_slots):
         found[k] = -1
+    pairs = not fill and n_atoms == 2 and n_excluded == 0 and last[0] != 0 and last[1] != 0
     member = np.zeros(n_atoms, np.bool_)
     one = np.zeros(n_atoms, np.bool_)
     all_top = True
@@ -91,6 +114,7 @@ def extend(
         member[a] = (shared[a] != 0 and not top) or all_top
         n_shared += member[a]
         n_deep += not top
+    pairs = pairs and n_deep == n_atoms
     if n_shared > 0:
         for a in range(n_atoms):
             member[a] = member[a] or table[first[a] * N_FIELDS + PARENT] == 0
@@ -102,13 +126,6 @@ def extend(
     bits = np.empty(0, np.uint32)
     hash_shift = 0
     hits_at = np.empty(BLOCK, np.int64)
-    hubs = np.empty((1, 1), np.uint32)
-    hub_node = np.empty(0, np.int64)
-    hub_debt = np.empty(0, np.int64)
-    if end - resume[0] >= HUBS_FROM and span < np.uint64(HUB_SPAN):
-        hubs = np.empty((1 << HUB_BITS, np.int64(span >> np.uint64(5)) + 1), np.uint32)
-        hub_node = np.zeros(1 << HUB_BITS, np.int64)
-        hub_debt = np.zeros(1 << HUB_BITS, np.int64)
     common = np.empty(0, np.int64)
     common_weight = np.empty(0, np.int64)
 
@@ -132,11 +149,15 @@ def extend(
                 if equal:
                     group_end += 1
             load_ranges(table, positions, stride, p, 0, n_slots, low, high)
+            load_starts(table, positions, stride, p, 0, n_slots, starts)
+            price = 1
             for a in range(n_atoms):
                 if member[a]:
                     own = width_of(first[a], first[a + 1], low, high)
                     if shared_width < 0 or own < shared_width:
                         shared_width = own
+                    if n_shared == 1 and n_atoms == 2 and is_ranked(first[a], first[a + 1], low, high, starts):
+                        price = RANKED_PRICE
             if shared_width == 0:
                 p = group_end
                 continue
@@ -149,15 +170,15 @@ def extend(
                     minima += step * smallest_count(
                         table, n_atoms, first, member, positions, stride, q, shared_width, low, high
                     )
-                if step > 1 and shared_width <= 2 * minima:
+                if step > 1 and price * shared_width <= 2 * minima:
                     minima = 0
                     q = p
-                    while q < group_end and shared_width > 2 * minima:
+                    while q < group_end and price * shared_width > 2 * minima:
                         minima += smallest_count(
                             table, n_atoms, first, member, positions, stride, q, shared_width, low, high
                         )
                         q += 1
-                grouped = shared_width <= 2 * minima
+                grouped = price * shared_width <= 2 * minima
         if grouped:
             if len(common) < shared_width:
                 common = np.empty(2 * shared_width, np.int64)
@@ -167,8 +188,8 @@ def extend(
             full = extend_marked(
                 n_slots, n_atoms, table, first, last, member, positions, stride, p, group_end, bounded, lower, upper,
                 n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, GROUP, shared_width, minima, out,
-                capacity, low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs,
-                hub_node, hub_debt, work,
+                capacity, low, high, starts, cursor, found, common, common_weight, bits, base, hash_shift, hits_at,
+                work,
             )  # fmt: skip
             if full:
                 return
@@ -176,29 +197,24 @@ def extend(
         else:
             stop = group_end if forced == FRESH else p + 1
             for q in range(p, stop):
+                if q + AHEAD < end:
+                    for a in range(n_atoms):
+                        prefetch_range(table, positions, stride, q + AHEAD, first[a])
                 load_ranges(table, positions, stride, q, 0, n_slots, low, high)
-                smallest = -1
-                width = 0
-                second = np.int64(0x7FFFFFFFFFFFFFFF)
-                for a in range(n_atoms):
+                load_starts(table, positions, stride, q, 0, n_slots, starts)
+                smallest = 0
+                width = width_of(first[0], first[1], low, high)
+                for a in range(1, n_atoms):
                     own = width_of(first[a], first[a + 1], low, high)
-                    deep = table[first[a] * N_FIELDS + PARENT] != 0
-                    if smallest < 0 or own < width:
-                        if smallest >= 0 and table[first[smallest] * N_FIELDS + PARENT] != 0:
-                            second = width
+                    if own < width:
                         smallest, width = a, own
-                    elif deep and own < second:
-                        second = own
                 if width == 0:
                     continue
                 if skip == 0 and forced == FRESH:
                     work[SUM_OF_MINIMA] += width
                 marks = forced == SCAN
-                if forced == FRESH:
-                    marks = (
-                        n_deep > 1 and width >= MARK_FROM and second <= SCAN_FACTOR * width
-                        and table[first[smallest] * N_FIELDS + PARENT] != 0
-                    )  # fmt: skip
+                if forced == FRESH and n_deep > 1 and width >= MARK_FROM:
+                    marks = marks_pay(table, n_atoms, first, low, high, starts, smallest, width)
                 if marks:
                     for a in range(n_atoms):
                         one[a] = a == smallest
@@ -210,25 +226,27 @@ def extend(
                     full = extend_marked(
                         n_slots, n_atoms, table, first, last, one, positions, stride, q, q + 1, bounded, lower, upper,
                         n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, 0, width, 0, out, capacity,
-                        low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs,
-                        hub_node, hub_debt, work,
+                        low, high, starts, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, work,
                     )  # fmt: skip
                 else:
                     if bounded:
                         clip_ranges(table, 0, n_slots, low, high, lower[q], upper[q])
+                    if pairs:
+                        out[q] += count_pairs(table, first, low, high, starts, work)
+                        continue
                     proposer = np.int64(-1)
                     if n_atoms <= MOST_ATOMS:
                         proposer = find_live(n_atoms, table, first, last, low, high, live)
                     if proposer >= 0:
                         full = extend_live(
                             n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted,
-                            prefix_weight, fill, resume, skip, out, capacity, low, high, cursor, found, work,
+                            prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found, work,
                         )  # fmt: skip
                     else:
                         full = extend_alone(
                             n_slots, n_atoms, table, first, last, positions, stride, q, bounded, lower, upper,
                             n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, out, capacity, low,
-                            high, cursor, found, work,
+                            high, starts, cursor, found, work,
                         )  # fmt: skip
                 if full:
                     return
@@ -264,7 +282,7 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
         if not fill and not carries and extension[last] != 0:
             count_ranges(table, n_slots, positions, end, excluded, resume, out, work)
             return np.int64(0)
-    scratch = np.empty(4 * n_slots, np.int64)
+    scratch = np.empty(SCRATCH * n_slots, np.int64)
     base = extension.ctypes.data
     extend(
         n_slots, n_atoms, table.ctypes.data, base + 8 * first, base + 8 * last, base + 8 * shared,

@@ -12,6 +12,7 @@ from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64
 from cpu_fallback.probing import is_excluded, probe
 from cpu_fallback.progress import ALONE, PROBES, PROPOSALS, SURVIVORS
+from cpu_fallback.ranked import position_of
 from cpu_fallback.slots import BUCKETS, MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, SHIFT, VALUES, WEIGHTS, WIDTH
 
 MOST_ATOMS = 3
@@ -75,7 +76,7 @@ def seek(address, width, bucketed, least, most, shift, begin, end, value):
 @cached_njit
 def extend_live(
     n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted, prefix_weight, fill,
-    resume, skip, out, capacity, low, high, cursor, found, work,
+    resume, skip, out, capacity, low, high, starts, cursor, found, work,
 ):  # fmt: skip
     """Extend prefix `q`, none of whose ranges is empty, as `cpu_fallback.alone.extend_alone` does.
 
@@ -90,16 +91,17 @@ def extend_live(
         cursor[j] = low[j]
     address, width, stop = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], high[k]
     at1 = end1 = at2 = end2 = np.int64(0)
+    start1 = start2 = np.int64(-1)
     fields = N_FIELDS * max(one, 0)
     address1, width1, buckets1 = table[fields + VALUES], table[fields + WIDTH], table[fields + BUCKETS]
     least1, most1, shift1 = table[fields + MINIMUM], table[fields + MAXIMUM], table[fields + SHIFT]
     if one >= 0:
-        at1, end1 = low[one], high[one]
+        at1, end1, start1 = low[one], high[one], starts[one]
     fields = N_FIELDS * max(two, 0)
     address2, width2, buckets2 = table[fields + VALUES], table[fields + WIDTH], table[fields + BUCKETS]
     least2, most2, shift2 = table[fields + MINIMUM], table[fields + MAXIMUM], table[fields + SHIFT]
     if two >= 0:
-        at2, end2 = low[two], high[two]
+        at2, end2, start2 = low[two], high[two], starts[two]
     base = 2 * capacity + (capacity if weighted else 0)
     row = row1 = row2 = np.int64(-1)
     n_rows = 0
@@ -126,7 +128,14 @@ def extend_live(
             continue
         if n_atoms > 1:
             if one < 0:
-                if not probe(table, first[second], first[second + 1], False, cursor, high, value, found, work)[0]:
+                if not probe(table, first[second], first[second + 1], False, cursor, high, starts, value, found, work)[
+                    0
+                ]:
+                    continue
+            elif start1 >= 0:
+                probes += 1
+                at1 = position_of(table, one, start1, value)
+                if at1 < 0:
                     continue
             else:
                 if at1 == end1:
@@ -137,7 +146,12 @@ def extend_live(
                     continue
         if n_atoms > 2:
             if two < 0:
-                if not probe(table, first[third], first[third + 1], False, cursor, high, value, found, work)[0]:
+                if not probe(table, first[third], first[third + 1], False, cursor, high, starts, value, found, work)[0]:
+                    continue
+            elif start2 >= 0:
+                probes += 1
+                at2 = position_of(table, two, start2, value)
+                if at2 < 0:
                     continue
             else:
                 if at2 == end2:

@@ -7,12 +7,13 @@ values in it where it is long.
 from __future__ import annotations
 
 from cpu_fallback.cache import cached_njit
-from cpu_fallback.hubs import count_in_hub, hub_marks, seek_all
+from cpu_fallback.lists import seek_all, seek_ranked
 from cpu_fallback.marks import clear_marks, set_marks
 from cpu_fallback.pointers import load
 from cpu_fallback.probing import emit, is_excluded, probe, propose
 from cpu_fallback.progress import GROUP, PROBES, PROPOSALS, SCAN, SUM_OF_MINIMA, SURVIVORS
-from cpu_fallback.ranges import clip_ranges, load_ranges, prefetch_range, width_of
+from cpu_fallback.ranges import AHEAD, clip_ranges, load_ranges, prefetch_range, width_of
+from cpu_fallback.ranked import load_starts
 from cpu_fallback.scanning import SCAN_FACTOR, count_marked, count_marked_within, marked_positions, weigh_marked
 from cpu_fallback.shared import bound, intersect_shared
 from cpu_fallback.slots import N_FIELDS, PARENT, VALUES, WEIGHTS, WIDTH
@@ -20,18 +21,15 @@ from cpu_fallback.slots import N_FIELDS, PARENT, VALUES, WEIGHTS, WIDTH
 CLIP_FROM = 512
 """Longer ranges are narrowed to the bounds by binary search before they are scanned; shorter ones are compared."""
 
-HUB_GAIN = 2
-"""A range more than this many times longer than the list is looked for among the marked hubs before it is scanned."""
-
-AHEAD = 4
-"""How many prefixes ahead a range is asked for from memory."""
+RANK_GAIN = 2
+"""The list is sought in a range that has ranks and is more than this many times longer, which is not scanned then."""
 
 
 @cached_njit
 def extend_marked(
     n_slots, n_atoms, table, first, last, member, positions, stride, p, group_end, bounded, lower, upper,
     n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, mode, marked_width, minima, out, capacity,
-    low, high, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, hubs, hub_node, hub_debt, work,
+    low, high, starts, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, work,
 ):  # fmt: skip
     """Extend prefixes that agree on the ranges of the `member` atoms: what these have in common is found and marked.
 
@@ -49,8 +47,9 @@ def extend_marked(
         probed = probed or (fill and member[a] and last[a] == 0)
     probed = probed or n_own > 1
     load_ranges(table, positions, stride, p, 0, n_slots, low, high)
+    load_starts(table, positions, stride, p, 0, n_slots, starts)
     n_common, ones = intersect_shared(
-        table, n_slots, n_atoms, first, last, member, low, high, cursor, found, common, common_weight, work
+        table, n_slots, n_atoms, first, last, member, low, high, starts, cursor, found, common, common_weight, work
     )
     if n_common == 0:
         work[SUM_OF_MINIMA] += minima
@@ -88,6 +87,7 @@ def extend_marked(
         for a in range(n_atoms):
             if not member[a]:
                 load_ranges(table, positions, stride, q, first[a], first[a + 1], low, high)
+                load_starts(table, positions, stride, q, first[a], first[a + 1], starts)
                 own = width_of(first[a], first[a + 1], low, high)
                 if table[first[a] * N_FIELDS + PARENT] != 0 and (proposer < 0 or own < width):
                     proposer, width = a, own
@@ -107,12 +107,8 @@ def extend_marked(
                 if low[k] >= high[k]:
                     continue
                 width = high[k] - low[k]
-                hub = -1
-                if len(hub_node) > 0 and HUB_GAIN * asked < width:
-                    hub = hub_marks(table, positions, stride, q, k, asked, base, hubs, hub_node, hub_debt, work)
-                if hub >= 0:
-                    hits = count_in_hub(hubs[hub], common, least, most, base)
-                    weight = hits
+                if starts[k] >= 0 and RANK_GAIN * asked < width:
+                    weight, hits = seek_ranked(table, k, starts[k], common, least, most)
                     width = asked
                 elif width > budget:
                     weight, hits = seek_all(table, k, low[k], high[k], common, least, most)
@@ -183,7 +179,7 @@ def extend_marked(
                         else:
                             good, factor = propose(
                                 table, first[proposer], k, first[proposer + 1], last[proposer] != 0, i,
-                                cursor, high, value, found, work,
+                                cursor, high, starts, value, found, work,
                             )  # fmt: skip
                             if not good:
                                 continue
@@ -193,7 +189,16 @@ def extend_marked(
                             for a in range(n_atoms):
                                 if a != proposer and (not member[a] or (fill and last[a] == 0)):
                                     good, factor = probe(
-                                        table, first[a], first[a + 1], last[a] != 0, cursor, high, value, found, work
+                                        table,
+                                        first[a],
+                                        first[a + 1],
+                                        last[a] != 0,
+                                        cursor,
+                                        high,
+                                        starts,
+                                        value,
+                                        found,
+                                        work,
                                     )
                                     if not good:
                                         break
@@ -229,7 +234,9 @@ def extend_marked(
                 for a in range(n_atoms):
                     if member[a] and (last[a] != 0 or not fill):
                         continue
-                    good, factor = probe(table, first[a], first[a + 1], last[a] != 0, cursor, high, value, found, work)
+                    good, factor = probe(
+                        table, first[a], first[a + 1], last[a] != 0, cursor, high, starts, value, found, work
+                    )
                     if not good:
                         break
                     weight *= factor

@@ -35,6 +35,17 @@ def pointer64(typingctx, address):
 
 
 @intrinsic
+def unsigned64(typingctx, address):
+    """Take an integer address for a pointer to uint64."""
+    signature = types.CPointer(types.uint64)(types.int64)
+
+    def generate(context, builder, sig, args):
+        return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
+
+    return signature, generate
+
+
+@intrinsic
 def prefetch(typingctx, address):
     """Ask for the cache line at an address, to be read soon; never faults."""
     signature = types.void(types.int64)
@@ -57,6 +68,17 @@ def trailing_zeros(typingctx, word):
 
     def generate(context, builder, sig, args):
         return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return signature, generate
+
+
+@intrinsic
+def bits_of(typingctx, word):
+    """How many bits of a word are set."""
+    signature = types.int64(types.uint64)
+
+    def generate(context, builder, sig, args):
+        return builder.ctpop(args[0])
 
     return signature, generate
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load
 from cpu_fallback.progress import PROBES, SURVIVORS
+from cpu_fallback.ranked import position_of
 from cpu_fallback.slots import BUCKETS, N_FIELDS, OUT_ROW, VALUES, WIDTH, find, gallop, weight_at
 
 
 @cached_njit
-def probe(table, begin, end, is_last, cursor, high, value, found, work):
-    """Seek `value` in slots begin to end of one atom: (whether it holds it, its weight if this is its last level)."""
+def probe(table, begin, end, is_last, cursor, high, starts, value, found, work):
+    """Seek `value` in slots begin to end of one atom: (whether it holds it, its weight if this is its last level).
+
+    The value is one that the range of another slot holds within the bounds that `cursor` and `high` keep to.
+    """
     hit = False
     weight = 0
     for k in range(begin, end):
         found[k] = -1
         if cursor[k] < high[k]:
             work[PROBES] += 1
-            if table[k * N_FIELDS + BUCKETS] != 0:
+            if starts[k] >= 0:
+                position = position_of(table, k, starts[k], value)
+            elif table[k * N_FIELDS + BUCKETS] != 0:
                 position = find(table, k, cursor[k], high[k], value)
             else:
                 position = gallop(table, k, cursor[k], high[k], value)
@@ -38,22 +44,22 @@ def probe(table, begin, end, is_last, cursor, high, value, found, work):
 
 
 @cached_njit
-def propose(table, begin, k, end, is_last, position, cursor, high, value, found, work):
+def propose(table, begin, k, end, is_last, position, cursor, high, starts, value, found, work):
     """Whether slot k of an atom (begin to end) is the first to hold its value, and the atom's weight there."""
     for j in range(begin, k):
         found[j] = -1
     if k > begin:
-        earlier, _ = probe(table, begin, k, False, cursor, high, value, found, work)
+        earlier, _ = probe(table, begin, k, False, cursor, high, starts, value, found, work)
         if earlier:
             return False, 0
     found[k] = position
     if not is_last:
         if k + 1 < end:
-            probe(table, k + 1, end, False, cursor, high, value, found, work)
+            probe(table, k + 1, end, False, cursor, high, starts, value, found, work)
         return True, 1
     weight = weight_at(table, k, position)
     if k + 1 < end:
-        _, later = probe(table, k + 1, end, True, cursor, high, value, found, work)
+        _, later = probe(table, k + 1, end, True, cursor, high, starts, value, found, work)
         weight += later
     return weight != 0, weight
 

@@ -6,6 +6,9 @@ from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64, prefetch
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, ROW, SIZE, VALUES, WIDTH, lower_bound
 
+AHEAD = 4
+"""How many prefixes ahead a range is asked for from memory."""
+
 LINES = 4
 """How many cache lines of a range are asked for ahead of time."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_fallback.cache import cached_njit
-from cpu_fallback.extend import extend
+from cpu_fallback.extend import SCRATCH, extend
 from cpu_fallback.pointers import pointer64
 from cpu_fallback.search import locate
 from cpu_fallback.slots import N_FIELDS, OUT_ROW, ROW
@@ -31,7 +31,7 @@ def extend_seeds(slots, descents, columns, fill, out, work):
         table[k * N_FIELDS + OUT_ROW] = -1
     last = np.ones(n_atoms, np.int64)
     shared = np.zeros(n_atoms, np.int64)
-    scratch = np.empty(4 * n_slots, np.int64)
+    scratch = np.empty(SCRATCH * n_slots, np.int64)
     resume = np.zeros(3, np.int64)
     none = np.uint64(0)  # the type of an address
     extend(

@@ -60,7 +60,9 @@ def gather(table, begin, end, is_last, low, high, values, weights):
 
 
 @cached_njit
-def intersect_shared(table, n_slots, n_atoms, first, last, member, low, high, cursor, found, values, weights, work):
+def intersect_shared(
+    table, n_slots, n_atoms, first, last, member, low, high, starts, cursor, found, values, weights, work
+):  # fmt: skip
     """Values common to the atoms of `member`, ascending, with the product of the weights of those that end here.
 
     Returns their number and whether all weights are 1. `values` and `weights` are as long as the smallest range.
@@ -87,7 +89,9 @@ def intersect_shared(table, n_slots, n_atoms, first, last, member, low, high, cu
         good = True
         for a in range(n_atoms):
             if member[a] and a != smallest:
-                good, factor = probe(table, first[a], first[a + 1], last[a] != 0, cursor, high, value, found, work)
+                good, factor = probe(
+                    table, first[a], first[a + 1], last[a] != 0, cursor, high, starts, value, found, work
+                )
                 if not good:
                     break
                 weight *= factor

@@ -13,11 +13,14 @@ import numpy as np
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64
 
-VALUES, WIDTH, PARENT, SIZE, WEIGHTS, BUCKETS, MINIMUM, SHIFT, MAXIMUM, ROW, OUT_ROW, N_FIELDS = range(12)
+VALUES, WIDTH, PARENT, SIZE, WEIGHTS, BUCKETS, MINIMUM, SHIFT, MAXIMUM, ROW, OUT_ROW, PLACES, WORDS, N_FIELDS = range(
+    14
+)
 """VALUES address and WIDTH in bytes of the sorted values; PARENT address of the offsets that delimit children, 0 at
 the top level; SIZE number of values; WEIGHTS address at an atom's last level, 0 if all are 1; BUCKETS address, SHIFT
 of the bucket index of a top level, 0 without; MINIMUM and MAXIMUM of the values; ROW of the positions matrix that
-holds the parents' positions; OUT_ROW where `fill_common` writes the positions of the values found, -1 for nowhere."""
+holds the parents' positions; OUT_ROW where `fill_common` writes the positions of the values found, -1 for nowhere;
+PLACES and WORDS addresses of the ranks of long ranges, see `cpu_fallback.ranked`, 0 without."""
 
 
 @cached_njit
@@ -106,4 +109,6 @@ def describe_level(values, parents, weights, starts, shift, fields):
             fields[MAXIMUM] = most
     fields[ROW] = -1
     fields[OUT_ROW] = -1
+    fields[PLACES] = 0
+    fields[WORDS] = 0
     return fields.ctypes.data

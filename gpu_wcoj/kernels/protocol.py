@@ -41,7 +41,7 @@ class Level:
     weights
         int64, at the last level only; None if all are 1 or the level is not the last.
     record, support
-        What `Kernels.describe` made of the above, and the arrays it needs kept alive.
+        What `Kernels.describe` made of the above, and what it needs kept alive, to which `Kernels.prepare` may add.
     """
 
     values: CodeArray

@@ -11,6 +11,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
+from tests import ranks
 from tests.join.patterns import ARITIES, GRAPHS, PATTERNS
 from tests.join.twin import (
     VALUES,
@@ -45,6 +46,13 @@ def test_triangles(name, block, bag, backend):
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns(name, bag, backend):
     check_scripts(PATTERNS[name], range(OTHER_SEEDS), bag=bag, backend=backend.name)
+
+
+@BAGS
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns_where_every_range_has_ranks(name, bag):
+    with ranks.everywhere():
+        check_scripts(PATTERNS[name], range(2 if IS_LONG else 1), bag=bag, backend="cpu")
 
 
 @BAGS

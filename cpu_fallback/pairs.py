@@ -1,0 +1,70 @@
+"""Counting what two atoms have in common, batch by batch.
+
+The weight of a value in an atom is the sum of its weights in the atom's batches, so the sum of the products of both
+atoms' weights is that over all pairs of batches, one of each. In each pair the shorter range is sought in the longer.
+"""
+
+from __future__ import annotations
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.pointers import load
+from cpu_fallback.progress import PROBES, PROPOSALS, SURVIVORS
+from cpu_fallback.ranked import count_ranked, position_of
+from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH, gallop, weight_at
+
+
+@cached_njit
+def count_pairs(table, first, low, high, starts, work):
+    """The sum of the products of two atoms' weights over the values in their ranges, whose ranks begin at `starts`.
+
+    Only for atoms that both end here. What it counts as survivors are values of pairs of batches.
+    """
+    total = 0
+    for i in range(first[0], first[1]):
+        if low[i] >= high[i]:
+            continue
+        for j in range(first[1], first[2]):
+            if low[j] >= high[j]:
+                continue
+            if high[i] - low[i] <= high[j] - low[j]:
+                weight, hits = sought(table, i, low[i], high[i], j, low[j], high[j], starts[j])
+                asked = high[i] - low[i]
+            else:
+                weight, hits = sought(table, j, low[j], high[j], i, low[i], high[i], starts[i])
+                asked = high[j] - low[j]
+            total += weight
+            work[PROPOSALS] += asked
+            work[PROBES] += asked
+            work[SURVIVORS] += hits
+    return total
+
+
+@cached_njit
+def sought(table, k, begin, end, j, low, high, start):
+    """The products of weights of the values of [begin, end) in slot k that [low, high) of slot j has; and their number.
+
+    `start` is where the ranks of the range in slot j begin, -1 if it has none.
+    """
+    address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
+    total = 0
+    hits = 0
+    if start >= 0:
+        if table[k * N_FIELDS + WEIGHTS] == 0 and table[j * N_FIELDS + WEIGHTS] == 0:
+            hits = count_ranked(table, j, start, address, width, begin, end)
+            return hits, hits
+        for i in range(begin, end):
+            position = position_of(table, j, start, load(address, width, i))
+            if position >= 0:
+                total += weight_at(table, k, i) * weight_at(table, j, position)
+                hits += 1
+        return total, hits
+    other, other_width = table[j * N_FIELDS + VALUES], table[j * N_FIELDS + WIDTH]
+    for i in range(begin, end):
+        value = load(address, width, i)
+        low = gallop(table, j, low, high, value)
+        if low >= high:
+            break
+        if load(other, other_width, low) == value:
+            total += weight_at(table, k, i) * weight_at(table, j, low)
+            hits += 1
+    return total, hits

@@ -1,0 +1,187 @@
+"""Long ranges as bits with ranks: whether a range holds a value, and where, by a few loads and no search.
+
+The values below one parent, less the least value of the level, are bits in words of 64. Of these words only those that
+hold a bit are kept, each with the position of its first value; 64 words are a block, and of every block stands, at a
+place that is known without looking, which of its words are kept and where the first of them is. So a value is found by
+the bits that stand before it (rank: Jacobson, "Space-efficient static trees and graphs", 1989,
+doi:10.1109/SFCS.1989.63533).
+
+A batch never changes, so that this is made once for it, in one pass over its values, when it is first joined with
+another atom, and serves until the batch is merged away.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.memory import address_of
+from cpu_fallback.pointers import bits_of, load, pointer32, unsigned64
+from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PLACES, ROW, SIZE, VALUES, WIDTH, WORDS
+from cpu_fallback.sort import Int64Array
+
+Ranks = tuple[()] | tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64]]
+"""Per parent, where its blocks begin in the words or -1, and the words; nothing where no range has ranks."""
+
+RANKED_FROM = 4096
+"""Levels of fewer values have no ranks: the batches of some ticks, that are merged soon."""
+
+SHORTEST = 64
+"""Shorter ranges have no ranks."""
+
+BLOCKS_A_VALUE = 0.25
+"""Nor have those of levels whose values span more blocks than this for each value of the range."""
+
+ROOM = 1
+"""How many times the room of a level's values its ranks take at most; of the longest ranges, as many as fit."""
+
+BLOCK = 12
+"""Bits of a value's distance that tell values of one block from each other."""
+
+N_WIDTHS = 64
+
+
+@cached_njit
+def room_by_width(address, width, offsets, base, least, room):
+    """Words that ranges of at least `least` values take beyond their blocks; `room` has a row a power of two.
+
+    In a row are the ranges of 2^row to 2^(row + 1) - 1 values: how many they are, and the words.
+    """
+    for parent in range(len(offsets) - 1):
+        begin, end = offsets[parent], offsets[parent + 1]
+        if end - begin < least:
+            continue
+        n = 0
+        before = np.int64(-1)
+        for i in range(begin, end):
+            word = (load(address, width, i) - base) >> 6
+            n += word != before
+            before = word
+        row = 0
+        while (end - begin) >> (row + 1) > 0:
+            row += 1
+        room[row, 0] += 1
+        room[row, 1] += 2 * n
+
+
+@cached_njit
+def rank_ranges(address, width, offsets, base, n_blocks, least, places, words):
+    """Fill `places`, per parent where its blocks begin in `words` or -1, and `words`, which are 0."""
+    at = np.int64(0)
+    for parent in range(len(offsets) - 1):
+        begin, end = offsets[parent], offsets[parent + 1]
+        places[parent] = -1
+        if end - begin < least:
+            continue
+        places[parent] = at
+        start = at
+        at += 2 * n_blocks
+        before = np.int64(-1)
+        for i in range(begin, end):
+            distance = load(address, width, i) - base
+            word = distance >> 6
+            if word != before:
+                block = start + 2 * (word >> 6)
+                if words[block] == 0:
+                    words[block + 1] = at
+                words[block] |= np.uint64(1) << np.uint64(word & 63)
+                words[at + 1] = i
+                at += 2
+                before = word
+            words[at - 2] |= np.uint64(1) << np.uint64(distance & 63)
+
+
+def ranked(fields: Int64Array, offsets: Int64Array) -> Ranks:
+    """Put the ranks of a level that has parents into its fields; returns them, to be kept alive.
+
+    Levels of few values have none. O(n) for n values below the parents that have enough of them.
+    """
+    base, n = int(fields[MINIMUM]), int(fields[SIZE])
+    n_blocks = ((int(fields[MAXIMUM]) - base) >> BLOCK) + 1
+    least = max(SHORTEST, int(n_blocks / BLOCKS_A_VALUE))
+    if not max(RANKED_FROM, least) <= n < 1 << 31:
+        return ()
+    level = int(fields[VALUES]), int(fields[WIDTH]), offsets, base
+    room = np.zeros((N_WIDTHS, 2), np.int64)
+    room_by_width(*level, least, room)
+    words = 2 * n_blocks * room[:, 0] + room[:, 1]
+    total = np.cumsum(words[::-1])[::-1]  # of a row and those of longer ranges
+    fitting = np.flatnonzero((total > 0) & (8 * total <= ROOM * int(fields[WIDTH]) * n))
+    if len(fitting) == 0:
+        return ()
+    row = int(fitting[0])
+    places = np.empty(len(offsets) - 1, np.int32)
+    held = np.zeros(int(total[row]) + 2, np.uint64)  # a value that is not there may be looked for behind the last word
+    rank_ranges(*level, n_blocks, max(least, 1 << row), places, held)
+    fields[WORDS] = address_of(held)
+    fields[PLACES] = address_of(places)  # the last one: who sees it finds the words
+    return places, held
+
+
+@cached_njit
+def rank_start(table, positions, stride, q, k):
+    """Where the ranks of prefix `q`'s range in slot k begin; -1 if it has none."""
+    if table[k * N_FIELDS + PLACES] == 0:
+        return np.int64(-1)
+    parent = positions[table[k * N_FIELDS + ROW] * stride + q]
+    if parent < 0:
+        return np.int64(-1)
+    return np.int64(pointer32(table[k * N_FIELDS + PLACES])[parent])
+
+
+@cached_njit
+def position_of(table, k, start, value):
+    """Where `value` stands in the range of slot k whose ranks begin at `start`; -1 if it is not there."""
+    if value < table[k * N_FIELDS + MINIMUM] or value > table[k * N_FIELDS + MAXIMUM]:
+        return np.int64(-1)
+    words = unsigned64(table[k * N_FIELDS + WORDS])
+    distance = value - table[k * N_FIELDS + MINIMUM]
+    word = distance >> 6
+    block = start + 2 * (word >> 6)
+    kept, bit = words[block], np.uint64(1) << np.uint64(word & 63)
+    if kept & bit == 0:
+        return np.int64(-1)
+    at = np.int64(words[block + 1]) + 2 * bits_of(kept & (bit - np.uint64(1)))
+    bits, bit = words[at], np.uint64(1) << np.uint64(distance & 63)
+    if bits & bit == 0:
+        return np.int64(-1)
+    return np.int64(words[at + 1]) + bits_of(bits & (bit - np.uint64(1)))
+
+
+@cached_njit
+def count_ranked(table, k, start, address, width, begin, end):
+    """How many of the values from `begin` to `end` at an address are in the range of slot k, ranked from `start`."""
+    words = unsigned64(table[k * N_FIELDS + WORDS])
+    base, most = table[k * N_FIELDS + MINIMUM], table[k * N_FIELDS + MAXIMUM]
+    while begin < end and load(address, width, begin) < base:
+        begin += 1
+    while begin < end and load(address, width, end - 1) > most:
+        end -= 1
+    hits = 0
+    for i in range(begin, end):
+        distance = load(address, width, i) - base
+        word = distance >> 6
+        block = start + 2 * (word >> 6)
+        kept, place = words[block], np.uint64(word & 63)
+        at = np.int64(words[block + 1]) + 2 * bits_of(kept & ((np.uint64(1) << place) - np.uint64(1)))
+        # Without a branch: of a word that is not kept, another one's bits are read, and left out.
+        hits += np.int64((kept >> place) & (words[at] >> np.uint64(distance & 63)) & np.uint64(1))
+    return hits
+
+
+@cached_njit
+def load_starts(table, positions, stride, q, begin, end, starts):
+    """Write `rank_start` of prefix `q` for slots begin to end into `starts`."""
+    for k in range(begin, end):
+        starts[k] = rank_start(table, positions, stride, q, k)
+
+
+@cached_njit
+def is_ranked(begin, end, low, high, starts):
+    """Whether the widest range of slots begin to end of one atom has ranks."""
+    widest = begin
+    for k in range(begin + 1, end):
+        if high[k] - low[k] > high[widest] - low[widest]:
+            widest = k
+    return starts[widest] >= 0
