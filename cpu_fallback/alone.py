@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from cpu_fallback.cache import cached_njit
-from cpu_fallback.pointers import load
+from cpu_fallback.filters import BLOCK, WORTH, passing, set_filters
+from cpu_fallback.pointers import load, pointer64
 from cpu_fallback.probing import emit, is_excluded, probe, propose
-from cpu_fallback.progress import ALONE, PROPOSALS, SURVIVORS
+from cpu_fallback.progress import ALONE, PROBES, PROPOSALS, SURVIVORS
 from cpu_fallback.ranges import width_of
 from cpu_fallback.slots import N_FIELDS, VALUES, WIDTH
 
@@ -13,7 +14,8 @@ from cpu_fallback.slots import N_FIELDS, VALUES, WIDTH
 @cached_njit
 def extend_alone(
     n_slots, n_atoms, table, first, last, positions, stride, q, bounded, lower, upper, n_excluded, excluded,
-    weighted, prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found, work,
+    weighted, prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found, masks, filters, room,
+    work,
 ):  # fmt: skip
     """Extend one prefix, whose ranges are loaded and clipped: the smallest proposes, the others are sought.
 
@@ -25,48 +27,52 @@ def extend_alone(
         own = width_of(first[a], first[a + 1], low, high)
         if own < width:
             proposer, width = a, own
+    n_filters = 0
+    if width >= WORTH:
+        n_filters = set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters)
+    places = pointer64(room)
     done = 0
     for k in range(first[proposer], first[proposer + 1]):
-        start = low[k] + min(max(skip - done, 0), high[k] - low[k])
-        done += start - low[k]
-        if start >= high[k]:
-            continue
+        block = low[k] + min(max(skip - done, 0), high[k] - low[k])
         for j in range(n_slots):
             cursor[j] = low[j]
-        for i in range(start, high[k]):
-            done += 1
-            value = load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], i)
-            work[PROPOSALS] += 1
-            if is_excluded(excluded, n_excluded, stride, q, value):
-                continue
-            good, weight = propose(
-                table,
-                first[proposer],
-                k,
-                first[proposer + 1],
-                last[proposer] != 0,
-                i,
-                cursor,
-                high,
-                starts,
-                value,
-                found,
-                work,
-            )
-            if not good:
-                continue
-            for a in range(n_atoms):
-                if a != proposer:
-                    good, factor = probe(
-                        table, first[a], first[a + 1], last[a] != 0, cursor, high, starts, value, found, work
-                    )
-                    if not good:
-                        break
-                    weight *= factor
-            if not good:
-                continue
-            emit(table, n_slots, q, value, weight, found, prefix_weight, weighted, fill, out, capacity, work)
-            if fill and work[SURVIVORS] == capacity:
-                resume[0], resume[1], resume[2] = q, ALONE, done
-                return True
+        address, bytes_each = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
+        while block < high[k]:
+            block_end = min(block + BLOCK, high[k])
+            n = block_end - block
+            if n_filters > 0:
+                work[PROBES] += n
+                n = passing(
+                    table, n_atoms, first, low, high, starts, masks, filters, address, bytes_each, block, block_end,
+                    room,
+                )  # fmt: skip
+            work[PROPOSALS] += block_end - block
+            for h in range(n):
+                i = places[h] if n_filters > 0 else block + h
+                value = load(address, bytes_each, i)
+                if is_excluded(excluded, n_excluded, stride, q, value):
+                    continue
+                good, weight = propose(
+                    table, first[proposer], k, first[proposer + 1], last[proposer] != 0, i, cursor, high, starts,
+                    value, found, work,
+                )  # fmt: skip
+                if not good:
+                    continue
+                for a in range(n_atoms):
+                    if a != proposer:
+                        good, factor = probe(
+                            table, first[a], first[a + 1], last[a] != 0, cursor, high, starts, value, found, work
+                        )
+                        if not good:
+                            break
+                        weight *= factor
+                if not good:
+                    continue
+                emit(table, n_slots, q, value, weight, found, prefix_weight, weighted, fill, out, capacity, work)
+                if fill and work[SURVIVORS] == capacity:
+                    work[PROPOSALS] -= block_end - i - 1
+                    resume[0], resume[1], resume[2] = q, ALONE, done + i + 1 - low[k]
+                    return True
+            block = block_end
+        done += high[k] - low[k]
     return False

@@ -13,6 +13,7 @@ import numpy as np
 
 from cpu_fallback.alone import extend_alone
 from cpu_fallback.cache import cached_njit
+from cpu_fallback.filters import BLOCK
 from cpu_fallback.live import MOST_ATOMS, extend_live, find_live
 from cpu_fallback.marked import extend_marked
 from cpu_fallback.marks import marks_for
@@ -34,14 +35,11 @@ GROUP_FROM = 8
 SAMPLE = 8
 """Prefixes of a group whose counts are looked at to decide whether to mark."""
 
-RANKED_PRICE = 8
+RANKED_PRICE = 4
 """How many times as long prefixes have to gain from marking a range that has ranks."""
 
-SCRATCH = 5
+SCRATCH = 6
 """Numbers a slot that `extend` keeps beside it."""
-
-BLOCK = 512
-"""Candidates tested against the marks at a time before the survivors are looked at."""
 
 
 @cached_njit
@@ -86,9 +84,11 @@ def extend(
     cursor = pointer64(scratch_address + 16 * n_slots)
     found = pointer64(scratch_address + 24 * n_slots)
     starts = pointer64(scratch_address + 32 * n_slots)
+    masks = pointer64(scratch_address + 40 * n_slots)
     live = np.empty(n_atoms, np.int64)
+    filters = np.empty(n_atoms, np.int64)
     for k in range(n_slots):
-        found[k] = -1
+        found[k] = starts[k] = -1
     pairs = not fill and n_atoms == 2 and n_excluded == 0 and last[0] != 0 and last[1] != 0
     member = np.zeros(n_atoms, np.bool_)
     one = np.zeros(n_atoms, np.bool_)
@@ -125,7 +125,7 @@ def extend(
                 member_row[k] = table[k * N_FIELDS + ROW]
     bits = np.empty(0, np.uint32)
     hash_shift = 0
-    hits_at = np.empty(BLOCK, np.int64)
+    hits_at = np.empty(2 * BLOCK, np.int64)
     common = np.empty(0, np.int64)
     common_weight = np.empty(0, np.int64)
 
@@ -197,11 +197,12 @@ def extend(
         else:
             stop = group_end if forced == FRESH else p + 1
             for q in range(p, stop):
-                if q + AHEAD < end:
-                    for a in range(n_atoms):
-                        prefetch_range(table, positions, stride, q + AHEAD, first[a])
                 load_ranges(table, positions, stride, q, 0, n_slots, low, high)
-                load_starts(table, positions, stride, q, 0, n_slots, starts)
+                if n_atoms > 1:
+                    load_starts(table, positions, stride, q, 0, n_slots, starts)
+                    if q + AHEAD < end:
+                        for a in range(n_atoms):
+                            prefetch_range(table, positions, stride, q + AHEAD, first[a])
                 smallest = 0
                 width = width_of(first[0], first[1], low, high)
                 for a in range(1, n_atoms):
@@ -240,13 +241,14 @@ def extend(
                     if proposer >= 0:
                         full = extend_live(
                             n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted,
-                            prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found, work,
+                            prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found,
+                            masks, filters, hits_at.ctypes.data, work,
                         )  # fmt: skip
                     else:
                         full = extend_alone(
                             n_slots, n_atoms, table, first, last, positions, stride, q, bounded, lower, upper,
                             n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, out, capacity, low,
-                            high, starts, cursor, found, work,
+                            high, starts, cursor, found, masks, filters, hits_at.ctypes.data, work,
                         )  # fmt: skip
                 if full:
                     return
@@ -272,15 +274,15 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
             table[k * N_FIELDS + f] = fields[f]
         table[k * N_FIELDS + ROW] = extension[records + n_slots + k]
         table[k * N_FIELDS + OUT_ROW] = extension[records + 2 * n_slots + k]
-    if n_atoms == 1 and len(lower) == 0 and (resume[1] == FRESH or resume[1] == ALONE):
-        carries = False
-        for k in range(n_slots):
-            carries = carries or (extension[last] != 0 and table[k * N_FIELDS + WEIGHTS] != 0)
-        if fill and not weighted and not carries and excluded.shape[0] == 0:
-            copy_ranges(table, n_slots, positions, end, resume, out, work)
+    if n_atoms == 1 and (resume[1] == FRESH or resume[1] == ALONE):
+        if not fill and extension[last] != 0:
+            count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume, out, work)
             return np.int64(0)
-        if not fill and not carries and extension[last] != 0:
-            count_ranges(table, n_slots, positions, end, excluded, resume, out, work)
+        plain = fill and not weighted and excluded.shape[0] == 0 and len(lower) == 0
+        for k in range(n_slots):
+            plain = plain and (extension[last] == 0 or table[k * N_FIELDS + WEIGHTS] == 0)
+        if plain:
+            copy_ranges(table, n_slots, positions, end, resume, out, work)
             return np.int64(0)
     scratch = np.empty(SCRATCH * n_slots, np.int64)
     base = extension.ctypes.data

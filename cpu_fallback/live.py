@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_fallback.cache import cached_njit
+from cpu_fallback.filters import BLOCK, WORTH, passing, set_filters
 from cpu_fallback.pointers import load, pointer64
 from cpu_fallback.probing import is_excluded, probe
 from cpu_fallback.progress import ALONE, PROBES, PROPOSALS, SURVIVORS
@@ -76,7 +77,7 @@ def seek(address, width, bucketed, least, most, shift, begin, end, value):
 @cached_njit
 def extend_live(
     n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted, prefix_weight, fill,
-    resume, skip, out, capacity, low, high, starts, cursor, found, work,
+    resume, skip, out, capacity, low, high, starts, cursor, found, masks, filters, room, work,
 ):  # fmt: skip
     """Extend prefix `q`, none of whose ranges is empty, as `cpu_fallback.alone.extend_alone` does.
 
@@ -120,10 +121,33 @@ def extend_live(
     n = work[SURVIVORS]
     begin = min(low[k] + skip, stop)
     probes = 0
-    at = begin
-    while at < stop:
-        value = load(address, width, at)
-        at += 1
+    n_filters = 0
+    if stop - begin >= WORTH and n_atoms > 1:
+        n_filters = set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters)
+    places = pointer64(room)
+    at = block_end = begin
+    n_places = taken = 0
+    while True:
+        if n_filters == 0:
+            if at == stop:
+                break
+            at += 1
+        elif taken < n_places:
+            at = places[taken] + 1
+            taken += 1
+        elif block_end < stop:
+            block = block_end
+            block_end = min(block + BLOCK, stop)
+            n_places = passing(
+                table, n_atoms, first, low, high, starts, masks, filters, address, width, block, block_end, room
+            )
+            taken = 0
+            probes += block_end - block
+            continue
+        else:
+            at = stop
+            break
+        value = load(address, width, at - 1)
         if n_excluded > 0 and is_excluded(excluded, n_excluded, stride, q, value):
             continue
         if n_atoms > 1:

@@ -7,6 +7,7 @@ values in it where it is long.
 from __future__ import annotations
 
 from cpu_fallback.cache import cached_njit
+from cpu_fallback.filters import BLOCK
 from cpu_fallback.lists import seek_all, seek_ranked
 from cpu_fallback.marks import clear_marks, set_marks
 from cpu_fallback.pointers import load
@@ -157,7 +158,7 @@ def extend_marked(
                 unit = width == high[k] - low[k] and (last[proposer] == 0 or table[k * N_FIELDS + WEIGHTS] == 0)
                 block = start
                 while block < high[k]:
-                    block_end = min(block + len(hits_at), high[k])
+                    block_end = min(block + BLOCK, high[k])
                     n_hits = marked_positions(table, k, block, block_end, bits, base, hash_shift, hits_at)
                     work[PROPOSALS] += block_end - block
                     work[PROBES] += block_end - block

@@ -32,21 +32,26 @@ def load_ranges(table, positions, stride, p, begin, end, low, high):
 
 
 @cached_njit
+def clipped(table, k, low, high, least, most):
+    """The part of [low, high) of slot k whose values are from `least` to `most`, both inclusive."""
+    if low < high and table[k * N_FIELDS + MINIMUM] < least:
+        low = lower_bound(table, k, low, high, least)
+    if low < high and table[k * N_FIELDS + MAXIMUM] > most:
+        start = low
+        while start < high:
+            middle = (start + high) >> 1
+            if load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], middle) <= most:
+                start = middle + 1
+            else:
+                high = middle
+    return low, high
+
+
+@cached_njit
 def clip_ranges(table, begin, end, low, high, least, most):
     """Narrow the ranges of slots begin to end to values from `least` to `most`, both inclusive."""
     for k in range(begin, end):
-        if low[k] < high[k]:
-            if table[k * N_FIELDS + MINIMUM] < least:
-                low[k] = lower_bound(table, k, low[k], high[k], least)
-            if table[k * N_FIELDS + MAXIMUM] > most:
-                start, stop = low[k], high[k]
-                while start < stop:
-                    middle = (start + stop) >> 1
-                    if load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], middle) <= most:
-                        start = middle + 1
-                    else:
-                        stop = middle
-                high[k] = start
+        low[k], high[k] = clipped(table, k, low[k], high[k], least, most)
 
 
 @cached_njit

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.memory import address_of
@@ -24,7 +25,7 @@ from cpu_fallback.sort import Int64Array
 Ranks = tuple[()] | tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64]]
 """Per parent, where its blocks begin in the words or -1, and the words; nothing where no range has ranks."""
 
-RANKED_FROM = 4096
+RANKED_FROM = 2048
 """Levels of fewer values have no ranks: the batches of some ticks, that are merged soon."""
 
 SHORTEST = 64
@@ -149,24 +150,38 @@ def position_of(table, k, start, value):
     return np.int64(words[at + 1]) + bits_of(bits & (bit - np.uint64(1)))
 
 
+@njit(nogil=True, inline="always")
+def is_set(words, start, distance):
+    """1 if the value that is so far from the least one is in the range whose ranks begin at `start`, else 0.
+
+    Without a branch: of a word that is not kept, another one's bits are read, and left out.
+    """
+    word = distance >> 6
+    block = start + 2 * (word >> 6)
+    kept, place = words[block], np.uint64(word & 63)
+    at = np.int64(words[block + 1]) + 2 * bits_of(kept & ((np.uint64(1) << place) - np.uint64(1)))
+    return np.int64((kept >> place) & (words[at] >> np.uint64(distance & 63)) & np.uint64(1))
+
+
 @cached_njit
-def count_ranked(table, k, start, address, width, begin, end):
-    """How many of the values from `begin` to `end` at an address are in the range of slot k, ranked from `start`."""
-    words = unsigned64(table[k * N_FIELDS + WORDS])
+def within_level(table, k, address, width, begin, end):
+    """The part of the ascending values from `begin` to `end` at an address that the values of slot k span."""
     base, most = table[k * N_FIELDS + MINIMUM], table[k * N_FIELDS + MAXIMUM]
     while begin < end and load(address, width, begin) < base:
         begin += 1
     while begin < end and load(address, width, end - 1) > most:
         end -= 1
+    return begin, end
+
+
+@cached_njit
+def count_ranked(table, k, start, address, width, begin, end):
+    """How many of the values from `begin` to `end` at an address are in the range of slot k, ranked from `start`."""
+    words, base = unsigned64(table[k * N_FIELDS + WORDS]), table[k * N_FIELDS + MINIMUM]
+    begin, end = within_level(table, k, address, width, begin, end)
     hits = 0
     for i in range(begin, end):
-        distance = load(address, width, i) - base
-        word = distance >> 6
-        block = start + 2 * (word >> 6)
-        kept, place = words[block], np.uint64(word & 63)
-        at = np.int64(words[block + 1]) + 2 * bits_of(kept & ((np.uint64(1) << place) - np.uint64(1)))
-        # Without a branch: of a word that is not kept, another one's bits are read, and left out.
-        hits += np.int64((kept >> place) & (words[at] >> np.uint64(distance & 63)) & np.uint64(1))
+        hits += is_set(words, start, load(address, width, i) - base)
     return hits
 
 

@@ -1,4 +1,4 @@
-"""Extending prefixes through one atom alone, none of whose weights counts: its ranges are copied, or measured."""
+"""Extending prefixes through one atom alone: its ranges are copied, where no weights count, or measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import numpy as np
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64, prefetch
 from cpu_fallback.progress import ALONE, FRESH, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
-from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, VALUES, WIDTH, find, gallop
+from cpu_fallback.ranges import clipped
+from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, VALUES, WEIGHTS, WIDTH, find, gallop, weight_at
 
 AHEAD = 8
 """How many prefixes ahead memory is asked for: offsets twice as far as values."""
@@ -113,12 +114,13 @@ def copy_ranges(table, n_slots, positions, end, resume, out, work):
 
 
 @cached_njit
-def count_ranges(table, n_slots, positions, end, excluded, resume, out, work):
-    """Count as `cpu_fallback.extend.extend` does, for the last level of one atom, whose weights are all 1, unbounded.
+def count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume, out, work):
+    """Count as `cpu_fallback.extend.extend` does, for the last level of one atom.
 
-    Values are not looked at; of the excluded ones those are taken away that are there, each once.
+    Values are not looked at: a range counts by its width, or by its weights; of the excluded values those are taken
+    away that are there, each once.
     """
-    total = 0
+    hits = 0
     for p in range(resume[0], end):
         ask_ahead(table, n_slots, positions, p)
         n = 0
@@ -131,9 +133,17 @@ def count_ranges(table, n_slots, positions, end, excluded, resume, out, work):
                     continue
                 offsets = pointer64(table[k * N_FIELDS + PARENT])
                 low, high = offsets[node], offsets[node + 1]
-            if low == high:
+            if len(lower) > 0:
+                low, high = clipped(table, k, low, high, lower[p], upper[p])
+            if low >= high:
                 continue
-            n += high - low
+            weights = pointer64(table[k * N_FIELDS + WEIGHTS])
+            if table[k * N_FIELDS + WEIGHTS] == 0:
+                n += high - low
+            else:
+                for i in range(low, high):
+                    n += weights[i]
+            hits += high - low
             for e in range(excluded.shape[0]):
                 value = excluded[e, p]
                 is_new = True
@@ -141,8 +151,10 @@ def count_ranges(table, n_slots, positions, end, excluded, resume, out, work):
                     is_new = is_new and excluded[before, p] != value
                 if is_new:
                     work[PROBES] += 1
-                    n -= find(table, k, low, high, value) >= 0
+                    at = find(table, k, low, high, value)
+                    if at >= 0:
+                        n -= weight_at(table, k, at)
+                        hits -= 1
         out[0, p] += n
-        total += n
-    work[SURVIVORS] += total
+    work[SURVIVORS] += hits
     resume[0], resume[1], resume[2] = end, FRESH, 0

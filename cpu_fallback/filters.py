@@ -1,0 +1,93 @@
+"""Leaving out candidates that another atom does not hold, many at a time and without a branch.
+
+A range with ranks tells exactly whether it holds a value. What a short range may hold is one of 64 bits, so that a bit
+which is not set says no. A candidate passes an atom if one of the atom's ranges may hold it; what passes all atoms is
+then sought in them as ever.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.pointers import load, pointer64, unsigned64
+from cpu_fallback.ranked import is_set
+from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, VALUES, WIDTH, WORDS
+
+BLOCK = 512
+"""Candidates that are tested at a time."""
+
+SHORT = 16
+"""Ranges of at most so many values have a mask."""
+
+WORTH = 8
+"""Fewer candidates are not filtered."""
+
+
+@cached_njit
+def set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters):
+    """Say in `filters`, per atom, whether it filters the proposer's candidates; returns how many atoms do.
+
+    An atom does if one of its ranges has ranks, and the others have ranks or are short. Masks go into `masks`.
+    """
+    n = 0
+    for a in range(n_atoms):
+        filters[a] = 0
+        if a == proposer or table[first[a] * N_FIELDS + PARENT] == 0:
+            continue
+        serves = False
+        for k in range(first[a], first[a + 1]):
+            if starts[k] >= 0:
+                serves = True
+            elif high[k] - low[k] > SHORT:
+                serves = False
+                break
+        if not serves:
+            continue
+        filters[a] = 1
+        n += 1
+        for k in range(first[a], first[a + 1]):
+            mask = np.int64(0)
+            if starts[k] < 0:
+                address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
+                for i in range(low[k], high[k]):
+                    mask |= np.int64(1) << (load(address, width, i) & 63)
+            masks[k] = mask
+    return n
+
+
+@cached_njit
+def passing(table, n_atoms, first, low, high, starts, masks, filters, address, width, begin, end, room):
+    """Write the places of those candidates from `begin` to `end` at an address that pass; returns how many do.
+
+    They are written to the address `room`, behind which there is room for twice `BLOCK` places.
+    """
+    places, held = pointer64(room), pointer64(room + 8 * BLOCK)
+    n = end - begin
+    for i in range(n):
+        places[i] = begin + i
+    for a in range(n_atoms):
+        if filters[a] == 0:
+            continue
+        for i in range(n):
+            held[i] = 0
+        for k in range(first[a], first[a + 1]):
+            if low[k] >= high[k]:
+                continue
+            if starts[k] < 0:
+                mask = masks[k]
+                for i in range(n):
+                    held[i] |= mask >> (load(address, width, places[i]) & 63)
+                continue
+            words, start = unsigned64(table[k * N_FIELDS + WORDS]), starts[k]
+            least, most = table[k * N_FIELDS + MINIMUM], table[k * N_FIELDS + MAXIMUM]
+            for i in range(n):
+                value = load(address, width, places[i])
+                spanned = np.int64(value >= least) & np.int64(value <= most)
+                held[i] |= is_set(words, start, (value - least) * spanned) & spanned
+        left = 0
+        for i in range(n):
+            places[left] = places[i]
+            left += held[i] & 1
+        n = left
+    return n
