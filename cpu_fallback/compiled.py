@@ -193,10 +193,10 @@ class CompiledKernels:
     @staticmethod
     def prepare(
         levels: Sequence[Any], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
-        rows: Sequence[int], out_rows: Sequence[int],
+        rows: Sequence[int], out_rows: Sequence[int], sought: bool = False,
     ) -> Int64Array:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
-        if len(last) > 1:
+        if len(last) > 1 or sought:
             for level in levels:
                 if level.parent_offsets is not None and len(level.support) == DESCRIBED:
                     level.support.append(ranked(level.support[0], level.parent_offsets))

@@ -15,6 +15,7 @@ from cpu_fallback.alone import extend_alone
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.filters import BLOCK
 from cpu_fallback.live import MOST_ATOMS, extend_live, find_live
+from cpu_fallback.lookup import look_up
 from cpu_fallback.marked import extend_marked
 from cpu_fallback.marks import marks_for
 from cpu_fallback.pairs import count_pairs
@@ -275,6 +276,12 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
         table[k * N_FIELDS + ROW] = extension[records + n_slots + k]
         table[k * N_FIELDS + OUT_ROW] = extension[records + 2 * n_slots + k]
     if n_atoms == 1 and (resume[1] == FRESH or resume[1] == ALONE):
+        if len(lower) > 0 and lower.ctypes.data == upper.ctypes.data:
+            look_up(
+                table, n_slots, extension[last] != 0, positions, end, lower, weighted, prefix_weight, fill, resume, out,
+                work,
+            )  # fmt: skip
+            return np.int64(0)
         if not fill and extension[last] != 0:
             count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume, out, work)
             return np.int64(0)

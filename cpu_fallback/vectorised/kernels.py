@@ -112,7 +112,7 @@ class VectorisedKernels:
     @staticmethod
     def prepare(
         levels: Sequence[Any], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
-        rows: Sequence[int], out_rows: Sequence[int],
+        rows: Sequence[int], out_rows: Sequence[int], sought: bool = False,
     ) -> Extension:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
         atoms = tuple(range(begin, end) for begin, end in pairwise(first))

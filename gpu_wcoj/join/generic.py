@@ -120,7 +120,7 @@ class GenericJoin:
                 layout, step, newest, self.uses, n_batches
             )
         levels = [batch.levels[depth.get(atom, 0)] for atom in step.atoms for batch in self.batches[atom]]
-        kernel = self.backend.kernels.prepare(levels, *shape.slots)
+        kernel = self.backend.kernels.prepare(levels, *shape.slots, step.is_lookup)
         finished = [self.batches[atom] for atom, ends in zip(step.atoms, shape.slots[1], strict=True) if ends]
         brings = self.weighted and any(len(own) != 1 or own[0].weights is not None for own in finished)
         made = Extension(kernel, shape.layout, shape.n_new_rows, shape.kept_rows, brings)

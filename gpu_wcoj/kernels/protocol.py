@@ -265,7 +265,7 @@ class Kernels(Protocol):
 
     def prepare(
         self, levels: Sequence[Level], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
-        rows: Sequence[int], out_rows: Sequence[int],
+        rows: Sequence[int], out_rows: Sequence[int], sought: bool = False,
     ) -> Any:  # fmt: skip
         """Describe the extenders of one variable for `count_common` and `fill_common`.
 
@@ -284,6 +284,8 @@ class Kernels(Protocol):
             Per slot, the row of the positions matrix with the prefixes' positions in the level above; -1 at the top.
         out_rows
             Per slot, the row of the output positions matrix; -1 if the atom ends here.
+        sought
+            Whether every prefix asks for one value: both of its bounds, which are one array. A hint, too.
         """
         ...
 

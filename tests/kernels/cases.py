@@ -68,6 +68,8 @@ class Case:
     ----------
     rest
         Per atom, how many more levels it has below the variable.
+    sought
+        The one value that each prefix asks for, in the place of bounds.
     """
 
     atoms: list[Atom]
@@ -77,6 +79,11 @@ class Case:
     weights: list[int] | None = None
     bounds: list[tuple[int, int]] | None = None
     excluded: list[list[int]] = field(default_factory=list)
+    sought: list[int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.sought is not None:
+            self.bounds = [(value, value) for value in self.sought]
 
     def expected(self) -> list[tuple[int, int, int, tuple[int, ...]]]:
         """(prefix, value, weight without the prefix's own, positions) of all survivors."""
@@ -121,11 +128,12 @@ class Question:
             first.append(len(levels))
         self.positions = self.kernels.locate(records, column_of, backend.asarray(columns))
         last = [atom.ends for atom in case.atoms]
-        self.extension = self.kernels.prepare(levels, first, last, case.shared, rows, out_rows)
+        is_sought = case.sought is not None
+        self.extension = self.kernels.prepare(levels, first, last, case.shared, rows, out_rows, is_sought)
         bounds = case.bounds or []
         excluded = np.array(case.excluded, np.int64).reshape(len(case.excluded), n)
         self.lower = backend.asarray(np.array([least for least, _ in bounds], np.int64))
-        self.upper = backend.asarray(np.array([most for _, most in bounds], np.int64))
+        self.upper = self.lower if is_sought else backend.asarray(np.array([most for _, most in bounds], np.int64))
         self.excluded = backend.asarray(excluded)
         self.weights = None if case.weights is None else backend.asarray(np.array(case.weights, np.int64))
         self.counters = backend.asarray(np.zeros(N_WORK, np.int64))

@@ -120,7 +120,7 @@ class CudaKernels:
 
     def prepare(
         self, levels: Sequence[Level], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
-        rows: Sequence[int], out_rows: Sequence[int],
+        rows: Sequence[int], out_rows: Sequence[int], sought: bool = False,  # noqa: ARG002 a hint, of no use here
     ) -> Any:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
         return extend.prepare(self.device, levels, first, last, shared, rows, out_rows)

@@ -1,0 +1,86 @@
+"""Looking values up in one atom: every prefix asks for one, which is below it or is not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.pointers import pointer32, pointer64
+from cpu_fallback.progress import FRESH, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
+from cpu_fallback.ranked import position_of
+from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, PLACES, ROW, SIZE, find, weight_at
+
+
+@cached_njit
+def range_of(table, k, node):
+    """The children's range of a node in slot k, and where its ranks begin, or -1; (0, 0, -1) where there is no node."""
+    if node < 0:
+        return np.int64(0), np.int64(0), np.int64(-1)
+    offsets = pointer64(table[k * N_FIELDS + PARENT])
+    start = np.int64(-1)
+    if table[k * N_FIELDS + PLACES] != 0:
+        start = np.int64(pointer32(table[k * N_FIELDS + PLACES])[node])
+    return offsets[node], offsets[node + 1], start
+
+
+@cached_njit
+def look_up(
+    table, n_slots, is_last, positions, end, values, weighted, prefix_weight, fill, resume, out, work
+):  # fmt: skip
+    """Extend prefixes as `cpu_fallback.extend.extend` does, each by its value in `values` where the atom holds that.
+
+    One search a prefix and batch, none where the range has ranks.
+    """
+    found = np.empty(n_slots, np.int64)
+    node, low, high, start = np.full((4, n_slots), -1, np.int64)
+    for k in range(n_slots):
+        if table[k * N_FIELDS + PARENT] == 0:
+            low[k], high[k] = 0, table[k * N_FIELDS + SIZE]
+    fixed = 3 if weighted else 2
+    capacity = out.shape[1]
+    n = np.int64(0)
+    asked = np.int64(0)
+    p = resume[0]
+    while p < end:
+        value = values[p]
+        is_held = False
+        reached = False
+        weight = np.int64(0)
+        for k in range(n_slots):
+            found[k] = -1
+            if table[k * N_FIELDS + PARENT] != 0 and positions[table[k * N_FIELDS + ROW], p] != node[k]:
+                node[k] = positions[table[k * N_FIELDS + ROW], p]
+                low[k], high[k], start[k] = range_of(table, k, node[k])
+            if low[k] >= high[k]:
+                continue
+            reached = True
+            if start[k] >= 0:
+                at = position_of(table, k, start[k], value)
+            else:
+                at = find(table, k, low[k], high[k], value)
+            if at >= 0:
+                found[k] = at
+                is_held = True
+                weight += weight_at(table, k, at)
+        asked += reached
+        if not is_last:
+            weight = np.int64(is_held)
+        if is_held and weight != 0:
+            if fill:
+                out[0, n] = p
+                out[1, n] = value
+                if weighted:
+                    out[2, n] = weight * prefix_weight[p]
+                for k in range(n_slots):
+                    if table[k * N_FIELDS + OUT_ROW] >= 0:
+                        out[fixed + table[k * N_FIELDS + OUT_ROW], n] = found[k]
+            else:
+                out[0, p] += weight
+            n += 1
+        p += 1
+        if fill and n == capacity:
+            break
+    resume[0], resume[1], resume[2] = p, FRESH, 0
+    work[SUM_OF_MINIMA] += asked
+    work[PROPOSALS] += asked
+    work[SURVIVORS] += n
