@@ -6,7 +6,7 @@ from cpu_fallback.cache import cached_njit
 from cpu_fallback.filters import BLOCK, WORTH, passing, set_filters
 from cpu_fallback.pointers import load, pointer64
 from cpu_fallback.probing import emit, is_excluded, probe, propose
-from cpu_fallback.progress import ALONE, PROBES, PROPOSALS, SURVIVORS
+from cpu_fallback.progress import ALONE, PROBES, PROPOSALS, RANKED, SURVIVORS
 from cpu_fallback.ranges import width_of
 from cpu_fallback.slots import N_FIELDS, VALUES, WIDTH
 
@@ -42,6 +42,7 @@ def extend_alone(
             n = block_end - block
             if n_filters > 0:
                 work[PROBES] += n
+                work[RANKED] += n
                 n = passing(
                     table, n_atoms, first, low, high, starts, masks, filters, address, bytes_each, block, block_end,
                     room,

@@ -36,7 +36,7 @@ GROUP_FROM = 8
 SAMPLE = 8
 """Prefixes of a group whose counts are looked at to decide whether to mark."""
 
-RANKED_PRICE = 4
+RANKED_PRICE = 5
 """How many times as long prefixes have to gain from marking a range that has ranks."""
 
 SCRATCH = 6
@@ -278,8 +278,8 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
     if n_atoms == 1 and (resume[1] == FRESH or resume[1] == ALONE):
         if len(lower) > 0 and lower.ctypes.data == upper.ctypes.data:
             look_up(
-                table, n_slots, extension[last] != 0, positions, end, lower, weighted, prefix_weight, fill, resume, out,
-                work,
+                table, n_slots, extension[last] != 0, positions, end, lower, excluded, weighted, prefix_weight, fill,
+                resume, out, work,
             )  # fmt: skip
             return np.int64(0)
         if not fill and extension[last] != 0:

@@ -12,7 +12,7 @@ from cpu_fallback.cache import cached_njit
 from cpu_fallback.filters import BLOCK, WORTH, passing, set_filters
 from cpu_fallback.pointers import load, pointer64
 from cpu_fallback.probing import is_excluded, probe
-from cpu_fallback.progress import ALONE, PROBES, PROPOSALS, SURVIVORS
+from cpu_fallback.progress import ALONE, PROBES, PROPOSALS, RANKED, SURVIVORS
 from cpu_fallback.ranked import position_of
 from cpu_fallback.slots import BUCKETS, MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, SHIFT, VALUES, WEIGHTS, WIDTH
 
@@ -120,7 +120,7 @@ def extend_live(
         n_rows -= (row >= 0) + (row1 >= 0) + (row2 >= 0)
     n = work[SURVIVORS]
     begin = min(low[k] + skip, stop)
-    probes = 0
+    probes = ranked = 0
     n_filters = 0
     if stop - begin >= WORTH and n_atoms > 1:
         n_filters = set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters)
@@ -142,7 +142,7 @@ def extend_live(
                 table, n_atoms, first, low, high, starts, masks, filters, address, width, block, block_end, room
             )
             taken = 0
-            probes += block_end - block
+            ranked += block_end - block
             continue
         else:
             at = stop
@@ -157,7 +157,7 @@ def extend_live(
                 ]:
                     continue
             elif start1 >= 0:
-                probes += 1
+                ranked += 1
                 at1 = position_of(table, one, start1, value)
                 if at1 < 0:
                     continue
@@ -173,7 +173,7 @@ def extend_live(
                 if not probe(table, first[third], first[third + 1], False, cursor, high, starts, value, found, work)[0]:
                     continue
             elif start2 >= 0:
-                probes += 1
+                ranked += 1
                 at2 = position_of(table, two, start2, value)
                 if at2 < 0:
                     continue
@@ -206,7 +206,8 @@ def extend_live(
         if n == capacity:
             break
     work[PROPOSALS] += at - begin
-    work[PROBES] += probes
+    work[PROBES] += probes + ranked
+    work[RANKED] += ranked
     if not fill:
         out[q] += n - work[SURVIVORS]
     work[SURVIVORS] = n

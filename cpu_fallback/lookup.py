@@ -6,7 +6,7 @@ import numpy as np
 
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import pointer32, pointer64
-from cpu_fallback.progress import FRESH, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
+from cpu_fallback.progress import FRESH, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
 from cpu_fallback.ranked import position_of
 from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, PLACES, ROW, SIZE, find, weight_at
 
@@ -25,7 +25,7 @@ def range_of(table, k, node):
 
 @cached_njit
 def look_up(
-    table, n_slots, is_last, positions, end, values, weighted, prefix_weight, fill, resume, out, work
+    table, n_slots, is_last, positions, end, values, excluded, weighted, prefix_weight, fill, resume, out, work
 ):  # fmt: skip
     """Extend prefixes as `cpu_fallback.extend.extend` does, each by its value in `values` where the atom holds that.
 
@@ -39,12 +39,12 @@ def look_up(
     fixed = 3 if weighted else 2
     capacity = out.shape[1]
     n = np.int64(0)
-    asked = np.int64(0)
+    asked = ranked = np.int64(0)
     p = resume[0]
     while p < end:
         value = values[p]
         is_held = False
-        reached = False
+        reached = by_ranks = False
         weight = np.int64(0)
         for k in range(n_slots):
             found[k] = -1
@@ -55,6 +55,7 @@ def look_up(
                 continue
             reached = True
             if start[k] >= 0:
+                by_ranks = True
                 at = position_of(table, k, start[k], value)
             else:
                 at = find(table, k, low[k], high[k], value)
@@ -63,8 +64,11 @@ def look_up(
                 is_held = True
                 weight += weight_at(table, k, at)
         asked += reached
+        ranked += by_ranks
         if not is_last:
             weight = np.int64(is_held)
+        for e in range(excluded.shape[0]):
+            is_held = is_held and excluded[e, p] != value
         if is_held and weight != 0:
             if fill:
                 out[0, n] = p
@@ -84,3 +88,4 @@ def look_up(
     work[SUM_OF_MINIMA] += asked
     work[PROPOSALS] += asked
     work[SURVIVORS] += n
+    work[RANKED] += ranked

@@ -12,7 +12,7 @@ from cpu_fallback.lists import seek_all, seek_ranked
 from cpu_fallback.marks import clear_marks, set_marks
 from cpu_fallback.pointers import load
 from cpu_fallback.probing import emit, is_excluded, probe, propose
-from cpu_fallback.progress import GROUP, PROBES, PROPOSALS, SCAN, SUM_OF_MINIMA, SURVIVORS
+from cpu_fallback.progress import GROUP, PROBES, PROPOSALS, RANKED, SCAN, SUM_OF_MINIMA, SURVIVORS
 from cpu_fallback.ranges import AHEAD, clip_ranges, load_ranges, prefetch_range, width_of
 from cpu_fallback.ranked import load_starts
 from cpu_fallback.scanning import SCAN_FACTOR, count_marked, count_marked_within, marked_positions, weigh_marked
@@ -111,6 +111,7 @@ def extend_marked(
                 if starts[k] >= 0 and RANK_GAIN * asked < width:
                     weight, hits = seek_ranked(table, k, starts[k], common, least, most)
                     width = asked
+                    work[RANKED] += asked
                 elif width > budget:
                     weight, hits = seek_all(table, k, low[k], high[k], common, least, most)
                     width = asked

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load
-from cpu_fallback.progress import PROBES, PROPOSALS, SURVIVORS
+from cpu_fallback.progress import PROBES, PROPOSALS, RANKED, SURVIVORS
 from cpu_fallback.ranked import count_ranked, position_of
 from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH, gallop, weight_at
 
@@ -26,6 +26,7 @@ def count_pairs(table, first, low, high, starts, work):
         for j in range(first[1], first[2]):
             if low[j] >= high[j]:
                 continue
+            is_ranked = (starts[j] if high[i] - low[i] <= high[j] - low[j] else starts[i]) >= 0
             if high[i] - low[i] <= high[j] - low[j]:
                 weight, hits = sought(table, i, low[i], high[i], j, low[j], high[j], starts[j])
                 asked = high[i] - low[i]
@@ -35,6 +36,7 @@ def count_pairs(table, first, low, high, starts, work):
             total += weight
             work[PROPOSALS] += asked
             work[PROBES] += asked
+            work[RANKED] += asked if is_ranked else 0
             work[SURVIVORS] += hits
     return total
 

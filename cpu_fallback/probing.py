@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load
-from cpu_fallback.progress import PROBES, SURVIVORS
+from cpu_fallback.progress import PROBES, RANKED, SURVIVORS
 from cpu_fallback.ranked import position_of
 from cpu_fallback.slots import BUCKETS, N_FIELDS, OUT_ROW, VALUES, WIDTH, find, gallop, weight_at
 
@@ -22,6 +22,7 @@ def probe(table, begin, end, is_last, cursor, high, starts, value, found, work):
         if cursor[k] < high[k]:
             work[PROBES] += 1
             if starts[k] >= 0:
+                work[RANKED] += 1
                 position = position_of(table, k, starts[k], value)
             elif table[k * N_FIELDS + BUCKETS] != 0:
                 position = find(table, k, cursor[k], high[k], value)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS, N_WORK = range(6)
+SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS, RANKED, N_WORK = range(7)
 """What `work` counts: smallest counts summed over prefixes, candidates looked at, searches and mark tests, values
-marked, and candidates that survived."""
+marked, candidates that survived, and of the searches those by ranks."""
 
 FRESH, ALONE, SCAN, GROUP = 0, 1, 2, 4
 """How a prefix is extended: by seeking, by marking its own smallest range, or (GROUP + SCAN) by marking what a group

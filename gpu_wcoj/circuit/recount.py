@@ -273,7 +273,7 @@ class Recounting:
         moment, rows = Moment(phase + 1), 0
         for join in self.joins:
             held = (moment.batches(arrangement) for arrangement in join.positive)
-            rows += min(sum(len(batch) - 2 * batch.n_negative for batch in batches) for batches in held)
+            rows += min(map(_held, held))
         return change > PLAIN * counts * rows
 
     def _following(self, phase: int, least: float) -> float:
@@ -355,7 +355,7 @@ class Recounting:
     def _size(self, moment: Moment) -> int:
         """How many rows the atoms have."""
         seen = {arrangement.key: arrangement for join in self.joins for arrangement in join.positive}
-        return sum(len(batch) for arrangement in seen.values() for batch in moment.batches(arrangement))
+        return sum(_held(moment.batches(arrangement)) for arrangement in seen.values())
 
     @cached_property
     def _sums(self) -> bool:
@@ -375,3 +375,8 @@ class Recounting:
         keys = dict.fromkeys((join, path.seed.key) for join in self.joins for path in join.query.paths)
         found = {key: join.arrangements[key] for join, key in keys}
         return list(found.values())
+
+
+def _held(batches: Sequence[IndexedZSet]) -> int:
+    """How many rows there are, where each that is gone has one of weight -1 beside it; never less than none."""
+    return max(0, sum(len(batch) - 2 * batch.n_negative for batch in batches))

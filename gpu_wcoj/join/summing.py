@@ -18,7 +18,7 @@ from gpu_wcoj.join.last import is_counted
 from gpu_wcoj.join.magnitudes import exact_dot, largest
 from gpu_wcoj.join.path import DeltaPath, Step, independent
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, Int64Array
+from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, RANKED, Int64Array
 from gpu_wcoj.zset.arrays import exact_sum, numbers
 
 ROOM = 1 << 20
@@ -36,10 +36,10 @@ MANY = 64
 SORTING = 80
 """What it costs to put a prefix together with others, in candidates, where it is asked whether that pays."""
 
-SEARCH, ROW, COUNTED, PART, SORTED, SEED, BOUND = 30, 30, 20, 10, 15, 15, 25
-"""What a value costs that is searched for where none are marked, a prefix that is written down, one whose values are
-counted, one in each part of the steps, one that is sorted, a seed, and a seed in each batch in which it is sought: in
-candidates that are tested by a mark, by time."""
+SEARCH, RANK, ROW, COUNTED, PART, SORTED, SEED, BOUND = 30, 2, 30, 20, 10, 15, 15, 25
+"""What a value costs that is searched for where none are marked, one that is searched for by ranks, a prefix that is
+written down, one whose values are counted, one in each part of the steps, one that is sorted, a seed, and a seed in
+each batch in which it is sought: in candidates that are tested by a mark, by time."""
 
 MOST_LOOKS = 0.5
 """The share of different prefixes, up to which those that differ in what a step compares only are counted together."""
@@ -138,9 +138,13 @@ def cost_of(join: GenericJoin) -> int:
     Values of one atom alone are counted without being looked at.
     """
     held = list(join.work.values())
-    counted = numbers(join.backend, *(work[kind] for work in held for kind in (PROPOSALS, PROBES, MARKS)))
-    steps = zip(counted[::3], counted[1::3], counted[2::3], strict=True)
-    return sum(proposed + probes * (1 if marks else SEARCH) for proposed, probes, marks in steps)
+    kinds = (PROPOSALS, PROBES, MARKS, RANKED)
+    counted = numbers(join.backend, *(work[kind] for work in held for kind in kinds))
+    steps = zip(*(counted[at :: len(kinds)] for at in range(len(kinds))), strict=True)
+    return sum(
+        proposed + RANK * ranked + (probes - ranked) * (1 if marks else SEARCH)
+        for proposed, probes, marks, ranked in steps
+    )
 
 
 @dataclass(eq=False)

@@ -23,9 +23,10 @@ BoolArray = npt.NDArray[np.bool_]
 Trie = tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None]
 """(values, offsets, weights); weights None means that all are 1."""
 
-SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS, N_WORK = range(6)
+SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS, RANKED, N_WORK = range(7)
 """What a `work` array counts: the smallest counts summed over prefixes, candidates proposed, searches and mark tests,
-values marked for a group of prefixes, candidates that survived."""
+values marked for a group of prefixes, candidates that survived; and of the searches those that took a few loads, as
+what was searched is ranked."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -285,7 +286,7 @@ class Kernels(Protocol):
         out_rows
             Per slot, the row of the output positions matrix; -1 if the atom ends here.
         sought
-            Whether every prefix asks for one value: both of its bounds, which are one array. A hint, too.
+            Whether every prefix asks for one value, which is both of its bounds and may be excluded. A hint, too.
         """
         ...
 

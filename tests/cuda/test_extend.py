@@ -290,7 +290,7 @@ def test_what_an_atom_alone_costs():
             costs.append((counted.launches, counted.uploads))
             assert counts == [0 if x % 4 == 3 else 100 * weight for x in range(50)]
         assert costs == ([(1, 0)] * 2 if weight == 1 else [(1, 1), (1, 0)])
-        assert question.work.tolist() == [7600, 0, 0, 0, 7600]
+        assert question.work.tolist() == [7600, 0, 0, 0, 7600, 0]
         assert [len(piece[0]) for piece in question.fill(3000)] == [3000, 800]
         assert question.work[PROPOSALS] == 3800
 

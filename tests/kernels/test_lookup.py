@@ -25,7 +25,9 @@ def asking(seed):
     case = random_case(seed)
     values = [row[len(case.atoms[0].bound)] for batch in case.atoms[0].batches for row in batch] or [0]
     sought = [rng.choice(values) if rng.random() < 0.8 else rng.randrange(-9, 9) for _ in case.prefixes]
-    return Case(case.atoms[:1], case.rest[:1], case.prefixes, case.shared[:1], case.weights, sought=sought)
+    excluded = [[value if rng.random() < 0.3 else rng.choice(values) for value in sought] for _ in case.excluded]
+    own = case.atoms[:1], case.rest[:1], case.prefixes, case.shared[:1]
+    return Case(*own, case.weights, excluded=excluded, sought=sought)
 
 
 @given(st.integers(0, 2**32))
