@@ -26,17 +26,13 @@ def count_pairs(table, first, low, high, starts, work):
         for j in range(first[1], first[2]):
             if low[j] >= high[j]:
                 continue
-            is_ranked = (starts[j] if high[i] - low[i] <= high[j] - low[j] else starts[i]) >= 0
-            if high[i] - low[i] <= high[j] - low[j]:
-                weight, hits = sought(table, i, low[i], high[i], j, low[j], high[j], starts[j])
-                asked = high[i] - low[i]
-            else:
-                weight, hits = sought(table, j, low[j], high[j], i, low[i], high[i], starts[i])
-                asked = high[j] - low[j]
+            short, long = (i, j) if high[i] - low[i] <= high[j] - low[j] else (j, i)
+            weight, hits = sought(table, short, low[short], high[short], long, low[long], high[long], starts[long])
+            asked = high[short] - low[short]
             total += weight
             work[PROPOSALS] += asked
             work[PROBES] += asked
-            work[RANKED] += asked if is_ranked else 0
+            work[RANKED] += asked if starts[long] >= 0 else 0
             work[SURVIVORS] += hits
     return total
 

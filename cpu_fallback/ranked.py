@@ -115,8 +115,9 @@ def ranked(fields: Int64Array, offsets: Int64Array) -> Ranks:
     places = np.empty(len(offsets) - 1, np.int32)
     held = np.zeros(int(total[row]) + 2, np.uint64)  # a value that is not there may be looked for behind the last word
     rank_ranges(*level, n_blocks, max(least, 1 << row), places, held)
-    fields[WORDS] = address_of(held)
-    fields[PLACES] = address_of(places)  # the last one: who sees it finds the words
+    if fields[PLACES] == 0:  # else another thread has just made the same
+        fields[WORDS] = address_of(held)
+        fields[PLACES] = address_of(places)  # the last one: who sees it finds the words
     return places, held
 
 
