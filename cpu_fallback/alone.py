@@ -13,7 +13,7 @@ from cpu_fallback.slots import N_FIELDS, VALUES, WIDTH
 
 @cached_njit
 def extend_alone(
-    n_slots, n_atoms, table, first, last, positions, stride, q, bounded, lower, upper, n_excluded, excluded,
+    n_slots, n_atoms, table, first, last, stride, q, n_excluded, excluded,
     weighted, prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found, masks, filters, room,
     work,
 ):  # fmt: skip
@@ -27,9 +27,9 @@ def extend_alone(
         own = width_of(first[a], first[a + 1], low, high)
         if own < width:
             proposer, width = a, own
-    n_filters = 0
+    is_filtered = False
     if width >= WORTH:
-        n_filters = set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters)
+        is_filtered = set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters)
     places = pointer64(room)
     done = 0
     for k in range(first[proposer], first[proposer + 1]):
@@ -40,7 +40,7 @@ def extend_alone(
         while block < high[k]:
             block_end = min(block + BLOCK, high[k])
             n = block_end - block
-            if n_filters > 0:
+            if is_filtered:
                 work[PROBES] += n
                 work[RANKED] += n
                 n = passing(
@@ -49,7 +49,7 @@ def extend_alone(
                 )  # fmt: skip
             work[PROPOSALS] += block_end - block
             for h in range(n):
-                i = places[h] if n_filters > 0 else block + h
+                i = places[h] if is_filtered else block + h
                 value = load(address, bytes_each, i)
                 if is_excluded(excluded, n_excluded, stride, q, value):
                     continue

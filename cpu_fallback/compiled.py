@@ -15,7 +15,7 @@ from cpu_fallback.memory import address_of as _address
 from cpu_fallback.merge import LEVEL_FIELDS, merge_deep, merge_pairs
 from cpu_fallback.packed import PACKED_FROM, distinct_packed
 from cpu_fallback.progress import N_WORK, SURVIVORS
-from cpu_fallback.ranked import ranked
+from cpu_fallback.ranked import publish, ranked
 from cpu_fallback.reduce import expand_rows, trie_levels, trie_levels_two
 from cpu_fallback.reorder import index_rows, rearranged
 from cpu_fallback.search import bucket_index, count_children, locate, narrow
@@ -200,6 +200,7 @@ class CompiledKernels:
             for level in levels:
                 if level.parent_offsets is not None and len(level.support) == DESCRIBED:
                     level.support.append(ranked(level.support[0], level.parent_offsets))
+                    publish(level.support[0], level.support[DESCRIBED])
         records = [level.record for level in levels]
         return np.array([len(rows), len(last), *first, *last, *shared, *records, *rows, *out_rows], np.int64)
 

@@ -247,9 +247,9 @@ def extend(
                         )  # fmt: skip
                     else:
                         full = extend_alone(
-                            n_slots, n_atoms, table, first, last, positions, stride, q, bounded, lower, upper,
-                            n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, out, capacity, low,
-                            high, starts, cursor, found, masks, filters, hits_at.ctypes.data, work,
+                            n_slots, n_atoms, table, first, last, stride, q, n_excluded, excluded, weighted,
+                            prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found,
+                            masks, filters, hits_at.ctypes.data, work,
                         )  # fmt: skip
                 if full:
                     return

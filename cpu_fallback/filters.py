@@ -15,7 +15,7 @@ from cpu_fallback.ranked import is_set
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, VALUES, WIDTH, WORDS
 
 BLOCK = 512
-"""Candidates that are tested at a time."""
+"""Candidates that are tested at a time, here or by marks, before the survivors are looked at."""
 
 SHORT = 16
 """Ranges of at most so many values have a mask."""
@@ -26,11 +26,11 @@ WORTH = 8
 
 @cached_njit
 def set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters):
-    """Say in `filters`, per atom, whether it filters the proposer's candidates; returns how many atoms do.
+    """Say in `filters`, per atom, whether it filters the proposer's candidates; returns whether some atom does.
 
     An atom does if one of its ranges has ranks, and the others have ranks or are short. Masks go into `masks`.
     """
-    n = 0
+    is_any = False
     for a in range(n_atoms):
         filters[a] = 0
         if a == proposer or table[first[a] * N_FIELDS + PARENT] == 0:
@@ -45,7 +45,7 @@ def set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filte
         if not serves:
             continue
         filters[a] = 1
-        n += 1
+        is_any = True
         for k in range(first[a], first[a + 1]):
             mask = np.int64(0)
             if starts[k] < 0:
@@ -53,7 +53,7 @@ def set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filte
                 for i in range(low[k], high[k]):
                     mask |= np.int64(1) << (load(address, width, i) & 63)
             masks[k] = mask
-    return n
+    return is_any
 
 
 @cached_njit

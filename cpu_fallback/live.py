@@ -121,14 +121,14 @@ def extend_live(
     n = work[SURVIVORS]
     begin = min(low[k] + skip, stop)
     probes = ranked = 0
-    n_filters = 0
+    is_filtered = False
     if stop - begin >= WORTH and n_atoms > 1:
-        n_filters = set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters)
+        is_filtered = set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters)
     places = pointer64(room)
     at = block_end = begin
     n_places = taken = 0
     while True:
-        if n_filters == 0:
+        if not is_filtered:
             if at == stop:
                 break
             at += 1

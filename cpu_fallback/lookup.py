@@ -29,7 +29,8 @@ def look_up(
 ):  # fmt: skip
     """Extend prefixes as `cpu_fallback.extend.extend` does, each by its value in `values` where the atom holds that.
 
-    One search a prefix and batch, none where the range has ranks.
+    One search a prefix and batch, by ranks where the range has them; it is for the caller to count the searches, of
+    which those are counted here that took ranks alone.
     """
     found = np.empty(n_slots, np.int64)
     node, low, high, start = np.full((4, n_slots), -1, np.int64)
@@ -44,7 +45,7 @@ def look_up(
     while p < end:
         value = values[p]
         is_held = False
-        reached = by_ranks = False
+        reached, by_ranks = False, True
         weight = np.int64(0)
         for k in range(n_slots):
             found[k] = -1
@@ -54,8 +55,8 @@ def look_up(
             if low[k] >= high[k]:
                 continue
             reached = True
+            by_ranks = by_ranks and start[k] >= 0
             if start[k] >= 0:
-                by_ranks = True
                 at = position_of(table, k, start[k], value)
             else:
                 at = find(table, k, low[k], high[k], value)
@@ -64,7 +65,7 @@ def look_up(
                 is_held = True
                 weight += weight_at(table, k, at)
         asked += reached
-        ranked += by_ranks
+        ranked += reached and by_ranks
         if not is_last:
             weight = np.int64(is_held)
         for e in range(excluded.shape[0]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load
 from cpu_fallback.progress import PROBES, PROPOSALS, RANKED, SURVIVORS
+from cpu_fallback.ranges import width_of
 from cpu_fallback.ranked import count_ranked, position_of
 from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH, gallop, weight_at
 
@@ -20,6 +21,7 @@ def count_pairs(table, first, low, high, starts, work):
     Only for atoms that both end here. What it counts as survivors are values of pairs of batches.
     """
     total = 0
+    work[PROPOSALS] += min(width_of(first[0], first[1], low, high), width_of(first[1], first[2], low, high))
     for i in range(first[0], first[1]):
         if low[i] >= high[i]:
             continue
@@ -30,7 +32,6 @@ def count_pairs(table, first, low, high, starts, work):
             weight, hits = sought(table, short, low[short], high[short], long, low[long], high[long], starts[long])
             asked = high[short] - low[short]
             total += weight
-            work[PROPOSALS] += asked
             work[PROBES] += asked
             work[RANKED] += asked if starts[long] >= 0 else 0
             work[SURVIVORS] += hits

@@ -37,7 +37,7 @@ BLOCKS_A_VALUE = 0.25
 ROOM = 1
 """How many times the room of a level's values its ranks take at most; of the longest ranges, as many as fit."""
 
-BLOCK = 12
+BLOCK_BITS = 12
 """Bits of a value's distance that tell values of one block from each other."""
 
 N_WIDTHS = 64
@@ -94,12 +94,12 @@ def rank_ranges(address, width, offsets, base, n_blocks, least, places, words):
 
 
 def ranked(fields: Int64Array, offsets: Int64Array) -> Ranks:
-    """Put the ranks of a level that has parents into its fields; returns them, to be kept alive.
+    """The ranks of a level that has parents, by its fields; none if it has few values, or values too far apart.
 
-    Levels of few values have none. O(n) for n values below the parents that have enough of them.
+    O(n) for the parents, and for the values of those that have enough of them.
     """
     base, n = int(fields[MINIMUM]), int(fields[SIZE])
-    n_blocks = ((int(fields[MAXIMUM]) - base) >> BLOCK) + 1
+    n_blocks = ((int(fields[MAXIMUM]) - base) >> BLOCK_BITS) + 1
     least = max(SHORTEST, int(n_blocks / BLOCKS_A_VALUE))
     if not max(RANKED_FROM, least) <= n < 1 << 31:
         return ()
@@ -108,17 +108,23 @@ def ranked(fields: Int64Array, offsets: Int64Array) -> Ranks:
     room_by_width(*level, least, room)
     words = 2 * n_blocks * room[:, 0] + room[:, 1]
     total = np.cumsum(words[::-1])[::-1]  # of a row and those of longer ranges
-    fitting = np.flatnonzero((total > 0) & (8 * total <= ROOM * int(fields[WIDTH]) * n))
+    room_of_places = 4 * (len(offsets) - 1)
+    fitting = np.flatnonzero((total > 0) & (room_of_places + 8 * total <= ROOM * int(fields[WIDTH]) * n))
     if len(fitting) == 0:
         return ()
     row = int(fitting[0])
     places = np.empty(len(offsets) - 1, np.int32)
     held = np.zeros(int(total[row]) + 2, np.uint64)  # a value that is not there may be looked for behind the last word
     rank_ranges(*level, n_blocks, max(least, 1 << row), places, held)
-    if fields[PLACES] == 0:  # else another thread has just made the same
-        fields[WORDS] = address_of(held)
-        fields[PLACES] = address_of(places)  # the last one: who sees it finds the words
     return places, held
+
+
+def publish(fields: Int64Array, ranks: Ranks) -> None:
+    """Let kernels find the ranks of a level, which are kept alive from now on."""
+    if ranks and fields[PLACES] == 0:  # else another thread has just made the same
+        places, words = ranks
+        fields[WORDS] = address_of(words)
+        fields[PLACES] = address_of(places)  # the last one: who sees it finds the words
 
 
 @cached_njit

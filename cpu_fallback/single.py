@@ -117,7 +117,7 @@ def copy_ranges(table, n_slots, positions, end, resume, out, work):
 def count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume, out, work):
     """Count as `cpu_fallback.extend.extend` does, for the last level of one atom.
 
-    Values are not looked at: a range counts by its width, or by its weights; of the excluded values those are taken
+    A range counts by its width, without a look at its values, or by its weights; of the excluded values those are taken
     away that are there, each once.
     """
     hits = 0
@@ -143,6 +143,7 @@ def count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume,
             else:
                 for i in range(low, high):
                     n += weights[i]
+                work[PROPOSALS] += high - low
             hits += high - low
             for e in range(excluded.shape[0]):
                 value = excluded[e, p]

@@ -130,9 +130,11 @@ def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64A
         extension = join.extension(prefixes, step)
         for number in range(excluded.shape[0]):
             value, before = excluded[number], xp.ascontiguousarray(excluded[:number])
+            own = xp.zeros(N_WORK, np.int64)
             total -= join.backend.kernels.count_common(
-                extension.kernel, prefixes.positions, 0, n, value, value, before, work
+                extension.kernel, prefixes.positions, 0, n, value, value, before, own
             )
+            join.searched(step, n, own)
     return total
 
 

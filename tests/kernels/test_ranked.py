@@ -104,14 +104,24 @@ def test_ranks_take_no_more_room_than_values():
     spread = [sorted(rng.sample(range(1 << 18), 4_000 if hub == 0 else 300)) for hub in range(40)]
     level = level_of(spread)
     places, words = ranks_of(level)
-    assert words.nbytes - 16 <= level.values.nbytes
+    assert places.nbytes + words.nbytes - 16 <= level.values.nbytes
     assert [place >= 0 for place in places] == [hub == 0 for hub in range(40)]
     assert ranks_of(level_of([sorted(rng.sample(range(1 << 18), 200)) for _ in range(40)])) == ()
     assert ranks_of(level_of([range(60)] * 100)) == ()
+    assert ranks_of(level_of([[one] for one in range(20_000)] + [range(70)])) == ()  # places for all of them
     assert ranks_of(level_of([range(100)])) == ()
     assert ranks_of(level_of([[*range(9_000), 2**31 - 1]])) == ()
     close, _ = ranks_of(level_of([range(65)] * 100))
     assert (close >= 0).all()
+
+
+def test_candidates_are_counted_once_however_many_batches_hold_them():
+    few = {(0, value): 1 for value in range(0, 800, 8)}
+    batches = tuple({(0, value): 1 for value in range(one, 800, 8)} for one in range(8))
+    case = Case([Atom((few,), (0,), True), Atom(batches, (0,), True)], [0, 0], [(0,)], [False, False])
+    question = Question(case, cpu_backend())
+    assert question.count().tolist() == [100]
+    assert question.work[SUM_OF_MINIMA] == question.work[PROPOSALS] == 100
 
 
 def test_ranks_are_made_for_what_is_joined():
