@@ -37,6 +37,9 @@ BLOCKS_A_VALUE = 0.25
 ROOM = 1
 """How many times the room of a level's values its ranks take at most; of the longest ranges, as many as fit."""
 
+PARENTS_A_VALUE = 16
+"""Parents, all of which have a place, for each value of the ranges that have ranks, at most."""
+
 BLOCK_BITS = 12
 """Bits of a value's distance that tell values of one block from each other."""
 
@@ -47,7 +50,7 @@ N_WIDTHS = 64
 def room_by_width(address, width, offsets, base, least, room):
     """Words that ranges of at least `least` values take beyond their blocks; `room` has a row a power of two.
 
-    In a row are the ranges of 2^row to 2^(row + 1) - 1 values: how many they are, and the words.
+    In a row are the ranges of 2^row to 2^(row + 1) - 1 values: how many they are, the words, and the values.
     """
     for parent in range(len(offsets) - 1):
         begin, end = offsets[parent], offsets[parent + 1]
@@ -64,6 +67,7 @@ def room_by_width(address, width, offsets, base, least, room):
             row += 1
         room[row, 0] += 1
         room[row, 1] += 2 * n
+        room[row, 2] += end - begin
 
 
 @cached_njit
@@ -104,12 +108,13 @@ def ranked(fields: Int64Array, offsets: Int64Array) -> Ranks:
     if not max(RANKED_FROM, least) <= n < 1 << 31:
         return ()
     level = int(fields[VALUES]), int(fields[WIDTH]), offsets, base
-    room = np.zeros((N_WIDTHS, 2), np.int64)
+    room = np.zeros((N_WIDTHS, 3), np.int64)
     room_by_width(*level, least, room)
     words = 2 * n_blocks * room[:, 0] + room[:, 1]
-    total = np.cumsum(words[::-1])[::-1]  # of a row and those of longer ranges
-    room_of_places = 4 * (len(offsets) - 1)
-    fitting = np.flatnonzero((total > 0) & (room_of_places + 8 * total <= ROOM * int(fields[WIDTH]) * n))
+    total, below = np.cumsum([words[::-1], room[::-1, 2]], axis=1)[:, ::-1]  # of a row and those of longer ranges
+    n_parents = len(offsets) - 1
+    fits = 4 * n_parents + 8 * total <= ROOM * int(fields[WIDTH]) * n
+    fitting = np.flatnonzero(fits & (total > 0) & (PARENTS_A_VALUE * below >= n_parents))
     if len(fitting) == 0:
         return ()
     row = int(fitting[0])

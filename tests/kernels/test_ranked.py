@@ -81,6 +81,14 @@ class TestEverywhere:
         case.excluded = [[rng.choice(values) for _ in case.prefixes] for _ in range(2)]
         check(case, everywhere, (50, HUGE))
 
+    def test_candidates_are_counted_once_however_many_batches_hold_them(self, everywhere):
+        few = {(0, value): 1 for value in range(0, 800, 8)}
+        batches = tuple({(0, value): 1 for value in range(one, 800, 8)} for one in range(8))
+        case = Case([Atom((few,), (0,), True), Atom(batches, (0,), True)], [0, 0], [(0,)], [False, False])
+        question = Question(case, everywhere)
+        assert question.count().tolist() == [100]
+        assert question.work[SUM_OF_MINIMA] == question.work[PROPOSALS] == 100
+
 
 @pytest.mark.parametrize("width", [64, 400])
 def test_what_has_ranks_is_not_marked(width):
@@ -113,15 +121,6 @@ def test_ranks_take_no_more_room_than_values():
     assert ranks_of(level_of([[*range(9_000), 2**31 - 1]])) == ()
     close, _ = ranks_of(level_of([range(65)] * 100))
     assert (close >= 0).all()
-
-
-def test_candidates_are_counted_once_however_many_batches_hold_them():
-    few = {(0, value): 1 for value in range(0, 800, 8)}
-    batches = tuple({(0, value): 1 for value in range(one, 800, 8)} for one in range(8))
-    case = Case([Atom((few,), (0,), True), Atom(batches, (0,), True)], [0, 0], [(0,)], [False, False])
-    question = Question(case, cpu_backend())
-    assert question.count().tolist() == [100]
-    assert question.work[SUM_OF_MINIMA] == question.work[PROPOSALS] == 100
 
 
 def test_ranks_are_made_for_what_is_joined():
