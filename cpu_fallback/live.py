@@ -152,9 +152,8 @@ def extend_live(
             continue
         if n_atoms > 1:
             if one < 0:
-                if not probe(table, first[second], first[second + 1], False, cursor, high, starts, value, found, work)[
-                    0
-                ]:
+                from1, to1 = first[second], first[second + 1]
+                if not probe(table, from1, to1, False, cursor, high, starts, value, found, work)[0]:
                     continue
             elif start1 >= 0:
                 ranked += 1
