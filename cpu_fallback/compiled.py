@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -98,6 +99,11 @@ class CompiledKernels:
         parents = _NOTHING if parent_offsets is None else parent_offsets
         address = describe_level(values, parents, _NOTHING if weights is None else weights, starts, shift, fields)
         return address, [fields, starts]
+
+    @staticmethod
+    def bytes_beside(level: Any) -> int:
+        """See `gpu_wcoj.kernels.protocol.Kernels.bytes_beside`."""
+        return sum(array.nbytes for array in (*level.support[:DESCRIBED], *chain(*level.support[DESCRIBED:])))
 
     @staticmethod
     def expand_columns(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:

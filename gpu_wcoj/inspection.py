@@ -133,8 +133,11 @@ class Inspected(NotCopied):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the state's arrays take, those of a twin and of backlogs too; dictionaries not counted."""
-        return sum(side.nbytes for side in self._ledger.state.sides or ())
+        """Bytes that the state takes: arrays, and what joins have made of these to search them by.
+
+        Those of a twin and of backlogs too; dictionaries are not counted.
+        """
+        return sum(side.nbytes + side.bytes_beside for side in self._ledger.state.sides or ())
 
     def statistics(self) -> tuple[ArrangementStatistics, ...]:
         """What each arrangement of the state holds, exactly: rows, distinct prefixes, degrees and heavy hitters.

@@ -49,6 +49,11 @@ class VectorisedKernels:
         return (values, parent_offsets), None
 
     @staticmethod
+    def bytes_beside(level: Any) -> int:
+        """See `gpu_wcoj.kernels.protocol.Kernels.bytes_beside`; nothing is."""
+        return 0
+
+    @staticmethod
     def locate(
         records: Sequence[Sequence[tuple[CodeArray, Int64Array | None]]],
         column_of: Sequence[Sequence[int]],

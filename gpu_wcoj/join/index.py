@@ -222,8 +222,3 @@ class RelationIndex:
         whole = PhaseRows(columns, weights)
         self.receive_delta([whole if whole.sign is None else PhaseRows(columns, whole.sign)])
         self.commit()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the state's arrays take."""
-        return sum(arrangement.nbytes for arrangement in self.arrangements.values())

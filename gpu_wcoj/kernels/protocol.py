@@ -168,6 +168,10 @@ class Kernels(Protocol):
         """What this backend wants to know of a level, found once a batch: (record, arrays to keep alive). O(n)."""
         ...
 
+    def bytes_beside(self, level: Level) -> int:
+        """Bytes of what `describe` and `prepare` have made of a level so far; its own arrays are not counted. O(1)."""
+        ...
+
     def merge_tries(self, left: Trie, right: Trie) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
         """The trie of all rows of both: weights of equal rows add modulo 2^64; rows of weight 0 are dropped.
 

@@ -15,6 +15,7 @@ from gpu_wcoj.circuit.circuit import Circuit, Held
 from gpu_wcoj.lowering import Lowered, Lowering
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.routing.backlog import NO_BACKLOG, Backlog, moved, taken_in
+from gpu_wcoj.zset.index import IndexedZSet
 
 REBUILD_SHARE = 0.5
 """A twin whose backlog is a larger share of its rows than this is dropped: to build it again reads no more rows."""
@@ -49,10 +50,19 @@ class Side:
         return sum(len(spine) for spines in self.held.spines for spine in spines.values())
 
     @property
+    def batches(self) -> list[IndexedZSet]:
+        """Those of all arrangements."""
+        return [batch for spines in self.held.spines for spine in spines.values() for batch in spine.batches]
+
+    @property
     def nbytes(self) -> int:
         """Bytes that the state's arrays take, and what is still to be taken in."""
-        batches = [b for spines in self.held.spines for spine in spines.values() for b in spine.batches]
-        return sum(batch.nbytes for batch in batches) + self.backlog.nbytes
+        return sum(batch.nbytes for batch in self.batches) + self.backlog.nbytes
+
+    @property
+    def bytes_beside(self) -> int:
+        """Bytes of what kernels have made of the arrays, to search them by; another side makes its own."""
+        return sum(batch.bytes_beside for batch in self.batches)
 
     @property
     def relation_rows(self) -> int:

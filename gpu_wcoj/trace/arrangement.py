@@ -161,11 +161,6 @@ class Arrangement:
     def _nothing(self) -> IndexedZSet:
         return IndexedZSet.empty(len(self.key.order), self.backend)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the state's arrays take."""
-        return sum(batch.nbytes for batch in self.spine.batches)
-
     def index(self, rows: PhaseRows) -> IndexedZSet:
         """Rows of the relation as a batch in this order. O(n log n)."""
         key = self.key

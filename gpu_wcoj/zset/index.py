@@ -144,6 +144,13 @@ class IndexedZSet:
         return sum(array.nbytes for array in arrays)
 
     @property
+    def bytes_beside(self) -> int:
+        """Bytes of what kernels have made of the arrays so far, to search them by."""
+        top = self.__dict__.get("first level")
+        described = self._levels or (() if top is None else (top,))
+        return sum(map(self.backend.kernels.bytes_beside, described))
+
+    @property
     def levels(self) -> tuple[Level, ...]:
         """The levels as kernels take them, described once.
 

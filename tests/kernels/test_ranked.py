@@ -113,6 +113,10 @@ def test_ranks_take_no_more_room_than_values():
     level = level_of(spread)
     places, words = ranks_of(level)
     assert places.nbytes + words.nbytes - 16 <= level.values.nbytes
+    fields, starts = level.support[:2]
+    assert len(starts) == 0
+    beside = cpu_backend().kernels.bytes_beside
+    assert beside(level) == fields.nbytes + places.nbytes + words.nbytes
     assert [place >= 0 for place in places] == [hub == 0 for hub in range(40)]
     assert ranks_of(level_of([sorted(rng.sample(range(1 << 18), 200)) for _ in range(40)])) == ()
     assert ranks_of(level_of([range(60)] * 100)) == ()

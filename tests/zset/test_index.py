@@ -174,6 +174,19 @@ def test_bytes_and_widths(backend):
         assert merged.locate([np.array([1, 1]), np.array([2**31, -(2**31)])]).tolist() == [3, -1]
 
 
+def test_bytes_beside_are_those_that_searches_have_asked_for(backend):
+    """Nothing is made of a batch that nobody has searched; a level of many values has a few bytes for each of them."""
+    index = index_of({(key, key % 7): 1 for key in range(1_000)}, backend)
+    assert index.bytes_beside == 0
+    index.locate([np.arange(5)])
+    at_top = index.bytes_beside
+    index.locate([np.arange(5), np.arange(5)])
+    assert at_top <= index.bytes_beside
+    if backend.name == "numba":
+        assert 8 * 1_000 <= at_top < index.bytes_beside <= 40 * 1_000
+    assert index.nbytes == 1_000 * (4 + 4) + 1_001 * 8
+
+
 cell = st.integers(-2, 2) | st.sampled_from(EXTREMES)
 weight = st.sampled_from([-2, -1, 1, 2, 2**62, -(2**63)])
 

@@ -136,11 +136,6 @@ class UnrankedArrangement(Arrangement):
     def spine(self, value: Spine) -> None:
         """It is not kept here; the state moves with the arrangement that this one is a view of."""
 
-    @property
-    def nbytes(self) -> int:
-        """Nothing of its own."""
-        return 0
-
     def show(self, change: LoopChange, weighted: bool) -> None:
         """Take note of this tick's change: of a bag's in one phase, else in two."""
         if weighted:

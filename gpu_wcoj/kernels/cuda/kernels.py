@@ -85,6 +85,10 @@ class CudaKernels:
         """See `gpu_wcoj.kernels.protocol.Kernels.describe`."""
         return tries.describe(values, parent_offsets, weights)
 
+    def bytes_beside(self, level: Level) -> int:
+        """See `gpu_wcoj.kernels.protocol.Kernels.bytes_beside`."""
+        return tries.bytes_beside(level.support)
+
     def merge_tries(self, left: Trie, right: Trie) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
         """See `gpu_wcoj.kernels.protocol.Kernels.merge_tries`."""
         return merge.merge_tries(self.device, left, right)

@@ -52,6 +52,11 @@ def describe(
     return record, None if weights is None else Support(weights)
 
 
+def bytes_beside(support: Support | None) -> int:
+    """See `gpu_wcoj.kernels.protocol.Kernels.bytes_beside`."""
+    return 0 if support is None or support.sums is None else int(support.sums.nbytes)
+
+
 def build_levels(device: Device, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
     """See `gpu_wcoj.kernels.protocol.Kernels.build_levels`. 3 launches, 1 for one tile; 1 read.
 
