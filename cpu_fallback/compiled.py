@@ -16,6 +16,7 @@ from cpu_fallback.memory import address_of as _address
 from cpu_fallback.merge import LEVEL_FIELDS, merge_deep, merge_pairs
 from cpu_fallback.packed import PACKED_FROM, distinct_packed
 from cpu_fallback.progress import N_WORK, SURVIVORS
+from cpu_fallback.ranges import add_widths
 from cpu_fallback.ranked import publish, ranked
 from cpu_fallback.reduce import expand_rows, trie_levels, trie_levels_two
 from cpu_fallback.reorder import index_rows, rearranged
@@ -156,6 +157,16 @@ class CompiledKernels:
         descents = _descents([[level.record for level in own[:-1]] for own in levels], column_of)
         count_children(descents, columns, np.array([own[-1].record for own in levels], np.int64), sums)
         return sums
+
+    @staticmethod
+    def widths(
+        levels: Sequence[Any], rows: Sequence[int], positions: Int64Array, lower: Int64Array, upper: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.widths`."""
+        found = np.zeros(positions.shape[1], np.int64)
+        records = np.array([level.record for level in levels], np.int64)
+        add_widths(records, np.array(rows, np.int64), positions, lower, upper, found)
+        return found
 
     @staticmethod
     def narrowest(choices: Sequence[tuple[Int64Array, Sequence[Sequence[tuple[int, Int64Array]]]]]) -> IndexArray:

@@ -5,22 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_fallback.cache import cached_njit
-from cpu_fallback.pointers import pointer32, pointer64
 from cpu_fallback.progress import FRESH, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
+from cpu_fallback.ranges import range_of
 from cpu_fallback.ranked import position_of
-from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, PLACES, ROW, SIZE, find, weight_at
-
-
-@cached_njit
-def range_of(table, k, node):
-    """The children's range of a node in slot k, and where its ranks begin, or -1; (0, 0, -1) where there is no node."""
-    if node < 0:
-        return np.int64(0), np.int64(0), np.int64(-1)
-    offsets = pointer64(table[k * N_FIELDS + PARENT])
-    start = np.int64(-1)
-    if table[k * N_FIELDS + PLACES] != 0:
-        start = np.int64(pointer32(table[k * N_FIELDS + PLACES])[node])
-    return offsets[node], offsets[node + 1], start
+from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, find, weight_at
 
 
 @cached_njit

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64, prefetch
+from cpu_fallback.ranked import start_of
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, ROW, SIZE, VALUES, WIDTH, lower_bound
 
 AHEAD = 4
@@ -32,6 +35,15 @@ def load_ranges(table, positions, stride, p, begin, end, low, high):
 
 
 @cached_njit
+def range_of(table, k, parent):
+    """A parent's range in slot k, and where its ranks begin, or -1; (0, 0, -1) where there is no parent."""
+    if parent < 0:
+        return np.int64(0), np.int64(0), np.int64(-1)
+    offsets = pointer64(table[k * N_FIELDS + PARENT])
+    return offsets[parent], offsets[parent + 1], start_of(table, k, parent)
+
+
+@cached_njit
 def clipped(table, k, low, high, least, most):
     """The part of [low, high) of slot k whose values are from `least` to `most`, both inclusive."""
     if low < high and table[k * N_FIELDS + MINIMUM] < least:
@@ -45,6 +57,26 @@ def clipped(table, k, low, high, least, most):
             else:
                 high = middle
     return low, high
+
+
+@cached_njit
+def add_widths(records, rows, positions, lower, upper, widths):
+    """Add to ``widths[p]`` how many values from ``lower[p]`` to ``upper[p]`` stand below prefix p, level by level.
+
+    `records` are addresses of the levels' slot fields, `rows` those of `positions` that hold the parents.
+    """
+    for level in range(len(records)):
+        table = pointer64(records[level])
+        for p in range(len(widths)):
+            low, high = np.int64(0), table[SIZE]
+            if table[PARENT] != 0:
+                parent = positions[rows[level], p]
+                if parent < 0:
+                    continue
+                low, high = pointer64(table[PARENT])[parent], pointer64(table[PARENT])[parent + 1]
+            if len(lower) > 0:
+                low, high = clipped(table, 0, low, high, lower[p], upper[p])
+            widths[p] += max(high - low, 0)
 
 
 @cached_njit

@@ -28,7 +28,7 @@ Ranks = tuple[()] | tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64]]
 RANKED_FROM = 2048
 """Levels of fewer values have no ranks: the batches of some ticks, that are merged soon."""
 
-SHORTEST = 64
+SHORTEST = 16
 """Shorter ranges have no ranks."""
 
 BLOCKS_A_VALUE = 0.25
@@ -133,14 +133,19 @@ def publish(fields: Int64Array, ranks: Ranks) -> None:
 
 
 @cached_njit
-def rank_start(table, positions, stride, q, k):
-    """Where the ranks of prefix `q`'s range in slot k begin; -1 if it has none."""
-    if table[k * N_FIELDS + PLACES] == 0:
-        return np.int64(-1)
-    parent = positions[table[k * N_FIELDS + ROW] * stride + q]
-    if parent < 0:
+def start_of(table, k, parent):
+    """Where the ranks of the range below a parent in slot k begin; -1 if it has none."""
+    if table[k * N_FIELDS + PLACES] == 0 or parent < 0:
         return np.int64(-1)
     return np.int64(pointer32(table[k * N_FIELDS + PLACES])[parent])
+
+
+@cached_njit
+def rank_start(table, positions, stride, q, k):
+    """`start_of` the range of prefix `q`."""
+    if table[k * N_FIELDS + PLACES] == 0:
+        return np.int64(-1)
+    return start_of(table, k, positions[table[k * N_FIELDS + ROW] * stride + q])
 
 
 @cached_njit

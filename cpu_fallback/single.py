@@ -6,8 +6,9 @@ import numpy as np
 
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64, prefetch
-from cpu_fallback.progress import ALONE, FRESH, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
-from cpu_fallback.ranges import clipped
+from cpu_fallback.progress import ALONE, FRESH, PROBES, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
+from cpu_fallback.ranges import clipped, range_of
+from cpu_fallback.ranked import position_of
 from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, VALUES, WEIGHTS, WIDTH, find, gallop, weight_at
 
 AHEAD = 8
@@ -126,13 +127,9 @@ def count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume,
         n = 0
         for k in range(n_slots):
             if table[k * N_FIELDS + PARENT] == 0:
-                low, high = np.int64(0), table[k * N_FIELDS + SIZE]
+                low, high, start = np.int64(0), table[k * N_FIELDS + SIZE], np.int64(-1)
             else:
-                node = positions[table[k * N_FIELDS + ROW], p]
-                if node < 0:
-                    continue
-                offsets = pointer64(table[k * N_FIELDS + PARENT])
-                low, high = offsets[node], offsets[node + 1]
+                low, high, start = range_of(table, k, positions[table[k * N_FIELDS + ROW], p])
             if len(lower) > 0:
                 low, high = clipped(table, k, low, high, lower[p], upper[p])
             if low >= high:
@@ -152,7 +149,12 @@ def count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume,
                     is_new = is_new and excluded[before, p] != value
                 if is_new:
                     work[PROBES] += 1
-                    at = find(table, k, low, high, value)
+                    if start >= 0:
+                        work[RANKED] += 1
+                        at = position_of(table, k, start, value)
+                        at = at if low <= at < high else np.int64(-1)
+                    else:
+                        at = find(table, k, low, high, value)
                     if at >= 0:
                         n -= weight_at(table, k, at)
                         hits -= 1

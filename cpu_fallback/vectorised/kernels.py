@@ -14,7 +14,7 @@ from cpu_fallback.tries import CodeArray
 from cpu_fallback.vectorised.extend import Extension, Question, Slot, Walk, count, fill
 from cpu_fallback.vectorised.fresh import fresh_values
 from cpu_fallback.vectorised.merge import merge_tries
-from cpu_fallback.vectorised.search import find, find_in_all
+from cpu_fallback.vectorised.search import find, find_in_all, lower_bound, upper_bound
 
 
 class VectorisedKernels:
@@ -70,6 +70,23 @@ class VectorisedKernels:
                     node = found[alive]
                     found[alive] = find(values, parents[node], parents[node + 1], columns[column, alive])
         return positions
+
+    @staticmethod
+    def widths(
+        levels: Sequence[Any], rows: Sequence[int], positions: Int64Array, lower: Int64Array, upper: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.widths`."""
+        found = np.zeros(positions.shape[1], np.int64)
+        for level, row in zip(levels, rows, strict=True):
+            low, high = np.zeros_like(found), np.full_like(found, len(level.values))
+            if level.parent_offsets is not None:
+                node = positions[row]
+                low = level.parent_offsets[node]
+                high = np.where(node < 0, low, level.parent_offsets[node + 1])
+            if len(lower):
+                low, high = lower_bound(level.values, low, high, lower), upper_bound(level.values, low, high, upper)
+            found += np.maximum(high - low, 0)
+        return found
 
     @staticmethod
     def weights_of(

@@ -231,6 +231,28 @@ class Kernels(Protocol):
         """
         ...
 
+    def widths(
+        self, levels: Sequence[Level], rows: Sequence[int], positions: Int64Array, lower: Int64Array, upper: Int64Array
+    ) -> Int64Array:
+        """How many values an atom has below each prefix, those of all its batches added up.
+
+        Parameters
+        ----------
+        levels
+            One a batch.
+        rows
+            Per level, which row of `positions` has the parents, -1 for nowhere; whatever it is at top levels.
+        positions
+            int64, shape (r, n).
+        lower, upper
+            int64, shape (n,): the least and the greatest value that count; empty if all do.
+
+        Returns
+        -------
+        int64, shape (n,). O(1) a batch and prefix, O(log) with bounds.
+        """
+        ...
+
     def narrowest(self, choices: Sequence[Choice]) -> IndexArray:
         """Per prefix, the first choice of those that leave it the fewest values: int64, shape (n,).
 

@@ -94,6 +94,37 @@ def test_narrowest(kind, seed):
     assert chosen.tolist() == [reference.narrowest([[atom[i] for atom in own] for own in widths]) for i in range(n)]
 
 
+@given(seeds)
+@settings(max_examples=80)
+def test_widths(kind, seed):
+    """Of batches with values of 4 and of 8 bytes, without any value, at the top and below; bounds may cross."""
+    rng = random.Random(seed)
+    backend = kind.backend(seed)
+    domains = [DOMAINS[rng.choice(list(DOMAINS))] for _ in range(2)]
+    depth = rng.randrange(2)
+    n = rng.choice([0, 1, 33, 700])
+    prefixes = [row[:depth] for row in random_rows(rng, n, domains)]
+    bounds = [[row[1 - depth] for row in random_rows(rng, n, domains[::-1])] for _ in range(2)]
+    is_bounded = rng.random() < 0.7
+    levels, rows, places, expected = [], [], [[-1] * n], [0] * n
+    for _ in range(rng.randint(0, 3)):
+        batch = random_batch(rng, rng.choice(SIZES), domains, WEIGHTS[rng.choice(list(WEIGHTS))])
+        index = trie(batch, 2, backend)
+        levels.append(index.levels[depth])
+        nodes = reference.prefixes(batch, depth + 1)
+        numbers = {parent: number for number, parent in enumerate(reference.prefixes(batch, depth))}
+        rows.append(len(places) if depth else rng.choice([-1, 0]))
+        places.append([numbers.get(prefix, -1) for prefix in prefixes])
+        for at, prefix in enumerate(prefixes):
+            below = [node[-1] for node in nodes if node[:-1] == prefix]
+            expected[at] += sum(not is_bounded or bounds[0][at] <= value <= bounds[1][at] for value in below)
+    lower, upper = moved([np.array(one if is_bounded else [], np.int64) for one in bounds], backend)
+    positions = backend.asarray(np.array(places, np.int64).reshape(len(places), n))
+    found = backend.kernels.widths(levels, rows, positions, lower, upper)
+    assert found.dtype == np.int64
+    assert found.tolist() == expected
+
+
 @pytest.mark.parametrize("n", [0, 3])
 def test_choices_without_atoms_come_last(backend, n):
     nothing = backend.asarray(np.zeros((0, n), np.int64))

@@ -131,6 +131,8 @@ def test_choices(device_backend):
     positions = kernels.locate([index.records[:1]] * 2, [[0]] * 2, rows)
     choices = [(positions, [[(0, index.offsets[0]), (1, index.offsets[0])]]), (positions, [])]
     assert cost(device_backend, kernels.narrowest, choices) == (1, 0, 1)
+    widths = [index.levels[1]] * 2, [0, 1], positions, rows[0], rows[0]
+    assert cost(device_backend, kernels.widths, *widths) == (1, 0, 1)
     both = device_backend.asarray(np.array([np.arange(MANY), np.arange(MANY)]))
     assert cost(device_backend, kernels.weights_of, levels, [[0, 1]] * 3, both) == (1, 0, 1)
 

@@ -37,6 +37,41 @@ extern "C" __global__ void sum_children(const long long *table, long long n_trie
     if (threadIdx.x == 0) totals[blockIdx.x] = total;
 }
 
+// How many values of an ascending run are from `least` to `most`.
+template <class T>
+__device__ long long width_within(const T *values, long long low, long long high, long long least, long long most) {
+    low = lower_bound(values, low, high, least);
+    return upper_bound(values, low, high, most) - low;
+}
+
+// widths[i]: the values of all levels below prefix i, of which those count that are from lower[i] to upper[i] if
+// `bounded`. The table: per level the row of `positions`, n a row, that has the parents, then the levels' records.
+extern "C" __global__ void widths(const long long *table, long long n_levels, const long long *positions, long long n,
+                                  const long long *lower, const long long *upper, long long bounded,
+                                  long long *widths) {
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
+        long long width = 0;
+        for (long long k = 0; k < n_levels; k++) {
+            const long long *record = table + n_levels + k * RECORD_FIELDS;
+            const long long *parents = (const long long *)record[PARENTS];
+            long long low = 0, high = record[N_VALUES];
+            if (parents) {
+                long long position = positions[table[k] * n + i];
+                if (position < 0) continue;
+                low = parents[position];
+                high = parents[position + 1];
+            }
+            if (!bounded)
+                width += high - low;
+            else if (record[BYTES] == 4)
+                width += width_within((const int *)record[VALUES], low, high, lower[i], upper[i]);
+            else
+                width += width_within((const long long *)record[VALUES], low, high, lower[i], upper[i]);
+        }
+        widths[i] = width;
+    }
+}
+
 // chosen[i]: the first choice of those that leave prefix i the fewest values. The table: where the atoms of each choice
 // begin (n_choices + 1), where the batches of each atom begin (n_atoms + 1), the address of each choice's positions,
 // n a row, and per batch a row of these and the address of the offsets that delimit the children.

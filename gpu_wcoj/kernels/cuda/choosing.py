@@ -57,6 +57,26 @@ def count_children(
     return totals
 
 
+def widths(
+    device: Device,
+    levels: Sequence[Level],
+    rows: Sequence[int],
+    positions: Int64Array,
+    lower: Int64Array,
+    upper: Int64Array,
+) -> Int64Array:
+    """See `gpu_wcoj.kernels.protocol.Kernels.widths`. 1 upload, 1 launch, no read; a thread takes a prefix."""
+    xp = device.xp
+    n = positions.shape[1]
+    found: Int64Array = xp.empty(n, np.int64)
+    records = [field for level in levels for field in level.record]
+    table = device.asarray(np.array([*rows, *records], np.int64))
+    bounds = [xp.ascontiguousarray(one) for one in (lower, upper)]
+    arguments = [table, len(levels), xp.ascontiguousarray(positions), n, *bounds, int(len(lower) > 0), found]
+    device.launch(_SOURCE, "widths", looping_blocks(device, n), BLOCK, arguments)
+    return found
+
+
 def narrowest(device: Device, choices: Sequence[Choice]) -> IndexArray:
     """See `gpu_wcoj.kernels.protocol.Kernels.narrowest`. 1 upload, 1 launch, no read; a thread takes a prefix."""
     xp = device.xp

@@ -111,6 +111,12 @@ class CudaKernels:
         """See `gpu_wcoj.kernels.protocol.Kernels.count_children`."""
         return choosing.count_children(self.device, levels, column_of, columns)
 
+    def widths(
+        self, levels: Sequence[Level], rows: Sequence[int], positions: Int64Array, lower: Int64Array, upper: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.widths`."""
+        return choosing.widths(self.device, levels, rows, positions, lower, upper)
+
     def narrowest(self, choices: Sequence[Choice]) -> IndexArray:
         """See `gpu_wcoj.kernels.protocol.Kernels.narrowest`."""
         return choosing.narrowest(self.device, choices)
