@@ -18,42 +18,27 @@ from cpu_fallback.live import MOST_ATOMS, extend_live, find_live
 from cpu_fallback.lookup import look_up
 from cpu_fallback.marked import extend_marked
 from cpu_fallback.marks import marks_for
-from cpu_fallback.pairs import count_pairs
+from cpu_fallback.pairs import count_pairs, excluded_pairs
 from cpu_fallback.pointers import pointer64
 from cpu_fallback.progress import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA
 from cpu_fallback.ranges import AHEAD, clip_ranges, load_ranges, prefetch_range, smallest_count, width_of
 from cpu_fallback.ranked import is_ranked, load_starts
-from cpu_fallback.scanning import SCAN_FACTOR
 from cpu_fallback.single import copy_ranges, count_ranges
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, WEIGHTS
-
-MARK_FROM = 16
-"""Shorter ranges of a single prefix are not marked but sought."""
-
-GROUP_FROM = 8
-"""Nor are shorter ones that a group shares."""
-
-SAMPLE = 8
-"""Prefixes of a group whose counts are looked at to decide whether to mark."""
-
-RANKED_PRICE = 5
-"""How many times as long prefixes have to gain from marking a range that has ranks."""
+from cpu_fallback.ways import (
+    GROUP_FROM,
+    MARK_FROM,
+    PAIRED_FROM,
+    RANKED_PRICE,
+    SAMPLE,
+    are_ranked,
+    marks_pay,
+    pairs_pay,
+)
+from cpu_fallback.words import words_spanned
 
 SCRATCH = 6
 """Numbers a slot that `extend` keeps beside it."""
-
-
-@cached_njit
-def marks_pay(table, n_atoms, first, low, high, starts, smallest, width):
-    """Whether a prefix marks its smallest range, for another one that has no ranks and is not much longer."""
-    if table[first[smallest] * N_FIELDS + PARENT] == 0:
-        return False
-    for a in range(n_atoms):
-        if a != smallest and table[first[a] * N_FIELDS + PARENT] != 0:
-            own = width_of(first[a], first[a + 1], low, high)
-            if own <= SCAN_FACTOR * width and not is_ranked(first[a], first[a + 1], low, high, starts):
-                return True
-    return False
 
 
 @cached_njit
@@ -90,7 +75,7 @@ def extend(
     filters = np.empty(n_atoms, np.int64)
     for k in range(n_slots):
         found[k] = starts[k] = -1
-    pairs = not fill and n_atoms == 2 and n_excluded == 0 and last[0] != 0 and last[1] != 0
+    pairs = not fill and n_atoms == 2 and last[0] != 0 and last[1] != 0
     member = np.zeros(n_atoms, np.bool_)
     one = np.zeros(n_atoms, np.bool_)
     all_top = True
@@ -163,6 +148,7 @@ def extend(
                 p = group_end
                 continue
             grouped = forced == GROUP + SCAN
+            expected = 0
             if not grouped and group_end - p > 1 and shared_width >= GROUP_FROM:
                 # The sum of smallest counts, from a sample of the group; where that asks for marks, from as many
                 # prefixes as it takes to be sure.
@@ -171,6 +157,7 @@ def extend(
                     minima += step * smallest_count(
                         table, n_atoms, first, member, positions, stride, q, shared_width, low, high
                     )
+                expected = minima
                 if step > 1 and price * shared_width <= 2 * minima:
                     minima = 0
                     q = p
@@ -180,6 +167,10 @@ def extend(
                         )
                         q += 1
                 grouped = price * shared_width <= 2 * minima
+                if grouped and pairs and are_ranked(first, low, high, starts):
+                    a = 0 if member[0] else 1
+                    n_words = min(shared_width, words_spanned(table, first[a], first[a + 1]))
+                    grouped = not pairs_pay(group_end - p, shared_width, n_words, expected, n_excluded)
         if grouped:
             if len(common) < shared_width:
                 common = np.empty(2 * shared_width, np.int64)
@@ -233,8 +224,12 @@ def extend(
                 else:
                     if bounded:
                         clip_ranges(table, 0, n_slots, low, high, lower[q], upper[q])
-                    if pairs:
+                    if pairs and width >= PAIRED_FROM * n_excluded:
                         out[q] += count_pairs(table, first, low, high, starts, work)
+                        if n_excluded > 0:
+                            out[q] -= excluded_pairs(
+                                table, first, low, high, starts, n_excluded, excluded, stride, q, work
+                            )
                         continue
                     proposer = np.int64(-1)
                     if n_atoms <= MOST_ATOMS:

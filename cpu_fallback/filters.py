@@ -11,7 +11,7 @@ import numpy as np
 
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64, unsigned64
-from cpu_fallback.ranked import is_set
+from cpu_fallback.ranked import base_of, is_set
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, VALUES, WIDTH, WORDS
 
 BLOCK = 512
@@ -80,11 +80,11 @@ def passing(table, n_atoms, first, low, high, starts, masks, filters, address, w
                     held[i] |= mask >> (load(address, width, places[i]) & 63)
                 continue
             words, start = unsigned64(table[k * N_FIELDS + WORDS]), starts[k]
-            least, most = table[k * N_FIELDS + MINIMUM], table[k * N_FIELDS + MAXIMUM]
+            least, most, base = table[k * N_FIELDS + MINIMUM], table[k * N_FIELDS + MAXIMUM], base_of(table, k)
             for i in range(n):
                 value = load(address, width, places[i])
                 spanned = np.int64(value >= least) & np.int64(value <= most)
-                held[i] |= is_set(words, start, (value - least) * spanned) & spanned
+                held[i] |= is_set(words, start, (value - base) * spanned) & spanned
         left = 0
         for i in range(n):
             places[left] = places[i]

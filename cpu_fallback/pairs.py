@@ -1,17 +1,20 @@
 """Counting what two atoms have in common, batch by batch.
 
 The weight of a value in an atom is the sum of its weights in the atom's batches, so the sum of the products of both
-atoms' weights is that over all pairs of batches, one of each. In each pair the shorter range is sought in the longer.
+atoms' weights is that over all pairs of batches, one of each. In each pair the shorter range is sought in the longer,
+or words of both are intersected, where both have ranks.
 """
 
 from __future__ import annotations
 
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load
+from cpu_fallback.probing import is_excluded
 from cpu_fallback.progress import PROBES, PROPOSALS, RANKED, SURVIVORS
 from cpu_fallback.ranges import width_of
 from cpu_fallback.ranked import count_ranked, position_of
-from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH, gallop, weight_at
+from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH, find, gallop, weight_at
+from cpu_fallback.words import count_words
 
 
 @cached_njit
@@ -29,13 +32,66 @@ def count_pairs(table, first, low, high, starts, work):
             if low[j] >= high[j]:
                 continue
             short, long = (i, j) if high[i] - low[i] <= high[j] - low[j] else (j, i)
-            weight, hits = sought(table, short, low[short], high[short], long, low[long], high[long], starts[long])
-            asked = high[short] - low[short]
+            weight, hits, asked = in_common(
+                table, short, low[short], high[short], starts[short], long, low[long], high[long], starts[long]
+            )
             total += weight
             work[PROBES] += asked
             work[RANKED] += asked if starts[long] >= 0 else 0
             work[SURVIVORS] += hits
     return total
+
+
+@cached_njit
+def excluded_pairs(table, first, low, high, starts, n_excluded, excluded, stride, q, work):
+    """What `count_pairs` counts of the values that are excluded for prefix `q`, each once."""
+    total = 0
+    for e in range(n_excluded):
+        value = excluded[e * stride + q]
+        if is_excluded(excluded, e, stride, q, value):
+            continue
+        weight, hits = held(table, first[0], first[1], low, high, starts, value, work)
+        if hits > 0:
+            other, other_hits = held(table, first[1], first[2], low, high, starts, value, work)
+            total += weight * other
+            work[SURVIVORS] -= hits * other_hits
+    return total
+
+
+@cached_njit
+def held(table, begin, end, low, high, starts, value, work):
+    """The weight of a value in slots begin to end of one atom, and how many of their ranges hold it."""
+    weight = 0
+    hits = 0
+    for k in range(begin, end):
+        if low[k] >= high[k]:
+            continue
+        work[PROBES] += 1
+        if starts[k] >= 0:
+            work[RANKED] += 1
+            position = position_of(table, k, starts[k], value)
+        else:
+            position = find(table, k, low[k], high[k], value)
+        if low[k] <= position < high[k]:
+            weight += weight_at(table, k, position)
+            hits += 1
+    return weight, hits
+
+
+@cached_njit
+def in_common(table, k, begin, end, own, j, low, high, start):
+    """What [begin, end) of slot k and the range of slot j have in common: `sought`, and how many searches that took.
+
+    `own` and `start` are where the ranks of both begin, -1 without.
+    """
+    if own >= 0 and start >= 0 and table[k * N_FIELDS + WEIGHTS] == 0 and table[j * N_FIELDS + WEIGHTS] == 0:
+        address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
+        first, last = load(address, width, begin), load(address, width, end - 1)
+        hits, n_words = count_words(table, k, j, own, start, first, last, end - begin)
+        if hits >= 0:
+            return hits, hits, n_words
+    weight, hits = sought(table, k, begin, end, j, low, high, start)
+    return weight, hits, end - begin
 
 
 @cached_njit

@@ -1,6 +1,6 @@
 """Long ranges as bits with ranks: whether a range holds a value, and where, by a few loads and no search.
 
-The values below one parent, less the least value of the level, are bits in words of 64. Of these words only those that
+The values below one parent are bits in words of 64. Of these words only those that
 hold a bit are kept, each with the position of its first value; 64 words are a block, and of every block stands, at a
 place that is known without looking, which of its words are kept and where the first of them is. So a value is found by
 the bits that stand before it (rank: Jacobson, "Space-efficient static trees and graphs", 1989,
@@ -41,7 +41,7 @@ PARENTS_A_VALUE = 16
 """Parents, all of which have a place, for each value of the ranges that have ranks, at most."""
 
 BLOCK_BITS = 12
-"""Bits of a value's distance that tell values of one block from each other."""
+"""Bits of a value that tell values of one block from each other; all levels' blocks begin at multiples of 2^12."""
 
 N_WIDTHS = 64
 
@@ -102,7 +102,7 @@ def ranked(fields: Int64Array, offsets: Int64Array) -> Ranks:
 
     O(n) for the parents, and for the values of those that have enough of them.
     """
-    base, n = int(fields[MINIMUM]), int(fields[SIZE])
+    base, n = int(fields[MINIMUM]) >> BLOCK_BITS << BLOCK_BITS, int(fields[SIZE])
     n_blocks = ((int(fields[MAXIMUM]) - base) >> BLOCK_BITS) + 1
     least = max(SHORTEST, int(n_blocks / BLOCKS_A_VALUE))
     if not max(RANKED_FROM, least) <= n < 1 << 31:
@@ -154,22 +154,26 @@ def position_of(table, k, start, value):
     if value < table[k * N_FIELDS + MINIMUM] or value > table[k * N_FIELDS + MAXIMUM]:
         return np.int64(-1)
     words = unsigned64(table[k * N_FIELDS + WORDS])
-    distance = value - table[k * N_FIELDS + MINIMUM]
-    word = distance >> 6
-    block = start + 2 * (word >> 6)
-    kept, bit = words[block], np.uint64(1) << np.uint64(word & 63)
+    block = start + 2 * ((value >> BLOCK_BITS) - (table[k * N_FIELDS + MINIMUM] >> BLOCK_BITS))
+    kept, bit = words[block], np.uint64(1) << np.uint64((value >> 6) & 63)
     if kept & bit == 0:
         return np.int64(-1)
     at = np.int64(words[block + 1]) + 2 * bits_of(kept & (bit - np.uint64(1)))
-    bits, bit = words[at], np.uint64(1) << np.uint64(distance & 63)
+    bits, bit = words[at], np.uint64(1) << np.uint64(value & 63)
     if bits & bit == 0:
         return np.int64(-1)
     return np.int64(words[at + 1]) + bits_of(bits & (bit - np.uint64(1)))
 
 
 @njit(nogil=True, inline="always")
+def base_of(table, k):
+    """Where the first block of slot k begins."""
+    return table[k * N_FIELDS + MINIMUM] >> BLOCK_BITS << BLOCK_BITS
+
+
+@njit(nogil=True, inline="always")
 def is_set(words, start, distance):
-    """1 if the value that is so far from the least one is in the range whose ranks begin at `start`, else 0.
+    """1 if the value that is so far from `base_of` is in the range whose ranks begin at `start`, else 0.
 
     Without a branch: of a word that is not kept, another one's bits are read, and left out.
     """
@@ -194,7 +198,7 @@ def within_level(table, k, address, width, begin, end):
 @cached_njit
 def count_ranked(table, k, start, address, width, begin, end):
     """How many of the values from `begin` to `end` at an address are in the range of slot k, ranked from `start`."""
-    words, base = unsigned64(table[k * N_FIELDS + WORDS]), table[k * N_FIELDS + MINIMUM]
+    words, base = unsigned64(table[k * N_FIELDS + WORDS]), base_of(table, k)
     begin, end = within_level(table, k, address, width, begin, end)
     hits = 0
     for i in range(begin, end):

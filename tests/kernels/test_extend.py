@@ -199,12 +199,13 @@ def test_short_ranges_of_single_prefixes_are_sought(kind, backend, width):
 @pytest.mark.parametrize("variant", ["plain", "own goes on in batches"])
 @pytest.mark.parametrize("name", LONG_HUBS)
 def test_long_hubs(kind, backend, name, variant):
+    """Of two atoms that end here, long dense ranges are counted word by word, without marks."""
     case = hub(**LONG_HUBS[name], **VARIANTS[variant])
     check(case, backend, (1000, HUGE))
     question = Question(case, backend)
     question.count()
     if kind.compiled:
-        assert question.work[MARKS] > 0
+        assert (question.work[MARKS] == 0) == (name == "several blocks" and variant == "plain")
 
 
 @pytest.mark.parametrize("name", ["scan", "list", "hashed", "around 2^63"])

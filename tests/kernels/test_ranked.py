@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_wcoj.backend import cpu_backend
-from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, Level
+from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, RANKED, SUM_OF_MINIMA, Level
 from tests import ranks
 from tests.kernels.cases import Case, Question, random_case
 from tests.kernels.test_extend import HUBS, LONG_HUBS, VARIANTS, check, hub
@@ -89,21 +89,58 @@ class TestEverywhere:
         assert question.count().tolist() == [100]
         assert question.work[SUM_OF_MINIMA] == question.work[PROPOSALS] == 100
 
+    @given(st.integers(0, 2**32))
+    @settings(max_examples=300 if IS_LONG else 60, deadline=None)
+    def test_what_two_ranges_have_in_common(self, everywhere, seed):
+        """Dense ranges of several batches, from other least values on, within bounds, without what is excluded."""
+        rng = random.Random(seed)
+        base = rng.choice([0, -(2**31), 2**40, -(2**63), 2**63 - 1 - 20_000])
+        atoms = []
+        for _ in range(2):
+            batches = []
+            for _ in range(rng.randint(1, 2)):
+                begin = base + rng.choice([0, 1, 63, 64, 700, 4_095, 4_097, 9_000])
+                values = range(begin, begin + rng.choice([70, 500, 5_000]))
+                share, weights = rng.choice([0.1, 0.5, 0.95]), rng.choice([(1,), (1, 2, -1)])
+                batches.append({(x, y): rng.choice(weights) for x in range(3) for y in values if rng.random() < share})
+            atoms.append(Atom(tuple(batches), (0,), True))
+        case = Case(atoms, [0, 0], [(x,) for x in range(3)], [rng.random() < 0.5, False])
+        some = sorted({value for atom in atoms for batch in atom.batches for _, value in batch} or {base})
+        if rng.random() < 0.6:
+            case.bounds = [tuple(sorted(rng.choices(some, k=2))) for _ in case.prefixes]
+        case.excluded = [[rng.choice(some) for _ in case.prefixes] for _ in range(rng.randrange(3))]
+        check(case, everywhere, (HUGE,))
 
-@pytest.mark.parametrize("width", [64, 400])
-def test_what_has_ranks_is_not_marked(width):
-    """The shorter range is sought in the longer one, value by value, with one probe each."""
+
+@pytest.mark.parametrize(("width", "most"), [(64, 192), (400, 1_200), (10, 1_200)])
+def test_what_has_ranks_is_not_marked(width, most):
+    """Two ranges with ranks are intersected word by word; values of one without are sought, with a probe each."""
     few = {(x, value): 1 for x in range(12) for value in range(x, x + width)}
-    many = {(x, value): 1 for x in range(12) for value in range(0, 3 * width, 2)}
+    many = {(x, value): 1 for x in range(12) for value in range(0, most, 2)}
     atoms = [Atom((few,), (0,), True), Atom((many,), (0,), True)]
     case = Case(atoms, [0, 0], [(x,) for x in range(12)], [False, False])
     question = Question(case, cpu_backend())
     assert question.count().tolist() == [width // 2] * 12
     expected = 12 * width
-    if 12 * 3 * width // 2 < ranked.RANKED_FROM:  # both are too small a level
+    if 12 * most // 2 < ranked.RANKED_FROM:  # both are too small a level
         assert question.work[MARKS] == expected
         return
-    assert question.work[[SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS]].tolist() == [expected, expected, expected, 0]
+    probes = sum((x + width - 1) // 64 + 1 for x in range(12)) if width == 400 else expected
+    assert question.work[[SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, RANKED]].tolist() == [
+        expected, expected, probes, 0, probes
+    ]  # fmt: skip
+
+
+def test_excluded_values_are_taken_away():
+    """Of wide ranges all values are counted, and those that are excluded are sought: a few probes for each prefix."""
+    rows = {(x, value): 1 for x in range(12) for value in range(x, x + 400)}
+    atoms = [Atom((rows,), (0,), True), Atom((rows,), (0,), True)]
+    case = Case(atoms, [0, 0], [(x,) for x in range(12)], [False, False])
+    case.excluded = [[200] * 12, [200] * 12, [x - 1 for x in range(12)]]
+    question = Question(case, cpu_backend())
+    assert question.count().tolist() == [399] * 12
+    assert question.work[PROBES] == question.work[RANKED] == sum((x + 399) // 64 + 1 for x in range(12)) + 12 * 3
+    assert question.work[MARKS] == 0
 
 
 def test_ranks_take_no_more_room_than_values():
@@ -119,7 +156,7 @@ def test_ranks_take_no_more_room_than_values():
     assert beside(level) == fields.nbytes + places.nbytes + words.nbytes
     assert [place >= 0 for place in places] == [hub == 0 for hub in range(40)]
     assert ranks_of(level_of([sorted(rng.sample(range(1 << 18), 200)) for _ in range(40)])) == ()
-    assert ranks_of(level_of([range(60)] * 100)) == ()
+    assert ranks_of(level_of([range(15)] * 200)) == ()
     assert ranks_of(level_of([[one] for one in range(20_000)] + [range(70)])) == ()  # places for all of them
     assert ranks_of(level_of([range(100)])) == ()
     assert ranks_of(level_of([[*range(9_000), 2**31 - 1]])) == ()

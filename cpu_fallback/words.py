@@ -1,0 +1,75 @@
+"""Counting what two ranges with ranks have in common, 64 values at a time.
+
+Blocks and words of all ranges begin at the same values, so that words that stand for the same values are intersected by
+one instruction, and the bits that are left are counted by another one. See `cpu_fallback.ranked` for what is kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.pointers import bits_of, trailing_zeros, unsigned64
+from cpu_fallback.ranked import BLOCK_BITS
+from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, WORDS
+
+VALUES_A_BLOCK = 8
+"""Ranges of fewer values for each block that they span are not worth a look at their blocks."""
+
+VALUES_A_WORD = 2
+"""A word of 64 values costs as much as so many values that are sought by ranks."""
+
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@cached_njit
+def words_spanned(table, begin, end):
+    """Words that the values of slots begin to end of one atom span, at most."""
+    n = np.int64(0)
+    for k in range(begin, end):
+        n = max(n, ((table[k * N_FIELDS + MAXIMUM] - table[k * N_FIELDS + MINIMUM]) >> 6) + 1)
+    return n
+
+
+@cached_njit
+def count_words(table, i, j, start, other_start, first, last, width):
+    """How many values from `first` to `last` two ranges have in common, and how many words that took.
+
+    The ranges stand in slots i and j, and have ranks that begin at the starts. Where it is cheaper to seek the `width`
+    values of one of them in the other, it returns -1.
+    """
+    least, most = table[i * N_FIELDS + MINIMUM], table[i * N_FIELDS + MAXIMUM]
+    other_least, other_most = table[j * N_FIELDS + MINIMUM], table[j * N_FIELDS + MAXIMUM]
+    first, last = max(first, least, other_least), min(last, most, other_most)
+    if first > last:
+        return np.int64(0), np.int64(0)
+    begin, end = first >> BLOCK_BITS, (last >> BLOCK_BITS) + 1
+    if VALUES_A_BLOCK * (end - begin) > width:
+        return np.int64(-1), np.int64(0)
+    words, other_words = unsigned64(table[i * N_FIELDS + WORDS]), unsigned64(table[j * N_FIELDS + WORDS])
+    at = start + 2 * (begin - (least >> BLOCK_BITS))
+    other_at = other_start + 2 * (begin - (other_least >> BLOCK_BITS))
+    n = np.int64(0)
+    for block in range(end - begin):
+        n += bits_of(words[at + 2 * block] & other_words[other_at + 2 * block])
+    if VALUES_A_WORD * n > width:
+        return np.int64(-1), np.int64(0)
+    hits = np.int64(0)
+    for block in range(begin, end):
+        kept, other_kept = words[at], other_words[other_at]
+        place, other_place = np.int64(words[at + 1]), np.int64(other_words[other_at + 1])
+        both = kept & other_kept
+        while both != 0:
+            number = trailing_zeros(both)
+            below = (np.uint64(1) << np.uint64(number)) - np.uint64(1)
+            bits = words[place + 2 * bits_of(kept & below)] & other_words[other_place + 2 * bits_of(other_kept & below)]
+            value = (block << BLOCK_BITS) + (number << 6)  # the least one of the word
+            if value < first:
+                bits &= ALL << np.uint64(first - value) if first - value < 64 else np.uint64(0)
+            if value + 63 > last:
+                bits &= ALL >> np.uint64(value + 63 - last) if value <= last else np.uint64(0)
+            hits += bits_of(bits)
+            both &= both - np.uint64(1)
+        at += 2
+        other_at += 2
+    return hits, n
