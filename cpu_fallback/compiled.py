@@ -218,6 +218,7 @@ class CompiledKernels:
                 if level.parent_offsets is not None and len(level.support) == DESCRIBED:
                     level.support.append(ranked(level.support[0], level.parent_offsets))
                     publish(level.support[0], level.support[DESCRIBED])
+                    del level.support[DESCRIBED + 1 :]  # what other threads have made meanwhile, and nobody uses
         records = [level.record for level in levels]
         return np.array([len(rows), len(last), *first, *last, *shared, *records, *rows, *out_rows], np.int64)
 

@@ -24,18 +24,16 @@ from cpu_fallback.progress import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA
 from cpu_fallback.ranges import AHEAD, clip_ranges, load_ranges, prefetch_range, smallest_count, width_of
 from cpu_fallback.ranked import is_ranked, load_starts
 from cpu_fallback.single import copy_ranges, count_ranges
-from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, WEIGHTS
+from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, PLACES, ROW, SIZE, WEIGHTS, WORDS
 from cpu_fallback.ways import (
     GROUP_FROM,
     MARK_FROM,
     PAIRED_FROM,
     RANKED_PRICE,
     SAMPLE,
-    are_ranked,
     marks_pay,
     pairs_pay,
 )
-from cpu_fallback.words import words_spanned
 
 SCRATCH = 6
 """Numbers a slot that `extend` keeps beside it."""
@@ -167,10 +165,12 @@ def extend(
                         )
                         q += 1
                 grouped = price * shared_width <= 2 * minima
-                if grouped and pairs and are_ranked(first, low, high, starts):
+                if grouped and pairs and n_shared == 1:
                     a = 0 if member[0] else 1
-                    n_words = min(shared_width, words_spanned(table, first[a], first[a + 1]))
-                    grouped = not pairs_pay(group_end - p, shared_width, n_words, expected, n_excluded)
+                    grouped = not pairs_pay(
+                        table, group_end - p, first[a], first[a + 1], first[1 - a], first[2 - a], low, high, starts,
+                        shared_width, expected, n_excluded,
+                    )  # fmt: skip
         if grouped:
             if len(common) < shared_width:
                 common = np.empty(2 * shared_width, np.int64)
@@ -268,6 +268,8 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
         fields = pointer64(extension[records + k])
         for f in range(N_FIELDS):
             table[k * N_FIELDS + f] = fields[f]
+        if table[k * N_FIELDS + WORDS] == 0:  # another thread is about to publish them
+            table[k * N_FIELDS + PLACES] = 0
         table[k * N_FIELDS + ROW] = extension[records + n_slots + k]
         table[k * N_FIELDS + OUT_ROW] = extension[records + 2 * n_slots + k]
     if n_atoms == 1 and (resume[1] == FRESH or resume[1] == ALONE):

@@ -1,10 +1,9 @@
 """Long ranges as bits with ranks: whether a range holds a value, and where, by a few loads and no search.
 
-The values below one parent are bits in words of 64. Of these words only those that
-hold a bit are kept, each with the position of its first value; 64 words are a block, and of every block stands, at a
-place that is known without looking, which of its words are kept and where the first of them is. So a value is found by
-the bits that stand before it (rank: Jacobson, "Space-efficient static trees and graphs", 1989,
-doi:10.1109/SFCS.1989.63533).
+The values below one parent are bits in words of 64. Of these words only those that hold a bit are kept, each with the
+position of its first value; 64 words are a block, and of every block stands, at a place that is known without looking,
+which of its words are kept and where the first of them is. So a value is found by the bits that stand before it (rank:
+Jacobson, "Space-efficient static trees and graphs", 1989, doi:10.1109/SFCS.1989.63533).
 
 A batch never changes, so that this is made once for it, in one pass over its values, when it is first joined with
 another atom, and serves until the batch is merged away.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.ranges import width_of
 from cpu_fallback.ranked import is_ranked
 from cpu_fallback.scanning import SCAN_FACTOR
-from cpu_fallback.slots import N_FIELDS, PARENT
+from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, PLACES
 
 MARK_FROM = 16
 """Shorter ranges of a single prefix are not marked but sought."""
@@ -27,9 +29,9 @@ MARK, TEST, COMPARE = 2, 1, 2
 """What it costs, in about a nanosecond, to mark a value, to test one by marks, and to compare it with an excluded
 one."""
 
-PAIR, SEEK, WORD = 20, 15, 4
-"""What it costs to begin with a pair of ranges, to seek an excluded value in them, and to count what they have in
-common of 64 values."""
+PAIR, SEEK, WORD = 20, 8, 4
+"""What it costs to begin with a pair of ranges, to seek an excluded value in one, and to count what two have in common
+of 64 values."""
 
 
 @cached_njit
@@ -46,17 +48,28 @@ def marks_pay(table, n_atoms, first, low, high, starts, smallest, width):
 
 
 @cached_njit
-def pairs_pay(n, shared_width, n_words, expected, n_excluded):
-    """Whether n prefixes that share a range are counted in pairs of ranges, rather than by marks of what they share.
+def pairs_pay(table, n, begin, end, other, other_end, low, high, starts, shared_width, expected, n_excluded):
+    """Whether n prefixes that share ranges are counted in pairs of ranges, rather than by marks of what they share.
 
-    `expected` are the values that the prefixes have, of which marks look at each; where the shared range has
-    `n_words` words, a pair looks at no more of these.
+    Parameters
+    ----------
+    begin, end
+        The slots of the atom whose ranges are shared, which are loaded.
+    other, other_end
+        Those of the other atom. Its ranges differ, so that its levels speak for them: those that have ranks.
+    expected
+        The values that the prefixes have, of which marks look at each.
     """
-    marked = MARK * shared_width + (TEST + COMPARE * n_excluded) * expected
-    return n * (PAIR + SEEK * n_excluded) + WORD * min(n * n_words, expected) < marked
-
-
-@cached_njit
-def are_ranked(first, low, high, starts):
-    """Whether the widest ranges of both of two atoms have ranks."""
-    return is_ranked(first[0], first[1], low, high, starts) and is_ranked(first[1], first[2], low, high, starts)
+    n_shared = n_words = n_others = np.int64(0)
+    for k in range(begin, end):
+        n_shared += low[k] < high[k]
+        if starts[k] >= 0:
+            span = ((table[k * N_FIELDS + MAXIMUM] - table[k * N_FIELDS + MINIMUM]) >> 6) + 1
+            n_words += min(high[k] - low[k], span)
+    for k in range(other, other_end):
+        n_others += table[k * N_FIELDS + PLACES] != 0
+    if n_words == 0 or n_others == 0:
+        return False
+    begun = PAIR * n_shared * n_others + SEEK * n_excluded * (n_shared + n_others)
+    paired = n * begun + WORD * min(n * n_words * n_others, n_shared * expected)
+    return paired < MARK * shared_width + (TEST + COMPARE * n_excluded) * expected

@@ -23,15 +23,6 @@ ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @cached_njit
-def words_spanned(table, begin, end):
-    """Words that the values of slots begin to end of one atom span, at most."""
-    n = np.int64(0)
-    for k in range(begin, end):
-        n = max(n, ((table[k * N_FIELDS + MAXIMUM] - table[k * N_FIELDS + MINIMUM]) >> 6) + 1)
-    return n
-
-
-@cached_njit
 def count_words(table, i, j, start, other_start, first, last, width):
     """How many values from `first` to `last` two ranges have in common, and how many words that took.
 

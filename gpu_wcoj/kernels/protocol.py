@@ -241,9 +241,9 @@ class Kernels(Protocol):
         levels
             One a batch.
         rows
-            Per level, which row of `positions` has the parents, -1 for nowhere; whatever it is at top levels.
+            Per level, which row of `positions` has the parents; any number at top levels.
         positions
-            int64, shape (r, n).
+            int64, shape (r, n), -1 for nowhere.
         lower, upper
             int64, shape (n,): the least and the greatest value that count; empty if all do.
 

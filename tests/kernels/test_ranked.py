@@ -131,6 +131,20 @@ def test_what_has_ranks_is_not_marked(width, most):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("short", [0, 59])
+@pytest.mark.parametrize(("batches", "marks"), [(1, False), (8, True)])
+def test_groups_are_marked_where_pairs_of_batches_are_many(short, batches, marks):
+    """One prefix, first or last, with few values does not speak for the group."""
+
+    def own(x):
+        return range(10 if x == short else 1_500)
+
+    case = hub(60, range(20_000), own, own_batches=batches, shared_batches=batches)
+    question = Question(case, cpu_backend())
+    question.count()
+    assert (question.work[MARKS] > 0) == marks
+
+
 def test_excluded_values_are_taken_away():
     """Of wide ranges all values are counted, and those that are excluded are sought: a few probes for each prefix."""
     rows = {(x, value): 1 for x in range(12) for value in range(x, x + 400)}
