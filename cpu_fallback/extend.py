@@ -3,8 +3,8 @@
 Prefixes are walked in groups that agree on the ranges of the *shared* atoms (those that do not hold the variable
 bound last). Where a group gives enough work, the values common to its shared atoms are found and marked once, and
 each prefix tests the candidates of its own atoms against the marks; elsewhere each prefix takes its smallest range
-and seeks every candidate in the others, by their ranks where they have them. Candidates of one slot ascend, so a seek
-without ranks gallops on from the last one.
+and seeks every candidate in the others, by their ranks where they have them, or counts what two ranges have in common.
+Candidates of one slot ascend, so a seek without ranks gallops on from the last one.
 """
 
 from __future__ import annotations
@@ -25,15 +25,7 @@ from cpu_fallback.ranges import AHEAD, clip_ranges, load_ranges, prefetch_range,
 from cpu_fallback.ranked import is_ranked, load_starts
 from cpu_fallback.single import copy_ranges, count_ranges
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, PLACES, ROW, SIZE, WEIGHTS, WORDS
-from cpu_fallback.ways import (
-    GROUP_FROM,
-    MARK_FROM,
-    PAIRED_FROM,
-    RANKED_PRICE,
-    SAMPLE,
-    marks_pay,
-    pairs_pay,
-)
+from cpu_fallback.ways import GROUP_FROM, MARK_FROM, PAIRED_FROM, RANKED_PRICE, SAMPLE, marks_pay, pairs_pay
 
 SCRATCH = 6
 """Numbers a slot that `extend` keeps beside it."""
