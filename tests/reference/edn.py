@@ -23,6 +23,11 @@ class UnboundError(Exception):
     """A clause needs a variable that nothing has bound yet."""
 
 
+def loads(text: str) -> Any:
+    """What edn_format reads; its tables stay in memory, for in a file two processes at once would find half of them."""
+    return edn_format.loads(text, write_ply_tables=False)
+
+
 def value(plain: Any) -> Value:
     """A value with its type."""
     kinds: list[tuple[type, str]] = [
@@ -36,10 +41,10 @@ def value(plain: Any) -> Value:
 
 def answer(text: str, sources: Mapping[str, Iterable[Row]], rules: str = "[]", **bound: Any) -> set[tuple[Any, ...]]:
     """The rows that a query finds; variables of ``:in`` come as names without ``?``."""
-    parts = _parts(edn_format.loads(text))
+    parts = _parts(loads(text))
     own = parts.get("rules", [])
     own = list(own[0]) if len(own) == 1 and not isinstance(own[0][0], tuple) else own
-    written = [*edn_format.loads(rules), *own]
+    written = [*loads(rules), *own]
     evaluator = _Evaluator(sources, written)
     start = {f"?{name}": value(one) for name, one in bound.items()}
     found = evaluator.complete(lambda: list(evaluator.solve(parts["where"], start, "$")))
