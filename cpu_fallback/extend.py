@@ -3,7 +3,8 @@
 Prefixes are walked in groups that agree on the ranges of the *shared* atoms (those that do not hold the variable
 bound last). Where a group gives enough work, the values common to its shared atoms are found and marked once, and
 each prefix tests the candidates of its own atoms against the marks; elsewhere each prefix takes its smallest range
-and seeks every candidate in the others, by their ranks where they have them, or counts what two ranges have in common.
+and seeks every candidate in the others, by their ranks where they have them, or counts what two ranges have in common;
+a single candidate is sought at once.
 Candidates of one slot ascend, so a seek without ranks gallops on from the last one.
 """
 
@@ -20,10 +21,11 @@ from cpu_fallback.marked import extend_marked
 from cpu_fallback.marks import marks_for
 from cpu_fallback.pairs import count_pairs, excluded_pairs
 from cpu_fallback.pointers import pointer64
-from cpu_fallback.progress import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA
+from cpu_fallback.progress import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA, SURVIVORS
 from cpu_fallback.ranges import AHEAD, clip_ranges, load_ranges, prefetch_range, smallest_count, width_of
 from cpu_fallback.ranked import is_ranked, load_starts
 from cpu_fallback.single import copy_ranges, count_ranges
+from cpu_fallback.singleton import extend_singleton
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, PLACES, ROW, SIZE, WEIGHTS, WORDS
 from cpu_fallback.ways import GROUP_FROM, MARK_FROM, PAIRED_FROM, RANKED_PRICE, SAMPLE, marks_pay, pairs_pay
 
@@ -216,7 +218,8 @@ def extend(
                 else:
                     if bounded:
                         clip_ranges(table, 0, n_slots, low, high, lower[q], upper[q])
-                    if pairs and width >= PAIRED_FROM * n_excluded:
+                    is_single = width == 1 and skip == 0 and forced == FRESH
+                    if pairs and not is_single and width >= PAIRED_FROM * n_excluded:
                         out[q] += count_pairs(table, first, low, high, starts, work)
                         if n_excluded > 0:
                             out[q] -= excluded_pairs(
@@ -224,9 +227,17 @@ def extend(
                             )
                         continue
                     proposer = np.int64(-1)
-                    if n_atoms <= MOST_ATOMS:
+                    if n_atoms <= MOST_ATOMS or is_single:
                         proposer = find_live(n_atoms, table, first, last, low, high, live)
-                    if proposer >= 0:
+                    if proposer >= 0 and is_single:
+                        extend_singleton(
+                            n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted,
+                            prefix_weight, fill, out, capacity, low, high, starts, found, work,
+                        )  # fmt: skip
+                        full = fill and work[SURVIVORS] == capacity
+                        if full:
+                            resume[0], resume[1], resume[2] = q, ALONE, 1
+                    elif proposer >= 0:
                         full = extend_live(
                             n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted,
                             prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found,

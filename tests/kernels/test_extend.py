@@ -127,6 +127,9 @@ HUBS = {
 SHORT_HUBS = {
     "list": {"n_prefixes": 12, "shared_values": NEAR[:3], "own_values": few_of(200, NEAR)},
     "list, hashed": {"n_prefixes": 8, "shared_values": FAR[:3], "own_values": few_of(100, FAR)},
+    "a value each": {"n_prefixes": 40, "shared_values": NEAR[:300], "own_values": few_of(1, NEAR[:400])},
+    "a value each, far": {"n_prefixes": 40, "shared_values": FAR[:300], "own_values": few_of(1, FAR[:400])},
+    "a value shared": {"n_prefixes": 12, "shared_values": [9], "own_values": few_of(40, range(50))},
 }
 LONG_HUBS = {
     "several blocks": {"n_prefixes": 4, "shared_values": NEAR, "own_values": few_of(1300, NEAR)},
@@ -208,11 +211,12 @@ def test_long_hubs(kind, backend, name, variant):
         assert (question.work[MARKS] == 0) == (name == "several blocks" and variant == "plain")
 
 
-@pytest.mark.parametrize("name", ["scan", "list", "hashed", "around 2^63"])
+@pytest.mark.parametrize("name", ["scan", "list", "hashed", "around 2^63", "a value each", "a value each, far"])
 def test_hubs_within_bounds(kind, backend, name):
-    case = hub(**HUBS[name], own_batches=2, own_rest=1, top=list(HUBS[name]["shared_values"])[::2])
+    shape = {**HUBS, **SHORT_HUBS}[name]
+    values = list(shape["shared_values"])
+    case = hub(**shape, own_batches=2, own_rest=1, top=values[::2])
     rng = random.Random(name)
-    values = list(HUBS[name]["shared_values"])
     case.bounds = [tuple(rng.choices(values, k=2)) for _ in case.prefixes]
     case.excluded = [[rng.choice(values) for _ in case.prefixes] for _ in range(2)]
     case.weights = [rng.choice([-1, 2]) for _ in case.prefixes]

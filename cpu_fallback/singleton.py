@@ -1,0 +1,65 @@
+"""Extending one prefix whose smallest range is a single value, as along a foreign key: it is sought in the others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpu_fallback.cache import cached_njit
+from cpu_fallback.pointers import load
+from cpu_fallback.probing import is_excluded
+from cpu_fallback.progress import PROBES, PROPOSALS, RANKED, SURVIVORS
+from cpu_fallback.ranked import position_of
+from cpu_fallback.slots import N_FIELDS, OUT_ROW, VALUES, WIDTH, find
+
+
+@cached_njit
+def extend_singleton(
+    n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted, prefix_weight, fill,
+    out, capacity, low, high, starts, found, work,
+):  # fmt: skip
+    """Extend prefix `q` as `cpu_fallback.live.extend_live` does, its proposer's range being one value.
+
+    One row at most is written, for which there is room.
+    """
+    own = live[proposer]
+    value = load(table[own * N_FIELDS + VALUES], table[own * N_FIELDS + WIDTH], low[own])
+    work[PROPOSALS] += 1
+    if n_excluded > 0 and is_excluded(excluded, n_excluded, stride, q, value):
+        return
+    for a in range(n_atoms):
+        if a == proposer:
+            continue
+        hit = False
+        for k in range(first[a], first[a + 1]):
+            found[k] = -1
+            if low[k] >= high[k]:
+                continue
+            work[PROBES] += 1
+            if starts[k] >= 0:
+                work[RANKED] += 1
+                at = position_of(table, k, starts[k], value)
+            else:
+                at = find(table, k, low[k], high[k], value)
+            if at >= 0:
+                found[k] = at
+                hit = True
+        if not hit:
+            return
+    row = work[SURVIVORS]
+    work[SURVIVORS] += 1
+    if not fill:
+        out[q] += 1
+        return
+    out[row] = q
+    out[capacity + row] = value
+    base = 2 * capacity + row
+    if weighted:
+        out[base] = prefix_weight[q]
+        base += capacity
+    for k in range(n_slots):
+        target = table[k * N_FIELDS + OUT_ROW]
+        if target >= 0:
+            if first[proposer] <= k < first[proposer + 1]:
+                out[base + target * capacity] = low[k] if k == own else np.int64(-1)
+            else:
+                out[base + target * capacity] = found[k]
