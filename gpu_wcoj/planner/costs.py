@@ -26,17 +26,15 @@ from gpu_wcoj.planner.expected import TOO_DEAR, Expected, Foreseen
 from gpu_wcoj.planner.shares import share_of
 from gpu_wcoj.planner.turns import in_turn
 
-PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.5, 0.25, 1.0, 0.5, 0.7
+PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
 """What it costs to bring a prefix to a step, to ask an atom for its width there, to look at a proposed value, to
 search it in another atom, and to search it in an atom alone, afterwards."""
-
-HALVING = 0.12
-"""What a search costs more each time that the range below a prefix is twice as wide; whole columns have an index."""
 
 ALONE, COPY = 0.3, 0.35
 """What a prefix and each of its values cost at a step of one atom, whose values are copied without a look.
 
 Measured along foreign keys: a key that is followed by itself takes half as long as one that is looked up."""
+
 
 SURELY = 1 + 1e-9
 """What is dearer than a limit by this factor is so however sums are rounded."""
@@ -157,9 +155,8 @@ class Estimator:
         clipped, kept = self._shares(bound, name)
         proposed, rows, cost = self._step(first, False, held, name, clipped)
         for number in rest:
-            degree = self._degree(number, held[number], name)
-            cost += rows * (PREFIX + LOOKUP + self._halving(held[number], degree))
-            rows *= min(degree / self.values[name], 1.0)
+            cost += rows * (PREFIX + LOOKUP)
+            rows *= min(self._degree(number, held[number], name) / self.values[name], 1.0)
         return proposed, rows * kept, cost
 
     @cached_property
@@ -271,25 +268,17 @@ class Estimator:
         """
         if is_lookup:
             (number,) = atoms
-            degree = self._degree(number, held[number], name)
-            cost = PREFIX + LOOKUP + self._halving(held[number], degree)
-            return 0.0, min(degree / self.values[name], 1.0), cost
+            return 0.0, min(self._degree(number, held[number], name) / self.values[name], 1.0), PREFIX + LOOKUP
         if len(atoms) == 1:
             proposed = self._degree(atoms[0], held[atoms[0]], name) * clipped
             return proposed, proposed, ALONE + proposed * COPY
-        (least, _), *others = sorted([(self._degree(number, held[number], name), held[number]) for number in atoms])
+        least, *degrees = sorted([self._degree(number, held[number], name) for number in atoms])
         proposed = left = least * clipped
         values = self.values[name]
-        each = PROPOSAL + PROBE * len(others)
-        for degree, before in others:
+        for degree in degrees:
             left *= min(degree / values, 1.0)
-            each += self._halving(before, degree)
-        return proposed, left, PREFIX + WIDTH * len(atoms) + proposed * each
-
-    @staticmethod
-    def _halving(before: int, degree: float) -> float:
-        """What a search costs more for the width of the range, if that is below other variables."""
-        return HALVING * math.log2(degree) if before and degree > 1.0 else 0.0
+        cost = PREFIX + WIDTH * len(atoms) + proposed * (PROPOSAL + PROBE * (len(atoms) - 1))
+        return proposed, left, cost
 
     def _degree(self, number: int, before: int, name: str) -> float:
         """Values of a variable that an atom has below others."""
