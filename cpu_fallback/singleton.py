@@ -6,10 +6,10 @@ import numpy as np
 
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load
-from cpu_fallback.probing import is_excluded
-from cpu_fallback.progress import PROBES, PROPOSALS, RANKED, SURVIVORS
+from cpu_fallback.probing import emit, is_excluded
+from cpu_fallback.progress import PROBES, PROPOSALS, RANKED
 from cpu_fallback.ranked import position_of
-from cpu_fallback.slots import N_FIELDS, OUT_ROW, VALUES, WIDTH, find
+from cpu_fallback.slots import N_FIELDS, VALUES, WIDTH, find
 
 
 @cached_njit
@@ -45,21 +45,6 @@ def extend_singleton(
                 hit = True
         if not hit:
             return
-    row = work[SURVIVORS]
-    work[SURVIVORS] += 1
-    if not fill:
-        out[q] += 1
-        return
-    out[row] = q
-    out[capacity + row] = value
-    base = 2 * capacity + row
-    if weighted:
-        out[base] = prefix_weight[q]
-        base += capacity
-    for k in range(n_slots):
-        target = table[k * N_FIELDS + OUT_ROW]
-        if target >= 0:
-            if first[proposer] <= k < first[proposer + 1]:
-                out[base + target * capacity] = low[k] if k == own else np.int64(-1)
-            else:
-                out[base + target * capacity] = found[k]
+    for k in range(first[proposer], first[proposer + 1]):
+        found[k] = low[k] if k == own else np.int64(-1)
+    emit(table, n_slots, q, value, 1, found, prefix_weight, weighted, fill, out, capacity, work)
