@@ -143,7 +143,7 @@ class Chooser:
         if self.strategy == "auto":
             for order in self._left_deep_orders():
                 together = Order(order.seed, order.variables, (None,) * len(order.via))
-                orders += [order, self._closing_together(order), together]
+                orders += [order, self._cheaper_at_each(order), together]
         return orders
 
     def foreseen(self, order: Order) -> Foreseen | None:
@@ -246,14 +246,14 @@ class Chooser:
         joined.sort(key=self._next(seeded).__ne__)
         return [self._atoms_in_turn(number) for number in joined]
 
-    def _closing_together(self, order: Order) -> Order:
-        """The same, but where an atom's last variable is bound, all atoms that hold it propose its values."""
-        masks, bound = self.bits.masks, self.bits.seeded
+    def _cheaper_at_each(self, order: Order) -> Order:
+        """The same, but where that is expected to be cheaper, all atoms that hold a variable propose its values."""
+        bound, level = self.bits.seeded, self.estimator.level
         via: list[int | None] = []
         for name, alone in zip(order.variables, order.via, strict=True):
+            several = len(self.bits.holding[name]) > 1
+            via.append(None if several and level(bound, name)[2] <= level(bound, name, alone)[2] else alone)
             bound |= self.bits.bit[name]
-            closing = [number for number in self.bits.holding[name] if number != alone and not masks[number] & ~bound]
-            via.append(None if closing else alone)
         return Order(order.seed, order.variables, tuple(via))
 
     def _atoms_in_turn(self, first: int | None) -> Order:

@@ -3,9 +3,10 @@
 One model serves orders that are still to be chosen and paths that are planned: both are steps, and one loop goes over
 them. Values are taken to be independent of each other, and the values that fewer rows have to be among those that more
 have: at a step, the atom of the smallest degree proposes, and another one holds a proposed value with the probability
-of its own degree by the number of values that the variable has. A value that was met through rows has more rows below
-it than one drawn from the distinct values; where that degree is known (see `gpu_wcoj.planner.statistics`), it is taken.
-Paths serve ticks that count rows and ticks that list them, so they are compared by the geometric mean of both costs.
+of its own degree by the number of values that the variable has. They are asked in the order of their degrees, each one
+for what those before it have left. A value that was met through rows has more rows below it than one drawn from the
+distinct values; where that degree is known (see `gpu_wcoj.planner.statistics`), it is taken. Paths serve ticks that
+count rows and ticks that list them, so they are compared by the geometric mean of both costs.
 
 Many orders are compared, so sets of variables are masks; see `gpu_wcoj.planner.bits`.
 """
@@ -31,10 +32,12 @@ PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
 search it in another atom, and to search it in an atom alone, afterwards."""
 
 ALONE, COPY = 0.3, 0.35
-"""What a prefix and each of its values cost at a step of one atom, whose values are copied without a look.
+"""What a prefix and its first value cost at a step of one atom that something is bound of; values are only copied.
 
-Measured along foreign keys: a key that is followed by itself takes half as long as one that is looked up."""
-
+Measured along foreign keys: a key that is followed by itself takes half as long as one that is looked up. Further
+values of a prefix cost `PROPOSAL`. Copying them takes less than that, but so does an intersection for a value of a wide
+range, and what is copied is still to be looked up elsewhere, one value after the other.
+"""
 
 SURELY = 1 + 1e-9
 """What is dearer than a limit by this factor is so however sums are rounded."""
@@ -211,7 +214,7 @@ class Estimator:
             listing += listed * cost
             is_alone = len(step.atoms) == 1 and not step.is_lookup
             if is_alone and at == len(steps):
-                listing -= listed * proposed * COPY
+                listing -= copying(listed, listed * proposed)
             if is_alone and not own & (hanging | spoken):
                 counting += counted * ALONE
             else:
@@ -271,13 +274,14 @@ class Estimator:
             return 0.0, min(self._degree(number, held[number], name) / self.values[name], 1.0), PREFIX + LOOKUP
         if len(atoms) == 1:
             proposed = self._degree(atoms[0], held[atoms[0]], name) * clipped
-            return proposed, proposed, ALONE + proposed * COPY
+            return proposed, proposed, (ALONE if held[atoms[0]] else PREFIX + WIDTH) + copying(1.0, proposed)
         least, *degrees = sorted([self._degree(number, held[number], name) for number in atoms])
         proposed = left = least * clipped
         values = self.values[name]
+        cost = PREFIX + WIDTH * len(atoms) + proposed * PROPOSAL
         for degree in degrees:
+            cost += left * PROBE
             left *= min(degree / values, 1.0)
-        cost = PREFIX + WIDTH * len(atoms) + proposed * (PROPOSAL + PROBE * (len(atoms) - 1))
         return proposed, left, cost
 
     def _degree(self, number: int, before: int, name: str) -> float:
@@ -342,6 +346,17 @@ class Estimator:
                         found = min(found, rest * (self.known.rows(self.bits.atoms[number].relation) or 1.0))
             self._bindings[mask] = found
         return found
+
+
+def copying(prefixes: float, values: float) -> float:
+    """What the values of so many prefixes cost at a step of one atom.
+
+    Examples
+    --------
+    >>> copying(10.0, 10.0), copying(10.0, 12.0)
+    (3.5, 5.5)
+    """
+    return min(values, prefixes) * COPY + max(values - prefixes, 0.0) * PROPOSAL
 
 
 def foreseen(path: DeltaPath, known: KnownRelations) -> Foreseen | None:

@@ -11,7 +11,7 @@ from itertools import combinations
 from gpu_wcoj.join.beginning import Beginning, Begun
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery
 from gpu_wcoj.planner.chooser import MOST_ATOMS
-from gpu_wcoj.planner.costs import COPY, Estimator
+from gpu_wcoj.planner.costs import Estimator, copying
 from gpu_wcoj.planner.draft import Draft, KnownRelations
 from gpu_wcoj.planner.passes.common import outside_of_loops, query_of
 from gpu_wcoj.planner.passes.sort import with_sorting
@@ -293,8 +293,9 @@ def _listing(track: Track, levels: int, estimator: Estimator) -> tuple[float, fl
             for one in track.branches_behind(levels)
         ]
         cost += estimator.over(path.steps, path.branches).listing - estimator.over(path.steps, behind).listing
+    before, last = found.levels[-2:]
     is_alone = len(steps[-1].atoms) == 1 and not steps[-1].is_lookup
-    return cost + is_alone * found.levels[-1].proposed * COPY, found.levels[-1].rows
+    return cost + is_alone * copying(before.rows, last.proposed), last.rows
 
 
 def _taking(way: _Way) -> float:
