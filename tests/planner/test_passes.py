@@ -10,7 +10,8 @@ import pytest
 
 import gpu_wcoj as gw
 from bench.suite.random_queries import random_query
-from gpu_wcoj.planner.draft import STRATEGIES, Draft
+from gpu_wcoj.planner.chooser import Chooser
+from gpu_wcoj.planner.draft import STRATEGIES, Draft, Order
 from gpu_wcoj.planner.known import Known
 from gpu_wcoj.planner.passes import PASSES, Pass
 from gpu_wcoj.planner.passes.examples import drafted
@@ -101,18 +102,29 @@ def bound(draft: Draft) -> int:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_no_more_than_atoms_squared_times_variables_orders_are_looked_at(strategy):
+def test_no_more_than_atoms_squared_times_variables_orders_are_looked_at(strategy, monkeypatch):
+    """Neither orders of variables, nor, by which atoms propose them, orders whose cost is asked for."""
+    along, asked = Chooser.along, set[tuple[Chooser, Order]]()
+
+    def counted(chooser, order, *limit):
+        asked.add((chooser, order))
+        return along(chooser, order, *limit)
+
+    monkeypatch.setattr(Chooser, "along", counted)
     texts = [replace(random_query(seed), is_textual=False).text for seed in range(60)]
     for n in (4, 5):
         names = [f"v{i}" for i in range(n)]
         body = ", ".join(f"e({one}, {other})" for one, other in combinations(names, 2))
         texts.append(f"h({', '.join(names)}) :- {body}.")
         texts.append(f"h(v0) :- {', '.join(f'e(v0, w{i})' for i in range(2 * n))}.")
-    most = 0.0
+    most, n_asked = 0.0, 0
     for text in texts:
         for sizes in ({}, dict.fromkeys(parse(text).inputs, 1000.0)):
+            asked.clear()
             draft = drafted(text, PASSES, strategy=strategy, sizes=sizes)
-            assert draft.candidates <= bound(draft), text
+            assert max(draft.candidates, len(asked)) <= bound(draft), text
+            n_asked += len(asked)
             assert not draft.rules or draft.candidates > 0
             most = max(most, draft.candidates / max(bound(draft), 1))
     assert most > 0.2  # it is counted
+    assert n_asked > 100
