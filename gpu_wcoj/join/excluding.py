@@ -45,7 +45,7 @@ class Split:
         """The atoms with what was excluded in the place of the last variable."""
         renamed = {self.condition.variable: self.value}
         return {
-            atom: replace(use, variables=tuple(renamed.get(name, name) for name in use.variables))
+            atom: use._replace(variables=tuple(renamed.get(name, name) for name in use.variables))
             for atom, use in uses.items()
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.symmetry import Symmetry
 
 
-@dataclass(frozen=True)
-class AtomUse:
+class AtomUse(NamedTuple):
     """One atom on one path: its arrangement, whose order follows the order in which the path binds variables.
 
     Attributes

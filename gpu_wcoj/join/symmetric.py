@@ -122,10 +122,10 @@ class SymmetricCount:
         return replace(path, others=others, variants=tuple(self._among_changes(one, atoms) for one in path.variants))
 
     def _of_change(self, use: AtomUse) -> AtomUse:
-        key = replace(use.key, relation=f"{use.key.relation}{CHANGES}")
+        key = use.key._replace(relation=f"{use.key.relation}{CHANGES}")
         if key not in self._changes:
             self._changes[key] = Arrangement(key, self.whole.execution.backend)
-        return replace(use, key=key)
+        return use._replace(key=key)
 
     def _share(self, paths: dict[int, DeltaPath]) -> _Share:
         query = replace(self.whole.query, paths=tuple(paths.values()), together=(), begun=(), symmetry=None)
@@ -149,7 +149,7 @@ def _links(path: DeltaPath, atoms: Sequence[int]) -> _Links:
 
 
 def _of_state(key: ArrangementKey) -> ArrangementKey:
-    return replace(key, relation=key.relation.removesuffix(CHANGES))
+    return key._replace(relation=key.relation.removesuffix(CHANGES))
 
 
 def _rows(batch: IndexedZSet) -> IndexedZSet:

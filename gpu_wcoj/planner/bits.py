@@ -15,9 +15,11 @@ class Bits:
     Attributes
     ----------
     row
-        Those of the row; they have the first bits.
+        Those of the row.
     atoms
-        The other atoms, by number.
+        The atoms, by number.
+    changed
+        The number of the one that the row is of, if it is among them: its variables are bound.
     bit
         Of each variable.
     masks
@@ -36,34 +38,42 @@ class Bits:
     ({'a': 1, 'b': 2, 'c': 4, 'd': 8}, {1: 6, 2: 12}, 3)
     >>> bits.names(10), bits.holding["c"], bits.names(bits.around["c"])
     (['b', 'd'], [1, 2], ['b', 'c', 'd'])
+    >>> other = bits.of_change(1, ("b", "c"))
+    >>> other.names(other.seeded), other.names(other.rest)
+    (['b', 'c'], ['d'])
     """
 
     row: tuple[str, ...]
     atoms: Mapping[int, BodyAtom]
-    bit: dict[str, int] = field(default_factory=dict, init=False)
-    masks: dict[int, int] = field(default_factory=dict, init=False)
+    changed: int | None = None
+    bit: dict[str, int] = field(default_factory=dict)
+    masks: dict[int, int] = field(default_factory=dict)
+    holding: dict[str, list[int]] = field(default_factory=dict)
+    around: dict[str, int] = field(default_factory=dict)
     seeded: int = field(init=False)
     rest: int = field(init=False)
-    holding: dict[str, list[int]] = field(default_factory=dict, init=False)
-    around: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.seeded = self._new(self.row)
-        for number, atom in self.atoms.items():
-            self.masks[number] = self._new(atom.variables)
-            for name in atom.variables:
-                self.holding[name].append(number)
-        self.rest = (1 << len(self.bit)) - 1 & ~self.seeded
-        self.around = dict.fromkeys(self.bit, 0)
-        for number, atom in self.atoms.items():
-            for name in atom.variables:
-                self.around[name] |= self.masks[number]
+        if not self.masks:
+            for number, atom in self.atoms.items():
+                mask = self.masks[number] = self._new(atom.variables)
+                for name in atom.variables:
+                    self.holding[name].append(number)
+                    self.around[name] |= mask
+        self.rest = 0
+        for mask in self.masks.values():
+            self.rest |= mask
+        self.rest &= ~self.seeded
 
     @classmethod
-    def of_body(cls, body: Body, seed: int) -> Bits:
-        """Of a body whose atom `seed` changes, negative for a negated one."""
-        own = body.atoms[seed] if seed >= 0 else body.negated[seed]
-        return cls(own.variables, {number: atom for number, atom in enumerate(body.atoms) if number != seed})
+    def of_body(cls, body: Body) -> Bits:
+        """Of a body of which no atom is changed yet; see `of_change`."""
+        return cls((), dict(enumerate(body.atoms)))
+
+    def of_change(self, number: int, row: tuple[str, ...]) -> Bits:
+        """The same atoms joined with a row of one of them, or of a negated one; all but the row is shared."""
+        return Bits(row, self.atoms, number, self.bit, self.masks, self.holding, self.around)
 
     def _new(self, names: Iterable[str]) -> int:
         """The mask of these variables, of which some may have no bit yet."""
@@ -72,6 +82,7 @@ class Bits:
             if name not in self.bit:
                 self.bit[name] = 1 << len(self.bit)
                 self.holding[name] = []
+                self.around[name] = 0
             found |= self.bit[name]
         return found
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from typing import NamedTuple
 
 from gpu_wcoj.join.path import Calculation, Condition
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of, comparable
@@ -58,8 +59,7 @@ class Shape:
         return self.textual[column] if self.textual else ""
 
 
-@dataclass(frozen=True)
-class BodyAtom:
+class BodyAtom(NamedTuple):
     """An atom over stored columns, its variables distinct."""
 
     relation: str
@@ -104,6 +104,10 @@ class Body:
     def variables(self) -> tuple[str, ...]:
         """The variables of the positive atoms, in the order in which they first stand."""
         return tuple(dict.fromkeys(name for atom in self.atoms for name in atom.variables))
+
+    def atom(self, number: int) -> BodyAtom:
+        """An atom; negated ones are numbered from ``-len(negated)`` to -1."""
+        return self.atoms[number] if number >= 0 else self.negated[number]
 
     @property
     def keeps_all(self) -> bool:
@@ -178,7 +182,7 @@ def normalise(
     ]
     if not all(map(_can_hold, atoms)):
         return never
-    types = kinds.of(rule)
+    types = kinds.of(rule) if rule.comparisons or rule.computed else {}
     calculated = {one.variable.name for one in rule.computed}
     conditions: list[Condition] = []
     rescaled: list[Calculation] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from gpu_wcoj.join.path import Calculation, Condition, names_of
@@ -15,6 +15,7 @@ from gpu_wcoj.planner.draft import NOTHING, KnownRelations, Order, Strategy
 from gpu_wcoj.planner.expected import TOO_DEAR, Expected, Foreseen
 from gpu_wcoj.planner.inverses import inverse_of
 from gpu_wcoj.planner.symmetry import Image
+from gpu_wcoj.planner.worked import Worked
 
 CLEARLY = 0.7
 """An order is left for one whose expected cost is less than this share of its own."""
@@ -72,6 +73,8 @@ class Chooser:
     ----------
     like
         Of a seed that is another one's image: that one.
+    worked
+        What the choosers of a body leave to each other.
     candidates
         How many orders it has looked at.
     bits
@@ -87,6 +90,7 @@ class Chooser:
     known: KnownRelations = NOTHING
     strategy: Strategy = "auto"
     like: Like | None = None
+    worked: Worked | None = None
     candidates: int = 0
     bits: Bits = field(init=False)
     rest: list[str] = field(init=False)
@@ -96,7 +100,8 @@ class Chooser:
     _following: dict[int, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.bits = Bits.of_body(self.body, self.seed)
+        bits = Bits.of_body(self.body) if self.worked is None else self.worked.bits
+        self.bits = bits.of_change(self.seed, self.body.atom(self.seed).variables)
         self.rest = [name for name in self.body.variables if name not in self.bits.row]
         self.is_known = self.estimator.is_known if self.like is None else self.like.first.is_known
         self._may_compare = self.is_known and len(self.rest) > 1 and len(self.body.atoms) <= MOST_ATOMS
@@ -110,7 +115,7 @@ class Chooser:
         if self.strategy == "binary":
             return (self._via(self._in_turn(hinted)) if hinted else self.best,)
         chosen = self._in_turn(hinted) if hinted else self._most_constrained
-        if not hinted and self._may_compare and self.along(self.best).cost < CLEARLY * self.along(chosen).cost:
+        if not hinted and self._may_compare and self._is_clearly_dearer(chosen):
             chosen = self.best
         if alone or hinted or len(self.body.atoms) > MOST_ATOMS:
             return (chosen,)
@@ -120,6 +125,12 @@ class Chooser:
             most = found.listing * found.cost / OFFER
             others = [order for order in others if self.along(order, most).cost <= most]
         return (chosen, *others)
+
+    def _is_clearly_dearer(self, order: Order) -> bool:
+        """Than the best one."""
+        if self.like is not None:
+            return self.like.first._is_clearly_dearer(_taken(order, self.like.image.back))
+        return self.along(self.best).cost < CLEARLY * self.along(order).cost
 
     @cached_property
     def best(self) -> Order:
@@ -167,7 +178,7 @@ class Chooser:
     @cached_property
     def estimator(self) -> Estimator:
         """What orders cost."""
-        return Estimator.of_body(self.body, self.seed, self.known, self.bits)
+        return Estimator.of_body(self.body, self.seed, self.known, self.bits, self.worked)
 
     @cached_property
     def _standing(self) -> dict[str, tuple[bool, float, int]]:
@@ -192,6 +203,8 @@ class Chooser:
     def _in_turn(self, first: Sequence[str] = ()) -> Order:
         """The most constrained variable next, after the first ones."""
         self.candidates += 1
+        if len(self.rest) == 1:
+            return Order(self.seed, tuple(self.rest), (None,))
         order = list(first)
         bound = self.bits.seeded | self.bits.mask(first)
         reached = self._reached((*self.bits.row, *first))
@@ -302,7 +315,7 @@ class Chooser:
                 max(holding, key=lambda number: ((bound & masks[number]).bit_count(), -number))
             )  # called at once
             bound |= self.bits.bit[name]
-        return replace(order, via=tuple(via))
+        return order._replace(via=tuple(via))
 
     def _as_constrained(self, order: Order) -> Iterator[str]:
         """The later variables that as many atoms reach from the seed as reach the first."""

@@ -13,6 +13,7 @@ Many orders are compared, so sets of variables are masks; see `gpu_wcoj.planner.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,22 +23,12 @@ from gpu_wcoj.join.path import AtomUse, Branch, Calculation, Check, Condition, D
 from gpu_wcoj.planner.bits import Bits
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.bushy import CHANGES, Bracketing
+from gpu_wcoj.planner.charges import ALONE, LOOKUP, PREFIX, PROBE, PROPOSAL, WIDTH, copying
 from gpu_wcoj.planner.draft import KnownRelations, Order
 from gpu_wcoj.planner.expected import TOO_DEAR, Expected, Foreseen
 from gpu_wcoj.planner.shares import share_of
-from gpu_wcoj.planner.turns import in_turn
-
-PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
-"""What it costs to bring a prefix to a step, to ask an atom for its width there, to look at a proposed value, to
-search it in another atom, and to search it in an atom alone, afterwards."""
-
-ALONE, COPY = 0.3, 0.35
-"""What a prefix and its first value cost at a step of one atom that something is bound of; values are only copied.
-
-Measured along foreign keys: a key that is followed by itself takes half as long as one that is looked up. Further
-values of a prefix cost `PROPOSAL`. Copying them takes less than that, but so does an intersection for a value of a wide
-range, and what is copied is still to be looked up elsewhere, one value after the other.
-"""
+from gpu_wcoj.planner.turns import in_turn, step_of
+from gpu_wcoj.planner.worked import Worked
 
 SURELY = 1 + 1e-9
 """What is dearer than a limit by this factor is so however sums are rounded."""
@@ -60,6 +51,8 @@ class Estimator:
         The variables that are compared, calculated with or looked for in negated atoms.
     is_known
         Whether something is known of every other relation; else nothing can be asked.
+    worked
+        What has been worked out so far.
 
     Examples
     --------
@@ -79,22 +72,26 @@ class Estimator:
     spoken: frozenset[str]
     known: KnownRelations
     is_known: bool
+    worked: Worked
     _spoken: int = field(init=False)
-    _together: dict[str, Step] = field(init=False)
-    _degrees: dict[tuple[int, int, str], float] = field(default_factory=dict, init=False)
     _bindings: dict[int, float] = field(default_factory=dict, init=False)
-    _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(default_factory=dict, init=False)
-    _steps: dict[object, tuple[float, float, float]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._spoken = self.bits.mask(self.spoken)
-        self._together = {name: Step(name, tuple(holding)) for name, holding in self.bits.holding.items()}
 
     @classmethod
-    def of_body(cls, body: Body, seed: int, known: KnownRelations, bits: Bits | None = None) -> Estimator:
-        """Of a body whose atom `seed` changes, negative for a negated one; with its bits, where these are at hand."""
+    def of_body(
+        cls, body: Body, seed: int, known: KnownRelations, bits: Bits | None = None, worked: Worked | None = None
+    ) -> Estimator:
+        """Of a body whose atom `seed` changes, negative for a negated one.
+
+        Parameters
+        ----------
+        bits, worked
+            Those of its other estimators, where there are some.
+        """
         absent = [atom.variables for number, atom in enumerate(body.negated, -len(body.negated)) if number != seed]
-        own = body.atoms[seed] if seed >= 0 else body.negated[seed]
+        own = body.atom(seed)
         conditions, calculations = list(body.conditions), list[Calculation]()
         for one in body.calculations:
             if one.variable in own.variables:  # both must agree
@@ -102,7 +99,10 @@ class Estimator:
                 conditions.append(Condition(calculations[-1].variable, "=", one.variable))
             else:
                 calculations.append(one)
-        return cls._of(own, bits or Bits.of_body(body, seed), conditions, calculations, absent, known)
+        bits = Bits.of_body(body).of_change(seed, own.variables) if bits is None else bits
+        if seed < 0 or body.calculations:
+            worked = None
+        return cls._of(own, bits, conditions, calculations, absent, known, worked or Worked(bits))
 
     @classmethod
     def of_path(cls, path: DeltaPath, known: KnownRelations) -> Estimator:
@@ -112,9 +112,10 @@ class Estimator:
             checks += [*step.conditions, *step.checks]
         solved = {one.variable for one in path.calculations if one.is_inverse}  # what they solve is checked later
         conditions = [one for one in checks if isinstance(one, Condition) and solved.isdisjoint(names_of(one))]
-        bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in path.others})
+        uses = sorted(path.others if path.is_negated else (path.seed, *path.others), key=lambda use: use.atom)
+        bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in uses}, path.seed.atom)
         absent = [names_of(one) for one in path.absent]
-        return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, known)
+        return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, known, Worked(bits))
 
     @classmethod
     def _of(
@@ -125,41 +126,44 @@ class Estimator:
         calculations: Sequence[Calculation],
         absent: Iterable[Collection[str]],
         known: KnownRelations,
+        worked: Worked,
     ) -> Estimator:
-        atoms = (own, *bits.atoms.values())
-        is_known = None not in map(known.rows, [atom.relation for atom in atoms[1:]])
-        values: dict[str, float] = {}
-        for atom in atoms if is_known else ():
-            for name in atom.variables:
-                values[name] = max(values.get(name, 1.0), known.values(atom, name) or 1.0)
-        behind: dict[str, frozenset[str]] = {}
-        for one in calculations:
-            behind[one.variable] = _behind(names_of(one), behind)
-        compared = [
-            (one, _behind(names_of(one), behind), share_of(one, atoms, values, known))
-            for one in (conditions if is_known else ())
-        ]
+        others = [atom for number, atom in bits.atoms.items() if number != bits.changed]
+        is_known = None not in map(known.rows, [atom.relation for atom in others])
+        if is_known and worked.values is None:
+            atoms = tuple(bits.atoms.values()) if bits.changed in bits.atoms else (own, *others)
+            values: dict[str, float] = {}
+            for atom in atoms:
+                for name in atom.variables:
+                    values[name] = max(values.get(name, 1.0), known.values(atom, name) or 1.0)
+            behind: dict[str, frozenset[str]] = {}
+            for one in calculations:
+                behind[one.variable] = _behind(names_of(one), behind)
+            worked.values = values
+            worked.compared = [
+                (one, _behind(names_of(one), behind), share_of(one, atoms, values, known)) for one in conditions
+            ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
         spoken = frozenset[str]().union(*map(names_of, checks), *absent)
-        return cls(bits, values, compared, spoken, known, is_known)
+        return cls(bits, worked.values or {}, worked.compared or (), spoken, known, is_known, worked)
 
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Binding one more variable: the values proposed for a prefix, the prefixes left of it, and the cost."""
         key = bound & self._telling[name], name, via
-        found = self._levels.get(key)
+        found = self.worked.levels.get(key)
         if found is None:
-            found = self._levels[key] = self._level(*key)
+            found = self.worked.levels[key] = self._level(*key)
         return found
 
     def _level(self, bound: int, name: str, via: int | None) -> tuple[float, float, float]:
         holding, masks = self.bits.holding[name], self.bits.masks
-        held = {number: bound & masks[number] for number in holding}
-        first, rest = (holding, ()) if via is None else ([via], [one for one in holding if one != via])
+        first = tuple(holding) if via is None else (via,)
         clipped, kept = self._shares(bound, name)
-        proposed, rows, cost = self._step(first, False, held, name, clipped)
-        for number in rest:
-            cost += rows * (PREFIX + LOOKUP)
-            rows *= min(self._degree(number, held[number], name) / self.values[name], 1.0)
+        proposed, rows, cost = self._step(name, first, False, tuple([bound & masks[one] for one in first]), clipped)
+        for number in holding if via is not None else ():
+            if number != via:
+                cost += rows * (PREFIX + LOOKUP)
+                rows *= min(self._degree(number, bound & masks[number], name) / self.values[name], 1.0)
         return proposed, rows * kept, cost
 
     @cached_property
@@ -173,7 +177,8 @@ class Estimator:
 
     def along(self, order: Order, limit: float = math.inf) -> Foreseen:
         """What is expected of an order; as `over`."""
-        steps = tuple(map(self._together.__getitem__, order.variables))
+        holding = self.bits.holding
+        steps = [step_of(name, tuple(holding[name])) for name in order.variables]
         return self.over(in_turn(steps, dict(zip(order.variables, order.via, strict=True))), limit=limit)
 
     def over(self, steps: Sequence[Step], branches: Sequence[Branch] = (), limit: float = math.inf) -> Foreseen:
@@ -188,7 +193,7 @@ class Estimator:
         listing, counting = 1.0, counted
         found = [("", 1.0, listed)]
         most = limit * limit * SURELY
-        seeded, spoken, due = self.bits.seeded, self._spoken, self._due
+        seeded, spoken, due, bit = self.bits.seeded, self._spoken, self._due, self.bits.bit
         bound = seeded
         held = {number: bound & mask for number, mask in self.bits.masks.items()}
         bracketed = None
@@ -198,21 +203,19 @@ class Estimator:
             if listing * counting > most:
                 return TOO_DEAR
             name = step.variable
-            own = self.bits.bit[name]
+            own = bit[name]
             if bracketed is not None:
                 listed = bracketed.before(at - 1, listed, held, bound)
-            clipped, kept = self._shares(bound, name) if name in due and not step.is_lookup else (1.0, 1.0)
-            place = name, step.atoms, step.is_lookup, tuple([held[number] for number in step.atoms]), clipped
-            done = self._steps.get(place)
-            if done is None:
-                done = self._steps[place] = self._step(step.atoms, step.is_lookup, held, name, clipped)
-            proposed, left, cost = done
+            atoms, is_lookup = step.atoms, step.is_lookup
+            clipped, kept = self._shares(bound, name) if name in due and not is_lookup else (1.0, 1.0)
+            place = tuple([held[number] for number in atoms])
+            proposed, left, cost = self._step(name, atoms, is_lookup, place, clipped)
             left *= kept
             bound |= own
-            for number in step.atoms:
+            for number in atoms:
                 held[number] |= own
             listing += listed * cost
-            is_alone = len(step.atoms) == 1 and not step.is_lookup
+            is_alone = len(atoms) == 1 and not is_lookup
             if is_alone and at == len(steps):
                 listing -= copying(listed, listed * proposed)
             if is_alone and not own & (hanging | spoken):
@@ -229,7 +232,7 @@ class Estimator:
             needed = hanging & bound
             counted = min(counted, self._distinct(needed & ~seeded), self._distinct(needed) / CHANGES)
         listing += bracketed.extra if bracketed is not None else 0.0
-        return Foreseen(tuple(Expected(*one) for one in found), listing, counting)
+        return Foreseen(tuple(itertools.starmap(Expected, found)), listing, counting)
 
     def _among(self, names: int, rows: float) -> float:
         """How many bindings of some variables so many prefixes of one of several changed rows have, taken by chance."""
@@ -242,9 +245,9 @@ class Estimator:
         """Prefixes that the other atoms leave of one changed row, as far as its variables tell."""
         seeded = set(self.bits.row)
         rows = 1.0
-        for atom in self.bits.atoms.values():
+        for number, atom in self.bits.atoms.items():
             shared = [name for name in atom.variables if name in seeded]
-            if shared:
+            if shared and number != self.bits.changed:
                 levels = self.known.levels(atom, [*shared, *(name for name in atom.variables if name not in seeded)])
                 assert levels is not None
                 chance = levels.distinct[len(shared) - 1]
@@ -257,12 +260,7 @@ class Estimator:
         return rows
 
     def _step(
-        self,
-        atoms: Sequence[int],
-        is_lookup: bool,
-        held: Mapping[int, int],
-        name: str,
-        clipped: float = 1.0,
+        self, name: str, atoms: tuple[int, ...], is_lookup: bool, held: tuple[int, ...], clipped: float
     ) -> tuple[float, float, float]:
         """One step: the values proposed for a prefix, the prefixes that atoms leave of it, and the cost.
 
@@ -270,16 +268,26 @@ class Estimator:
         through.
         """
         if is_lookup:
-            (number,) = atoms
-            return 0.0, min(self._degree(number, held[number], name) / self.values[name], 1.0), PREFIX + LOOKUP
+            return 0.0, min(self._degree(atoms[0], held[0], name) / self.values[name], 1.0), PREFIX + LOOKUP
         if len(atoms) == 1:
-            proposed = self._degree(atoms[0], held[atoms[0]], name) * clipped
-            return proposed, proposed, (ALONE if held[atoms[0]] else PREFIX + WIDTH) + copying(1.0, proposed)
-        least, *degrees = sorted([self._degree(number, held[number], name) for number in atoms])
+            proposed = self._degree(atoms[0], held[0], name) * clipped
+            return proposed, proposed, (ALONE if held[0] else PREFIX + WIDTH) + copying(1.0, proposed)
+        key = name, atoms, held, clipped
+        found = self.worked.steps.get(key)
+        if found is None:
+            found = self.worked.steps[key] = self._intersection(*key)
+        return found
+
+    def _intersection(
+        self, name: str, atoms: tuple[int, ...], held: tuple[int, ...], clipped: float
+    ) -> tuple[float, float, float]:
+        """`_step` of several atoms."""
+        degrees = [self._degree(number, before, name) for number, before in zip(atoms, held, strict=True)]
+        least, *others = sorted(degrees)
         proposed = left = least * clipped
         values = self.values[name]
         cost = PREFIX + WIDTH * len(atoms) + proposed * PROPOSAL
-        for degree in degrees:
+        for degree in others:
             cost += left * PROBE
             left *= min(degree / values, 1.0)
         return proposed, left, cost
@@ -287,13 +295,13 @@ class Estimator:
     def _degree(self, number: int, before: int, name: str) -> float:
         """Values of a variable that an atom has below others."""
         key = number, before, name
-        found = self._degrees.get(key)
+        found = self.worked.degrees.get(key)
         if found is None:
             atom, above = self.bits.atoms[number], sorted(self.bits.names(before))
             after = [one for one in atom.variables if one not in above and one != name]
             levels = self.known.levels(atom, [*above, name, *after])
             assert levels is not None
-            found = self._degrees[key] = levels.degree(len(above))
+            found = self.worked.degrees[key] = levels.degree(len(above))
         return found
 
     def _shares(self, before: int, name: str) -> tuple[float, float]:
@@ -339,24 +347,12 @@ class Estimator:
             names = self.bits.names(mask)
             found = math.prod(self.values[name] for name in names)
             if len(names) > 1:
-                for number in {number for name in names for number in self.bits.holding[name]}:
-                    own = self.bits.masks[number]
-                    if (mask & own).bit_count() > 1:
+                for number, own in self.bits.masks.items():
+                    if number != self.bits.changed and (mask & own).bit_count() > 1:
                         rest = math.prod(self.values[name] for name in names if not self.bits.bit[name] & own)
                         found = min(found, rest * (self.known.rows(self.bits.atoms[number].relation) or 1.0))
             self._bindings[mask] = found
         return found
-
-
-def copying(prefixes: float, values: float) -> float:
-    """What the values of so many prefixes cost at a step of one atom.
-
-    Examples
-    --------
-    >>> copying(10.0, 10.0), copying(10.0, 12.0)
-    (3.5, 5.5)
-    """
-    return min(values, prefixes) * COPY + max(values - prefixes, 0.0) * PROPOSAL
 
 
 def foreseen(path: DeltaPath, known: KnownRelations) -> Foreseen | None:

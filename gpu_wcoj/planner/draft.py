@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 
 from gpu_wcoj.join.beginning import Begun
 from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
@@ -118,8 +118,7 @@ class Setting:
         return bool(self.shapes[relation].family(column))
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(NamedTuple):
     """In which order a delta path binds variables.
 
     Attributes

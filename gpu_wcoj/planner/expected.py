@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Levels:
+class Levels(NamedTuple):
     """One atom: its trie in the order in which a path binds its variables.
 
     Attributes
@@ -33,8 +33,7 @@ class Levels:
         return self.distinct[depth] / max(self.distinct[depth - 1], 1.0)
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(NamedTuple):
     """One level.
 
     Attributes

@@ -226,15 +226,16 @@ class Known:
         order
             All variables of the atom.
         """
-        facts = self._of(atom)
-        if facts is None:
-            return None
-        column = dict(zip(atom.variables, atom.columns, strict=True))
-        columns = tuple(map(column.__getitem__, order))
+        at = atom.variables.index
+        columns = tuple([atom.columns[at(name)] for name in order])
         place = (atom.relation, atom.constants, atom.equal, atom.compared, columns)
-        if place not in self._tries:
-            self._tries[place] = _trie(facts, columns)
-        return Levels(tuple(order), *self._tries[place])
+        found = self._tries.get(place)
+        if found is None:
+            facts = self._of(atom)
+            if facts is None:
+                return None
+            found = self._tries[place] = _trie(facts, columns)
+        return Levels(tuple(order), *found)
 
     def values(self, atom: BodyAtom, variable: str) -> float | None:
         """Distinct values that an atom has for a variable."""

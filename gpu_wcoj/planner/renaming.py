@@ -73,7 +73,7 @@ def _renamed(path: DeltaPath, names: Mapping[str, str]) -> DeltaPath:
         return names.get(one, one) if isinstance(one, str) else one
 
     def use(one: AtomUse) -> AtomUse:
-        return replace(one, variables=tuple(names.get(name, name) for name in one.variables))
+        return one._replace(variables=tuple(names.get(name, name) for name in one.variables))
 
     def condition(one: Condition) -> Condition:
         return replace(one, variable=names[one.variable], other=term(one.other))

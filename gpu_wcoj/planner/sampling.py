@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -82,33 +82,31 @@ def _exact(rows: Int64Array) -> Facts:
     width, n = rows.shape
     numbered = [_numbered(column) for column in rows]
     distinct: dict[Columns, float] = {(column,): float(count) for column, (_, count) in enumerate(numbered)}
-    degree: dict[tuple[int, int], float] = {}
+    met: dict[tuple[Columns, int], float] = {}
     for one, other in combinations(range(width), 2):
         (at, _), (place, n_values) = numbered[one], numbered[other]
         cells = _cells(at, place, n_values)
         distinct[one, other] = float(len(cells))
-        for pair, beside in zip(((one, other), (other, one)), np.divmod(cells, max(n_values, 1)), strict=True):
+        for pair, beside in zip((((one,), other), ((other,), one)), np.divmod(cells, max(n_values, 1)), strict=True):
             degrees = np.bincount(beside)
-            degree[pair] = float(degrees @ degrees) / max(len(cells), 1)
+            met[pair] = float(degrees @ degrees) / max(len(cells), 1)
     whole = tuple(range(width))
     if width > 2:
         distinct[whole] = float(len(_cells(numbered[0][0], *_numbered(_hashed(rows[1:])))))
     if width > 1:
         distinct[whole] = n * (distinct[whole] / n) if n else 0.0  # rounded as where rows are estimated
     found = distinct[whole]
-    met: dict[tuple[Columns, int], float] = {
-        ((one,), other): degree[one, other] for one, other in permutations(range(width), 2)
-    }
     return Facts(found, {key: min(count, found) for key, count in distinct.items()}, met, rows)
 
 
 def _numbered(values: Int64Array) -> tuple[Int64Array, int]:
     """Of each value its number among the different ones, ascending, and how many there are."""
     order = values.argsort()
-    numbers = _is_first(values[order]).cumsum()
-    at = np.empty(len(values), np.int64)
-    at[order] = numbers - 1
-    return at, int(numbers[-1]) if len(numbers) else 0
+    ascending = values[order]
+    at = np.zeros(len(values), np.int64)
+    numbers = (ascending[1:] != ascending[:-1]).cumsum()
+    at[order[1:]] = numbers
+    return at, int(numbers[-1]) + 1 if len(numbers) else len(values)
 
 
 def _cells(at: Int64Array, place: Int64Array, n_values: int) -> Int64Array:
@@ -120,7 +118,8 @@ def _cells(at: Int64Array, place: Int64Array, n_values: int) -> Int64Array:
 
 def _is_first(values: Int64Array) -> BoolArray:
     """Of sorted values, which are the first of equal ones."""
-    found = np.ones(len(values), np.bool_)
+    found = np.empty(len(values), np.bool_)
+    found[:1] = True
     np.not_equal(values[1:], values[:-1], out=found[1:])
     return found
 

@@ -6,6 +6,7 @@ or the third renaming all is as before, and atoms change places in pairs or in t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,17 +115,20 @@ def symmetry_of(body: Body) -> Renaming | None:
     alike = [kinds.setdefault(_kind(atom), len(kinds)) for atom in body.atoms]
     if len(kinds) == n:
         return None
+    fewest = sum(-(-times // 3) for times in Counter(alike).values())
     said = _said(body.conditions, {})
     best: Renaming | None = None
     for images, names in islice(_renamings(body.atoms, alike), MOST_TRIED):
         cycles = _cycles(images)
+        period = lcm(*map(len, cycles))
         for order in (3, 2):
-            period = lcm(*map(len, cycles))
             if period % order == 0 and _said(body.conditions, names) == said:
                 once = Renaming(period, cycles, images, names).times(period // order)
                 orbits = _cycles(once[0])
                 if best is None or len(orbits) < len(best.orbits):
                     best = Renaming(order, orbits, *once)
+        if best is not None and len(best.orbits) == fewest:
+            break
     return best
 
 
@@ -153,7 +157,8 @@ def _extended(names: dict[str, str], atom: BodyAtom, image: BodyAtom) -> dict[st
     for name, other in zip(atom.variables, image.variables, strict=True):
         if names.get(name, other) != other:
             return None
-    found = {**names, **dict(zip(atom.variables, image.variables, strict=True))}
+    found = dict(names)
+    found.update(zip(atom.variables, image.variables, strict=True))
     return found if len(set(found.values())) == len(found) else None
 
 

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ COMPARE: dict[str, Callable[..., Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class ArrangementKey:
+class ArrangementKey(NamedTuple):
     """What an arrangement holds.
 
     Attributes
@@ -65,7 +64,7 @@ class ArrangementKey:
         """Whether all rows of the relation are here."""
         return not (self.constants or self.equal or self.compared)
 
-    @cached_property
+    @property
     def selection(self) -> tuple[object, ...]:
         """What two keys share that hold the same rows."""
         return self.relation, self.constants, self.equal, self.compared, frozenset(self.order)

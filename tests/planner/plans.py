@@ -15,7 +15,6 @@ from gpu_wcoj.planner import passes as planner
 from gpu_wcoj.planner.chooser import Chooser
 from gpu_wcoj.planner.draft import Draft, Order
 from gpu_wcoj.planner.passes import PASSES, Pass, ordered, through_passes
-from gpu_wcoj.planner.passes.arrangements import atom_of
 from gpu_wcoj.query.binding import inner_aggregates
 from gpu_wcoj.query.datalog import parse
 
@@ -43,7 +42,7 @@ def any_orders(chance: random.Random, passes: Iterable[Pass]) -> list[Pass]:
             body = one.normalised
             orders, expected = [], []
             for seed in range(-len(body.negated), len(body.atoms)):
-                rest = [name for name in body.variables if name not in atom_of(body, seed).variables]
+                rest = [name for name in body.variables if name not in body.atom(seed).variables]
                 chance.shuffle(rest)
                 via = []
                 for name in rest:

@@ -131,7 +131,7 @@ def _turned(plan: Plan, order: tuple[int, ...]) -> Plan:
     """The plan with arrangements of r in another order besides; for their rows only, they fit no path."""
     (query,) = plan.queries["k"]
     keys = [use for path in query.paths for use in path.others if use.key.relation == "r"]
-    wanted = {replace(use.key, order=order) for use in keys if len(use.key.order) == 3}
+    wanted = {use.key._replace(order=order) for use in keys if len(use.key.order) == 3}
     path = query.paths[0]
     extra = tuple(AtomUse(9, key, tuple("xyz")) for key in wanted)
     turned = replace(query, paths=(replace(path, others=(*path.others, *extra)), *query.paths[1:]))

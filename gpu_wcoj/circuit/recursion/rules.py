@@ -111,12 +111,12 @@ def with_rank(key: ArrangementKey, widths: Mapping[str, int]) -> ArrangementKey:
     """
     if key.relation not in widths:
         return key
-    return replace(key, order=(*key.order, widths[key.relation]))
+    return key._replace(order=(*key.order, widths[key.relation]))
 
 
 def without_rank(key: ArrangementKey) -> ArrangementKey:
     """The arrangement without its last level."""
-    return replace(key, order=key.order[:-1])
+    return key._replace(order=key.order[:-1])
 
 
 def ranked_query(query: DeltaQuery, widths: Mapping[str, int]) -> DeltaQuery:

@@ -49,7 +49,7 @@ def _arranged(one: RuleDraft) -> RuleDraft:
 def path_along(body: Body, order: Order, uses: Uses | None = None) -> DeltaPath:
     """The path that binds variables in this order, all atoms that hold one at once; `uses` are of the same body."""
     uses = {} if uses is None else uses
-    start = atom_of(body, order.seed)
+    start = body.atom(order.seed)
     place = {name: i for i, name in enumerate((*start.variables, *order.variables))}
     holding: dict[str, list[int]] = {name: [] for name in order.variables}
     others = []
@@ -63,17 +63,13 @@ def path_along(body: Body, order: Order, uses: Uses | None = None) -> DeltaPath:
     return DeltaPath((use_of(order.seed, start, place, uses),), tuple(others), (), steps)
 
 
-def atom_of(body: Body, number: int) -> BodyAtom:
-    """Negated atoms are numbered from ``-len(body.negated)`` to -1."""
-    return body.atoms[number] if number >= 0 else body.negated[number]
-
-
 def use_of(number: int, atom: BodyAtom, place: Mapping[str, int], uses: Uses) -> AtomUse:
     """The atom, its levels in the order of the places of its variables: one of the `uses`, or one more of them."""
-    levels = sorted(zip(map(place.__getitem__, atom.variables), atom.columns, atom.variables, strict=True))
-    _, columns, variables = zip(*levels, strict=True)
+    variables = tuple(sorted(atom.variables, key=place.__getitem__))
     found = uses.get((number, variables))
     if found is None:
+        column = dict(zip(atom.variables, atom.columns, strict=True))
+        columns = tuple(map(column.__getitem__, variables))
         key = ArrangementKey(atom.relation, columns, atom.constants, atom.equal, atom.compared)
         found = uses[number, variables] = AtomUse(number, key, variables)
     return found

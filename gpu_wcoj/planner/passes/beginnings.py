@@ -10,8 +10,9 @@ from itertools import combinations
 
 from gpu_wcoj.join.beginning import Beginning, Begun
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery
+from gpu_wcoj.planner.charges import copying
 from gpu_wcoj.planner.chooser import MOST_ATOMS
-from gpu_wcoj.planner.costs import Estimator, copying
+from gpu_wcoj.planner.costs import Estimator
 from gpu_wcoj.planner.draft import Draft, KnownRelations
 from gpu_wcoj.planner.passes.common import outside_of_loops, query_of
 from gpu_wcoj.planner.passes.sort import with_sorting

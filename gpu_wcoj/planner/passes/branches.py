@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 
 from gpu_wcoj.join.path import Branch, DeltaPath, Step
@@ -60,8 +61,9 @@ def branched(draft: Draft) -> Draft:
             if flat is not None and not path.branches:
                 paths[number], foreseen[number], looked_at = _bracketed(path, flat, one, setting.known)
                 candidates += looked_at
-        rules.append(replace(one, paths=tuple(paths), foreseen=tuple(foreseen)))
-    return replace(draft, rules=tuple(rules), candidates=candidates)
+        is_same = all(map(operator.is_, paths, one.paths))
+        rules.append(one if is_same else replace(one, paths=tuple(paths), foreseen=tuple(foreseen)))
+    return replace(draft.of(rules), candidates=candidates)
 
 
 def _bracketed(

@@ -113,7 +113,7 @@ def _signature(body: Body, names: Sequence[str]) -> Hashable:
 
 
 def _renamed_atom(atom: BodyAtom, names: Mapping[str, str]) -> BodyAtom:
-    return replace(atom, variables=tuple(names[name] for name in atom.variables))
+    return atom._replace(variables=tuple(names[name] for name in atom.variables))
 
 
 def _renamed_condition(one: Condition, names: Mapping[str, str]) -> Condition:

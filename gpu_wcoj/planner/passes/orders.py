@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpu_wcoj.planner.bits import Bits
 from gpu_wcoj.planner.chooser import Chooser, Like
 from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.equalities import standing_for
 from gpu_wcoj.planner.symmetry import symmetry_of
+from gpu_wcoj.planner.worked import Worked
 
 
 def ordered(draft: Draft) -> Draft:
@@ -58,10 +60,11 @@ def ordered(draft: Draft) -> Draft:
         hint = standing_for(draft.setting.hints.get(one.head, ()), one.rule)
         kept = set(body.head)
         choosers: dict[int, Chooser] = {}
+        worked = Worked(Bits.of_body(body))
         for seed in range(-len(body.negated), len(body.atoms)):
             image = None if renaming is None or hint else renaming.onto(seed)
             like = None if image is None else Like(choosers[image.first], image)
-            choosers[seed] = Chooser(body, seed, draft.setting.known, draft.setting.strategy, like)
+            choosers[seed] = Chooser(body, seed, draft.setting.known, draft.setting.strategy, like, worked)
         orders, foreseen = [], []
         for chooser in choosers.values():
             found = chooser.choose(hint, alone=not kept.issuperset(chooser.rest))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpu_wcoj.join.path import AtomUse, DeltaPath, independent
 from gpu_wcoj.planner.body import Body
 from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
-from gpu_wcoj.planner.passes.arrangements import atom_of, path_along
+from gpu_wcoj.planner.passes.arrangements import path_along
 from gpu_wcoj.planner.passes.checks import held_by, with_checks
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
@@ -60,7 +60,7 @@ def _with_seeds(body: Body, paths: Collection[DeltaPath]) -> list[DeltaPath]:
     for path in paths:
         own = path.seed.key
         keys = held.setdefault(own.selection, [own])
-        atom = atom_of(body, path.seed.atom)
+        atom = body.atom(path.seed.atom)
         variable = dict(zip(atom.columns, atom.variables, strict=True))
         seeds = [AtomUse(path.seed.atom, key, tuple(map(variable.__getitem__, key.order))) for key in keys]
         seeds.sort(key=lambda use: use.key.order != own.order)
