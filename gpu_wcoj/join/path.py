@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -326,7 +326,7 @@ class DeltaQuery:
     Attributes
     ----------
     rule
-        The rule's text, for people.
+        What it was made from, which people read as text.
     head
         Per column of the head, a variable's name or a constant's code.
     paths
@@ -341,7 +341,7 @@ class DeltaQuery:
         Which paths may stand for others where changes are counted, if any do.
     """
 
-    rule: str
+    rule: Hashable
     head: tuple[str | int, ...]
     paths: tuple[DeltaPath, ...]
     calculations: tuple[Calculation, ...] = ()

@@ -19,7 +19,6 @@ from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Se
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import components, cycle
-from gpu_wcoj.query.stratified import loops_of
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
 
@@ -129,11 +128,14 @@ def plan(
     strategy: Strategy = "auto",
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
     auxiliaries: Collection[Auxiliary] | None = None,
+    recursive: Collection[str] = (),
 ) -> Plan:
     """Plan every rule; see `gpu_wcoj.planner.passes`.
 
     Parameters
     ----------
+    recursive
+        Heads that are derived from themselves, also if no rule that can hold does so now.
     auxiliaries
         Auxiliary relations that are kept now; None if there are to be none.
     """
@@ -141,9 +143,17 @@ def plan(
 
     extremes = {one.relation: one for one in rules.extremes}
     best = {name: one.column for name, one in extremes.items()}
-    recursive = frozenset(loops_of(rules)) if bag else frozenset[str]()
     setting = Setting(
-        shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), known, best, recursive, auxiliaries
+        shapes,
+        encode,
+        kinds,
+        bag,
+        strategy,
+        _with_helpers(hints, rules),
+        known,
+        best,
+        recursive if bag else (),
+        auxiliaries,
     )
     draft = through_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, known = draft.setting.shapes, draft.setting.known
@@ -201,6 +211,9 @@ def plan(
 
 def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, Sequence[str]]:
     """The hints, those of a head also for the helpers that its rules became, where these hold one of the variables."""
+    found = dict(hints)
+    if not found:
+        return found
     reads: dict[str, list[str]] = {}
     held: dict[str, set[str]] = {}
     for rule in rules.rules:
@@ -208,7 +221,6 @@ def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str,
         held.setdefault(rule.head.relation, set()).update(one.name for atom in rule.atoms for one in atom.variables)
     for one in rules.groupings:
         reads.setdefault(one.relation, []).append(one.source)
-    found = dict(hints)
     for head, names in hints.items():
         seen, waiting = {head}, list(reads.get(head, ()))
         while waiting:

@@ -240,13 +240,13 @@ class Rules:
         core = (*self.groupings, *self.extremes)
         return "\n".join(map(str, (*self.declarations, *inputs, *facts, *self.rules, *core, *outputs)))
 
-    @property
+    @cached_property
     def heads(self) -> tuple[str, ...]:
         """The relations that rules define, in the order in which they first stand."""
         grouped = (one.relation for one in self.groupings)
         return tuple(dict.fromkeys([*(rule.head.relation for rule in self.rules), *grouped]))
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """The relations that take rows: those that bodies read and no rule defines, and those that ``.input`` names."""
         heads = set(self.heads)
