@@ -95,8 +95,8 @@ class Lowering:
 
     @cached_property
     def recursive(self) -> frozenset[str]:
-        """Heads that are derived from themselves."""
-        return frozenset(loops_of(self.rules))
+        """Of a bag, heads that are derived from themselves."""
+        return frozenset(loops_of(self.rules)) if self.bag else frozenset()
 
     @cached_property
     def untyped(self) -> frozenset[tuple[str, int]]:

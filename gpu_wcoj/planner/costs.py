@@ -75,9 +75,11 @@ class Estimator:
     worked: Worked
     _spoken: int = field(init=False)
     _bindings: dict[int, float] = field(default_factory=dict, init=False)
+    _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._spoken = self.bits.mask(self.spoken)
+        self._levels = {} if self.compared else self.worked.levels  # which values are compared depends on the row
 
     @classmethod
     def of_body(
@@ -112,8 +114,7 @@ class Estimator:
             checks += [*step.conditions, *step.checks]
         solved = {one.variable for one in path.calculations if one.is_inverse}  # what they solve is checked later
         conditions = [one for one in checks if isinstance(one, Condition) and solved.isdisjoint(names_of(one))]
-        uses = sorted(path.others if path.is_negated else (path.seed, *path.others), key=lambda use: use.atom)
-        bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in uses}, path.seed.atom)
+        bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in path.others})
         absent = [names_of(one) for one in path.absent]
         return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, known, Worked(bits))
 
@@ -130,29 +131,29 @@ class Estimator:
     ) -> Estimator:
         others = [atom for number, atom in bits.atoms.items() if number != bits.changed]
         is_known = None not in map(known.rows, [atom.relation for atom in others])
-        if is_known and worked.values is None:
-            atoms = tuple(bits.atoms.values()) if bits.changed in bits.atoms else (own, *others)
-            values: dict[str, float] = {}
+        atoms = (own, *others)
+        values = worked.values
+        if is_known and not values:
             for atom in atoms:
                 for name in atom.variables:
                     values[name] = max(values.get(name, 1.0), known.values(atom, name) or 1.0)
-            behind: dict[str, frozenset[str]] = {}
-            for one in calculations:
-                behind[one.variable] = _behind(names_of(one), behind)
-            worked.values = values
-            worked.compared = [
-                (one, _behind(names_of(one), behind), share_of(one, atoms, values, known)) for one in conditions
-            ]
+        behind: dict[str, frozenset[str]] = {}
+        for one in calculations:
+            behind[one.variable] = _behind(names_of(one), behind)
+        compared = [
+            (one, _behind(names_of(one), behind), share_of(one, atoms, values, known))
+            for one in (conditions if is_known else ())
+        ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
         spoken = frozenset[str]().union(*map(names_of, checks), *absent)
-        return cls(bits, worked.values or {}, worked.compared or (), spoken, known, is_known, worked)
+        return cls(bits, values, compared, spoken, known, is_known, worked)
 
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Binding one more variable: the values proposed for a prefix, the prefixes left of it, and the cost."""
         key = bound & self._telling[name], name, via
-        found = self.worked.levels.get(key)
+        found = self._levels.get(key)
         if found is None:
-            found = self.worked.levels[key] = self._level(*key)
+            found = self._levels[key] = self._level(*key)
         return found
 
     def _level(self, bound: int, name: str, via: int | None) -> tuple[float, float, float]:

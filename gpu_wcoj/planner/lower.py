@@ -135,7 +135,7 @@ def plan(
     Parameters
     ----------
     recursive
-        Heads that are derived from themselves, also if no rule that can hold does so now.
+        Of a bag, heads that are derived from themselves, also if no rule that can hold does so now.
     auxiliaries
         Auxiliary relations that are kept now; None if there are to be none.
     """
@@ -144,16 +144,7 @@ def plan(
     extremes = {one.relation: one for one in rules.extremes}
     best = {name: one.column for name, one in extremes.items()}
     setting = Setting(
-        shapes,
-        encode,
-        kinds,
-        bag,
-        strategy,
-        _with_helpers(hints, rules),
-        known,
-        best,
-        recursive if bag else (),
-        auxiliaries,
+        shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), known, best, recursive, auxiliaries
     )
     draft = through_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, known = draft.setting.shapes, draft.setting.known

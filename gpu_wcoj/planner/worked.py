@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpu_wcoj.join.path import Condition
 from gpu_wcoj.planner.bits import Bits
 
 
@@ -20,19 +18,19 @@ class Worked:
     ----------
     bits
         Of its atoms, before one of them changes.
-    values, compared
-        Those of the estimator; None before there is one that knows something.
+    values
+        Those of the estimator; empty before there is one that knows something.
     degrees
         By atom, variables that are bound before, and variable.
     levels
-        By the variables that tell what binding one more costs, that one, and the atom that proposes it alone.
+        Where nothing is compared, by the variables that tell what binding one more costs, that one, and the atom that
+        proposes it alone.
     steps
         By variable, atoms, what each of these has bound, and the share of its range that is gone through.
     """
 
     bits: Bits
-    values: Mapping[str, float] | None = None
-    compared: Sequence[tuple[Condition, frozenset[str], float]] | None = None
+    values: dict[str, float] = field(default_factory=dict)
     degrees: dict[tuple[int, int, str], float] = field(default_factory=dict)
     levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(default_factory=dict)
     steps: dict[tuple[str, tuple[int, ...], tuple[int, ...], float], tuple[float, float, float]] = field(

@@ -255,6 +255,21 @@ def test_a_key_is_followed_alone_and_what_it_leads_to_is_intersected():
     assert best.via[1] is None
 
 
+@pytest.mark.parametrize("atoms", ["all(a, b), few(a, b)", "few(a, b), all(a, b)"])
+def test_a_comparison_is_measured_on_the_row_that_changes(atoms):
+    """Of one relation all rows satisfy it, of the other few, whichever comes first in the text."""
+    pairs = [(a, b) for a in range(40) for b in range(40) if a >= b]
+    few = [(a, a + 1) for a in range(39)]
+    rows = {"all": pairs + few, "few": few, "d": [(a, b) for a in range(40) for b in range(3)]}
+    changes = {name: InputChange(list(np.array(own).T.copy()), None, True) for name, own in rows.items()}
+    draft = drafted(f"h(a, b, c) :- {atoms}, a < b, d(b, c), d(a, c).", [normalised])
+    known = Known.of_rows(changes, CPU)
+    (rule,) = ordered(replace(draft, setting=replace(draft.setting, known=known))).rules
+    left = {rule.normalised.atoms[seed].relation: one.levels[0].rows for seed, one in enumerate(rule.foreseen[:2])}
+    assert left["few"] > 0.5  # as many pairs as that are in the other one
+    assert left["all"] < 0.005
+
+
 def test_a_selective_comparison_comes_first_and_alone():
     """Of a 4-cycle: few rows have so small a value, which a range finds without a look at the others."""
     random = np.random.default_rng(1)

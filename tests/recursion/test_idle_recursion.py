@@ -49,3 +49,9 @@ def test_in_sql(condition: str):
     assert view.snapshot().to_dict() == {(1,): 1, (2,): 1}
     assert view.apply(r={"a": [1], "weight": [-1]}).to_dict() == {}
     assert view.apply(r={"a": [1], "weight": [-1]}).to_dict() == {(1,): -1}
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+def test_it_is_a_loop_in_bags_alone(bag: bool):
+    for text in (TEXTS["a comparison of constants"], TEXTS["a null that may turn up"], TEXTS["a renaming"]):
+        assert bool(gw.Program(text, bag=bag)._planned().loops) == bag
