@@ -24,7 +24,6 @@ from gpu_wcoj.planner.lower import Plan, lower, plan
 from gpu_wcoj.planner.nulls import null_columns
 from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
 from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.query.stratified import loops_of
 from gpu_wcoj.schema import MOST_DIGITS, DataType
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.arrays import is_host
@@ -92,11 +91,6 @@ class Lowering:
     def __post_init__(self) -> None:
         if not isinstance(self.merge_policy, (MergePolicy, NoneType)):
             raise UsageError(f"merge_policy={self.merge_policy!r:.80} is not allowed; a MergePolicy is, or None.")
-
-    @cached_property
-    def recursive(self) -> frozenset[str]:
-        """Of a bag, heads that are derived from themselves."""
-        return frozenset(loops_of(self.rules)) if self.bag else frozenset()
 
     @cached_property
     def untyped(self) -> frozenset[tuple[str, int]]:
@@ -223,7 +217,7 @@ class Lowering:
         kinds = Kinds(types.kinds, self._encode_constant, types.of)
         return plan(
             self.rules, shapes, encode, self.bag, kinds, NOTHING if known is None else known, self.strategy,
-            self.hints, auxiliaries, self.recursive,
+            self.hints, auxiliaries,
         )  # fmt: skip
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:

@@ -104,7 +104,7 @@ def _bodies(name: str, lowered: Lowered) -> Counter[tuple[str, frozenset[tuple[_
     for query in lowered.plan.queries.get(name, ()):
         seeds = [path.seed for path in query.paths if not path.is_negated]
         atoms = Counter(_atom(one.key, one.variables, lowered) for one in seeds)
-        found[str(query.rule), frozenset(atoms.items())] += 1
+        found[query.rule, frozenset(atoms.items())] += 1
     return found
 
 

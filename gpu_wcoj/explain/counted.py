@@ -248,7 +248,7 @@ def _measured(head: HeadTree, tree: PlanTree, measured: Measured, recounted: Seq
 
 
 def _recursive(rule: RuleTree, joins: Sequence[JoinCounts]) -> RuleTree:
-    own = [join for join in joins if str(join.query.rule) == rule.rule]
+    own = [join for join in joins if join.query.rule == rule.rule]
     asking = [join for join in own if join.query.paths[0].seed.key.relation.endswith("#asked")]
     following = [join for join in own if join not in asking]
     asked = None if rule.asked is None else _with_paths((replace(rule.asked, number=1),), asking)[0]

@@ -129,7 +129,7 @@ class Words:
             for rule, known in zip(own, _estimates(plan, name, len(own)), strict=True):
                 asked = self.asked(rule.asked.paths[0], name)
                 paths = self.rule(rule.query, known).paths
-                rules.append(RuleTree(str(rule.query.rule), paths, asked, "groups" if is_best else "rows"))
+                rules.append(RuleTree(rule.query.rule, paths, asked, "groups" if is_best else "rows"))
             return HeadTree(name, stratum, "recursive", note, others, None, False, tuple(rules))
         if name in plan.groupings:
             grouping = plan.groupings[name]
@@ -166,7 +166,7 @@ class Words:
         begun = query.begun or (None,) * len(query.paths)
         for number, (path, way, own) in enumerate(zip(query.paths, begun, known, strict=True), 1):
             found.append(replace(self.path(path, number, own), begins_as=None if way is None else _begun(way)))
-        return RuleTree(str(query.rule), tuple(found))
+        return RuleTree(query.rule, tuple(found))
 
     def with_images(self, rule: RuleTree, query: DeltaQuery) -> RuleTree:
         """The rule of a head that may be only counted, with the paths that are counted for others."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -326,7 +326,7 @@ class DeltaQuery:
     Attributes
     ----------
     rule
-        What it was made from, which people read as text.
+        The rule's text, for people.
     head
         Per column of the head, a variable's name or a constant's code.
     paths
@@ -341,7 +341,7 @@ class DeltaQuery:
         Which paths may stand for others where changes are counted, if any do.
     """
 
-    rule: Hashable
+    rule: str
     head: tuple[str | int, ...]
     paths: tuple[DeltaPath, ...]
     calculations: tuple[Calculation, ...] = ()

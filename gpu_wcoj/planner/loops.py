@@ -106,4 +106,4 @@ def asked_query(
     bound = replace(body, head=told, atoms=(seed, *body.atoms))
     hint = standing_for(setting.hints.get(head, ()), body.rule)
     path = path_from(bound, 0, setting.known, held, setting.strategy, hint)
-    return DeltaQuery(body.rule, told, (path,), body.calculations)
+    return DeltaQuery(str(body.rule), told, (path,), body.calculations)

@@ -19,6 +19,7 @@ from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Se
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import components, cycle
+from gpu_wcoj.query.stratified import loops_of
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
 
@@ -128,14 +129,11 @@ def plan(
     strategy: Strategy = "auto",
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
     auxiliaries: Collection[Auxiliary] | None = None,
-    recursive: Collection[str] = (),
 ) -> Plan:
     """Plan every rule; see `gpu_wcoj.planner.passes`.
 
     Parameters
     ----------
-    recursive
-        Of a bag, heads that are derived from themselves, also if no rule that can hold does so now.
     auxiliaries
         Auxiliary relations that are kept now; None if there are to be none.
     """
@@ -143,6 +141,7 @@ def plan(
 
     extremes = {one.relation: one for one in rules.extremes}
     best = {name: one.column for name, one in extremes.items()}
+    recursive = frozenset(loops_of(rules)) if bag else frozenset[str]()
     setting = Setting(
         shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), known, best, recursive, auxiliaries
     )

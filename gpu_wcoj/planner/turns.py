@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from gpu_wcoj.join.path import Step
+from gpu_wcoj.join.path import Check, Condition, Step
 
 
 @lru_cache(maxsize=1 << 12)
-def step_of(variable: str, atoms: tuple[int, ...], is_lookup: bool = False) -> Step:
-    """A step without conditions and checks; many orders have the same ones."""
-    return Step(variable, atoms, is_lookup=is_lookup)
+def step_of(
+    variable: str,
+    atoms: tuple[int, ...],
+    conditions: tuple[Condition, ...] = (),
+    checks: tuple[Check, ...] = (),
+    is_lookup: bool = False,
+) -> Step:
+    """A step; many orders have the same ones."""
+    return Step(variable, atoms, conditions, checks, is_lookup)
 
 
 def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step, ...]:
@@ -40,14 +46,10 @@ def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step,
             found.append(step)
             continue
         found += late.pop(alone, [])
-        is_bare = not step.conditions and not step.checks
-        single = (alone,)
-        found.append(
-            step_of(step.variable, single) if is_bare else Step(step.variable, single, step.conditions, step.checks)
-        )
+        found.append(step_of(step.variable, (alone,), step.conditions, step.checks))
         for number in step.atoms:
             if number != alone:
-                late.setdefault(number, []).append(step_of(step.variable, (number,), True))
+                late.setdefault(number, []).append(step_of(step.variable, (number,), is_lookup=True))
                 if last[number] == at:
                     found += late.pop(number)
     return tuple(found)

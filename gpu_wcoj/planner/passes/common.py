@@ -80,7 +80,7 @@ def _led_by(leader: RuleDraft, one: RuleDraft, same: Mapping[str, str]) -> RuleD
     if any(way.depth_of(kept) != way.depth_of(query.head_variables) for way in ways):
         return None
     own = replace(leader.normalised, rule=body.rule, head=head)
-    return replace(leader, head=one.head, rule=one.rule, body=own, query=replace(query, rule=body.rule, head=head))
+    return replace(leader, head=one.head, rule=one.rule, body=own, query=replace(query, rule=str(body.rule), head=head))
 
 
 def outside_of_loops(draft: Draft) -> set[str]:

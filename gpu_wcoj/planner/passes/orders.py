@@ -20,7 +20,7 @@ def ordered(draft: Draft) -> Draft:
     body. Where relations are known, that order is compared with others, one per variable that may come first and then
     greedily by expected rows, and left for one that is clearly cheaper. ``binary`` takes atoms one after the other
     instead, each with all of its variables: orders are compared by the atom that comes first. ``auto`` compares these,
-    too: as they are, with all atoms at once at the levels that close a cycle, and with all atoms at once everywhere.
+    too: as they are, with all atoms at once at the levels where that is cheaper, and with all atoms at once everywhere.
 
     Hints come first: their variables are bound in the order given, all others after them.
 

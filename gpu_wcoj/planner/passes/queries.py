@@ -27,4 +27,4 @@ def executable(draft: Draft) -> Draft:
 
 def _executable(one: RuleDraft) -> RuleDraft:
     body = one.normalised
-    return replace(one, query=DeltaQuery(body.rule, body.head, one.paths, body.calculations))
+    return replace(one, query=DeltaQuery(str(body.rule), body.head, one.paths, body.calculations))
