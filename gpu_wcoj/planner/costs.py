@@ -41,7 +41,7 @@ class Estimator:
     Attributes
     ----------
     bits
-        The variables of the changed row, and the other positive atoms, by number.
+        The variables of the changed row, and the positive atoms, by number.
     values
         Per variable, how many values the atom has that has the most.
     compared
