@@ -21,7 +21,7 @@ from bench.suite.catalogue import cyclicity
 from bench.suite.comparison import compared
 from bench.suite.contender import Contender, Setting
 from bench.suite.judge import number_by_duckdb, state_after
-from bench.suite.process import Process, StoppedError, serve
+from bench.suite.process import Process, StoppedError
 from bench.suite.random_queries import NAME, RANDOM, Query, random_query
 from bench.suite.random_rows import relations_within
 from bench.suite.random_sql import WEIGHT, select
@@ -71,7 +71,7 @@ def comparisons(
     """
     left = list(seeds)
     while left:
-        with Process("bench.suite.chance", (size, threads, judge_limit), threads) as process:
+        with Process(opened, (size, threads, judge_limit), threads) as process:
             while left:
                 seed = left.pop(0)
                 say(seed)
@@ -184,14 +184,11 @@ def _stream(query: Query, size: Size) -> Stream:
     return stream(Data(len(of), rows_of), max(1, changed), "mixed", size.n_ticks, query.seed)
 
 
-def _opened(task: tuple[Size, int, float], folder: Path) -> Callable[[str], dict[str, Any]]:
+def opened(task: tuple[Size, int, float], folder: Path) -> Callable[[str], dict[str, Any]]:
+    """What answers the number of a query's seed."""
     size, threads, judge_limit = task
 
     def answer(command: str) -> dict[str, Any]:
         return {} if command == "end" else asdict(comparison(int(command), size, threads, folder, judge_limit))
 
     return answer
-
-
-if __name__ == "__main__":
-    serve(_opened)

@@ -1,4 +1,4 @@
-"""The process of one contender at one case: it reads commands as lines of JSON, and answers each with one.
+"""The process of one contender at one case, and the commands that it answers.
 
 A command is the name of a method of `Session`, one of `COMMANDS`.
 """
@@ -15,7 +15,6 @@ from typing import Any
 
 from bench.suite.contender import Contender, Setting
 from bench.suite.memory import forget_peak, peak_bytes
-from bench.suite.process import serve
 from bench.suite.record import How
 from bench.suite.registry import factory
 from bench.suite.workload import Stream, Workload
@@ -57,7 +56,6 @@ class Session:
     def build(self, n_ticks: int) -> Contender:
         """A new contender with an empty folder of its own; the one before is closed."""
         self.end()
-        gc.unfreeze()
         self.n_built += 1
         own = self.folder / f"own {self.n_built}"
         own.mkdir()
@@ -84,6 +82,8 @@ class Session:
         """Build the contender for the case and load the state; again for a contender that takes no deletions."""
         if not self.batches:
             self.stream = Stream.read(self.task.stream)
+        else:
+            gc.unfreeze()
         contender = self.build(len(self.stream.ticks))
         if not self.batches:
             self.batches = [contender.prepare(tick) for tick in self.stream.ticks]
@@ -157,11 +157,8 @@ class Session:
         return {}
 
 
-def _opened(task: Task, folder: Path) -> Callable[[str], dict[str, Any]]:
+def opened(task: Task, folder: Path) -> Callable[[str], dict[str, Any]]:
+    """What answers the commands."""
     session = Session(task, folder)
     commands: dict[str, Callable[[], dict[str, Any]]] = {name: getattr(session, name) for name in COMMANDS}
     return lambda command: commands[command]()
-
-
-if __name__ == "__main__":
-    serve(_opened)

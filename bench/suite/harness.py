@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.suite.again import AGAIN, unsettled
 from bench.suite.catalogue import Made
-from bench.suite.child import Task
+from bench.suite.child import Task, opened
 from bench.suite.judge import HASHED_ROWS, Expected
 from bench.suite.process import Process, StoppedError
 from bench.suite.record import Check, Record, Spread, Work
@@ -141,7 +141,7 @@ def started(made: Made, tiny: Made, names: Sequence[str], limits: Limits) -> Gen
         runs = []
         for name in names:
             task = Task(name, made.workload, made.case.how, limits.threads, folder / "rows", folder / "tiny")
-            process = Process("bench.suite.child", task, limits.threads, limits.limit_bytes.get(name))
+            process = Process(opened, task, limits.threads, limits.limit_bytes.get(name))
             runs.append(Run(name, stack.enter_context(process)))
             runs[-1].process.tell("warm")
         yield runs

@@ -1,19 +1,22 @@
-"""A process that is asked things one after the other, and ended where it takes too long; and the loop that it runs."""
+"""A process that is asked things one after the other, and ended where it takes too long; and the loop that it runs.
+
+All are forked by one process that has the engine's kernels loaded, which each would else spend a second on.
+"""
 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import json
+import multiprocessing
 import os
-import pickle
 import resource
-import select
 import signal
-import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,7 +24,11 @@ from typing import Any, Self
 from bench.suite.contender import MissingError, NotForThisError
 
 ROOT = Path(__file__).parents[2]
-_PR_SET_PDEATHSIG = 1
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload(["bench.suite.loaded"])
+
+Opened = Callable[[Any, Path], Callable[[str], dict[str, Any]]]
+"""Takes a task and a folder of its own, and returns what answers commands."""
 
 
 class StoppedError(RuntimeError):
@@ -46,8 +53,8 @@ class Process:
 
     Parameters
     ----------
-    module
-        Its main module, which calls `serve`.
+    opened
+        What answers its commands; a function of a module.
     task
         What it is for, pickled.
     threads
@@ -56,28 +63,23 @@ class Process:
         Of its address space; None for no limit.
     """
 
-    def __init__(self, module: str, task: Any, threads: int, limit_bytes: int | None = None) -> None:
+    def __init__(self, opened: Opened, task: Any, threads: int, limit_bytes: int | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="bench-suite-")
-        folder = Path(self._folder.name)
-        (folder / "task").write_bytes(pickle.dumps((task, limit_bytes)))
-        self._errors = (folder / "errors").open("w+")
+        self._errors = Path(self._folder.name) / "errors"
         self._computed: float | None = None
-        own = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, str(folder)],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
-            env={**os.environ, **own}, start_new_session=True,
-        )  # fmt: skip
+        self._connection, other = _FORKING.Pipe()
+        asked = (opened, task, Path(self._folder.name), threads, limit_bytes, other)
+        self._process = _FORKING.Process(target=_served, args=asked)
+        self._process.start()
+        other.close()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
 
     def tell(self, command: str) -> None:
         """Let it begin with a command, whose answer `hear` waits for."""
-        assert self._process.stdin is not None
-        self._computed = computed(self._process.pid)
-        try:
-            self._process.stdin.write(command + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # `hear` says what became of it
+        self._computed = computed(self.pid)
+        with suppress(BrokenPipeError, ConnectionResetError):  # `hear` says what became of it
+            self._connection.send_bytes(command.encode())
 
     def hear(self, limit: float) -> dict[str, Any]:
         """The answer to the command.
@@ -87,22 +89,18 @@ class Process:
         StoppedError
             If it has none within so many seconds, and is ended, or says that it cannot.
         """
-        stdout = self._process.stdout
-        assert stdout is not None
-        ready, _, _ = select.select([stdout], [], [], limit)
-        if not ready:
-            both = self._computed, computed(self._process.pid)
+        if not self._connection.poll(limit):
+            both = self._computed, computed(self.pid)
             self.kill()
             spent = None if both[0] is None or both[1] is None else both[1] - both[0]
             raise StoppedError("limit", f"stopped after {limit:g} s", spent)
-        line = stdout.readline()
-        if not line:
-            status = self._process.wait()
-            self._errors.seek(0)
-            said = self._errors.read().strip().splitlines()
+        try:
+            answer: dict[str, Any] = json.loads(self._connection.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            self._process.join()
+            said = self._errors.read_text(errors="replace").strip().splitlines() if self._errors.exists() else []
             last = f": {said[-1][:300]}" if said else ""
-            raise StoppedError("ended", f"its process ended with {status}{last}")
-        answer: dict[str, Any] = json.loads(line)
+            raise StoppedError("ended", f"its process ended with {self._process.exitcode}{last}") from None
         if "error" in answer:
             raise StoppedError(answer["error"], answer["message"])
         return answer
@@ -114,21 +112,22 @@ class Process:
 
     def kill(self) -> None:
         """End it and whatever it has started."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, 9)
-            self._process.wait()
+        if self._process.is_alive():
+            try:
+                os.killpg(self.pid, signal.SIGKILL)
+            except ProcessLookupError:  # it has not come to lead a group yet
+                self._process.kill()
+            self._process.join()
 
     def __enter__(self) -> Self:
         return self
 
     def end(self) -> None:
         """Let it end in good order, if it has not ended yet."""
-        if self._process.poll() is None:
-            try:
+        if self._process.is_alive():
+            with suppress(StoppedError):
                 self.ask("end", 10.0)
-                self._process.wait(10.0)
-            except (StoppedError, subprocess.TimeoutExpired):
-                pass
+                self._process.join(10.0)
         self.kill()
 
     def __exit__(
@@ -137,12 +136,8 @@ class Process:
         if kind is None:
             self.end()
         self.kill()
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            try:
-                if stream is not None:
-                    stream.close()
-            except BrokenPipeError:
-                pass  # what was not read any more
+        self._connection.close()
+        self._process.close()
         self._folder.cleanup()
 
 
@@ -155,26 +150,26 @@ def computed(pid: int) -> float | None:
         return None
 
 
-def serve(opened: Callable[[Any, Path], Callable[[str], dict[str, Any]]]) -> None:
-    """Answer lines of the standard input with lines of JSON, until there are none or one says ``end``.
-
-    Whatever else is printed goes to the standard error.
-
-    Parameters
-    ----------
-    opened
-        Takes the task and a folder of its own, and returns what answers a line.
-    """
-    _end_with_parent()
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    folder = Path(sys.argv[1])
-    task, limit_bytes = pickle.loads((folder / "task").read_bytes())
+def _served(
+    opened: Opened, task: Any, folder: Path, threads: int, limit_bytes: int | None, connection: Connection
+) -> None:
+    """Answer commands until there are none or one says ``end``; whatever is printed goes to the folder's ``errors``."""
+    os.setsid()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    errors = os.open(folder / "errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(errors, 1)
+    os.dup2(errors, 2)
+    os.chdir(ROOT)
+    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads)))
     if limit_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, resource.getrlimit(resource.RLIMIT_AS)[1]))
     answer_to = opened(task, folder)
-    for line in sys.stdin:
-        command = line.strip()
+    command = ""
+    while command != "end":
+        try:
+            command = connection.recv_bytes().decode()
+        except EOFError:
+            break
         try:
             answer = answer_to(command)
         except (MissingError, NotForThisError) as error:
@@ -184,16 +179,16 @@ def serve(opened: Callable[[Any, Path], Callable[[str], dict[str, Any]]]) -> Non
         except Exception as error:
             first = str(error).strip().partition("\n")[0]
             answer = {"error": type(error).__name__, "message": f"{type(error).__name__}: {first}"[:500]}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-        if command == "end":
-            break
+        connection.send_bytes(json.dumps(answer).encode())
     # What libraries have to do at the end is done, but modules are not taken apart, which is a fifth of a second.
+    sys.stdout.flush()
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - there is no public name for it
     os._exit(0)
 
 
 def _end_with_parent() -> None:
-    """Where Linux can, let this process be killed when the thread that started it ends, whatever it is at."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    """When the process that asked for this one is gone, let this one and what it has started be killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os.killpg(0, signal.SIGKILL)
