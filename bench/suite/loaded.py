@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # which no contender computes with, and whose threads are not forked
 
 from bench.suite.catalogue import Spec, made, tiny
 from bench.suite.child import Session, Task

@@ -160,7 +160,7 @@ def _served(
     os.dup2(errors, 1)
     os.dup2(errors, 2)
     os.chdir(ROOT)
-    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads)))
+    os.environ["OMP_NUM_THREADS"] = str(threads)
     if limit_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, resource.getrlimit(resource.RLIMIT_AS)[1]))
     answer_to = opened(task, folder)

@@ -46,14 +46,14 @@ def check(seed, bag, kind, **chances):
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_negated_atoms(block, bag, kind):
-    for seed in range(block, 24 if kind.on_device else 120 if IS_LONG else 60, 4):
+    for seed in range(block, 16 if kind.on_device else 120 if IS_LONG else 48, 4):
         check(seed, bag, kind, n_negated=(1, 2), n_computed=(0,))
 
 
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_calculations(block, bag, kind):
-    seeds = range(block, 24 if kind.on_device else 120 if IS_LONG else 60, 4)
+    seeds = range(block, 16 if kind.on_device else 120 if IS_LONG else 48, 4)
     failed = sum(check(1000 + seed, bag, kind, n_negated=(0,), n_computed=(1, 2)) for seed in seeds)
     assert failed > 0 or kind.on_device  # which takes fewer seeds
 
@@ -61,7 +61,7 @@ def test_calculations(block, bag, kind):
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_both(block, bag, kind):
-    for seed in range(block, 24 if kind.on_device else 160 if IS_LONG else 60, 4):
+    for seed in range(block, 16 if kind.on_device else 160 if IS_LONG else 48, 4):
         check(2000 + seed, bag, kind)
 
 

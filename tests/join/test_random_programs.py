@@ -28,9 +28,9 @@ from tests.join.twin import (
 from tests.long import IS_LONG
 from tests.reference.changes import ZSet, plus
 
-TRIANGLE_SEEDS = 300 if IS_LONG else 120
+TRIANGLE_SEEDS = 300 if IS_LONG else 60
 TRIANGLE_BLOCKS = 6
-OTHER_SEEDS = 8 if IS_LONG else 4
+OTHER_SEEDS = 8 if IS_LONG else 3
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 SOME = ("triangle of three relations", "4-cycle", "heads of heads", "wildcards on both sides", "two components")
 
@@ -58,7 +58,7 @@ def test_patterns_where_every_range_has_ranks(name, bag):
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_programs_that_chance_writes(block, bag, backend):
-    for seed in range(block, 200, 4):
+    for seed in range(block, 200 if IS_LONG else 120, 4):
         text = random_text(random.Random(seed))
         values = {0: None} if seed % 5 == 0 else None
         check_scripts(text, [seed], bag=bag, backend=backend.name, values=values, keep=parse(text).heads[: seed % 3])

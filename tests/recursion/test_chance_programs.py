@@ -17,8 +17,8 @@ from tests.reference.changes import ZSet
 from tests.reference.functions import UndefinedError
 
 BLOCKS = 8
-PROGRAMS = 160 if IS_LONG else 80
-"""Of sets; half as many of bags, a quarter with nulls. `make test-long` runs twice as many."""
+PROGRAMS = 160 if IS_LONG else 56
+"""Of sets; half as many of bags, a quarter with nulls. `make test-long` runs three times as many."""
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -81,7 +81,7 @@ def test_other_kernels(kind):
     reason = lacking(kind)
     if reason:
         pytest.skip(reason)
-    for seed in range(16):
+    for seed in range(16 if IS_LONG else 8):
         text = chance_text(random.Random(f"{kind} {seed}"), negative=False)
         backend = Kind(kind).backend(seed)
         check_scripts(text, [seed], bag=seed % 4 == 0, positive=seed % 4 == 0, clingo=False, backend=backend)
