@@ -1,14 +1,17 @@
-"""Which times are taken again: those of the same counted work that are far apart, as something disturbed one.
+"""Which times are taken again: medians that are far apart, of the same counted work or of rounds that overlap.
 
-Whoever is ahead, all of them take the same further rounds, and the median is that of all rounds. Cases do so in
-further processes, as where the pages of a process lie can make all of its rounds half as long again. What looks settled
-by chance is not taken again.
+Something disturbed one of them, or the machine as a whole. Whoever is ahead, all of them take the same further rounds,
+and the median is that of all rounds. Cases do so in further processes, as where the pages of a process lie can make all
+of its rounds half as long again. What looks settled by chance is not taken again.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import combinations
 
 from bench.suite.record import Work
@@ -26,8 +29,44 @@ AGAIN = 4
 """So many times they are taken again, whatever comes of the first."""
 
 
+@dataclass
+class Allowance:
+    """How long times may be taken again.
+
+    Attributes
+    ----------
+    seconds
+        That are left of it; None for no limit.
+
+    Examples
+    --------
+    >>> allowance = Allowance(1e-9)
+    >>> with allowance.spending():
+    ...     pass
+    >>> allowance.is_spent, Allowance().is_spent
+    (True, False)
+    """
+
+    seconds: float | None = None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.seconds is not None and self.seconds <= 0
+
+    @contextmanager
+    def spending(self) -> Generator[None]:
+        """What is done meanwhile is taken from it."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            if self.seconds is not None:
+                self.seconds -= time.monotonic() - begin
+
+
 def unsettled(rounds: Mapping[str, Sequence[float]], work: Mapping[str, Work]) -> list[str]:
-    """If contenders did the same work in times that are far apart: they, and those that are about as fast as the best.
+    """If times of two contenders need to be taken again: they, and those that are about as fast as the best.
 
     Parameters
     ----------
@@ -45,11 +84,14 @@ def unsettled(rounds: Mapping[str, Sequence[float]], work: Mapping[str, Work]) -
     ['wcoj', 'binary', 'auto']
     >>> unsettled({"wcoj": [1.0, 1.0], "binary": [1.3, 1.3], "auto": [1.0, 1.02]}, work)
     []
+    >>> unsettled({"wcoj": [1.3, 1.4, 0.9], "binary": [1.0, 0.9, 1.4], "auto": [1.3, 1.4, 0.9]}, work)
+    ['wcoj', 'binary', 'auto']
     """
     effort = {name: one.effort for name, one in work.items() if rounds.get(name)}
     median = {name: statistics.median(rounds[name]) for name in effort}
     for one, other in combinations(effort, 2):
         alike = max(effort[one], effort[other]) <= ALIKE * min(effort[one], effort[other])
-        if alike and max(median[one], median[other]) > APART * min(median[one], median[other]):
+        overlap = max(min(rounds[one]), min(rounds[other])) < min(max(rounds[one]), max(rounds[other]))
+        if (alike or overlap) and max(median[one], median[other]) > APART * min(median[one], median[other]):
             return [name for name in effort if name in (one, other) or median[name] <= NEAR * min(median.values())]
     return []

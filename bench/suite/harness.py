@@ -1,7 +1,7 @@
 """One case from start to end: contenders are warmed up and loaded, their answers checked, and then their ticks timed.
 
 Contenders of one group take their rounds in turn, A B C, B C A, C A B and so on, each in its own process. Strategies
-of the engine that do the same work in times that are far apart take their rounds again, in further processes.
+of the engine whose times are unsettled take their rounds again, in further processes; see `bench.suite.again`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bench.suite.again import AGAIN, unsettled
+from bench.suite.again import AGAIN, Allowance, unsettled
 from bench.suite.catalogue import Made
 from bench.suite.child import Task, opened
 from bench.suite.judge import HASHED_ROWS, Expected
@@ -80,7 +80,7 @@ class Run:
 
 def measured(
     made: Made, tiny: Made, names: Sequence[str], limits: Limits, expected: Callable[[], Expected],
-    say: Callable[[str], None],
+    say: Callable[[str], None], allowance: Allowance | None = None,
 ) -> tuple[list[Run], Expected]:  # fmt: skip
     """Let contenders take a case; what comes back says of each what it found, or why it did not.
 
@@ -90,6 +90,8 @@ def measured(
         Called once, while no contender works; not at all if none is left.
     say
         Takes the name of what is done now.
+    allowance
+        How long times may be taken again; without one, as long as that takes.
 
     Returns
     -------
@@ -99,15 +101,24 @@ def measured(
         say("warm-up")
         warmed(runs, made, limits)
         wanted = timed(runs, made, limits, expected, say)
-    again = _unsettled(runs)
-    for _ in range(AGAIN if again else 0):
-        with started(made, tiny, [run.contender for run in again], limits) as others:
-            say("warm-up of processes that time it again")
-            warmed(others, made, limits)
-            timed(others, made, limits, lambda: wanted, say)
-        for run, other in zip(again, others, strict=True):
-            _joined(run, other)
+    again, allowance = _unsettled(runs), allowance or Allowance()
+    for number in range(AGAIN if again else 0):
+        if allowance.is_spent:
+            for run in again:
+                _note(run, "taken again", f"{number} of {AGAIN} times, as the seconds for that were over")
+            break
+        with allowance.spending():
+            with started(made, tiny, [run.contender for run in again], limits) as others:
+                say("warm-up of processes that time it again")
+                warmed(others, made, limits)
+                timed(others, made, limits, lambda: wanted, say)
+            for run, other in zip(again, others, strict=True):
+                _joined(run, other)
     return runs, wanted
+
+
+def _note(run: Run, name: str, text: str) -> None:
+    run.about["notes"] = {**run.about.get("notes", {}), name: text}
 
 
 def _unsettled(runs: Sequence[Run]) -> list[Run]:
@@ -124,7 +135,7 @@ def _joined(run: Run, other: Run) -> None:
     if other.check is not None and not other.check.is_right:
         run.check = other.check
     elif other.stopped is not None or other.check is None:
-        run.about["notes"] = {**run.about.get("notes", {}), "a further process": other.stopped or "had no answer"}
+        _note(run, "a further process", other.stopped or "had no answer")
     else:
         run.is_first_only = run.is_first_only or not (run.rounds or other.rounds)
         run.rounds = [*(run.rounds or [run.first]), *(other.rounds or [other.first])]

@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.engine import machine
 from bench.suite import chance
+from bench.suite.again import Allowance
 from bench.suite.bounding import bound_rows
 from bench.suite.catalogue import WORKLOADS, Made, Spec, made, tiny
 from bench.suite.comparison import compared
@@ -76,11 +77,13 @@ class SuiteRun:
     progress: Progress
     seconds: float = math.inf
     document: Document = field(init=False)
+    allowance: Allowance = field(init=False)
     records: list[Record] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.allowance = Allowance(self.suite.again)
         described = machine.describe(LIBRARIES, OPTIONAL)
         described["threads"] = self.threads
         planned = (*(spec.name for spec in self.suite.specs), *map(_random, self._seeds()))
@@ -143,7 +146,7 @@ class SuiteRun:
 
     def _settings(self) -> dict[str, Any]:
         suite = self.suite
-        limits = ("limit", "rival_limit", "budget", "rounds", "judge_limit")
+        limits = ("limit", "rival_limit", "budget", "rounds", "judge_limit", "again")
         return {
             "strategies": list(self.strategies), "rivals": list(self.rivals), "threads": self.threads,
             **{name: getattr(suite, name) for name in limits}, "random size": asdict(suite.random_size),
@@ -177,7 +180,7 @@ class SuiteRun:
             return judge(workload, case.stream, case.known, self.suite.judge_limit)
 
         limits = Limits(self.suite.limit, self.suite.budget, self.suite.rounds, self.threads)
-        runs, expected = measured(case, small, self.strategies, limits, judged, say)
+        runs, expected = measured(case, small, self.strategies, limits, judged, say, self.allowance)
         for run in runs:
             self._take(record_of(run, case, self.threads, bound, plan), run)
         if set(self.strategies) == set(STRATEGIES):

@@ -31,6 +31,8 @@ class Suite:
         Timed rounds of a process, at most.
     judge_limit
         Seconds that another engine may count an answer for a check.
+    again
+        Seconds that times may be taken again for, of all cases together; None for no limit.
     random_queries, random_size
         How many queries that chance writes are compared as well, and on what.
     """
@@ -44,6 +46,7 @@ class Suite:
     judge_limit: float
     random_queries: int
     random_size: Size
+    again: float | None = None
 
 
 _SOURCES: Mapping[str, Source] = MappingProxyType(
@@ -116,8 +119,9 @@ def _quick() -> tuple[Spec, ...]:
 
 
 QUICK = Suite(
-    "quick", _quick(), limit=3, rival_limit=3, budget=0.5, rounds=5, judge_limit=1, random_queries=0, random_size=Size()
-)
+    "quick", _quick(), limit=3, rival_limit=3, budget=0.5, rounds=5, judge_limit=1, random_queries=0,
+    random_size=Size(), again=60,
+)  # fmt: skip
 
 
 def _large(names: Sequence[str], rivals: tuple[str, ...]) -> tuple[Spec, ...]:

@@ -26,3 +26,14 @@ def test_times_of_the_same_work_that_are_far_apart_are_taken_again(apart, rounds
     random = chance.comparison(3, size, 1, tmp_path)
     assert random.work_ratio == 1.0
     assert len(random.cpu_seconds["auto"]) == (again.AGAIN + 1 if rounds > LIMITS.rounds else 1)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e9])
+def test_times_are_taken_again_as_long_as_that_is_allowed(seconds, monkeypatch):
+    monkeypatch.setattr(again, "APART", 0.0)
+    allowance, case = again.Allowance(seconds), made(TRIANGLE)
+    found, _ = measured(case, made(tiny(TRIANGLE)), ["wcoj", "auto"], LIMITS, Expected, lambda _: None, allowance)
+    times = 0 if seconds == 0 else 1 if seconds < 1 else again.AGAIN
+    assert [len(run.rounds) for run in found] == [(1 + times) * LIMITS.rounds] * 2
+    assert [run.about["notes"].get("taken again", "").startswith(f"{times} of ") for run in found] == [seconds < 1] * 2
+    assert allowance.is_spent == (seconds < 1)

@@ -133,9 +133,9 @@ def sections(facts: Facts) -> list[Section]:
         Section(
             "How it was measured",
             "Each contender runs in a process of its own, and its answers are checked before its times count. "
-            "Strategies take their rounds in turn, and again in further processes where the times of the same counted "
-            f"work are far apart. A change is called small up to {SMALL} rows or {SMALL_SHARE:.1%} "
-            f"of the state, and a strategy as good as another up to {NEAR:g} times its time.",
+            "Strategies take their rounds in turn, and again in further processes where times of the same counted "
+            "work, or of rounds that overlap, are far apart. "
+            f"A change is called small up to {SMALL} rows or {SMALL_SHARE:.1%} of the state, and a strategy as good as another up to {NEAR:g} times its time.",
             table=tables.machines(facts),
         ),
     ]  # fmt: skip
