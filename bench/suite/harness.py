@@ -305,10 +305,14 @@ def _difference(expected: Expected, run: Run) -> str | None:
 
 
 def _timed_rounds(runs: Sequence[Run], made: Made, limits: Limits) -> None:
+    """Rounds of all of them in turn; those of one thread on one core, which others may slow down, and then the next."""
     for number in range(limits.rounds):
         going = [run for run in _alive(runs) if run.spent + _cost(run) <= limits.budget]
         if not going:
             return
+        if len(runs) > 1 and limits.threads == 1:
+            for run in going:
+                run.process.to_core(number)
         turn = number % len(going)
         for run in (*going[turn:], *going[:turn]):
             _attempt(run, lambda run: _round(run, made, limits))

@@ -110,6 +110,13 @@ class Process:
         self.tell(command)
         return self.hear(limit)
 
+    def to_core(self, number: int) -> None:
+        """Let its main thread go on on this one of the cores that it may use, counted around; where Linux lets it."""
+        if sys.platform == "linux":
+            cores = sorted(os.sched_getaffinity(0))
+            with suppress(OSError):
+                os.sched_setaffinity(self.pid, {cores[number % len(cores)]})
+
     def kill(self) -> None:
         """End it and whatever it has started."""
         if self._process.is_alive():

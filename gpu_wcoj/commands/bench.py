@@ -31,7 +31,7 @@ def bench(
     Parameters
     ----------
     suite
-        quick takes four to nine minutes on two processors, full some hours; varied takes some more than quick, varies
+        quick takes four minutes on two processors, full some hours; varied takes some more than quick, varies
         changes, state and skew, and asks no rivals; skewed takes cyclic patterns from small states to larger ones;
         large takes up to a million insertions into states of millions; tiny only shows that everything runs.
     strategy
