@@ -19,7 +19,7 @@ from bench.suite.child import Task, opened
 from bench.suite.judge import HASHED_ROWS, Expected
 from bench.suite.process import Process, StoppedError
 from bench.suite.record import Check, Record, Spread, Work
-from bench.suite.registry import STRATEGIES
+from bench.suite.registry import OWN, STRATEGIES
 
 COUNTED_ROWS = 2_000_000
 """Contenders are asked for the number of rows of the whole answer where it is no larger."""
@@ -111,7 +111,7 @@ def measured(
             with started(made, tiny, [run.contender for run in again], limits) as others:
                 say("warm-up of processes that time it again")
                 warmed(others, made, limits)
-                timed(others, made, limits, lambda: wanted, say)
+                timed(others, made, limits, lambda: wanted, say, number + 1)
             for run, other in zip(again, others, strict=True):
                 _joined(run, other)
     return runs, wanted
@@ -152,7 +152,8 @@ def started(made: Made, tiny: Made, names: Sequence[str], limits: Limits) -> Gen
         runs = []
         for name in names:
             task = Task(name, made.workload, made.case.how, limits.threads, folder / "rows", folder / "tiny")
-            process = Process(opened, task, limits.threads, limits.limit_bytes.get(name))
+            most = limits.limit_bytes.get(name)
+            process = Process(opened, task, limits.threads, most, is_loaded=name in OWN)
             runs.append(Run(name, stack.enter_context(process)))
             runs[-1].process.tell("warm")
         yield runs
@@ -170,9 +171,13 @@ def warmed(runs: Sequence[Run], made: Made, limits: Limits) -> None:
 
 
 def timed(
-    runs: Sequence[Run], made: Made, limits: Limits, expected: Callable[[], Expected], say: Callable[[str], None]
-) -> Expected:
-    """Let contenders that are warm load, answer, and take their rounds, one at a time; what comes back is expected."""
+    runs: Sequence[Run], made: Made, limits: Limits, expected: Callable[[], Expected], say: Callable[[str], None],
+    core: int = 0,
+) -> Expected:  # fmt: skip
+    """Let contenders that are warm load, answer, and take their rounds, one at a time; what comes back is expected.
+
+    `core` is where the first round is taken; see `_timed_rounds`.
+    """
     for run in _alive(runs):
         say(f"{run.contender} loads")
         _attempt(run, lambda run: run.loaded.update(run.process.ask("load", limits.limit)))
@@ -182,7 +187,7 @@ def timed(
         _attempt(run, lambda run: _first_round(run, made, wanted, limits))
     wanted = settled(wanted, _alive(runs))
     say("timed rounds")
-    _timed_rounds([run for run in _alive(runs) if run.check and run.check.is_right], made, limits)
+    _timed_rounds([run for run in _alive(runs) if run.check and run.check.is_right], made, limits, core)
     return wanted
 
 
@@ -304,7 +309,7 @@ def _difference(expected: Expected, run: Run) -> str | None:
     return None
 
 
-def _timed_rounds(runs: Sequence[Run], made: Made, limits: Limits) -> None:
+def _timed_rounds(runs: Sequence[Run], made: Made, limits: Limits, core: int) -> None:
     """Rounds of all of them in turn; those of one thread on one core, which others may slow down, and then the next."""
     for number in range(limits.rounds):
         going = [run for run in _alive(runs) if run.spent + _cost(run) <= limits.budget]
@@ -312,7 +317,7 @@ def _timed_rounds(runs: Sequence[Run], made: Made, limits: Limits) -> None:
             return
         if len(runs) > 1 and limits.threads == 1:
             for run in going:
-                run.process.to_core(number)
+                run.process.to_core(core + number)
         turn = number % len(going)
         for run in (*going[turn:], *going[:turn]):
             _attempt(run, lambda run: _round(run, made, limits))

@@ -1,14 +1,17 @@
 """A process that is asked things one after the other, and ended where it takes too long; and the loop that it runs.
 
-All are forked by one process that has the engine's kernels loaded, which each would else spend a second on.
+Those of the engine are forked by one process that has its kernels loaded, which each would else spend a second on.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
+import importlib
 import json
 import multiprocessing
 import os
+import pickle
 import resource
 import signal
 import sys
@@ -17,6 +20,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +29,8 @@ from bench.suite.contender import MissingError, NotForThisError
 
 ROOT = Path(__file__).parents[2]
 _FORKING = multiprocessing.get_context("forkserver")
-_FORKING.set_forkserver_preload(["bench.suite.loaded"])
+_FORKING.set_forkserver_preload(["bench.suite.forking", "bench.suite.loaded"])
+_FRESH = multiprocessing.get_context("spawn")
 
 Opened = Callable[[Any, Path], Callable[[str], dict[str, Any]]]
 """Takes a task and a folder of its own, and returns what answers commands."""
@@ -61,16 +66,29 @@ class Process:
         For libraries that go by the environment.
     limit_bytes
         Of its address space; None for no limit.
+    is_loaded
+        Whether it begins with the engine and its kernels; else with nothing but Python.
+
+    Raises
+    ------
+    RuntimeError
+        If it cannot begin with the engine.
     """
 
-    def __init__(self, opened: Opened, task: Any, threads: int, limit_bytes: int | None = None) -> None:
+    def __init__(
+        self, opened: Opened, task: Any, threads: int, limit_bytes: int | None = None, *, is_loaded: bool = True
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="bench-suite-")
         self._errors = Path(self._folder.name) / "errors"
         self._computed: float | None = None
-        self._connection, other = _FORKING.Pipe()
-        asked = (opened, task, Path(self._folder.name), threads, limit_bytes, other)
-        self._process = _FORKING.Process(target=_served, args=asked)
-        self._process.start()
+        self._is_killed = False
+        self._connection, other = multiprocessing.Pipe()
+        asked = (pickle.dumps((opened, task)), Path(self._folder.name), threads, limit_bytes, is_loaded, other)
+        self._process: BaseProcess = (_FORKING if is_loaded else _FRESH).Process(target=_served, args=asked)
+        try:
+            self._process.start()
+        except EOFError:
+            raise RuntimeError("bench.suite.loaded cannot be loaded, for the reason that stands above") from None
         other.close()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -118,12 +136,12 @@ class Process:
                 os.sched_setaffinity(self.pid, {cores[number % len(cores)]})
 
     def kill(self) -> None:
-        """End it and whatever it has started."""
-        if self._process.is_alive():
-            try:
+        """End it and whatever it has started, also where it has ended, or what has forked it has."""
+        if not self._is_killed:
+            self._is_killed = True
+            with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
-            except ProcessLookupError:  # it has not come to lead a group yet
-                self._process.kill()
+            self._process.kill()  # where it has not come to lead a group yet
             self._process.join()
 
     def __enter__(self) -> Self:
@@ -158,11 +176,12 @@ def computed(pid: int) -> float | None:
 
 
 def _served(
-    opened: Opened, task: Any, folder: Path, threads: int, limit_bytes: int | None, connection: Connection
+    asked: bytes, folder: Path, threads: int, limit_bytes: int | None, is_loaded: bool, connection: Connection
 ) -> None:
     """Answer commands until there are none or one says ``end``; whatever is printed goes to the folder's ``errors``."""
     os.setsid()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     errors = os.open(folder / "errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(errors, 1)
     os.dup2(errors, 2)
@@ -170,6 +189,9 @@ def _served(
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if limit_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    if is_loaded:
+        importlib.import_module("bench.suite.loaded")  # which has been done, or it says why that cannot be
+    opened, task = pickle.loads(asked)
     answer_to = opened(task, folder)
     command = ""
     while command != "end":
@@ -194,8 +216,22 @@ def _served(
 
 
 def _end_with_parent() -> None:
-    """When the process that asked for this one is gone, let this one and what it has started be killed."""
+    """When the process that asked for this one is gone, let this one and what it has started be killed.
+
+    Linux does so itself, whatever this one is at then.
+    """
     parent = multiprocessing.parent_process()
     assert parent is not None
-    wait([parent.sentinel])
-    os.killpg(0, signal.SIGKILL)
+    sentinel = parent.sentinel
+    if sys.platform == "linux":
+        fcntl.fcntl(sentinel, fcntl.F_SETOWN, -os.getpid())
+        fcntl.fcntl(sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(sentinel, fcntl.F_SETFL, fcntl.fcntl(sentinel, fcntl.F_GETFL) | os.O_ASYNC)
+        if not wait([sentinel], 0):
+            return
+
+    def end() -> None:
+        wait([sentinel])
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=end, daemon=True).start()

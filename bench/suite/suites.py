@@ -32,7 +32,7 @@ class Suite:
     judge_limit
         Seconds that another engine may count an answer for a check.
     again
-        Seconds that times may be taken again for, of all cases together; None for no limit.
+        Seconds that times may be taken again for, of all cases that a run takes; None for no limit.
     random_queries, random_size
         How many queries that chance writes are compared as well, and on what.
     """

@@ -133,8 +133,8 @@ def sections(facts: Facts) -> list[Section]:
         Section(
             "How it was measured",
             "Each contender runs in a process of its own, and its answers are checked before its times count. "
-            "Strategies take their rounds in turn, and again in further processes where times of the same counted "
-            "work, or of rounds that overlap, are far apart. "
+            "Strategies take their rounds in turn, with one thread each on one core after the other, and again in "
+            "further processes where times of the same counted work, or of rounds that overlap, are far apart. "
             f"A change is called small up to {SMALL} rows or {SMALL_SHARE:.1%} of the state, "
             f"and a strategy as good as another up to {NEAR:g} times its time.",
             table=tables.machines(facts),
