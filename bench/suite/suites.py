@@ -120,7 +120,7 @@ def _quick() -> tuple[Spec, ...]:
 
 QUICK = Suite(
     "quick", _quick(), limit=3, rival_limit=3, budget=0.5, rounds=5, judge_limit=1, random_queries=0,
-    random_size=Size(), again=60,
+    random_size=Size(), again=40,
 )  # fmt: skip
 
 
