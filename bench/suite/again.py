@@ -28,6 +28,9 @@ NEAR = 2.0
 AGAIN = 4
 """So many times they are taken again, whatever comes of the first."""
 
+TAKEN_AGAIN = "taken again"
+"""The note of a record whose times were not taken again so often."""
+
 
 @dataclass
 class Allowance:

@@ -83,7 +83,7 @@ class Session:
         if not self.batches:
             self.stream = Stream.read(self.task.stream)
         else:
-            gc.unfreeze()
+            gc.unfreeze()  # what is left of the one before is looked through once more
         contender = self.build(len(self.stream.ticks))
         if not self.batches:
             self.batches = [contender.prepare(tick) for tick in self.stream.ticks]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from bench.rivals import dogs
+from bench.suite.again import AGAIN, TAKEN_AGAIN
 from bench.suite.ending import ending
 from bench.suite.random_queries import RANDOM
 from bench.suite.record import Comparison, Document, Record
@@ -185,6 +186,11 @@ def conclude(document: Document) -> None:
                 f"{text}: auto by the better strategy, median {statistics.median(ratio for ratio, _ in ratios):.2f}, "
                 f"{above} of {len(ratios)} above {within}; the worst: {worst}"
             )
+    if stopped := {record.case.key for record in document.records if TAKEN_AGAIN in record.notes}:
+        print(
+            f"unsettled times of {len(stopped)} cases were not taken again {AGAIN} times, as the seconds for that were "
+            f"over; with --workloads they are: {', '.join(sorted({key.partition(',')[0] for key in stopped}))}"
+        )
     planned = document.planning
     if planned is not None:
         print(

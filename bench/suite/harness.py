@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bench.suite.again import AGAIN, Allowance, unsettled
+from bench.suite.again import AGAIN, TAKEN_AGAIN, Allowance, unsettled
 from bench.suite.catalogue import Made
 from bench.suite.child import Task, opened
 from bench.suite.judge import HASHED_ROWS, Expected
@@ -105,7 +105,7 @@ def measured(
     for number in range(AGAIN if again else 0):
         if allowance.is_spent:
             for run in again:
-                _note(run, "taken again", f"{number} of {AGAIN} times, as the seconds for that were over")
+                _note(run, TAKEN_AGAIN, f"{number} of {AGAIN} times, as the seconds for that were over")
             break
         with allowance.spending():
             with started(made, tiny, [run.contender for run in again], limits) as others:

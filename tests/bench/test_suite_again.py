@@ -6,10 +6,11 @@ import pytest
 
 pytest.importorskip("duckdb", reason="the extra 'bench' is not installed")
 
-from bench.suite import again, chance
+from bench.suite import again, chance, command
 from bench.suite.catalogue import Spec, made, tiny
-from bench.suite.harness import Limits, measured
+from bench.suite.harness import Limits, measured, record_of
 from bench.suite.judge import Expected
+from bench.suite.record import Document
 
 HONEST = "tests.bench.suite_contenders:Honest"
 LIMITS = Limits(limit=20.0, budget=5.0, rounds=2)
@@ -29,7 +30,7 @@ def test_times_of_the_same_work_that_are_far_apart_are_taken_again(apart, rounds
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e9])
-def test_times_are_taken_again_as_long_as_that_is_allowed(seconds, monkeypatch):
+def test_times_are_taken_again_as_long_as_that_is_allowed(seconds, monkeypatch, capsys):
     monkeypatch.setattr(again, "APART", 0.0)
     allowance, case = again.Allowance(seconds), made(TRIANGLE)
     found, _ = measured(case, made(tiny(TRIANGLE)), ["wcoj", "auto"], LIMITS, Expected, lambda _: None, allowance)
@@ -37,3 +38,5 @@ def test_times_are_taken_again_as_long_as_that_is_allowed(seconds, monkeypatch):
     assert [len(run.rounds) for run in found] == [(1 + times) * LIMITS.rounds] * 2
     assert [run.about["notes"].get("taken again", "").startswith(f"{times} of ") for run in found] == [seconds < 1] * 2
     assert allowance.is_spent == (seconds < 1)
+    command.conclude(Document({}, "quick", 1, tuple(record_of(run, case, 1, None, None) for run in found)))
+    assert ("unsettled times of 1 cases were not taken again" in capsys.readouterr().out) == (seconds < 1)
