@@ -278,7 +278,7 @@ class Inspected(NotCopied):
             self._outgoing.column_name,
             self.backend.name,
             self.bag,
-            None if self._ledger.router is None else str(self._ledger.router),
+            self._ledger.route_text(),
             None if lowered is None else lowered.chosen or None,
             self.last_tick if known is None else TickReport(),
         )

@@ -56,8 +56,8 @@ class Program(Inspected):
         How much of the GPU's memory the process may use: bytes (8000000000, ``"8GB"``) or a share (0.5, ``"50%"``); by
         default all of it. One pool serves all programs of the process. Without a meaning on the CPU.
     route
-        Where ticks run if the state is on a device: ``"auto"`` for small ones on a twin of the state on the CPU, as
-        measured or assumed; ``"device"`` or ``"cpu"`` for all on one side; or a number of changed rows from which on
+        Where ticks run if the state is on a device: ``"auto"`` on a twin of the state on the CPU if that is expected to
+        cost less for their rows and for the values that joins look at; ``"device"`` or ``"cpu"`` for all on one side; or a number of changed rows from which on
         they run on the device. `explain` says what came of it.
     twin_memory
         How much of the host's memory the twin may take, in the same forms; by default a quarter. A larger state has

@@ -11,11 +11,11 @@ from gpu_wcoj.circuit.circuit import Held, Measured
 from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.errors import AuxiliaryError, GpuWcojError, MemoryBudgetError
 from gpu_wcoj.incoming import Incoming
-from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowered, Lowering
 from gpu_wcoj.planner.feedback import Feedback
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.types import Types
+from gpu_wcoj.routing.costs import Forecast, Work
 from gpu_wcoj.routing.router import Router
 from gpu_wcoj.routing.sides import Side, Sides
 from gpu_wcoj.turns import Turns
@@ -23,9 +23,6 @@ from gpu_wcoj.zset.arrays import memory_error, within_memory
 
 if TYPE_CHECKING:
     from gpu_wcoj.routing.journal import Journal  # which programs without a checkpoint have no use for
-
-Work = dict[str, dict[int, dict[int, dict[str, Int64Array]]]]
-"""Per head, rule, delta path and variable, what the kernels counted; see `gpu_wcoj.kernels.protocol`."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +125,8 @@ class Ledger:
         The state that the circuits are known to hold, if any.
     keeps
         Whether relations may be kept for the rules.
+    forecast
+        The values that ticks are expected to look at; used where there is a router.
     turns
         Whoever calls a method here, or puts what it has read of the state back, does that in its turn.
     """
@@ -138,6 +137,7 @@ class Ledger:
     feedback: Feedback = field(default_factory=lambda: Feedback(None))
     installed: State | None = None
     keeps: bool = True
+    forecast: Forecast = field(default_factory=Forecast)
     turns: Turns = field(default_factory=lambda: Turns("the program"))
 
     @property
@@ -174,10 +174,21 @@ class Ledger:
             sides = Sides.of(lowered) if sides is None else sides.lowered_as(lowered)
         if self.router is None:
             return sides, sides.primary
-        return self.router.routed(sides, sum(map(len, incoming.values())))
+        self.forecast.follow(sides.primary.lowered.plan)
+        return self.router.routed(sides, self.forecast.of({name: len(rows) for name, rows in incoming.items()}))
 
-    def commit(self, side: Side, held: Held, after: State) -> None:
-        """End a tick that ran on `side`, whose circuit shall hold `held` then."""
+    def route_text(self) -> str | None:
+        """Describe where ticks run, for people; None where there is one side only."""
+        if self.router is None:
+            return None
+        if self.lowered is not None:
+            self.forecast.follow(self.lowered.plan)
+        return self.router.described(self.forecast.values_per_row)
+
+    def commit(self, side: Side, held: Held, after: State, rows: Mapping[str, int]) -> None:
+        """End a tick of so many given rows that ran on `side`, whose circuit shall hold `held` then."""
+        if self.router is not None and side.rows:  # from no state, only one path of a rule runs
+            self.forecast.observe(rows, after.report.work)
         self.feedback.observe(side.circuit, side.lowered.plan, after.report.work, after.report.tick)
         side.circuit.install(held)
         self.replaced(after)

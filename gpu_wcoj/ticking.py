@@ -132,7 +132,8 @@ class Ticking:
                 circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.measured, circuit.recounted,
                 circuit.declined,
             )  # fmt: skip
-            self.ledger.commit(side, held, State(lowered.types, names, report, sides, journal))
+            given = {name: len(rows) for name, rows in incoming.items()}
+            self.ledger.commit(side, held, State(lowered.types, names, report, sides, journal), given)
         except BaseException as error:
             try:  # values are read from the dictionaries before these forget them
                 raised = self.outgoing.as_shown(as_shown(error, self.backend))

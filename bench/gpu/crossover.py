@@ -37,7 +37,7 @@ def _calibration(place: Place, n_rows: int, report: Report) -> None:
     sizes = [size for size in CALIBRATED if size <= n_rows // 10] or [1, 2]
     found = calibrate(place.backend, find("cpu").backend, n_rows, sizes)
     samples = [dataclasses.asdict(sample) for sample in found.samples]
-    report.add("calibration", edges=n_rows, threshold=found.model.threshold, samples=samples)
+    report.add("calibration", edges=n_rows, thresholds=found.thresholds, samples=samples)
 
 
 def _pattern(place: Place, query: Query, loaded: Any, arriving: Any, options: Options, report: Report) -> None:

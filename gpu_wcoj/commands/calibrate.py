@@ -1,4 +1,4 @@
-"""The command ``gpu-wcoj calibrate``: which ticks are faster on the GPU of this machine."""
+"""The command ``gpu-wcoj calibrate``: measures which ticks are faster on the GPU of this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpu_wcoj.errors import UsageError
 
 
 def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto") -> None:
-    """Measure below how many changed rows ticks are faster on the CPU than on the GPU; programs go by it from then on.
+    """Measure what a changed row and a joined value cost on the GPU and on the CPU; programs route ticks by it.
 
     Parameters
     ----------

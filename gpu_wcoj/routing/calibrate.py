@@ -1,7 +1,12 @@
-"""Measuring what ticks cost on this machine: a triangle over a skewed graph, on both backends, at several sizes."""
+"""Measurement of what ticks cost on this machine: two rules over a skewed graph, on both backends, at several sizes.
+
+A triangle proposes many values for a changed row, and a lookup proposes none: together they tell what a row costs from
+what a value costs.
+"""
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Sequence
@@ -22,7 +27,7 @@ from gpu_wcoj.options import processors
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.terms import Atom, Variable
-from gpu_wcoj.routing.costs import ALWAYS, CostModel, SideCosts
+from gpu_wcoj.routing.costs import ALWAYS, CostModel, SideCosts, proposed_by
 from gpu_wcoj.routing.sides import Side, Sides
 
 N_ROWS: Final = 1_000_000
@@ -31,25 +36,34 @@ ROUNDS: Final = 5
 
 _A, _B, _C = (Variable(name) for name in "abc")
 _EDGES: Final = (Atom("edge", (_A, _B)), Atom("edge", (_B, _C)), Atom("edge", (_A, _C)))
-_TRIANGLE: Final = Rules((Rule(Atom("triangle", (_A, _B, _C)), _EDGES),))
-"""triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."""
+RULES: Final = {
+    "triangle": Rules((Rule(Atom("triangle", (_A, _B, _C)), _EDGES),)),
+    "lookup": Rules((Rule(Atom("lookup", (_A, _B)), (Atom("edge", (_A, _B)), Atom("edge", (_B, _A)))),)),
+}
+"""triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c). lookup(a, b) :- edge(a, b), edge(b, a)."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Seconds of ticks of one size: each the middle one of several.
+    """Seconds of ticks of one rule and size: each the median of several.
 
     Attributes
     ----------
+    rule
+        The name of the rule.
     n_rows
         Rows of a tick, half of them deletions.
+    values
+        Values that joins proposed in a tick.
     device, cpu
         Of the tick where it runs.
     device_take_in, cpu_take_in
         Of taking it in where it did not run.
     """
 
+    rule: str
     n_rows: int
+    values: float
     device: float
     cpu: float
     device_take_in: float
@@ -63,18 +77,25 @@ class Calibration:
     model: CostModel
     samples: tuple[Sample, ...]
 
+    @property
+    def thresholds(self) -> dict[str, int]:
+        """Per rule, the rows from which on a tick is faster on the device, at the values that its largest tick had."""
+        largest = {sample.rule: sample for sample in self.samples}
+        return {rule: self.model.threshold(one.values / one.n_rows) for rule, one in largest.items()}
+
     def __str__(self) -> str:
-        lines = [f"{'rows':>9}{'on the GPU':>14}{'on the CPU':>14}{'GPU takes in':>14}{'CPU takes in':>14}"]
+        lines = [f"{'':<9}{'rows':>9}{'on the GPU':>14}{'on the CPU':>14}{'GPU takes in':>14}{'CPU takes in':>14}"]
         for one in self.samples:
             times = (one.device, one.cpu, one.device_take_in, one.cpu_take_in)
-            lines.append(f"{one.n_rows:>9,}" + "".join(f"{1e3 * seconds:>11.3f} ms" for seconds in times))
-        threshold = self.model.threshold
-        if threshold == 0:
-            lines.append("all ticks are faster on the GPU")
-        elif threshold >= ALWAYS:
-            lines.append("all ticks are faster on the CPU")
-        else:
-            lines.append(f"ticks of fewer than {threshold:,} rows are faster on the CPU")
+            cells = "".join(f"{1e3 * seconds:>11.3f} ms" for seconds in times)
+            lines.append(f"{one.rule:<9}{one.n_rows:>9,}{cells}")
+        for rule, threshold in self.thresholds.items():
+            if threshold == 0:
+                lines.append(f"{rule}: all ticks are faster on the GPU")
+            elif threshold >= ALWAYS:
+                lines.append(f"{rule}: all ticks are faster on the CPU")
+            else:
+                lines.append(f"{rule}: ticks of fewer than {threshold:,} rows are faster on the CPU")
         return "\n".join(lines)
 
 
@@ -102,40 +123,37 @@ def calibrate(
         Of the graph and the ticks.
     """
     random = np.random.default_rng(seed)
-    lowering = _lowering(primary)
     edges = _edges(random, n_rows, n_rows)
-    sides = _loaded(lowering, edges)
-    start = time.perf_counter()
-    sides = sides.with_twin(lowering, twin)
-    build_per_row = (time.perf_counter() - start) / n_rows
-    samples = []
-    for size in sizes or SIZES:
-        measured = []
-        for _ in range(rounds + 1):
-            round_seconds: list[float] = []
-            for on_twin in (False, True):
-                sides, seconds = _ticked(sides, on_twin, _change(random, edges, size))
-                round_seconds.extend(seconds)
-            measured.append(round_seconds)
-        device, cpu_take_in, cpu, device_take_in = (statistics.median(one) for one in zip(*measured[1:], strict=True))
-        samples.append(Sample(size, device, cpu, device_take_in, cpu_take_in))
+    samples, build_per_row = [], 0.0
+    for name, rules in RULES.items():
+        lowering = _lowering(primary, rules)
+        sides = _loaded(lowering, edges)
+        start = time.perf_counter()
+        sides = sides.with_twin(lowering, twin)
+        build_per_row = max(build_per_row, (time.perf_counter() - start) / n_rows)
+        for size in sizes or SIZES:
+            measured = []
+            for _ in range(rounds + 1):
+                round_figures: list[float] = []
+                for on_twin in (False, True):
+                    sides, figures = _ticked(sides, on_twin, _change(random, edges, size))
+                    round_figures.extend(figures)
+                measured.append(round_figures)
+            device, cpu_take_in, _, cpu, device_take_in, values = (
+                statistics.median(column) for column in zip(*measured[1:], strict=True)
+            )
+            samples.append(Sample(name, size, values, device, cpu, device_take_in, cpu_take_in))
     return Calibration(_fitted(samples, build_per_row), tuple(samples))
 
 
-def _lowering(backend: Backend) -> Lowering:
-    rules = _TRIANGLE
+def _lowering(backend: Backend, rules: Rules) -> Lowering:
     arity = {atom.relation: len(atom.terms) for rule in rules.rules for atom in (rule.head, *rule.atoms)}
     dictionaries = (Dictionary("string"), Dictionary("binary"))
-    return Lowering(
-        rules,
-        arity,
-        (),
-        rules.heads,
-        False,
-        dictionaries,
-        lambda: Execution(backend, False, threads=processors()),
-        None,
-    )
+
+    def execution() -> Execution:
+        return Execution(backend, False, threads=processors())
+
+    return Lowering(rules, arity, (), rules.heads, False, dictionaries, execution, None)
 
 
 def _loaded(lowering: Lowering, edges: Int64Array) -> Sides:
@@ -167,8 +185,10 @@ def _change(random: np.random.Generator, edges: Int64Array, size: int) -> tuple[
     return rows, np.concatenate([np.full(len(gone), -1, np.int64), np.ones(len(come), np.int64)])
 
 
-def _ticked(sides: Sides, on_twin: bool, change: tuple[Int64Array, Int64Array]) -> tuple[Sides, tuple[float, float]]:
-    """One tick: the seconds that it took, and those of the other side to take it in."""
+def _ticked(
+    sides: Sides, on_twin: bool, change: tuple[Int64Array, Int64Array]
+) -> tuple[Sides, tuple[float, float, float]]:
+    """Run one tick; return its seconds, those of the other side to take it in, and the values that were proposed."""
     assert sides.twin is not None
     side = sides.twin if on_twin else sides.primary
     circuit = side.circuit
@@ -188,7 +208,7 @@ def _ticked(sides: Sides, on_twin: bool, change: tuple[Int64Array, Int64Array]) 
     told = told.up_to_date()
     for one in told:
         _wait(one.circuit.backend)
-    return told, (middle - start, time.perf_counter() - start_take_in)
+    return told, (middle - start, time.perf_counter() - start_take_in, proposed_by(circuit.work))
 
 
 def _wait(backend: Backend) -> None:
@@ -198,10 +218,12 @@ def _wait(backend: Backend) -> None:
 
 
 def _fitted(samples: Sequence[Sample], build_per_row: float) -> CostModel:
-    sizes = [sample.n_rows for sample in samples]
+    ones = [1.0] * len(samples)
+    rows = [float(sample.n_rows) for sample in samples]
+    values = [sample.values for sample in samples]
 
     def side(ticks: list[float], take_ins: list[float]) -> SideCosts:
-        return SideCosts(*line(sizes, ticks), *line(sizes, take_ins))
+        return SideCosts(*fit_costs([ones, rows, values], ticks), *fit_costs([ones, rows], take_ins))
 
     return CostModel(
         side([one.device for one in samples], [one.device_take_in for one in samples]),
@@ -210,20 +232,25 @@ def _fitted(samples: Sequence[Sample], build_per_row: float) -> CostModel:
     )
 
 
-def line(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
-    """The line, nowhere below 0, whose relative errors have the smallest squares: at 0, and per row.
+def fit_costs(amounts: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
+    """Return what one unit of each amount costs, nothing below 0, by least squares of the relative errors.
+
+    All subsets of the amounts are tried, as some cost nothing: O(2^k) for k amounts.
 
     Examples
     --------
-    >>> fixed, per_row = line([1, 100, 1000], [1.5, 51.0, 501.0])
+    >>> fixed, per_row = fit_costs([[1, 1, 1], [1, 100, 1000]], [1.5, 51.0, 501.0])
     >>> round(fixed, 6), round(per_row, 6)
     (1.0, 0.5)
     """
     took = np.maximum(np.array(seconds, np.float64), 1e-9)
-    ones, rows = 1 / took, np.array(sizes, np.float64) / took
-    (fixed, per_row), *_ = np.linalg.lstsq(np.stack([ones, rows], axis=1), np.ones(len(took)))
-    if fixed < 0:
-        fixed, per_row = 0.0, rows.sum() / (rows @ rows)
-    elif per_row < 0:
-        fixed, per_row = ones.sum() / (ones @ ones), 0.0
-    return float(fixed), float(per_row)
+    shares = np.array(amounts, np.float64) / took
+    best, costs = np.inf, np.zeros(len(amounts))
+    for n_used in range(1, len(amounts) + 1):
+        for used in map(list, itertools.combinations(range(len(amounts)), n_used)):
+            found, *_ = np.linalg.lstsq(shares[used].T, np.ones(len(took)))
+            error = float(np.square(shares[used].T @ found - 1).sum())
+            if (found >= 0).all() and error < best:
+                best, costs = error, np.zeros(len(amounts))
+                costs[used] = found
+    return [float(cost) for cost in costs]

@@ -1,6 +1,6 @@
 """Which side a tick runs on.
 
-A tick of few rows is cheaper on the CPU and one of many on the device; `CostModel` says where the two meet. If the
+A tick of little work is cheaper on the CPU and one of much on the device; `CostModel` says where the two meet. If the
 cheaper side is not ready, because it has a backlog or is not there yet, ticks run on the other one until what they
 would have saved pays for making it ready. So making ready never costs more than as much again as it would have cost
 to know the future.
@@ -18,7 +18,7 @@ from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.routing.backlog import MOST_TICKS
-from gpu_wcoj.routing.costs import ALWAYS, ASSUMED, CostModel
+from gpu_wcoj.routing.costs import ALWAYS, ASSUMED, CostModel, Workload
 from gpu_wcoj.routing.sides import Side, Sides
 
 BACKLOG_SHARE = 0.125
@@ -35,14 +35,14 @@ class Route:
     Attributes
     ----------
     threshold
-        Ticks of fewer given rows run on the twin.
+        Ticks of fewer given rows run on the twin; None if their expected costs decide.
     is_forced
         Whether they do whatever it costs to make the twin ready.
     source
         Where the threshold comes from, for people.
     """
 
-    threshold: int
+    threshold: int | None
     is_forced: bool
     source: str
 
@@ -56,7 +56,7 @@ class Route:
             For anything but ``"auto"``, ``"device"``, ``"cpu"`` and whole numbers from 0.
         """
         if option == "auto":
-            return cls(model.threshold, False, "measured on this machine" if model.is_measured else _ASSUMED)
+            return cls(None, False, "measured on this machine" if model.is_measured else _ASSUMED)
         if option == "device":
             return cls(0, True, "as asked for")
         if option == "cpu":
@@ -67,13 +67,6 @@ class Route:
             f"route={option!r} is not allowed.\n  It is 'auto', 'device', 'cpu', or the number of changed rows from"
             " which on a tick runs on the device."
         )
-
-    def __str__(self) -> str:
-        if self.threshold == 0:
-            return f"all ticks run on the device ({self.source})"
-        if self.threshold >= ALWAYS:
-            return f"all ticks run on the CPU ({self.source})"
-        return f"ticks of fewer than {self.threshold:,} rows run on the CPU ({self.source})"
 
 
 _ASSUMED = "assumed; not measured on this machine: gpu-wcoj calibrate"
@@ -123,18 +116,29 @@ class Router:
     model: CostModel
     memory: int
 
-    def __str__(self) -> str:
-        return f"{self.route}; the state there takes up to {shown_bytes(self.memory)}"
+    def described(self, values_per_row: float) -> str:
+        """Describe where ticks run if joins propose so many values for a changed row."""
+        threshold, at_rate = self.route.threshold, ""
+        if threshold is None:
+            threshold = self.model.threshold(values_per_row)
+            at_rate = f" at {values_per_row:,.0f} values a row"
+        if threshold == 0:
+            ticks = "all ticks run on the device"
+        elif threshold >= ALWAYS:
+            ticks = f"all ticks run on the CPU{at_rate}"
+        else:
+            ticks = f"ticks of fewer than {threshold:,} rows run on the CPU{at_rate}"
+        return f"{ticks} ({self.route.source}); the state there takes up to {shown_bytes(self.memory)}"
 
-    def routed(self, sides: Sides, n_rows: int) -> tuple[Sides, Side]:
-        """The sides, and the one on which a tick of that many given rows shall run, which is ready for it."""
+    def routed(self, sides: Sides, work: Workload) -> tuple[Sides, Side]:
+        """Return the sides, and the one on which a tick of that work shall run, which is ready for it."""
         fits = self._fits(sides)
         sides = self._tended(sides) if fits else sides.without_twin()
-        to_twin = fits and self.prefers_twin(n_rows)
+        to_twin = fits and self.prefers_twin(work)
         if self._is_ready(sides, to_twin):
             return sides, _chosen(sides, to_twin)
         if not self.route.is_forced:
-            credit = sides.credit + abs(self.model.saving(n_rows))
+            credit = sides.credit + abs(self.model.saving(work))
             if credit < self._seconds_to_ready(sides, to_twin):
                 return replace(sides, credit=credit), _chosen(sides, not to_twin)
         if not to_twin:
@@ -150,13 +154,15 @@ class Router:
 
         A relation that is joined afresh is worth the device, unless no tick is to run there.
         """
-        if not is_stored and self.route.threshold < ALWAYS:
+        if not is_stored and self.route.threshold != ALWAYS:
             sides = sides.with_primary()
         return sides, sides.ahead
 
-    def prefers_twin(self, n_rows: int) -> bool:
-        """Whether a tick of that many rows is for the twin, once it is ready."""
-        return n_rows < self.route.threshold
+    def prefers_twin(self, work: Workload) -> bool:
+        """Return whether a tick of that work is for the twin, once it is ready."""
+        if self.route.threshold is None:
+            return self.model.saving(work) > 0
+        return work.rows < self.route.threshold
 
     def _tended(self, sides: Sides) -> Sides:
         """The sides with no backlog that is too large."""

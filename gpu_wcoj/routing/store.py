@@ -14,7 +14,7 @@ from typing import Any
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.routing.costs import CostModel
 
-FORMAT = 1
+FORMAT = 2
 """Of the file; another one is not read."""
 
 _LOGGER = logging.getLogger("gpu_wcoj")

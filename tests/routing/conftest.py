@@ -49,6 +49,6 @@ def sides(monkeypatch):
     def follow(chooses, keeps=True):
         monkeypatch.setattr("gpu_wcoj.routing.sides.REBUILD_SHARE", 1e9 if keeps else REBUILD_SHARE)
         number = iter(range(1 << 30))
-        monkeypatch.setattr(Router, "prefers_twin", lambda self, n_rows: chooses(next(number)))
+        monkeypatch.setattr(Router, "prefers_twin", lambda self, work: chooses(next(number)))
 
     return follow

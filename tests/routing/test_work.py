@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.routing.costs import ASSUMED
+from gpu_wcoj.routing.costs import ASSUMED, Workload
 from tests.routing.conftest import Pair
 
 TRIANGLE = "h(a, b, c) :- e(a, b), e(b, c), e(a, c)."
@@ -205,7 +205,8 @@ class TestByCosts:
         return program
 
     def test_the_assumed_threshold_is_shown_as_assumed(self, program):
-        assert "fewer than 30,000 rows run on the CPU (assumed; not measured on this machine" in program.explain()
+        text = program.explain()
+        assert "rows run on the CPU at 40 values a row (assumed; not measured on this machine" in text
         assert program.last_tick.backend == program.backend.name
 
     def test_small_ticks_pay_for_the_twin_first(self, program):
@@ -213,7 +214,7 @@ class TestByCosts:
         for number in range(20):
             program.step_counts({"e": [(number, 9000)]})
             ran_on.append(program.last_tick.backend)
-        n_paying = math.ceil(ASSUMED.build_per_row * 59_900 / ASSUMED.saving(1)) - 1
+        n_paying = math.ceil(ASSUMED.build_per_row * 59_900 / ASSUMED.saving(Workload(1))) - 1
         assert n_paying > 3
         assert abs(ran_on.index("cpu") - n_paying) <= 1
         assert set(ran_on[ran_on.index("cpu") :]) == {"cpu"}
@@ -224,3 +225,22 @@ class TestByCosts:
         program.step_counts({"e": graph(3, 60_000, 5000)})
         assert program.last_tick.backend == program.backend.name
         assert not sides_of(program).primary.backlog
+
+
+CLIQUE = "h(a, b, c, d) :- e(a, b), e(b, c), e(a, c), e(a, d), e(b, d), e(c, d)."
+
+
+def test_equal_rows_run_where_their_joins_cost_less(pair, monkeypatch, tmp_path):
+    """A tick of 2,000 rows looks at 500 values a row for 4-cliques, and at none for edges in both directions."""
+    monkeypatch.setattr("gpu_wcoj.routing.store.store_path", lambda: tmp_path / "routing.json")
+    edges, tick = graph(1, 8_000, 200), graph(2, 2_000, 200)
+    ran_on = {}
+    for text in (CLIQUE, "h(a, b) :- e(a, b), e(b, a)."):
+        program = gw.Program(text, **pair.options(route="auto"))
+        program.load({"e": edges})
+        for number in range(40):  # pay for the twin
+            program.step_counts({"e": [(number, 9000)]})
+        assert program.last_tick.backend == "cpu"
+        program.step_counts({"e": tick})
+        ran_on[text] = program.last_tick.backend
+    assert list(ran_on.values()) == [pair.primary.name, "cpu"]
