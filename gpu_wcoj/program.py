@@ -56,9 +56,9 @@ class Program(Inspected):
         How much of the GPU's memory the process may use: bytes (8000000000, ``"8GB"``) or a share (0.5, ``"50%"``); by
         default all of it. One pool serves all programs of the process. Without a meaning on the CPU.
     route
-        Where ticks run if the state is on a device: ``"auto"`` on a twin of the state on the CPU if that is expected to
-        cost less for their rows and for the values that joins look at; ``"device"`` or ``"cpu"`` for all on one side; or a number of changed rows from which on
-        they run on the device. `explain` says what came of it.
+        Where ticks run if the state is on a device. ``"auto"``: on a twin of the state on the CPU where that is
+        expected to cost less, for their rows and the values that joins look at; ``"device"`` or ``"cpu"``: all on
+        one side; a number: ticks of that many changed rows or more run on the device. `explain` shows the choice.
     twin_memory
         How much of the host's memory the twin may take, in the same forms; by default a quarter. A larger state has
         no twin.

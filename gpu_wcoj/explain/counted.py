@@ -25,7 +25,8 @@ from gpu_wcoj.explain.tree import (
 from gpu_wcoj.join.meter import JoinCounts, PathCounts, StepCounts
 from gpu_wcoj.join.whole import GIVEN_UP, SAMPLED, WHOLE
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Int64Array
-from gpu_wcoj.tick import TickReport, Work
+from gpu_wcoj.routing.costs import Work
+from gpu_wcoj.tick import TickReport
 
 AMONG_CHANGES = "changes joined with each other"
 """What is called so of a path that is counted for others; see `gpu_wcoj.join.symmetric`."""

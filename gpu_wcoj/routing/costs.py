@@ -224,4 +224,4 @@ class Forecast:
 
 def _drawn_to(learned: float, ratio: float) -> float:
     """Return a ratio learned from many ticks after one more; by geometric means, as ratios lie orders apart."""
-    return learned * (ratio / learned) ** LEARNED_SHARE
+    return learned * math.pow(ratio / learned, LEARNED_SHARE)
