@@ -214,6 +214,8 @@ class Forecast:
     def observe(self, rows: Mapping[str, int], work: Work) -> None:
         """Learn from a tick of so many changed rows per relation. O(levels of all delta paths)."""
         n_rows = sum(rows.values())
+        if not n_rows:
+            return
         values = n_rows + proposed_by(work)  # one for each row, as expected
         self.correction = _drawn_to(self.correction, values / self._expected(rows))
         self.values_per_row = _drawn_to(self.values_per_row, values / n_rows)

@@ -97,6 +97,11 @@ class TestForecast:
             program.step_counts({"e": [("x", "y")]})
         assert (forecast.correction, forecast.values_per_row) == before
 
+    def test_a_tick_without_rows_teaches_nothing(self, program):
+        before = program._ledger.forecast.correction
+        program.step({"e": gw.ZSet.from_rows([((1, 2), 0)]), "f": np.zeros((0, 2), np.int64)})
+        assert program._ledger.forecast.correction == before
+
     def test_a_relation_that_nothing_is_known_of_counts_one_value_a_row(self):
         assert Forecast().of({"e": 3, "f": 4}) == Workload(7, 7.0)
 
