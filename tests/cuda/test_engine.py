@@ -17,6 +17,7 @@ from gpu_wcoj.trace.spine import MergePolicy
 from tests.cuda.graphs import hub_edges
 from tests.join.patterns import PATTERNS
 from tests.join.twin import VALUES, Script, arities, check_scripts, fed, random_script, random_text
+from tests.kernels.cases import marked_alike
 from tests.long import IS_LONG
 from tests.shim import available, shim_backend
 
@@ -174,3 +175,19 @@ class TestWeights:
             found.append(str(raised.value))
             assert len(program.relation("e")) == 0
         assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("on", ["cpu", "shim"])
+def test_values_that_agree_in_one_half_with_marked_ones(on):
+    """One atom holds int64, the other int32 in a range that is marked: only equal values join."""
+    held, alike = marked_alike()
+    sought = [*alike, *held[:5]]
+    options: dict[str, Any] = {"backend": "cpu"} if on == "cpu" else {"backend": shim_backend(0), "route": "device"}
+    for text, key in (("p(h, x, v) :- k(h, x), a(x, v), b(h, v).", 0), ("p(x, h, v) :- k(x, h), a(x, v), b(h, v).", 1)):
+        program = gw.Program(text, **options)
+        program.load({"b": [(0, value) for value in held], "a": list(enumerate(sought))})
+        keys = [(0, x) if key == 0 else (x, 0) for x in range(len(sought))]
+        found = [(row, weight) for row, weight in program.step({"k": keys})["p"].rows()]
+        expected = [((*keys[x], sought[x]), 1) for x in range(len(alike), len(sought))]
+        assert sorted(found) == expected
+        assert program.count("p") == len(expected)

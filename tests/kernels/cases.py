@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,10 @@ from tests.reference import kernels as reference
 from tests.reference.kernels import Atom, Batch, Row
 
 LEAST, MOST = -(2**63), 2**63 - 1
+EDGES = sorted(
+    {sign * 2**bits + by for sign in (-1, 1) for bits in (31, 32) for by in (-1, 0, 1)} | {LEAST, -1, 0, 1, MOST}
+)
+"""Where values leave int32, uint32 and int64."""
 SIZES = [0, 1, 2, 5, 31, 32, 33]
 LARGE_SIZES = [1023, 1024, 1025]
 DOMAINS: dict[str, Sequence[int]] = {
@@ -25,7 +30,12 @@ DOMAINS: dict[str, Sequence[int]] = {
     "extreme": [LEAST, LEAST + 1, -1, 0, 1, MOST - 1, MOST],
     "spread": range(-(2**62), 2**62, 2**58),
     "around 2^63": [*range(LEAST, LEAST + 40), *range(MOST - 40, MOST)],
+    "edges": EDGES,
+    "one half alike": [
+        high * 2**32 + low for high in (-(2**31), -1, 0, 1, 2**31 - 1) for low in (0, 1, 7, 2**31 - 1, 2**31, 2**32 - 1)
+    ],
 }
+"""What kernels get for values; `random_batch` also draws from the part of a domain that int32 holds."""
 WEIGHTS: dict[str, Sequence[int]] = {
     "one": [1],
     "few": [-2, -1, 1, 2],
@@ -47,9 +57,51 @@ def random_rows(rng: random.Random, size: int, domains: Sequence[Sequence[int]])
     return [tuple(rng.choice(domain) for domain in domains) for _ in range(size)]
 
 
+def narrow(domain: Sequence[int]) -> Sequence[int]:
+    """The values of a domain that are stored in four bytes; all of it where none is."""
+    return [value for value in domain if -(2**31) <= value < 2**31] or domain
+
+
 def random_batch(rng: random.Random, size: int, domains: Sequence[Sequence[int]], weights: Sequence[int]) -> Batch:
+    """Rows with weights; every third batch has narrow values, so that it meets wide ones of the same low half."""
+    if rng.random() < 0.3:
+        domains = [narrow(domain) for domain in domains]
     rows = random_rows(rng, size, domains)
     return reference.consolidate(rows, [rng.choice(weights) for _ in rows])
+
+
+def places_in_marks(values: Int64Array, n_places: int) -> Int64Array:
+    """Where a hash table of marks with that many places would have values, if all were free."""
+    hashes = values.view(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        hashes = (hashes ^ (hashes >> np.uint64(shift))) * np.uint64(factor)
+    hashes ^= hashes >> np.uint64(31)
+    high, low = hashes >> np.uint64(32), hashes & np.uint64(2**32 - 1)
+    n = np.uint64(n_places)
+    return ((high * n + (low * n >> np.uint64(32))) >> np.uint64(32)).astype(np.int64)
+
+
+@functools.cache
+def marked_alike() -> tuple[list[int], list[int]]:
+    """Values of int32 that fill a table of marks, and others that are sought where they stand and are not there.
+
+    Each of the others differs from one of the first in a bit of its lower half, or has its lower half and another
+    upper one.
+    """
+    rng = np.random.default_rng(3)
+    n, held, others = 12 * 32, [], []
+    for bit in range(32):
+        drawn = np.unique(rng.integers(-(2**31), 2**31, 30_000))
+        changed = (drawn ^ (1 << bit)).astype(np.uint32).view(np.int32).astype(np.int64)
+        meet = np.flatnonzero(places_in_marks(drawn, 2 * n) == places_in_marks(changed, 2 * n))[:12]
+        held += drawn[meet].tolist()
+        others += changed[meet].tolist()
+    assert len(set(held)) == n
+    for value in held[::6]:
+        far = value + (np.arange(-2000, 2000) << 32)
+        place = places_in_marks(np.array([value]), 2 * n)
+        others += [other for other in far[places_in_marks(far, 2 * n) == place].tolist() if other != value][:2]
+    return held, others
 
 
 def trie(batch: Batch, depth: int, backend: Backend) -> IndexedZSet:

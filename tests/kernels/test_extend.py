@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
-from tests.kernels.cases import Case, Question, random_case
+from tests.kernels.cases import Case, Question, marked_alike, random_case
 from tests.long import IS_LONG
 from tests.reference.kernels import Atom, wrap
 
@@ -116,6 +116,7 @@ def few_of(size, domain):
 
 NEAR = range(-600, 1400)
 FAR = range(-(2**62), 2**62, 2**52)
+HELD, ALIKE = marked_alike()
 ENDS = [*range(-(2**63), -(2**63) + 500), *range(2**63 - 500, 2**63)]
 HUBS = {
     "scan": {"n_prefixes": 12, "shared_values": NEAR[:400], "own_values": few_of(40, NEAR)},
@@ -123,6 +124,7 @@ HUBS = {
     "hashed": {"n_prefixes": 12, "shared_values": FAR[:400], "own_values": few_of(40, FAR)},
     "around 2^63": {"n_prefixes": 12, "shared_values": ENDS[::2], "own_values": few_of(60, ENDS)},
     "list, hashed": {"n_prefixes": 8, "shared_values": FAR[:9], "own_values": few_of(200, FAR)},
+    "one half alike": {"n_prefixes": 12, "shared_values": HELD, "own_values": few_of(120, [*ALIKE, *HELD[:40]])},
 }
 SHORT_HUBS = {
     "list": {"n_prefixes": 12, "shared_values": NEAR[:3], "own_values": few_of(200, NEAR)},

@@ -4,8 +4,9 @@
 //   a bitmap  of the values' distances from the first, where only membership is asked and their span is below
 //             128 * length, so that it fits the same 2 * length words; heading (first value, span), or
 //   a hash    table of 2 * length places with linear probing; heading (any, begin of the range | HASHED). An entry is
-//             a tag and 1 + the place in the range; 0 is an empty one. For int32 the tag is the value, for int64 half
-//             of its hash, and the value itself is compared.
+//             a tag and 1 + the place in the range; 0 is an empty one. For int32 the tag is the value, so a value
+//             sought that int32 does not hold is nowhere; for int64 it is half of the hash, and the value itself is
+//             compared.
 // Places are inserted, never removed, and the values of a range are distinct, so what a test finds does not depend on
 // the order of insertions.
 
@@ -35,6 +36,7 @@ __device__ inline long long find_marked(const Bits* table, Bits n_places, const 
         if (distance > heading) return -1;
         return (places[distance >> 6] >> (distance & 63)) & 1 ? 0 : -1;
     }
+    if (slot.value_bytes == 4 && value != (int)value) return -1;
     long long begin = (long long)(heading & ~HASHED);
     Bits hash = mix((Bits)value);
     Bits tag = tag_of(slot, value, hash);
