@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,8 +39,8 @@ _KINDS = {
 _DIGITS = {"DECIMAL32": 9, "DECIMAL64": 18, "DECIMAL128": 38}
 _MOST_ROWS = 2**31 - 1
 """Rows of a column of cuDF."""
-_DEFAULT_STREAM = 1
-"""What cuDF works in, as the CUDA array interface numbers it."""
+_DEFAULT_STREAM, _STREAM_OF_THREAD = 1, 2
+"""The streams that cuDF may work in, as the CUDA array interface numbers them."""
 
 
 class _Hint(NamedTuple):
@@ -56,8 +57,13 @@ class _Memory:
         self.span = span
         self.__cuda_array_interface__ = {
             "data": (int(span.ptr), False), "shape": (count,), "strides": None, "typestr": "|u1", "version": 3,
-            "stream": _DEFAULT_STREAM,
+            "stream": _stream(),
         }  # fmt: skip
+
+
+def _stream() -> int:
+    """The stream that cuDF works in; it goes by the same variable."""
+    return _STREAM_OF_THREAD if os.environ.get("CUDF_PER_THREAD_STREAM") == "1" else _DEFAULT_STREAM
 
 
 def is_installed() -> bool:

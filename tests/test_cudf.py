@@ -187,3 +187,14 @@ class TestParquet:
 def test_without_pylibcudf_the_extra_is_named():
     with pytest.raises(BackendUnavailableError, match=r"pylibcudf cannot be loaded(.|\n)*gpu_wcoj\[gpu-cudf\]"):
         ZSet.from_cudf(object(), backend=shim_backend())
+
+
+@pytest.mark.parametrize(("set_to", "stream"), [(None, 1), ("0", 1), ("1", 2)])
+def test_arrays_name_the_stream_that_cudf_works_in(monkeypatch, set_to, stream):
+    """CuPy waits for that stream before it reads; cuDF goes by the variable."""
+    if set_to is None:
+        monkeypatch.delenv("CUDF_PER_THREAD_STREAM", raising=False)
+    else:
+        monkeypatch.setenv("CUDF_PER_THREAD_STREAM", set_to)
+    shown = cudf._Memory(SimpleNamespace(ptr=4096), 8).__cuda_array_interface__
+    assert (shown["stream"], shown["data"], shown["shape"]) == (stream, (4096, False), (8,))
