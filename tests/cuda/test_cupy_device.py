@@ -41,6 +41,20 @@ class Array(np.ndarray):
         return np.array(self)
 
 
+class Stream:
+    """What stands for a stream: a list of what it was told, shared by all."""
+
+    def __init__(self, ptr, told):
+        self.ptr, self.told = ptr, told
+
+    def record(self):
+        self.told.append(f"{self.ptr} records")
+        return self.ptr
+
+    def wait_event(self, event):
+        self.told.append(f"{self.ptr} waits for {event}")
+
+
 class Compiler:
     """What stands for CuPy on GPU 1: modules whose kernels keep what they are launched with."""
 
@@ -53,7 +67,10 @@ class Compiler:
             getDeviceProperties=lambda index: properties,
             driverGetVersion=lambda: 13020,
         )
+        self.told: list[str] = []
+        self.stream = Stream(0, self.told)
         self.cuda = SimpleNamespace(
+            get_current_stream=lambda: self.stream,
             runtime=runtime,
             Device=lambda index: SimpleNamespace(attributes={"MultiProcessorCount": 132}),
             compiler=SimpleNamespace(CompileException=CompileError),
@@ -68,7 +85,12 @@ class Compiler:
         if self.failure:
             raise self.failure
         self.compiled.append((len(code), name))
-        return lambda grid, block, arguments: self.launched.append((name, grid, block, arguments))
+
+        def launch(grid, block, arguments):
+            self.told.append(f"{self.stream.ptr} runs {name}")
+            self.launched.append((name, grid, block, arguments))
+
+        return launch
 
     def asarray(self, values):
         return np.asarray(values).view(Array)
@@ -135,3 +157,18 @@ class TestDevice:
         array.device = SimpleNamespace(id=2)
         with pytest.raises(UsageError, match="an array lives on GPU 2, and the engine computes on GPU 1"):
             device.asarray(array)
+
+    def test_another_stream_waits_for_the_one_before(self, cupy, device):
+        array = device.asarray(np.arange(3))
+        device.launch("rows", "first", 1, 32, [array])
+        cupy.stream = Stream(7, cupy.told)
+        device.launch("rows", "second", 1, 32, [array])
+        device.launch("rows", "third", 1, 32, [array])
+        cupy.stream = Stream(0, cupy.told)
+        device.to_host(array)
+        cupy.stream = Stream(9, cupy.told)
+        device.asarray(array)
+        assert cupy.told == [
+            "0 runs first", "0 records", "7 waits for 0", "7 runs second", "7 runs third", "7 records",
+            "0 waits for 7", "0 records", "9 waits for 0",
+        ]  # fmt: skip

@@ -24,7 +24,10 @@ _NULL = np.uint64(0)
 
 
 class CupyDevice:
-    """CuPy's current device, with its current stream throughout; see `gpu_wcoj.kernels.cuda.device.Device`.
+    """CuPy's current device; see `gpu_wcoj.kernels.cuda.device.Device`.
+
+    Work is done in CuPy's current stream. When that is another one than before, it first waits for what was begun in
+    the one before, so that a tick under ``with cupy.cuda.Stream(non_blocking=True)`` finds the state complete.
 
     Attributes
     ----------
@@ -50,6 +53,7 @@ class CupyDevice:
         # CuPy's own error is one of these too; RMM raises the plain one.
         self.out_of_memory: type[BaseException] = MemoryError
         self._functions: dict[tuple[str, str], Any] = {}
+        self._stream = cupy.cuda.get_current_stream()
 
     def __repr__(self) -> str:
         return f"CupyDevice({self.index}: {self.description})"
@@ -58,7 +62,7 @@ class CupyDevice:
         """See `gpu_wcoj.kernels.cuda.device.Device.launch`."""
         if n_blocks <= 0:
             return
-        self._check_current()
+        self._enter()
         function = self._functions.get((source, kernel))
         if function is None:
             function = self._functions[source, kernel] = self._compiled(source, kernel)
@@ -78,8 +82,10 @@ class CupyDevice:
     def asarray(self, array: Any) -> Any:
         """See `gpu_wcoj.kernels.cuda.device.Device.asarray`; arrays of other libraries on this device are shared."""
         if not isinstance(array, cupy.ndarray):
-            self._check_current()
+            self._enter()
             array = cupy.asarray(array)
+        else:
+            self._follow_stream()
         if array.device.id != self.index:
             raise UsageError(
                 f"an array lives on GPU {array.device.id}, and the engine computes on GPU {self.index}.\n"
@@ -89,6 +95,7 @@ class CupyDevice:
 
     def to_host(self, array: Any) -> npt.NDArray[np.generic]:
         """See `gpu_wcoj.kernels.cuda.device.Device.to_host`."""
+        self._follow_stream()
         host: npt.NDArray[np.generic] = array if isinstance(array, np.ndarray) else array.get()
         return host
 
@@ -100,13 +107,21 @@ class CupyDevice:
         """See `gpu_wcoj.kernels.cuda.device.Device.release`."""
         self.pool.release()
 
-    def _check_current(self) -> None:
+    def _follow_stream(self) -> None:
+        """Let the current stream wait for the one that the last work was done in, if that is another one."""
+        stream = cupy.cuda.get_current_stream()
+        if stream.ptr != self._stream.ptr:
+            stream.wait_event(self._stream.record())
+            self._stream = stream
+
+    def _enter(self) -> None:
         current = cupy.cuda.runtime.getDevice()
         if current != self.index:
             raise UsageError(
                 f"GPU {current} is CuPy's current device, and the engine computes on GPU {self.index}.\n"
                 f"  Call it within `with cupy.cuda.Device({self.index})`; every new thread begins with GPU 0."
             )
+        self._follow_stream()
 
 
 def _argument(value: Any) -> Any:
