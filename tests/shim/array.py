@@ -41,6 +41,7 @@ def own(memory: Memory, host: Any) -> Array:
     host = np.asarray(host)
     copy = memory.allocate(host.shape, host.dtype)
     copy[...] = host
+    memory.wrote(copy)
     return Array(memory, copy)
 
 
@@ -251,6 +252,7 @@ class Array:
         if isinstance(given, np.ndarray) and np.shares_memory(self._host, given):
             given = given.copy()
         self._host[hosts] = given
+        self._memory.wrote(self._host, hosts)
 
     def fill(self, value: Any) -> None:
         self[...] = value
@@ -311,6 +313,7 @@ class Array:
         if out is None:
             return own(self._memory, self._host.cumsum(axis=axis, dtype=dtype))
         host_of(self._memory, out)[...] = self._host.cumsum(axis=axis, dtype=dtype or out.dtype)
+        self._memory.wrote(out._host)
         return out
 
     def sort(self) -> None:

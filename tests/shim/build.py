@@ -25,8 +25,12 @@ FLAVOURS = {
     "plain": (["-O2"], []),
     "sanitized": ([*SANITIZERS, "-Wno-maybe-uninitialized"], []),
     "races": (["-O1", "-DSHIM_RACES"], ["-fsanitize=thread", "--param=tsan-distinguish-volatile=1"]),
+    "ptx": (["-O2", "-DSHIM_WRITTEN"], []),
 }
-"""Per flavour, options for everything, and further ones for the kernels' own code."""
+"""Per flavour, options for everything, and further ones for the kernels' own code.
+
+With ``ptx`` kernels are what NVRTC makes of them, see `tests.ptx`, and memory knows which of its bytes were written.
+"""
 FLAVOUR_VARIABLE = "GPU_WCOJ_SHIM"
 
 _KERNEL = re.compile(
@@ -219,6 +223,10 @@ def memory() -> ctypes.CDLL:
     library.shim_free.restype = ctypes.c_longlong
     library.shim_free.argtypes = [ctypes.c_void_p]
     library.shim_check.restype = ctypes.c_longlong
+    if flavour() == "ptx":
+        library.shim_written.restype = ctypes.c_void_p
+        library.shim_written.argtypes = [ctypes.c_void_p]
+        library.shim_share.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     return library
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.kernels.cuda.sources import source_text
+from tests.ptx import library
 from tests.shim import build
 from tests.shim.array import Array
 from tests.shim.build import Parameter
@@ -69,10 +70,11 @@ class ShimDevice:
 
     def launch(self, source: str, kernel: str, n_blocks: int, block: int, arguments: Sequence[Any]) -> None:
         """See `gpu_wcoj.kernels.cuda.device.Device.launch`."""
-        library = build.load(source, self._sources(source))
-        if kernel not in library.signatures:
-            raise ShimError(f"{source}.cu has no kernel {kernel}; it has {', '.join(library.signatures)}")
-        signature = library.signatures[kernel]
+        load = library.load if build.flavour() == "ptx" else build.load
+        compiled = load(source, self._sources(source))
+        if kernel not in compiled.signatures:
+            raise ShimError(f"{source}.cu has no kernel {kernel}; it has {', '.join(compiled.signatures)}")
+        signature = compiled.signatures[kernel]
         for name, value in (("n_blocks", n_blocks), ("block", block)):
             if not isinstance(value, int | np.integer):
                 raise ShimError(f"{kernel}: {name} is {value!r}")
@@ -93,7 +95,7 @@ class ShimDevice:
         schedule = self.seed if self.seed < 2 else (self.seed * 1_000_003 + self.counts.launches) % 2**63 + 2
         self.memory.launched(kernel)
         with _ONE_AT_A_TIME:
-            library.run(kernel, given, int(n_blocks), int(block), schedule)
+            compiled.run(kernel, given, int(n_blocks), int(block), schedule)
         self.memory.check(kernel)
 
     def _pass(self, kernel: str, parameter: Parameter, argument: Any) -> int:

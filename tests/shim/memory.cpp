@@ -18,6 +18,11 @@ constexpr size_t MOST_SPOILT = 64 << 10;  // bytes of an array given back
 
 std::map<uintptr_t, size_t> live;  // address and size of what is allocated
 
+#ifdef SHIM_WRITTEN
+std::map<uintptr_t, unsigned char*> written;  // per array, a byte for each of its bytes: 1 once it is written
+std::map<uintptr_t, size_t> shared;           // memory of others that kernels may touch
+#endif
+
 #ifndef __SANITIZE_ADDRESS__
 // Large blocks are kept for the next allocation of about their size: new pages cost more than all else here.
 constexpr size_t LARGE = 32 << 10;
@@ -102,8 +107,46 @@ void* shim_allocate(size_t size, unsigned long long seed)
     memset(first + size, GUARD_BYTE, GUARD);
     fill(first, size, seed);
     live[reinterpret_cast<uintptr_t>(first)] = size;
+#ifdef SHIM_WRITTEN
+    written[reinterpret_cast<uintptr_t>(first)] = static_cast<unsigned char*>(calloc(size, 1));
+#endif
     return first;
 }
+
+#ifdef SHIM_WRITTEN
+// What `tests/ptx/runtime.h` calls a range.
+struct Range {
+    uint64_t begin, end;
+    unsigned char* written;
+};
+
+// The array that holds an address.
+bool shim_find(uint64_t address, Range* range)
+{
+    auto found = live.upper_bound(address);
+    if (found != live.begin() && address < std::prev(found)->first + std::prev(found)->second) {
+        --found;
+        *range = {found->first, found->first + found->second, written[found->first]};
+        return true;
+    }
+    found = shared.upper_bound(address);
+    if (found == shared.begin() || address >= std::prev(found)->first + std::prev(found)->second) return false;
+    --found;
+    *range = {found->first, found->first + found->second, nullptr};
+    return true;
+}
+
+// Where the map of what is written has the byte at an address; null outside of all arrays.
+void* shim_written(void* address)
+{
+    Range range;
+    if (!shim_find(reinterpret_cast<uintptr_t>(address), &range) || range.written == nullptr) return nullptr;
+    return range.written + (reinterpret_cast<uintptr_t>(address) - range.begin);
+}
+
+// Memory of another library, all written, that kernels may touch from now on.
+void shim_share(void* address, size_t size) { shared[reinterpret_cast<uintptr_t>(address)] = size; }
+#endif
 
 // What `damage` says of it.
 long long shim_free(void* address)
@@ -113,6 +156,10 @@ long long shim_free(void* address)
     const long long distance = damage(found->first, found->second);
     unsigned char* first = static_cast<unsigned char*>(address);
     memset(first, 0xDD, found->second < MOST_SPOILT ? found->second : MOST_SPOILT);
+#ifdef SHIM_WRITTEN
+    free(written[found->first]);
+    written.erase(found->first);
+#endif
     live.erase(found);
     give(first - GUARD);
     return distance;

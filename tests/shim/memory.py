@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +60,18 @@ class Allocation:
         self.memory.give_back(self)
 
 
+class _Bytes:
+    """The part of the map of what is written that belongs to an array: a byte for each of its bytes."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.__array_interface__ = {
+            "data": (address, False), "shape": shape, "strides": strides, "typestr": "|u1", "version": 3
+        }  # fmt: skip
+
+    def array(self) -> npt.NDArray[np.uint8]:
+        return np.asarray(self)
+
+
 class Memory:
     """Accounted and guarded memory, and the counts of one device.
 
@@ -72,6 +85,7 @@ class Memory:
 
     def __init__(self, seed: int, limit: int | None) -> None:
         self.library = build.memory()
+        self.tracked = build.flavour() == "ptx"
         self.seed = seed
         self.limit = DEFAULT_LIMIT if limit is None else limit
         self.counts = Counts()
@@ -100,6 +114,20 @@ class Memory:
             counts.allocated += accounted
             counts.peak = max(counts.peak, counts.allocated)
         return np.asarray(Allocation(self, size, address)).view(dtype).reshape(shape)
+
+    def wrote(self, host: npt.NDArray[Any], key: Any = ...) -> None:
+        """Note that the elements of an array at `key` hold values now; kernels note their own."""
+        if not self.tracked or not host.size:
+            return
+        written = self.library.shim_written(host.__array_interface__["data"][0])
+        if written is not None:  # memory of another library counts as written
+            shape, strides = (*host.shape, host.itemsize), (*host.strides, 1)
+            _Bytes(written, shape, strides).array()[key] = 1
+
+    def share(self, host: npt.NDArray[Any]) -> None:
+        """Let kernels touch memory of another library."""
+        if self.tracked and host.size:
+            self.library.shim_share(host.__array_interface__["data"][0], host.nbytes)
 
     def give_back(self, allocation: Allocation) -> None:
         """Free; a guard that was written over is remembered for the next `check`."""

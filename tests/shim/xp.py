@@ -16,9 +16,10 @@ from tests.shim.memory import Memory
 class _Shared:
     """Keeps an array of another library, and shows its memory to NumPy."""
 
-    def __init__(self, owner: Any) -> None:
+    def __init__(self, owner: Any, memory: Memory) -> None:
         self.owner = owner
         self.__array_interface__ = {**owner.__cuda_array_interface__, "version": 3}
+        memory.share(np.asarray(self))
 
 
 class Module:
@@ -57,6 +58,7 @@ class Module:
         array = self.empty(shape, np.asarray(value).dtype if dtype is None else dtype)
         self._memory.operated()
         array._host[...] = value
+        self._memory.wrote(array._host)
         return array
 
     def zeros(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike = float) -> Array:
@@ -78,7 +80,7 @@ class Module:
             host_of(self._memory, a)
             return a if dtype is None else a.astype(dtype, copy=False)
         if hasattr(a, "__cuda_array_interface__"):  # of another library: its memory is shared
-            shared = Array(self._memory, np.asarray(_Shared(a)))
+            shared = Array(self._memory, np.asarray(_Shared(a, self._memory)))
             return shared if dtype is None else shared.astype(dtype, copy=False)
         host = np.asarray(a, dtype)
         if host.dtype.kind not in "iubf":
