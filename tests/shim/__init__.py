@@ -13,9 +13,10 @@ A mistake in a kernel or a launch raises `ShimError`, with the kernel, block, th
 runs blocks, warps and lanes in ascending order, 1 in descending order, others in pseudo-random ones, with threads
 changing at atomics and fences too. One block runs after the other, so a block that waits for another waits for ever.
 
-Two more flavours of the same kernels are there: ``python -m tests.shim.sanitized tests/kernels`` runs tests with
-AddressSanitizer and UndefinedBehaviorSanitizer, ``python -m tests.shim.races tests/kernels`` watches every access for
-races. A device can have sources of its own, as in `test_shim`: ``ShimDevice(sources=lambda name: text)``.
+Three more flavours of the same kernels are there, run by ``python -m tests.shim FLAVOUR tests/kernels``: ``sanitized``
+by AddressSanitizer and UndefinedBehaviorSanitizer, ``races`` with every access watched for races, ``ptx`` as NVRTC
+compiles them (`tests.ptx`). A device can have sources of its own, as in `test_shim`:
+``ShimDevice(sources=lambda name: text)``; `tests.shim.mutants` plants faults in them.
 """
 
 from __future__ import annotations

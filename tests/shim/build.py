@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_wcoj.kernels.cuda.sources import source_text
 from tests.shim.errors import ShimError
 
 FOLDER = Path(__file__).parent
@@ -32,6 +33,8 @@ FLAVOURS = {
 With ``ptx`` kernels are what NVRTC makes of them, see `tests.ptx`, and memory knows which of its bytes were written.
 """
 FLAVOUR_VARIABLE = "GPU_WCOJ_SHIM"
+SOURCES_VARIABLE = "GPU_WCOJ_SHIM_SOURCES"
+"""Names a folder of CUDA sources that are compiled in place of the package's own."""
 
 _KERNEL = re.compile(
     r'extern\s+"C"\s+__global__\s+(?:__launch_bounds__\s*\(([^)]*)\)\s*)?void\s+(?:__launch_bounds__\s*\(([^)]*)\)\s*)?'
@@ -132,6 +135,12 @@ def flavour() -> str:
     if name not in FLAVOURS:
         raise ValueError(f"{FLAVOUR_VARIABLE}={name} is not one of {', '.join(FLAVOURS)}")
     return name
+
+
+def package_source(name: str) -> str:
+    """Return the text of a source of the package, or of the folder that stands in for its own."""
+    folder = os.environ.get(SOURCES_VARIABLE)
+    return source_text(name) if folder is None else source_text(name, Path(folder))
 
 
 def cache_folder() -> Path:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_wcoj.kernels.cuda.sources import source_text
 from tests.ptx import library
 from tests.shim import build
 from tests.shim.array import Array
@@ -50,7 +49,7 @@ class ShimDevice:
     """
 
     def __init__(
-        self, seed: int = 0, memory_limit: int | None = None, sources: Callable[[str], str] = source_text
+        self, seed: int = 0, memory_limit: int | None = None, sources: Callable[[str], str] = build.package_source
     ) -> None:
         self.seed = seed
         self.memory = Memory(seed, memory_limit)

@@ -1,4 +1,4 @@
-"""A plugin of pytest that runs tests on one flavour of the shim: ``pytest -p tests.shim.plugin tests/kernels``.
+"""A plugin of pytest that runs tests on one flavour of the shim, and the command ``python -m tests.shim`` behind it.
 
 GPU_WCOJ_SHIM names the flavour, see `tests.shim.build.FLAVOURS`. Cases of other kinds of kernels are left out. With
 ``ptx`` the run ends with a list of the kernels that were launched, and at once, with success, where there is no
@@ -7,6 +7,7 @@ executor of PTX.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,13 +28,42 @@ KERNEL_TESTS = (
 """The tests of every kernel."""
 ENGINE_TESTS = ("tests/cuda/test_engine.py",)
 """Whole programs, those that chance writes among them."""
+ADDRESS_OPTIONS = "detect_leaks=0:detect_stack_use_after_return=0:allocator_may_return_null=1:handle_segv=1"
 
 
-def run(tests: Sequence[str], environment: Mapping[str, str], *options: str, output: int | None = None) -> int:
-    """Run pytest with this plugin in a process of its own; its output goes where `output` says."""
+def environment(flavour: str, architecture: str | None = None, sources: Path | None = None) -> dict[str, str]:
+    """Return the variables that a Python with such kernels needs.
+
+    Parameters
+    ----------
+    architecture
+        The GPU whose PTX is run.
+    sources
+        The folder of CUDA sources in place of the package's own.
+    """
+    variables = {**os.environ, build.FLAVOUR_VARIABLE: flavour}
+    if architecture is not None:
+        variables[library.ARCHITECTURE_VARIABLE] = architecture
+    if sources is not None:
+        variables[build.SOURCES_VARIABLE] = str(sources)
+    if flavour == "sanitized":
+        # Python is not compiled for the sanitizer, so its library has to be there before all others.
+        files = [build.run_compiler([f"-print-file-name={name}"]).strip() for name in ("libasan.so", "libubsan.so")]
+        variables |= {
+            "LD_PRELOAD": " ".join(files), "ASAN_OPTIONS": ADDRESS_OPTIONS, "UBSAN_OPTIONS": "print_stacktrace=1"
+        }  # fmt: skip
+    return variables
+
+
+def run(
+    tests: Sequence[str], variables: Mapping[str, str], *options: str, capture: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run pytest with this plugin in a process of its own."""
     command = [sys.executable, "-m", "pytest", "-p", "tests.shim.plugin", "-p", "no:xdist", "-p", "no:cacheprovider"]
-    done = subprocess.run([*command, *options, *tests], cwd=ROOT, env=environment, check=False, stdout=output)
-    return done.returncode
+    if variables[build.FLAVOUR_VARIABLE] == "sanitized":
+        command += ["-p", "no:faulthandler"]  # the sanitizer explains a fault better
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if capture else {}
+    return subprocess.run([*command, *options, *tests], cwd=ROOT, env=variables, check=False, text=True, **streams)
 
 
 def pytest_configure() -> None:
@@ -44,9 +74,9 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the cases of other kinds."""
-    others = [item for item in items if backend_of(item) not in (None, "shim")]
+    others = {item for item in items if backend_of(item) not in (None, "shim")}
     config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if backend_of(item) in (None, "shim")]
+    items[:] = [item for item in items if item not in others]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

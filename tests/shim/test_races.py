@@ -10,8 +10,7 @@ import sys
 import pytest
 
 from tests.shim import available
-from tests.shim.races import environment
-from tests.shim.sanitized import ROOT
+from tests.shim.plugin import ROOT, environment
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
@@ -74,7 +73,7 @@ def found() -> dict[str, list[str]]:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         input=json.dumps({name: body for name, (body, _) in KERNELS.items()}),
-        capture_output=True, text=True, check=False, cwd=ROOT, env=environment(),
+        capture_output=True, text=True, check=False, cwd=ROOT, env=environment("races"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return dict(json.loads(line) for line in done.stdout.splitlines())

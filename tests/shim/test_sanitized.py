@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.shim import available, build
-from tests.shim.sanitized import ROOT, environment
+from tests.shim.plugin import ROOT, environment
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
@@ -26,8 +26,9 @@ print("ran")
 def run(body: str, n: int) -> tuple[int, str]:
     script = SCRIPT.format(body=body, n=n).replace("{{", "{").replace("}}", "}")
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT, env=environment()
-    )
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT,
+        env=environment("sanitized"),
+    )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 
 

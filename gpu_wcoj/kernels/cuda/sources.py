@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 _INCLUDE = re.compile(r'^[ \t]*#include "([\w]+\.cuh)"[^\n]*$', re.MULTILINE)
 
@@ -16,19 +17,19 @@ SOURCES = ("rows", "sums", "tries", "choosing", "merge", "plan", "extend", "alon
 
 
 @functools.cache
-def source_text(name: str) -> str:
-    """The file ``name.cu`` with each of our headers put in place once.
+def source_text(name: str, folder: Traversable | None = None) -> str:
+    """The file ``name.cu`` of the package, or of another folder, with each of our headers put in place once.
 
     Examples
     --------
     >>> '#include "' in source_text("rows")
     False
     """
-    folder = files("gpu_wcoj.kernels.cuda")
+    place = files("gpu_wcoj.kernels.cuda") if folder is None else folder
     seen: set[str] = set()
 
     def expand(file_name: str) -> str:
-        text = (folder / file_name).read_text(encoding="utf-8")
+        text = (place / file_name).read_text(encoding="utf-8")
 
         def put(match: re.Match[str]) -> str:
             header = match[1]
