@@ -26,6 +26,8 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python;
 # At most four test processes: each compiles or loads the kernels and holds graphs of its own.
 TEST_WORKERS ?= auto
 TESTS ?=
+# Planted faults that `make test-kernel-mutants` looks for, all if none is named.
+MUTANTS ?=
 
 # `make run-engine` reads a stream that it generates once, or any file: make run-engine EDGES=graph.txt.gz TICK_ROWS=10000
 EDGES ?=
@@ -40,7 +42,7 @@ PARSERS ?=
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch clean test-shim-sanitized test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch clean test-shim-sanitized test-shim-races test-ptx test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -125,7 +127,17 @@ bench-recursion: setup  ## measure recursive programs beside DuckDB and clingo (
 	$(BIN)/python -m bench.recursion $(BENCH)
 
 test-shim-sanitized: setup  ## the kernel tests on the host, with kernels watched for bad addresses and overflow (TESTS=path)
-	$(BIN)/python -m tests.shim.sanitized $(TESTS)
+	$(BIN)/python -m tests.shim sanitized $(TESTS)
+
+test-shim-races: setup  ## the kernel tests on the host, with every access of a kernel watched for races (TESTS=path)
+	$(BIN)/python -m tests.shim races $(TESTS)
+
+test-ptx: setup  ## the kernel tests and whole programs on the host, on the PTX that NVRTC makes of the kernels (TESTS=path)
+	$(BIN)/python -m tests.shim ptx $(TESTS)
+	$(BIN)/python -m pytest -q -p no:xdist tests/ptx
+
+test-kernel-mutants: setup  ## plant faults in copies of the kernels and see that the tests find each (MUTANTS="8 9", "--all")
+	$(BIN)/python -m tests.shim.mutants $(MUTANTS)
 
 # The jar of the RAPIDS Accelerator, a gigabyte, is fetched once. RAPIDS_RECORD=file keeps what the plugin said.
 test-rapids: setup  ## ask the RAPIDS Accelerator what of our plans it would run on a GPU; needs none

@@ -32,7 +32,8 @@ EXAMPLES = int(os.environ.get("GPU_WCOJ_TESTS_EXAMPLES", "0"))
 LOG = os.environ.get("GPU_WCOJ_TESTS_LOG")
 BACKENDS = frozenset({"cpu", "numba", "numpy", "compiled", "plain", "shim", "cuda"})
 """What a parameter of a test can be to name a backend."""
-LIBRARIES = frozenset({"cyclopts", "duckdb", "graphblas", "lark", "pandas", "polars", "pyspark"})
+ROOT = Path(__file__).parents[2]
+LIBRARIES = frozenset({"cyclopts", "duckdb", "graphblas", "lark", "pandas", "polars", "pyspark", "sqlglot"})
 """What some tests compare with, and a machine with a GPU may lack."""
 PARAMETERS = ("backend", "kernels", "kind", "pair")
 """How the parameters are called whose values name backends."""
@@ -87,10 +88,10 @@ def _send_programs_to(kind: str) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out a file that imports a library which is not there, and say so."""
+    """Leave out a file that needs a library which is not there, and say so."""
     if collection_path.suffix != ".py" or not collection_path.is_file():
         return None
-    lacking = sorted(name for name in imported(collection_path) & LIBRARIES if importlib.util.find_spec(name) is None)
+    lacking = sorted(name for name in needed_by(collection_path) & LIBRARIES if importlib.util.find_spec(name) is None)
     if not lacking:
         return None
     name = collection_path.relative_to(config.rootpath).as_posix()
@@ -100,15 +101,39 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True
 
 
-def imported(path: Path) -> set[str]:
-    """The libraries that a file imports as soon as it is imported itself."""
+def needed_by(path: Path) -> set[str]:
+    """The libraries that importing a file loads, also through files of the checkout that it imports."""
+    libraries: set[str] = set()
+    seen: set[Path] = set()
+    to_read = [path]
+    while to_read:
+        file = to_read.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        for name in imported(file):
+            first, *_ = parts = name.split(".")
+            if not (ROOT / first).is_dir():
+                libraries.add(first)
+                continue
+            places = [ROOT.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
+            files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
+            to_read += [file for file in files if file.is_file()]
+    return libraries
+
+
+@functools.cache
+def imported(path: Path) -> frozenset[str]:
+    """The modules that a file imports as soon as it is imported itself; of ``from a import b`` also ``a.b``."""
     try:
         body = ast.parse(path.read_text(encoding="utf-8")).body
     except SyntaxError:  # pytest says so, if it is to read the file
-        return set()
-    names = [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module or "" for node in body if isinstance(node, ast.ImportFrom)]
-    return {name.partition(".")[0] for name in names}
+        return frozenset()
+    names = {alias.name for node in body if isinstance(node, ast.Import) for alias in node.names}
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(names)
 
 
 def backend_of(item: pytest.Item) -> str | None:
@@ -128,10 +153,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
     if EXAMPLES:
         for item in items:
-            _run_few_examples(item)
+            run_few_examples(item)
 
 
-def _run_few_examples(item: pytest.Item) -> None:
+def run_few_examples(item: pytest.Item) -> None:
+    """Let a test of hypothesis have no more examples than GPU_WCOJ_TESTS_EXAMPLES says."""
     from hypothesis import settings
 
     function = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))

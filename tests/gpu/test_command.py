@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
 
 import pytest
 
 from tests import shim
 from tests.gpu import __main__ as command
-from tests.gpu.plugin import imported
+from tests.gpu.plugin import LIBRARIES, imported, needed_by
 
 ONE = "tests/kernels/test_rows.py::test_all_rows_equal"
 
@@ -115,4 +117,52 @@ def test_every_path_of_every_part_is_there():
 def test_imports_are_read_from_the_text(folder):
     path = folder / "one.py"
     path.write_text("import numpy as np, duckdb\nfrom polars import x\n\n\ndef f():\n    import lark\n")
-    assert imported(path) == {"numpy", "duckdb", "polars"}
+    assert imported(path) == {"numpy", "duckdb", "polars", "polars.x"}
+
+
+def test_imports_are_followed_through_the_checkout(folder):
+    """A helper's library is needed by the test that imports the helper, a command's by what imports the command."""
+    path = folder / "one.py"
+    path.write_text("from tests.planner import random_queries\n")
+    assert needed_by(path) >= {"duckdb"}
+    path.with_name("two.py").write_text("import gpu_wcoj.cli\n")
+    assert needed_by(path.with_name("two.py")) >= {"cyclopts", "numpy"}
+    path.with_name("three.py").write_text("import gpu_wcoj\n")
+    assert not needed_by(path.with_name("three.py")) & LIBRARIES
+
+
+ABSENT = """
+import importlib.machinery
+import sys
+
+ABSENT = {"duckdb", "cyclopts", "lark", "polars", "sqlglot", "graphblas", "suitesparse_graphblas"}
+find_spec = importlib.machinery.PathFinder.find_spec
+
+
+def found(name, *arguments):
+    return None if name.partition(".")[0] in ABSENT else find_spec(name, *arguments)
+
+
+assert not ABSENT & set(sys.modules)
+importlib.machinery.PathFinder.find_spec = staticmethod(found)
+"""
+
+
+def test_every_part_is_collected_where_libraries_are_absent(folder):
+    """With what a machine with a GPU has: no file ends the run, and each part keeps tests."""
+    (folder / "absent.py").write_text(ABSENT)
+    paths = sorted({path for part in command.PARTS.values() for path in part.paths})
+    variables = command.environment(command.PARTS["kernels"], "shim", folder / "log", is_slow=False)
+    variables["PYTHONPATH"] = os.pathsep.join([str(folder), str(command.ROOT)])
+    whole = command.pytest_command(command.Part(tuple(paths)), paths, is_slow=True)
+    whole[whole.index("-p") : whole.index("-p")] = ["-p", "absent"]
+    done = subprocess.run(
+        [*whole, "--collect-only"], cwd=command.ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    collected = [line for line in done.stdout.splitlines() if "::" in line]
+    for name, part in command.PARTS.items():
+        assert any(line.startswith(part.paths) for line in collected), name
+    for folder_name in ("tests/planner", "tests/routing", "tests/join"):
+        assert sum(line.startswith(folder_name) for line in collected) > 50, folder_name
+    assert "random_queries" not in done.stdout

@@ -73,7 +73,7 @@ MUTANTS = (
         "lanes leave before a shuffle",
         "probe.cuh",
         (("if (together ? !__any_sync(FULL_WARP, alive) : !alive) return false;", "if (!alive) return false;"),),
-        (EXTEND, "test_hubs and two own"),
+        (EXTEND, "test_hubs and two and own"),
         "plain",
     ),
     Mutant(

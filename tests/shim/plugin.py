@@ -1,6 +1,7 @@
 """A plugin of pytest that runs tests on one flavour of the shim, and the command ``python -m tests.shim`` behind it.
 
-GPU_WCOJ_SHIM names the flavour, see `tests.shim.build.FLAVOURS`. Cases of other kinds of kernels are left out. With
+GPU_WCOJ_SHIM names the flavour, see `tests.shim.build.FLAVOURS`. Cases of other kinds of kernels are left out, and
+GPU_WCOJ_TESTS_EXAMPLES limits the examples that a test of hypothesis gets. With
 ``ptx`` the run ends with a list of the kernels that were launched, and at once, with success, where there is no
 executor of PTX.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.plugin import backend_of
+from tests.gpu.plugin import EXAMPLES, backend_of, run_few_examples
 from tests.ptx import library
 from tests.shim import build
 
@@ -28,6 +29,15 @@ KERNEL_TESTS = (
 """The tests of every kernel."""
 ENGINE_TESTS = ("tests/cuda/test_engine.py",)
 """Whole programs, those that chance writes among them."""
+QUICK = " or ".join((
+    "test_lexsort", "test_consolidate", "test_distinct_rows", "test_segment_sums", "test_exclusive_sum",
+    "test_held_rows", "(test_many_columns and 9-2000)", "test_build_and_expand", "test_locate", "test_count_children",
+    "test_weights_of", "test_narrowest", "test_widths", "(test_hubs and plain and half)", "test_cross_product",
+    "(test_short_ranges and 3-1-0)", "(test_units_end_anywhere and 0)", "(test_an_atom_alone and 0-1-1)",
+    "test_weights_of_one_written_out", "(test_nothing_is_left and 4096-2-0)", "(test_few_weights and 512)",
+    "(test_random_tries and 1)",
+))  # fmt: skip
+"""The tests for ordinary runs, as an expression for ``-k``: all kernels, with few examples of each property."""
 ADDRESS_OPTIONS = "detect_leaks=0:detect_stack_use_after_return=0:allocator_may_return_null=1:handle_segv=1"
 
 
@@ -77,6 +87,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others = {item for item in items if backend_of(item) not in (None, "shim")}
     config.hook.pytest_deselected(items=others)
     items[:] = [item for item in items if item not in others]
+    if EXAMPLES:
+        for item in items:
+            run_few_examples(item)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
