@@ -104,22 +104,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def needed_by(path: Path) -> set[str]:
     """The libraries that importing a file loads, also through files of the checkout that it imports."""
     libraries: set[str] = set()
-    seen: set[Path] = set()
-    to_read = [path]
+    seen, to_read = {path}, [path]
     while to_read:
-        file = to_read.pop()
-        if file in seen:
-            continue
-        seen.add(file)
-        for name in imported(file):
-            first, *_ = parts = name.split(".")
-            if not (ROOT / first).is_dir():
-                libraries.add(first)
-                continue
-            places = [ROOT.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
-            files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
-            to_read += [file for file in files if file.is_file()]
+        others, files = _parts(to_read.pop())
+        libraries |= others
+        to_read += files - seen
+        seen |= files
     return libraries
+
+
+@functools.cache
+def _parts(path: Path) -> tuple[frozenset[str], frozenset[Path]]:
+    """The libraries that a file imports itself, and the files of the checkout."""
+    modules = {tuple(name.split(".")) for name in imported(path)}
+    own = {name for name in modules if (ROOT / name[0]).is_dir()}
+    places = {ROOT.joinpath(*name[:depth]) for name in own for depth in range(1, len(name) + 1)}
+    files = {file for place in places for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()}
+    return frozenset(name[0] for name in modules - own), frozenset(files)
 
 
 @functools.cache

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from tests.shim import available
 from tests.shim.device import ShimDevice
 from tests.shim.errors import ShimError, ShimOutOfMemoryError
+from tests.shim.plugin import ROOT, environment
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
@@ -326,3 +330,46 @@ class TestCounts:
         del part
         assert on.counts.allocated == 0
         assert on.counts.peak == 2048
+
+
+def test_an_array_without_elements_has_no_address():
+    """As CuPy's: kernels get the null pointer for it, and so do tables of addresses."""
+    body = "if (threadIdx.x == 0) out[0] = (x == nullptr) + 2 * (y == nullptr);"
+    on = device(kernel(body, "const long long* x, const long long* y, long long* out"))
+    full = on.xp.zeros(4, np.int64)
+    for x, y, expected in ((on.xp.zeros(0, np.int64), full, 1), (full, full[4:], 2), (full[3:], None, 2)):
+        out = on.xp.zeros(1, np.int64)
+        on.launch("tried", "tried", 1, 32, [x, y, out])
+        assert out.tolist() == [expected]
+    assert full[2:2].data.ptr == on.xp.empty((0, 3), np.int64).data.ptr == 0
+
+
+class TestWritten:
+    """The map of bytes that were written, which the executor of PTX goes by."""
+
+    SCRIPT = """
+import ctypes
+import numpy as np
+from tests.shim.device import ShimDevice
+xp = ShimDevice().xp
+def shown(array):
+    memory = array._memory
+    held = np.asarray(array._host)
+    address = memory.library.shim_written(held.__array_interface__["data"][0])
+    return [sum((ctypes.c_ubyte * held.itemsize).from_address(address + i * held.itemsize)) for i in range(held.size)]
+a = xp.empty(6, np.int64)
+print(shown(a)); a[1] = 3; a[3:5] = 4; print(shown(a))
+b = xp.empty((2, 3), np.int32); b[:, 1] = 5; print(shown(b.reshape(-1)))
+print(shown(xp.zeros(2, np.int64)), shown(xp.asarray(np.arange(2))), shown(a[1:3]))
+c = xp.empty(3, np.int64); c[xp.asarray(np.array([2, 0]))] = 1; print(shown(c)); xp.cumsum(c, out=c); print(shown(c))
+"""
+
+    def test_what_the_host_writes_is_noted(self):
+        done = subprocess.run(
+            [sys.executable, "-c", self.SCRIPT], capture_output=True, text=True, check=False, cwd=ROOT,
+            env=environment("ptx"),
+        )  # fmt: skip
+        assert done.stdout.splitlines() == [
+            "[0, 0, 0, 0, 0, 0]", "[0, 8, 0, 8, 8, 0]", "[0, 4, 0, 0, 4, 0]", "[8, 8] [8, 8] [8, 0]", "[8, 0, 8]",
+            "[8, 8, 8]",
+        ], done.stderr  # fmt: skip
