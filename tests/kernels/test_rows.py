@@ -188,6 +188,20 @@ def test_hashes_stay_what_they_are(backend):
     assert backend.kernels.hash_rows(columns).tolist() == HASHES
 
 
+@pytest.mark.parametrize("domains", [("few", "negative"), ("narrow and wide", "few"), ("edges",)])
+def test_rows_that_one_key_holds(backend, domains):
+    """Keys of 32 bits and of up to 64, of more rows than one block sorts."""
+    rng = random.Random(" ".join(domains))
+    rows = random_rows(rng, 1500, [DOMAINS[name] for name in domains])
+    weights = [rng.choice([-1, 1, 2]) for _ in rows]
+    columns = moved(columns_of(rows, len(domains)), backend)
+    assert tuples(backend.kernels.distinct_rows(columns), backend) == sorted(set(rows))
+    found, sums = backend.kernels.consolidate(columns, backend.asarray(np.array(weights)))
+    expected = reference.consolidate(rows, weights)
+    assert tuples(found, backend) == list(expected)
+    assert sums.tolist() == list(expected.values())
+
+
 @pytest.mark.parametrize("size", [5, 1024, 2000])
 @pytest.mark.parametrize("arity", [7, 8, 9, 17])
 def test_many_columns(backend, arity, size):
