@@ -121,7 +121,7 @@ MUTANTS = (
         "the begin of a tile has 32 bits",
         "merge_path.cuh",
         (("const long long begin = (long long)blockIdx.x * TILE, n", "const long long begin = blockIdx.x * TILE, n"),),
-        (FAR, "test_merge_copies and narrow_rows"),
+        (FAR, "test_merge_copies and narrow and rows"),
         "ptx",
     ),
     Mutant(
