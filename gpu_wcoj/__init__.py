@@ -11,8 +11,10 @@ Examples
 [((1, 2, 3), 1)]
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from gpu_wcoj import errors as errors
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.once import query
 from gpu_wcoj.program import ChangeCount, Program, TickReport
@@ -20,7 +22,9 @@ from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
+    from gpu_wcoj import datasets as datasets
     from gpu_wcoj import datoms as datoms
+    from gpu_wcoj import spark as spark
     from gpu_wcoj import streams as streams
     from gpu_wcoj.finding import Matcher as Matcher
     from gpu_wcoj.finding import Matches as Matches
@@ -33,27 +37,28 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ChangeCount", "Circuit", "GpuWcojError", "IndexedZSet", "Matcher", "Matches", "Program", "TickReport", "View",
-    "ZSet", "datoms", "find", "query", "streams", "view",
+    "ZSet", "datasets", "datoms", "errors", "find", "query", "spark", "streams", "view",
 ]  # fmt: skip
+
+_HOME = {
+    "Circuit": "streams",
+    "Matcher": "finding",
+    "Matches": "finding",
+    "View": "views",
+    "find": "finding",
+    "view": "views",
+}
+_MODULES = ("datasets", "datoms", "spark", "streams")
+"""Public modules; they, and what `_HOME` has, are loaded when they are first asked for."""
 
 
 def __getattr__(name: str) -> object:
-    """Load circuits, views, motifs and databases when they are first asked for."""
-    if name == "datoms":
-        from importlib import import_module
+    if name in _MODULES:
+        return import_module(f"gpu_wcoj.{name}")
+    if name in _HOME:
+        return getattr(import_module(f"gpu_wcoj.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'gpu_wcoj' has no attribute '{name}'.{errors.nearest(name, __all__)}")
 
-        return import_module("gpu_wcoj.datoms")
-    if name in ("Matcher", "Matches", "find"):
-        from gpu_wcoj import finding
 
-        return getattr(finding, name)
-    if name in ("View", "view"):
-        from gpu_wcoj import views
-
-        return getattr(views, name)
-    if name in ("Circuit", "streams"):
-        from importlib import import_module
-
-        streams = import_module("gpu_wcoj.streams")
-        return streams if name == "streams" else streams.Circuit
-    raise AttributeError(f"module 'gpu_wcoj' has no attribute '{name}'")
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -7,6 +7,10 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
+import gpu_wcoj
+
 ROOT = Path(__file__).parents[1]
 HEAVY = {
     "cupy", "cyclopts", "duckdb", "lark", "llvmlite", "numba", "pandas", "polars", "pyarrow", "pyspark", "rich",
@@ -47,6 +51,29 @@ def test_public_names_all_resolve():
     everything, number = done.stdout.split()
     assert everything == "True"
     assert int(number) > 0
+
+
+@pytest.mark.parametrize("name", ["", ".checkpoint", ".datoms", ".spark", ".streams"])
+def test_dir_shows_public_names_and_no_modules_that_happen_to_be_loaded(name):
+    code = "import gpu_wcoj as gw, importlib, gpu_wcoj.amounts, gpu_wcoj.turns, gpu_wcoj.streams.node\n"
+    code += f"module = importlib.import_module('gpu_wcoj{name}')\n"
+    code += "print({one for one in dir(module) if not one.startswith('__')} ^ set(module.__all__), gw.amounts.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == ["set()", "gpu_wcoj.amounts"]
+
+
+def test_public_modules_are_loaded_when_they_are_asked_for():
+    code = (
+        "import gpu_wcoj as gw; print(len(gw.datasets.rmat(3, 5)), gw.spark.__name__, gw.errors.ColumnError.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == ["5", "gpu_wcoj.spark", "ColumnError"]
+    assert {"gpu_wcoj.datasets", "gpu_wcoj.spark", "gpu_wcoj.datoms"} & modules_after("import gpu_wcoj") == set()
+
+
+def test_a_name_that_is_not_there_is_refused_with_the_nearest():
+    with pytest.raises(AttributeError, match=r"'gpu_wcoj' has no attribute 'veiw'\. Did you mean 'view'\?"):
+        getattr(gpu_wcoj, "veiw")  # noqa: B009
 
 
 def test_wheel_holds_both_packages_and_every_data_file(tmp_path):

@@ -25,3 +25,7 @@ from gpu_wcoj.checkpoint.checkpoint import Checkpoint, CheckpointOptions
 from gpu_wcoj.checkpoint.manifest import Batch, Manifest, OutputFile
 
 __all__ = ["Batch", "Checkpoint", "CheckpointOptions", "Manifest", "OutputFile"]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

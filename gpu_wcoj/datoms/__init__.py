@@ -16,3 +16,7 @@ from gpu_wcoj.datoms.subscription import Subscription
 from gpu_wcoj.datoms.values import Keyword
 
 __all__ = ["Database", "Keyword", "Report", "Subscription"]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
