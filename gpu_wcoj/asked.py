@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError
@@ -62,7 +64,9 @@ class Asked:
             language = "datalog" if self.path is None else language_of_file(self.path)
         source = "<text>" if self.path is None else str(self.path)
         if language == "motif":
-            return MotifProgram(text, self._tables(), self.motif, source, **options)
+            ends = ((self.motif.src, None), (self.motif.dst, None))
+            tables = self._tables({"edges": ends, "vertices": ((self.motif.id, None),)})
+            return MotifProgram(text, tables, self.motif, source, **options)
         if self.motif != MotifOptions():
             raise UsageError(
                 "--where, --semantics, --show, --id, --src and --dst are for motifs, and this program is read as "
@@ -95,10 +99,14 @@ class Asked:
             except UnicodeDecodeError:
                 raise UsageError(f"the program '{self.path}' is not UTF-8 text.\n  Convert it to UTF-8.") from None
 
-    def _tables(self) -> dict[str, dict[str, str | None]]:
+    def _tables(
+        self, expected: Mapping[str, tuple[tuple[str, str | None], ...]] = MappingProxyType({})
+    ) -> dict[str, dict[str, str | None]]:
+        """The columns of the files, which tell a line of names by those that are `expected` of a relation."""
         tables: dict[str, dict[str, str | None]] = {}
         for changes, specs in ((False, self.loaded), (True, self.fed)):
-            for spec in specs:
+            for given in specs:
+                spec = replace(given, expected=expected.get(given.relation, ()))
                 known = tables.get(spec.relation)
                 if known is None:
                     tables[spec.relation] = columns_of(spec, changes, self.budget)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import logging
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,7 +41,7 @@ def test_numbers_and_text(tmp_path: Path):
     limits = f"{2**63 - 1},{-(2**63)}\n"
     assert rows(read_text(path, limits)) == [(2**63 - 1, -(2**63))]
     assert rows(read_text(path, "1, 2\n3, +4\n")) == [(1, 2), (3, 4)]
-    assert rows(read_text(path, 'a,b\n"x,y","say ""hi"""\n')) == [("x,y", 'say "hi"')]
+    assert rows(read_text(path, 'a,b\n"x,y","say ""hi"""\n', "?header=yes")) == [("x,y", 'say "hi"')]
 
 
 def test_columns_of_text_are_integers_floats_or_texts(tmp_path: Path):
@@ -58,16 +57,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path):
 
 
 def test_a_byte_order_mark_inside_is_text(tmp_path: Path):
-    assert rows(read_text(tmp_path / "g.csv", "a,b\n\ufeffx,y\n")) == [("\ufeffx", "y")]
-
-
-def test_a_header_that_may_be_a_row_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.WARNING):
-        assert rows(read_text(tmp_path / "g.csv", "ann,bob\nbob,eve\n")) == [("bob", "eve")]
-    assert "'ann,bob', was taken for names" in caplog.text
-    caplog.clear()
-    assert len(read_text(tmp_path / "g.csv", "ann,bob\nbob,eve\n", "?header=no")) == 2
-    assert caplog.text == ""
+    assert rows(read_text(tmp_path / "g.csv", "a,b\n\ufeffx,y\n", "?header=yes")) == [("\ufeffx", "y")]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +76,9 @@ def test_a_header_that_may_be_a_row_is_said(tmp_path: Path, caplog: pytest.LogCa
             "line 2: 'x' is not a number, as 'types' says.*\n.*header=yes",
         ),
         ("g.txt", "1 2\n3 4.5\n", "?columns=0,1&types=int64,int64", "line 2: '4.5' is not an integer"),
-        ("g.txt", b"a b\nc \xff\n", "", r"line 2: b'\\xff' is not UTF-8"),
+        ("g.txt", b"a b\nc \xff\n", "?header=no", r"line 2: b'\\xff' is not UTF-8"),
         ("g.txt", b"a \xff\n", "", "line 1: not UTF-8"),
-        ("g.txt", b"a b\n\n\xff\n", "", r"line 3: 1 fields where the lines before have 2: '\\xff'"),
+        ("g.txt", b"a b\n\n\xff\n", "?header=no", r"line 3: 1 fields where the lines before have 2: '\\xff'"),
         ("g.csv", '1,2\n3,"4\n', "?header=no", "line 2: a quoted value that does not end"),
         ("g.txt", b"\0\0\0\0\n", "", "not text: it holds zero bytes"),
         ("g.csv", "", "", "is empty: it has not even names of columns.\n.*header=no"),
@@ -118,7 +108,7 @@ def test_bad_text(tmp_path: Path, name: str, text: str | bytes, options: str, ma
 @pytest.mark.parametrize(
     ("name", "text", "options", "names", "types"),
     [
-        ("g.csv", "src,dst\n", "", ["src", "dst"], [pa.null(), pa.null()]),
+        ("g.csv", "src,dst\n", "?header=yes", ["src", "dst"], [pa.null(), pa.null()]),
         ("g.csv", "\ufeffsrc,dst\r\n\r\n", "?columns=dst,src", ["dst", "src"], [pa.null(), pa.null()]),
         ("g.tsv", "src\tname\tdst", "?columns=1,0&types=string,int64", ["name", "src"], [pa.string(), pa.int64()]),
         ("g.csv", "src,n,dst\n", "?weight=n", ["src", "dst", "weight"], [pa.null(), pa.null(), pa.int64()]),
@@ -126,7 +116,7 @@ def test_bad_text(tmp_path: Path, name: str, text: str | bytes, options: str, ma
         ("g.txt", "# only\n\n", "?weight=0", ["c0", "c1", "weight"], [pa.null(), pa.null(), pa.int64()]),
         ("g.txt", "1 2\n", "?skip=1&columns=7,0", ["c0", "c1"], [pa.null(), pa.null()]),
         ("g.csv", "", "?header=no", ["c0", "c1"], [pa.null(), pa.null()]),
-        ("g.csv.gz", gzip.compress(b"a,b\n", mtime=0), "", ["a", "b"], [pa.null(), pa.null()]),
+        ("g.csv.gz", gzip.compress(b"a,b\n", mtime=0), "?header=yes", ["a", "b"], [pa.null(), pa.null()]),
         ("g.gz", gzip.compress(b"", mtime=0), "", ["c0", "c1"], [pa.null(), pa.null()]),
     ],
 )
@@ -160,15 +150,17 @@ def test_no_rows_and_no_names(tmp_path: Path):
     assert columns_of(parse_input(f"edge={path}?columns=0,1"), False, BUDGET) == {"c0": None, "c1": None}
 
 
-def test_one_line_that_may_be_a_row_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    assert len(read_text(tmp_path / "g.csv", "ann,bob\n")) == 0
-    assert "only line, 'ann,bob', was taken for names" in caplog.text
-    caplog.clear()
+def test_one_line_of_texts_is_not_guessed(tmp_path: Path):
+    with pytest.raises(
+        InputFileError, match="line 1: 'ann,bob' may be names of columns or a row.\n.*header=yes or head"
+    ):
+        read_text(tmp_path / "g.csv", "ann,bob\n")
     assert len(read(tmp_path / "g.csv", "?header=yes")) == 0
     assert len(read(tmp_path / "g.csv", "?columns=bob,ann")) == 0
     assert len(read(tmp_path / "g.csv", "?header=no")) == 1
     assert read_ticks([f"edge={tmp_path / 'g.csv'}?columns=0&weight=bob"], arity=1) == []
-    assert caplog.text == ""
+    with pytest.raises(UsageError, match="has 3 columns, but '.*g.csv' has 2"):
+        read(tmp_path / "g.csv", arity=3)
 
 
 def test_text_in_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

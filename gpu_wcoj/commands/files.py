@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,16 @@ def check_files(program: Program | MotifProgram, loaded: Sequence[InputSpec], fe
         raise UsageError(
             f"'{ticked[0]}' has a tick column, but --input is one tick.\n  Use --changes, or leave it out."
         )
+
+
+def expecting(program: Program | MotifProgram, specs: Sequence[InputSpec]) -> tuple[InputSpec, ...]:
+    """The files, with the names and types that the program has for their columns."""
+    from gpu_wcoj.motifs import MotifProgram
+
+    if isinstance(program, MotifProgram):
+        return tuple(replace(spec, expected=program.columns(spec.relation)) for spec in specs)
+    columns = {one.relation: tuple(zip(one.columns, one.types, strict=True)) for one in program.rules.declarations}
+    return tuple(replace(spec, expected=columns.get(spec.relation, ())) for spec in specs)
 
 
 def _is_empty(path: Path) -> bool:

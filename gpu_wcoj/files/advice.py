@@ -55,6 +55,13 @@ def too_few(spec: InputSpec) -> str:
     return "If the fields are separated by something else, say so with sep=comma, tab, space, ..."
 
 
+def header(spec: InputSpec) -> str:
+    """What to do where a first line may be names of columns or a row."""
+    if spec.declared is not None:
+        return "Say headers=true or headers=false in .input."
+    return "Say header=yes or header=no."
+
+
 def header_hint(spec: InputSpec) -> str:
     """What else to do if the first line may have been taken for a row."""
     if spec.header:

@@ -23,6 +23,7 @@ _ENDINGS: Final = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".tab": "tsv",
+    ".facts": "tsv",
 }
 _MAGIC: Final = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
 _JSON: Final = (".json", ".jsonl", ".ndjson")
@@ -78,6 +79,17 @@ def form_of_name(path: Path) -> str | None:
     """
     name = _plain_name(path)
     return next((form for ending, form in _ENDINGS.items() if name.endswith(ending)), None)
+
+
+def is_facts(path: Path) -> bool:
+    """Return whether a file is called as Soufflé's are: fields between tabs, and never a line of names.
+
+    Examples
+    --------
+    >>> is_facts(Path("edge.facts")), is_facts(Path("edge.facts.gz")), is_facts(Path("edge.csv"))
+    (True, True, False)
+    """
+    return _plain_name(path).endswith(".facts")
 
 
 def _plain_name(path: Path) -> str:

@@ -67,6 +67,11 @@ def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: 
             rows = tuple(position for position in rows if position != weight)
     if arity is not None and len(rows) != arity:
         raise UsageError(_wrong_arity(spec, len(rows), n_columns, names, arity, weight, tick))
+    known = [name for name, _ in spec.declared or spec.expected]
+    if names is not None and spec.columns is None and len(known) == len(rows):
+        own_names = [names[position] for position in rows]
+        if own_names != known and sorted(own_names) == sorted(known):
+            rows = tuple(rows[own_names.index(name)] for name in known)
     own = None if names is None else tuple(names[position] for position in rows)
     if own is not None and spec.declared and not {name for name, _ in spec.declared} & {*own}:
         own = None

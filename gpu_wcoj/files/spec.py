@@ -49,6 +49,10 @@ class InputSpec:
     declared
         Where a program names a text file itself: the names and types of the columns that it declares, if any.
         Messages then speak of those, and of parameters of ``.input``; a header with none of these names is passed over.
+    expected
+        Names and types, as Arrow spells them, that the program has for the columns of a file that the command line
+        names. They tell a first line of names from a row, and a header with just these names in another order
+        puts the columns in theirs.
     """
 
     relation: str
@@ -62,6 +66,7 @@ class InputSpec:
     skip: int = 0
     types: tuple[str | None, ...] | None = None
     declared: tuple[tuple[str, str | None], ...] | None = None
+    expected: tuple[tuple[str, str | None], ...] = ()
 
     def __str__(self) -> str:
         return f"{self.relation}={self.path}"

@@ -10,9 +10,9 @@ pyarrow does not take (``+1``).
 from __future__ import annotations
 
 import csv
-import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +22,13 @@ from gpu_wcoj.errors import InputFileError
 from gpu_wcoj.files import advice
 from gpu_wcoj.files.blanks import is_row, squeeze
 from gpu_wcoj.files.block import RowBlock, make_block
+from gpu_wcoj.files.forms import is_facts
+from gpu_wcoj.files.header import SAMPLE_ROWS, names_by_program, names_by_rows
 from gpu_wcoj.files.lines import BOM, Lines, TextFile
 from gpu_wcoj.files.select import WEIGHT, fields_of_nothing, numbered, select
-from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.files.spec import ColumnName, InputSpec
 from gpu_wcoj.files.values import as_type, decide_type, is_number
 
-_logger = logging.getLogger(__name__)
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _ARROW_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string(), "null": pa.null()}
 
@@ -58,15 +59,14 @@ class TextReader:
             if first is None:
                 names, self._n_fields = None, self._without_header(arity)
             else:
-                names, self._n_fields, first = self._header(first)
+                names, self._n_fields, first = self._header(first, arity, changes)
                 first = first if self._row_lines(first) else self._next_rows()
             self._selection = select(spec, self._n_fields, names, arity, changes)
-            self._types = self._no_types() if first is None else self._decide_types(first, names)
+            self._types = self._no_types() if first is None else self._decide_types(first)
         except BaseException:
             self._file.close()
             raise
         self._first: Lines | None = first
-        self._names = names
         self._has_rows = first is not None
 
     @property
@@ -125,7 +125,8 @@ class TextReader:
 
     def _without_header(self, arity: int | None) -> int:
         """How many fields lines would have in a file without lines, where it need not begin with names."""
-        if self._spec.header or (self._spec.header is None and not self._is_blank_separated):
+        is_without = self._is_blank_separated or self._spec.declared is not None or is_facts(self._spec.path)
+        if self._spec.header or (self._spec.header is None and not is_without):
             raise InputFileError(
                 f"'{self._spec.path}' is empty: it has not even names of columns.\n"
                 "  Write a line of names; or say header=no if the file has none where it has rows, too."
@@ -146,15 +147,6 @@ class TextReader:
         } | self._given_types()
 
     def _no_rows(self) -> RowBlock:
-        chosen = (*(self._spec.columns or ()), self._spec.weight, self._spec.tick)
-        is_sure = self._spec.header or any(isinstance(column, str) for column in chosen)
-        if self._names is not None and not is_sure and WEIGHT not in self._names:
-            _logger.warning(
-                "'%s' has no rows: its only line, '%s', was taken for names of columns; "
-                "say header=yes, or header=no if it is a row.",
-                self._spec.path,
-                self._separator.join(self._names),
-            )
         types = self._types
         columns = [pa.array([], _ARROW_TYPES[types[position]]) for position in self._selection.used]
         return make_block(self._spec, self._selection, columns, None, str)
@@ -169,7 +161,7 @@ class TextReader:
     def _line_of(self, lines: Lines, row: int) -> int:
         return self._row_lines(lines)[row]
 
-    def _header(self, lines: Lines) -> tuple[tuple[str, ...] | None, int, Lines]:
+    def _header(self, lines: Lines, arity: int | None, changes: bool) -> tuple[tuple[str, ...] | None, int, Lines]:
         """The names of the columns if the first row holds them, their number, and the lines after them."""
         self._normal(lines)  # complains of line ends that would make one line of the file
         number = self._row_lines(lines)[0]
@@ -179,19 +171,64 @@ class TextReader:
         except UnicodeDecodeError:
             raise InputFileError(f"{self._place(number)}: not UTF-8 text.\n  Convert the file to UTF-8.") from None
         fields = self._fields(shown, number)
-        numbers = sum(map(is_number, fields))
+        rest = Lines(lines.data.split(b"\n", number - lines.first + 1)[-1], number + 1)
         header = self._spec.header
-        if header is None and not self._is_blank_separated:
-            if 0 < numbers < len(fields):
-                raise InputFileError(
-                    f"{self._place(number)}: '{shown}' may be names of columns or a row.\n"
-                    "  Say header=yes or header=no."
-                )
-            header = numbers == 0
+        if header is None:
+            header = self._names_columns(fields, self._sample(rest), arity, changes)
+        if header is None:
+            select(self._spec, len(fields), None, arity, changes)  # complains of a wrong number of columns first
+            raise InputFileError(
+                f"{self._place(number)}: '{shown[:80]}' may be names of columns or a row.\n"
+                f"  {advice.header(self._spec)}"
+            )
         if not header:
             return None, len(fields), lines
-        rest = lines.data.split(b"\n", number - lines.first + 1)[-1]
-        return tuple(field.strip() for field in fields), len(fields), Lines(rest, number + 1)
+        return tuple(field.strip() for field in fields), len(fields), rest
+
+    def _names_columns(
+        self, fields: list[str], sample: list[list[str]], arity: int | None, changes: bool
+    ) -> bool | None:
+        """Whether the first line names the columns; None where that is open."""
+        spec = self._spec
+        if spec.declared is not None or is_facts(spec.path):  # Soufflé's files have no names if nothing says so
+            names = [name for name, _ in spec.declared or ()]
+            is_doubtful = names == [field.strip() for field in fields] and not is_facts(spec.path)
+            return None if is_doubtful else False
+        chosen = [name for name in (*(spec.columns or ()), spec.weight, spec.tick) if isinstance(name, str)]
+        if changes and spec.columns is None and spec.weight is None and arity is not None:
+            beside = 1 if spec.tick is None else 2
+            chosen += [WEIGHT] if len(fields) == arity + beside and WEIGHT in fields else []
+        if chosen and not any(map(is_number, fields)):
+            return True
+        following = sample[0] if sample else ()
+        told = names_by_program(fields, following, [name for name, _ in spec.expected], self._expected(len(fields)))
+        if told is not None:
+            return told
+        told = names_by_rows(fields, sample)
+        if self._is_blank_separated and (told or any(map(is_number, fields))):
+            return False  # such text has no names by custom; where names stand over numbers, its types are refused
+        return told
+
+    def _expected(self, n_fields: int) -> dict[int, str]:
+        """The types that options or the program give to columns, by position."""
+        spec = self._spec
+        beside = (spec.weight, spec.tick)
+        rows: Sequence[ColumnName] = spec.columns or [at for at in range(n_fields) if at not in beside]
+        kinds = spec.types or tuple(kind for _, kind in spec.expected)
+        kinds = tuple("double" if kind == "float64" else kind for kind in kinds)  # Arrow's word
+        types = dict(zip(rows, kinds, strict=False)) if len(rows) == len(kinds) else {}
+        types.update((column, "int64") for column in beside if column is not None)
+        return {at: kind for at, kind in types.items() if isinstance(at, int) and kind is not None}
+
+    def _sample(self, lines: Lines) -> list[list[str]]:
+        """The fields of the first rows, as far as they can be told."""
+        head = lines.data[: 1 << 20].rpartition(b"\n")[0]
+        text = head.decode(errors="replace").split("\n", SAMPLE_ROWS)[:SAMPLE_ROWS]
+        if self._is_blank_separated:
+            return [line.split() for line in text if is_row(line.encode())]
+        with suppress(csv.Error):  # what is wrong there is said when the rows are read
+            return [row for row in csv.reader(text, delimiter=self._separator) if row]
+        return []
 
     def _fields(self, line: str, number: int) -> list[str]:
         if self._is_blank_separated:
@@ -201,7 +238,7 @@ class TextReader:
         except csv.Error as error:
             raise InputFileError(f"{self._place(number)}: {error}.\n  Mend the line, or set sep or skip.") from None
 
-    def _decide_types(self, lines: Lines, names: tuple[str, ...] | None) -> dict[int, str]:
+    def _decide_types(self, lines: Lines) -> dict[int, str]:
         given = self._given_types()
         undecided = [position for position in self._selection.used if position not in given]
         if not undecided:
@@ -214,12 +251,6 @@ class TextReader:
                 given[position] = decide_type(
                     column, lambda row: self._place(self._line_of(lines, row)), advice.mixed(self._spec)
                 )
-        if names is not None and self._spec.header is None and set(given.values()) == {"string"}:
-            _logger.warning(
-                "'%s': the first line, '%s', was taken for names of columns; say header=no if it is a row.",
-                self._spec.path,
-                self._separator.join(names),
-            )
         return given
 
     def _given_types(self) -> dict[int, str]:

@@ -29,6 +29,17 @@ def is_number(text: str) -> bool:
     return bool(_matches(pa.array([text]), _NUMBER)[0])
 
 
+def is_integer(text: str) -> bool:
+    """Return whether a text spells an integer, of whatever size.
+
+    Examples
+    --------
+    >>> [is_integer(text) for text in ("+1", "-20", "1.0", "")]
+    [True, True, False, False]
+    """
+    return bool(_matches(pa.array([text]), _INTEGER)[0])
+
+
 def decide_type(texts: pa.Array, place: Place, hint: str) -> str:
     """``"int64"`` or ``"float64"`` where every value that is not empty is such a number, else ``"string"``.
 

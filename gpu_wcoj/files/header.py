@@ -1,0 +1,121 @@
+"""Tell the first line of a text file: names of columns, a row, or not to be told from the file alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from gpu_wcoj.arrow.types import to_pyarrow
+from gpu_wcoj.files.values import is_integer, is_number
+from gpu_wcoj.schema import DataType
+
+SAMPLE_ROWS: Final = 1000
+"""Rows after the first line that are looked at. A constant, so that a file of any size costs the same."""
+
+_MISSING: Final = frozenset(
+    ("na", "n/a", "<na>", "nan", "null", "nil", "none", "missing", "unknown", "inf", "infinity", "true", "false")
+)
+"""Words that stand for a value where other rows have numbers."""
+_HEXADECIMAL: Final = re.compile(r"[+-]?0x[0-9a-f]+", re.IGNORECASE)
+
+
+def names_by_program(
+    first: Sequence[str], following: Sequence[str], names: Collection[str], types: Mapping[int, str]
+) -> bool | None:
+    """Return whether the first line names the columns, by what a program or the options say of them; None if nothing.
+
+    A line with all the names is a header. So is one that does not hold values of the types where the row after it does.
+
+    Parameters
+    ----------
+    first, following
+        The fields of the first line, and of the row after it; none if there is no such row.
+    names
+        Names that the columns must have.
+    types
+        Types of columns as Arrow spells them, by position.
+
+    Examples
+    --------
+    >>> names_by_program(["y", "x"], ["bo", "cy"], ["x", "y"], {})
+    True
+    >>> names_by_program(["ann", "age"], ["bo", "6"], (), {1: "int64"})
+    True
+    >>> names_by_program(["ann", "5"], ["bo", "6"], (), {0: "string", 1: "int64"})
+    False
+    >>> names_by_program(["ann", "bo"], ["bo", "cy"], ["x", "y"], {0: "string", 1: "string"}) is None
+    True
+    """
+    cells = [cell.strip() for cell in first]
+    if names and {*names} <= {*cells}:
+        return True
+    typed = {at: kind for at, kind in types.items() if at < len(cells) and _tells(kind) and cells[at]}
+    if not typed:
+        return None
+    if any(_fits(cells[at], kind) for at, kind in typed.items()) or not all(_may_be_name(cells[at]) for at in typed):
+        return False
+    return all(_fits(following[at].strip(), kind) for at, kind in typed.items() if at < len(following))
+
+
+def names_by_rows(first: Sequence[str], sample: Sequence[Sequence[str]]) -> bool | None:
+    """Return whether the first line names the columns, by the rows after it; None where it may be a row just as well.
+
+    Texts over numbers are names, numbers over numbers are values.
+
+    Parameters
+    ----------
+    first
+        The fields of the first line.
+    sample
+        The fields of rows after it, `SAMPLE_ROWS` at most.
+
+    Examples
+    --------
+    >>> names_by_rows(["src", "n"], [["ann", "1"], ["bo", "2"]]), names_by_rows(["1", "2"], [["3", "4"]])
+    (True, False)
+    >>> names_by_rows(["ann", "bo"], [["bo", "cy"]]) is None  # a row of texts, or names
+    True
+    >>> names_by_rows(["NA", "5"], [["7", "6"]]) is None
+    True
+    """
+    cells = [cell.strip() for cell in first]
+    filled = [cell for cell in cells if cell]
+    numbers = sum(map(is_number, filled))
+    columns = [[row[at].strip() for row in sample if at < len(row) and row[at].strip()] for at in range(len(cells))]
+    if filled and numbers == len(filled):
+        is_contradicted = any(columns) and not any(is_number(cell) for column in columns for cell in column)
+        return None if is_contradicted else False
+    if numbers:
+        return None
+    over_numbers = [
+        cell for cell, column in zip(cells, columns, strict=True) if cell and column and all(map(is_number, column))
+    ]
+    return True if over_numbers and all(map(_may_be_name, over_numbers)) else None
+
+
+def _tells(kind: str) -> bool:
+    """Whether not every text is a value of the type."""
+    return DataType(kind).family not in ("string", "binary")
+
+
+def _fits(cell: str, kind: str) -> bool:
+    """Whether a text spells a value of the type, or none."""
+    family = DataType(kind).family
+    if not cell:
+        return True
+    if family == "integer":
+        return is_integer(cell)
+    try:
+        pa.scalar(cell.removeprefix("+")).cast(to_pyarrow(DataType(kind)))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True
+
+
+def _may_be_name(cell: str) -> bool:
+    """Whether a text over numbers is a name rather than a number that is spelled otherwise, or a missing one."""
+    has_letter = any(char.isalpha() for char in cell)
+    return has_letter and cell.lower() not in _MISSING and not _HEXADECIMAL.fullmatch(cell)
