@@ -7,12 +7,13 @@ from pathlib import Path
 
 from gpu_wcoj.errors import UsageError, listed, nearest
 from gpu_wcoj.files.spec import InputSpec
-from gpu_wcoj.files.whole import OutputSpec
+from gpu_wcoj.files.whole import OutputSpec, check_apart
 from gpu_wcoj.query.rules import Directive, Rules
 from gpu_wcoj.schema import DataType
 
 _PARAMETERS = ("IO", "filename", "delimiter", "headers", "rfc4180")
 _BINARY = (".parquet", ".pq", ".arrow", ".arrows", ".ipc", ".feather")
+_STANDARD = {"input": "/dev/stdin", "output": "/dev/stdout"}
 _TRUTH = {"true": True, "false": False}
 
 
@@ -59,7 +60,7 @@ def outputs_of(rules: Rules, folder: Path, is_given: bool) -> tuple[OutputSpec, 
     Raises
     ------
     UsageError
-        As `inputs_of`.
+        As `inputs_of`; and if two relations have the same file.
 
     Examples
     --------
@@ -69,7 +70,9 @@ def outputs_of(rules: Rules, folder: Path, is_given: bool) -> tuple[OutputSpec, 
     """
     written = {one.relation: one for one in rules.directives if one.kind == "output"}
     lines = [written.get(name, Directive("output", name)) for name in rules.outputs]
-    return tuple(_output(one, folder) for one in lines if one.parameters or not is_given)
+    specs = tuple(_output(one, folder) for one in lines if one.parameters or not is_given)
+    check_apart(specs)
+    return specs
 
 
 def _input(rules: Rules, directive: Directive, folder: Path) -> InputSpec:
@@ -85,7 +88,7 @@ def _input(rules: Rules, directive: Directive, folder: Path) -> InputSpec:
         format="text",
         columns=tuple(range(len(types))) if any(types) else None,
         separator=_separator(directive),
-        header=_truth(directive, "headers"),
+        header=_truth(directive, "headers") if "headers" in dict(directive.parameters) else None,
         types=types if any(types) else None,
         declared=() if declared is None else tuple(zip(declared.columns, declared.types, strict=True)),
     )
@@ -116,9 +119,17 @@ def _path(directive: Directive, folder: Path, default: str) -> Path:
                 f"  The parameters are: {listed(_PARAMETERS)}.{nearest(name, _PARAMETERS)}"
             )
         if name == "IO" and value != "file":
-            raise UsageError(f"'{directive}': IO is '{value}'.\n  'file' is supported.")
+            raise UsageError(
+                f"'{directive}': IO is '{value}'.\n"
+                f"  'file' is supported; the standard stream is filename=\"{_STANDARD[directive.kind]}\"."
+            )
         if name == "filename" and not value:
             raise UsageError(f"'{directive}': filename is empty.\n  Name a file.")
+        if name == "filename" and value == "-":
+            raise UsageError(
+                f"'{directive}': filename cannot be '-'.\n"
+                f'  Give "{_STANDARD[directive.kind]}" for the standard stream, or "./-" for a file of that name.'
+            )
     return folder / Path(dict(directive.parameters).get("filename", default)).expanduser()
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from gpu_wcoj.commands.files import check_files, check_tick_rows, given_files, named_files
+from gpu_wcoj.commands.files import check_files, check_tick_rows, expecting, given_files, named_files
 from gpu_wcoj.commands.options import DIALECT, FILES, FLAG, LANGUAGE, TEXT, Motif, motif_options
-from gpu_wcoj.errors import OutputFileError, UsageError
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.query.languages import Language
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def explain(
     from gpu_wcoj.runner import Job
 
     check_files(engine, loaded, fed)
+    loaded, fed = expecting(engine, loaded), expecting(engine, fed)
     named: tuple[InputSpec, ...] = ()
     declared: dict[str, tuple[str | None, ...]] = {}
     if stats is None and (loaded or fed or analyze or save_stats is not None):
@@ -108,8 +109,7 @@ def explain(
     if output is None:
         sys.stdout.write(shown)
         return
-    try:
-        output.write_text(shown, encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OutputFileError(f"'{output}' cannot be written: {reason}.\n  Name another file.") from error
+    from gpu_wcoj.destination import replacing
+
+    with replacing(output) as file:
+        file.write(shown.encode())

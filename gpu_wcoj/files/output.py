@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpu_wcoj.column import Int64Array
+from gpu_wcoj.destination import replacing
 from gpu_wcoj.errors import OutputFileError, UsageError
 
 GROUP_ROWS: Final = 1 << 19
@@ -71,16 +73,14 @@ class ChangeWriter:
         for path in self._folders.values():
             try:
                 path.mkdir(parents=True, exist_ok=True)
-                probe = path / ".writable"
-                probe.unlink(missing_ok=True)
                 if resumes_at is not None:
                     _tidy(path, resumes_at)
                 elif any(path.iterdir()):
                     raise UsageError(
                         f"the output folder '{path}' holds files already.\n  Empty it, or choose another with --output."
                     )
-                probe.touch(exist_ok=False)
-                probe.unlink()
+                with tempfile.TemporaryFile(dir=path):  # complains now if nothing can be written there
+                    pass
             except OSError as error:
                 raise _unwritable(path, error) from None
         if run is not None and not resumes_at:
@@ -223,16 +223,8 @@ def write_columns(columns: Mapping[str, Int64Array], path: Path) -> None:
     OutputFileError
         If it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            pq.write_table(pa.table(dict(columns)), temporary, compression="zstd", write_page_checksum=True)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise _unwritable(path, error) from None
+    with replacing(path) as file:
+        pq.write_table(pa.table(dict(columns)), file, compression="zstd", write_page_checksum=True)
 
 
 def write_parts(columns: Mapping[str, Int64Array], folder: Path, count: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from gpu_wcoj.errors import OutputFileError
+from gpu_wcoj.destination import identity, replacing
+from gpu_wcoj.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,24 @@ class OutputSpec:
     header: bool = False
 
 
+def check_apart(specs: Iterable[OutputSpec]) -> None:
+    """Raise if two relations are to be written to the same file, by whatever names or links.
+
+    Raises
+    ------
+    UsageError
+        If two are; the null device takes any number.
+    """
+    seen: dict[Hashable, OutputSpec] = {}
+    for spec in specs:
+        place = identity(spec.path)
+        if place is not None and (other := seen.setdefault(place, spec)) is not spec:
+            raise UsageError(
+                f"relations '{other.relation}' and '{spec.relation}' are written to the same file: got "
+                f"'{other.path}' and '{spec.path}'.\n  Give each a file of its own, with filename= of .output."
+            )
+
+
 def write_whole(spec: OutputSpec, table: pa.Table) -> None:
     """Write the rows of `table`. Texts have quotes around them only if some text has a separator, line end or quote.
 
@@ -39,23 +58,11 @@ def write_whole(spec: OutputSpec, table: pa.Table) -> None:
     OutputFileError
         If the file cannot be written.
     """
-    temporary = spec.path.with_name(f".{spec.path.name}.{os.getpid()}.tmp")
-    try:
-        spec.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("wb") as file:
-                if spec.path.name.endswith(".parquet"):
-                    pq.write_table(table, file, compression="zstd", write_page_checksum=True)
-                else:
-                    _write_text(file, spec, table)
-            temporary.replace(spec.path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OutputFileError(
-            f"'{spec.path}' cannot be written: {reason}.\n  Name a file that can, with filename= of .output."
-        ) from None
+    with replacing(spec.path, "Name a file that can, with filename= of .output.") as file:
+        if spec.path.name.endswith(".parquet"):
+            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+        else:
+            _write_text(file, spec, table)
 
 
 def _write_text(file: IO[bytes], spec: OutputSpec, table: pa.Table) -> None:

@@ -197,19 +197,12 @@ class Known:
     def write(self, folder: str | os.PathLike[str]) -> Path:
         """Put it into a folder's ``statistics.json``, which is replaced whole."""
         import json
-        import tempfile
+
+        from gpu_wcoj.destination import replacing
 
         path = Path(folder) / FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".statistics-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(self.to_json(), file, indent=2)
-                file.write("\n")
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        with replacing(path, "Name a folder that can be written to.") as file:
+            file.write((json.dumps(self.to_json(), indent=2) + "\n").encode())
         return path
 
     def rows(self, relation: str) -> float | None:

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import platform
-import tempfile
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -56,15 +55,10 @@ def store(primary: Backend, twin: Backend, model: CostModel) -> Path:
     except (OSError, ValueError):
         entries = {}
     entries[machine_key(primary, twin)] = model.to_json()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".routing-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"format": FORMAT, "costs": entries}, file, indent=2, sort_keys=True)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    from gpu_wcoj.destination import replacing  # which a process that only reads them does without
+
+    with replacing(path) as file:
+        file.write(json.dumps({"format": FORMAT, "costs": entries}, indent=2, sort_keys=True).encode())
     return path
 
 

@@ -1,0 +1,158 @@
+"""Files that a user names for output: replaced whole where they are plain files, written to where they are not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import Generator, Hashable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+from gpu_wcoj.errors import OutputFileError
+
+_MAX_LINKS: Final = 40
+"""Symbolic links that are followed, as many as Linux follows."""
+
+
+@contextmanager
+def replacing(path: Path, remedy: str = "Name another file.") -> Generator[IO[bytes]]:
+    """Open a file whose content becomes that of `path` when the block ends without an error.
+
+    A plain file, or one that is not there yet, is replaced by a rename: a reader sees the content before or the one
+    after, and an error leaves the one before. The mode stays, and the owner where the system lets it; other hard links
+    to the file keep the content before. A symbolic link is followed, and its target replaced. A pipe, a device, a
+    socket or an open descriptor (``/dev/stdout``, ``/dev/fd/3``) is written to, when the content is complete.
+
+    Parameters
+    ----------
+    path
+        Its folder is made if it is not there.
+    remedy
+        A sentence for the error, on what to do.
+
+    Raises
+    ------
+    OutputFileError
+        If it cannot be written, or is a folder.
+    BrokenPipeError
+        If `path` is a descriptor of this process, and whoever reads from it has gone.
+
+    Examples
+    --------
+    >>> path = Path(tempfile.mkdtemp()) / "latest.csv"
+    >>> with replacing(path) as file:
+    ...     _ = file.write(b"1,2")
+    >>> path.read_bytes()
+    b'1,2'
+    """
+    descriptor = _descriptor(path)
+    try:
+        if descriptor is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        status = _status(path) if descriptor is None else None
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        is_plain = descriptor is None and (status is None or stat.S_ISREG(status.st_mode))
+        with _replaced(path, status) if is_plain else _copied(path, descriptor) as file:
+            yield file
+    except OSError as error:
+        if isinstance(error, OutputFileError) or (isinstance(error, BrokenPipeError) and descriptor is not None):
+            raise
+        reason = error.strerror or str(error)
+        raise OutputFileError(f"'{path}' cannot be written: {reason}.\n  {remedy}") from None
+
+
+def identity(path: Path) -> Hashable:
+    """Return what two paths have in common if they lead to the same file; None for the null device, which takes all.
+
+    Examples
+    --------
+    >>> identity(Path("/tmp/../tmp/a")) == identity(Path("/tmp/a")), identity(Path(os.devnull))
+    (True, None)
+    """
+    descriptor = _descriptor(path)
+    with suppress(OSError):
+        status = os.stat(path) if descriptor is None else os.fstat(descriptor)
+        if stat.S_ISCHR(status.st_mode) and status.st_rdev == os.stat(os.devnull).st_rdev:
+            return None
+        return status.st_dev, status.st_ino
+    return os.path.realpath(path)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """What is there at the end of all links; None if nothing is."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _descriptor(path: Path) -> int | None:
+    """The descriptor of this process that a path stands for, such as ``/dev/stdout``; None if it is another path."""
+    own = {"/dev/fd", "/proc/self/fd", f"/proc/{os.getpid()}/fd", os.path.realpath("/proc/thread-self/fd")}
+    for _ in range(_MAX_LINKS):
+        folder = os.path.realpath(path.parent)
+        if folder in own and path.name.isdecimal():
+            return int(path.name)
+        try:
+            path = Path(folder, os.readlink(path))
+        except OSError:
+            return None
+    return None
+
+
+@contextmanager
+def _replaced(path: Path, before: os.stat_result | None) -> Generator[IO[bytes]]:
+    target = Path(os.path.realpath(path))
+    if before is not None and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    temporary = target.parent / f".gpu_wcoj-{os.urandom(8).hex()}.tmp"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            if before is not None:
+                _keep_access(file.fileno(), before)
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _keep_access(handle: int, before: os.stat_result) -> None:
+    status = os.fstat(handle)
+    if (status.st_uid, status.st_gid) != (before.st_uid, before.st_gid):
+        with suppress(PermissionError):  # of another user: the mode is what can be kept
+            os.fchown(handle, before.st_uid, before.st_gid)
+    os.fchmod(handle, stat.S_IMODE(before.st_mode))
+
+
+@contextmanager
+def _copied(path: Path, descriptor: int | None) -> Generator[IO[bytes]]:
+    """A file that is copied to what cannot be replaced, nor sought in, once it is complete."""
+    with tempfile.TemporaryFile() as complete:
+        yield complete
+        complete.seek(0)
+        with _opened(path, descriptor) as file:
+            shutil.copyfileobj(complete, file)
+
+
+def _opened(path: Path, descriptor: int | None) -> IO[bytes]:
+    if descriptor is not None:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        return os.fdopen(os.dup(descriptor), "wb")
+    if stat.S_ISSOCK(path.stat().st_mode):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(str(path))
+            return connection.makefile("wb")
+    return path.open("r+b" if stat.S_ISBLK(path.stat().st_mode) else "wb")
