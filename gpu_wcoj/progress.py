@@ -14,9 +14,19 @@ DELAY_SECONDS: Final = 0.5
 
 
 class LateBar:
-    """A bar on standard error, shown after half a second, and never where standard error is not a terminal."""
+    """A bar on standard error, shown after half a second, and never where standard error is not a terminal.
 
-    def __init__(self) -> None:
+    It shows the share that is done and the time that is left where the total is known, the speed where `unit` has a
+    name, and the time since the start.
+
+    Parameters
+    ----------
+    unit
+        What is counted, such as ``"rows"``; empty for shares of a whole.
+    """
+
+    def __init__(self, unit: str = "") -> None:
+        self._unit = unit
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._timer: threading.Timer | None = None
@@ -26,21 +36,28 @@ class LateBar:
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+            text = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}")
+            columns = (*text, TimeElapsedColumn(), TextColumn("{task.fields[left]}"), TimeRemainingColumn())
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=5)
-            self._task = self._bar.add_task("loading", total=None)
+            self._task = self._bar.add_task("loading", total=None, amount="", left="")
             self._timer = threading.Timer(DELAY_SECONDS, self._show)
             self._timer.daemon = True
             self._timer.start()
         return self
 
-    def update(self, what: str, fraction: float | None) -> None:
-        """Say what is being done, and how much of all work is done, 0 to 1; None where that is not known."""
-        if self._bar is not None and self._task is not None:
-            total = None if fraction is None else 1.0
-            self._bar.update(self._task, description=what, total=total, completed=fraction or 0.0)
+    def update(self, what: str, done: float | None, total: float | None = 1.0) -> None:
+        """Say what is being done, and how much of all work is done; None for `done` or `total` that is not known."""
+        if self._bar is None or self._task is None:
+            return
+        total = None if done is None else total
+        self._bar.update(self._task, description=what, total=total, completed=done or 0.0)
+        speed = self._bar.tasks[0].speed
+        amount = [f"{int(100 * done / total)}%"] if done is not None and total else []
+        if self._unit and done is not None:
+            amount += [f"{done:,.0f} {self._unit}"] + ([f"{speed:,.0f} {self._unit}/s"] if speed else [])
+        self._bar.update(self._task, amount=", ".join(amount), left="left:" if total else "")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -168,15 +168,21 @@ def run_job(program: Runnable, job: Job) -> None:
                     "  Leave it out again; or begin anew, with an empty folder and an empty checkpoint."
                 )
             writer = ChangeWriter(job.output, program.outputs, resumes_at, run)
-        bar = stack.enter_context(LateBar())
+        bar = stack.enter_context(LateBar("rows"))
         readers: dict[str, Reader] = {}
         for spec in job.changes:
             reader = open_input(spec, program.arity(spec.relation), True, job.budget)
             readers[spec.relation] = stack.enter_context(closing(reader))
+        n_applied, n_loaded = 0, None if job.inputs else 0
         for changes in _ticks(program, job, readers):
+            n_rows = sum(table.num_rows for table in changes.values())
+            n_loaded = n_rows if n_loaded is None else n_loaded
+            n_total = _total(readers, n_loaded)
             if replay is not None and replay.is_done(changes):
-                bar.update("skipping ticks that are done", _fraction(readers))
+                n_applied += n_rows
+                bar.update("skipping ticks that are done", n_applied, n_total)
                 continue
+            bar.update(f"tick {totals.ticks + 1:,}", n_applied, n_total)
             tick_start = time.perf_counter()
             counts = _step(program, job, changes, totals.ticks, writer)
             tick = totals.ticks
@@ -185,7 +191,8 @@ def run_job(program: Runnable, job: Job) -> None:
                 replay.commit({"totals": totals.to_json(), "written": writer is not None})
             if job.prints_json:
                 _print_tick(tick, counts, time.perf_counter() - tick_start)
-            bar.update(f"tick {totals.ticks:,}", _fraction(readers))
+            n_applied += n_rows
+            bar.update(f"tick {totals.ticks:,}", n_applied, n_total)
         if replay is not None:
             replay.finish()
         for result in job.results:
@@ -269,10 +276,10 @@ def _step(
         return program.step_pieces(changes, writer.write)
 
 
-def _fraction(readers: Mapping[str, Reader]) -> float | None:
-    fractions = [reader.fraction for reader in readers.values()]
-    known = [fraction for fraction in fractions if fraction is not None]
-    return min(known) if known and len(known) == len(fractions) else None
+def _total(readers: Mapping[str, Reader], n_loaded: int) -> int | None:
+    """Rows of all ticks, of which the first has `n_loaded` rows of inputs; None as long as a file's are not known."""
+    counts = [reader.n_rows for reader in readers.values()]
+    return n_loaded + sum(count for count in counts if count is not None) if None not in counts else None
 
 
 def _plus(total: int | None, more: int | None) -> int | None:

@@ -9,9 +9,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import ClassVar
 
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 
+from gpu_wcoj import progress, runner
+from gpu_wcoj.cli import main
+from gpu_wcoj.files import lines
 from gpu_wcoj.progress import LateBar
 from tests.command import COMMAND, ENVIRONMENT, TRIANGLE
 
@@ -86,6 +93,55 @@ def test_a_bar_is_shown_late_and_on_terminals_only(monkeypatch: pytest.MonkeyPat
     shown = capfd.readouterr().err
     assert "tick 4" in shown
     assert "tick 5" in shown
+
+
+class Recorded(LateBar):
+    """A bar that also keeps what it was told."""
+
+    told: ClassVar[list[tuple]] = []
+
+    def update(self, what: str, done: float | None, total: float | None = 1.0) -> None:
+        self.told.append((what, done, total))
+        super().update(what, done, total)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "blocks"])
+def test_the_bar_counts_rows_that_ticks_have_taken(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path, form: str
+):
+    monkeypatch.setattr(runner, "LateBar", Recorded)
+    monkeypatch.setattr(Recorded, "told", [])
+    table = pa.table({"src": range(100, 125), "dst": range(200, 225)})
+    if form == "parquet":
+        pq.write_table(table, tmp_path / "e.parquet")
+    else:
+        pa_csv.write_csv(table, tmp_path / "e.csv")
+        monkeypatch.setattr(lines, "BLOCK_BYTES", 64 if form == "blocks" else lines.BLOCK_BYTES)
+    (tmp_path / "b.csv").write_text("n\n1\n2\n")
+    path = next(tmp_path.glob("e.*"))
+    options = ["--input", f"b={tmp_path}/b.csv", "--changes", f"e={path}", "--tick-rows", 10, "--json"]
+    assert main(["run", "-e", "h(x) :- e(x, _), b(_).", *map(str, options)]) == 0
+    capfd.readouterr()
+    assert [(what, done) for what, done, _ in Recorded.told] == [
+        ("tick 1", 0), ("tick 1", 2), ("tick 2", 2), ("tick 2", 12), ("tick 3", 12), ("tick 3", 22), ("tick 4", 22),
+        ("tick 4", 27),
+    ]  # fmt: skip
+    unknown = {"parquet": 0, "csv": 2, "blocks": 6}[form]  # the last block is read with the last tick
+    assert [total for *_, total in Recorded.told] == [None] * unknown + [27] * (8 - unknown)
+
+
+def test_the_bar_shows_no_share_of_an_unknown_total(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    for total, share in ((None, ""), (3000, "66%, "), (2001, "99%, "), (2000, "100%, ")):
+        with LateBar("rows") as bar:
+            bar.update("tick 2", 2000, total)
+            while "tick 2" not in (shown := capfd.readouterr().err):
+                time.sleep(0.01)
+        assert f" {share}2,000 rows" in shown
+        assert ("left:" in shown) == (total is not None)
 
 
 def test_the_package_is_the_command():

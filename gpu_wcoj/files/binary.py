@@ -77,7 +77,8 @@ class BinaryReader:
             stderr=self._complaints,
             env={**os.environ, **_ENVIRONMENT},
         )
-        self._seen, self._n_rows = 0, None
+        self._seen = 0
+        self._n_rows: int | None = None
         try:
             self._stream = self._open()
             note = self._stream.schema.metadata
@@ -89,9 +90,9 @@ class BinaryReader:
             raise
 
     @property
-    def fraction(self) -> float | None:
-        """How much of the file has been read, 0 to 1."""
-        return self._seen / self._n_rows if self._n_rows else None
+    def n_rows(self) -> int | None:
+        """How many rows the file has."""
+        return self._n_rows
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:

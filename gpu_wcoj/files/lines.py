@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
-import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -90,8 +88,7 @@ class TextFile:
         self.path = path
         self._file = open_bytes(path)
         self._unpacked = self._file
-        status = os.fstat(self._file.fileno())
-        self._size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+        self._is_at_end = False
         head = self._peek(8)
         for magic, what in _FOREIGN.items():
             if head.startswith(magic):
@@ -114,9 +111,9 @@ class TextFile:
         return self._unpacked is not self._file
 
     @property
-    def fraction(self) -> float | None:
-        """How much of the file has been read, 0 to 1; None where that is not known."""
-        return self._file.tell() / self._size if self._size and not self._file.closed else None
+    def is_at_end(self) -> bool:
+        """Whether the last of the lines have been handed out."""
+        return self._is_at_end
 
     def blocks(self) -> Iterator[Lines]:
         """Yield the file's lines in order, some `BLOCK_BYTES` at a time, without the skipped ones."""
@@ -124,6 +121,7 @@ class TextFile:
         chunk = self._read().removeprefix(BOM)
         while chunk:
             following = self._read()
+            self._is_at_end = not following
             if not following and not chunk.endswith(b"\n"):
                 chunk += b"\n"
             data = rest + chunk if rest else chunk

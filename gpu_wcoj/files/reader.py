@@ -19,8 +19,8 @@ class Reader(Protocol):
     """The rows of one file, in order."""
 
     @property
-    def fraction(self) -> float | None:
-        """How much of the file has been read, 0 to 1; None where that is not known."""
+    def n_rows(self) -> int | None:
+        """How many rows the file has; None as long as that is not known."""
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:

@@ -68,11 +68,13 @@ class TextReader:
             raise
         self._first: Lines | None = first
         self._has_rows = first is not None
+        self._n_rows = 0
 
     @property
-    def fraction(self) -> float | None:
-        """How much of the file has been read, 0 to 1; None where that is not known."""
-        return self._file.fraction
+    def n_rows(self) -> int | None:
+        """How many rows the file has; None until its last block has been read."""
+        is_counted = self._first is None and self._file.is_at_end  # the first block waits until `blocks` is called
+        return self._n_rows if is_counted or not self._has_rows else None
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
@@ -98,6 +100,7 @@ class TextReader:
             block = make_block(self._spec, self._selection, columns, last_tick, place)
             if block.ticks is not None:
                 last_tick = int(block.ticks[-1])
+            self._n_rows += len(block)
             yield block
 
     def close(self) -> None:
