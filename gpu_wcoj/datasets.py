@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import UsageError, entry_point
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -15,6 +15,7 @@ _ROUND_EDGES: Final = 1 << 20
 """Edges drawn at a time. It decides which edges come out: another value makes another graph."""
 
 
+@entry_point
 def rmat(
     scale: int = 17, edges: int = 2_000_000, seed: int = 1, *, a: float = 0.57, b: float = 0.19, c: float = 0.19
 ) -> Int64Array:
@@ -77,6 +78,7 @@ def rmat(
     return np.stack([keys // vertices, keys % vertices], axis=1)
 
 
+@entry_point
 def undirected(directed: Int64Array) -> Int64Array:
     """Each edge once, as (smaller, larger), in a random order that is the same every time.
 
@@ -98,6 +100,7 @@ def undirected(directed: Int64Array) -> Int64Array:
     return np.stack([keys // vertices, keys % vertices], axis=1)
 
 
+@entry_point
 def payments(
     transfers: int = 200_000, accounts: int = 20_000, seed: int = 1, *, tick_rows: int = 1000
 ) -> dict[str, Int64Array]:

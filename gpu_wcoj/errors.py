@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import functools
+import os
+from collections.abc import Callable, Iterable
+from types import FunctionType, TracebackType
+from typing import Any, Final, TypeVar, cast
+
+T = TypeVar("T")
+
+FULL_TRACEBACK: Final = "GPU_WCOJ_FULL_TRACEBACK"
+"""The environment variable with which errors keep the frames of this package."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -337,3 +346,84 @@ class CheckpointWriteError(GpuWcojError, OSError):
 
     def __str__(self) -> str:
         return str(self.args[-1])
+
+
+_OURS: Final = ("gpu_wcoj", "cpu_fallback")
+_OPERATORS: Final = (
+    "__init__", "__call__", "__add__", "__sub__", "__neg__", "__mul__", "__rmul__", "__arrow_c_stream__"
+)  # fmt: skip
+
+
+def entry_point(target: T) -> T:
+    """Mark a public function, or a class with all its public methods, as what users call.
+
+    A `GpuWcojError` leaves it with the frames of the user's code only: the message says what to do, and the line that
+    it is about is the user's. Any other error, which is a mistake of this package, keeps its frames; so do all where
+    the environment variable ``GPU_WCOJ_FULL_TRACEBACK`` is set. A call that succeeds does nothing more than before.
+
+    Examples
+    --------
+    >>> @entry_point
+    ... def double(value):
+    ...     return 2 * value
+    >>> double(4)
+    8
+    """
+    if not isinstance(target, type):
+        return cast(T, _without_our_frames(cast(Callable[..., Any], target)))
+    for name, member in list(vars(target).items()):
+        if name.startswith("_") and name not in _OPERATORS:
+            continue
+        if isinstance(member, FunctionType):
+            setattr(target, name, _without_our_frames(member))
+        elif isinstance(member, (classmethod, staticmethod)):
+            setattr(target, name, type(member)(_without_our_frames(member.__func__)))
+    return target
+
+
+def _without_our_frames(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except GpuWcojError as error:
+            if not os.environ.get(FULL_TRACEBACK):
+                error.__traceback__ = _of_users(error.__traceback__)
+                hides_context = error.__suppress_context__
+                error.__cause__, error.__context__ = _from_users(error.__cause__), _from_users(error.__context__)
+                error.__suppress_context__ = hides_context
+            raise  # which adds no frame of its own
+
+    return call
+
+
+def _of_users(trace: TracebackType | None) -> TracebackType | None:
+    """The frames that are neither this package's nor of what it has called."""
+    frames = []
+    while trace is not None:
+        frame = trace.tb_frame
+        if not (_is_ours(frame.f_globals.get("__name__")) or _is_installed(frame.f_code.co_filename)):
+            frames.append(trace)
+        trace = trace.tb_next
+    kept: TracebackType | None = None
+    for one in reversed(frames):
+        kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return kept
+
+
+def _is_ours(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in _OURS
+
+
+def _is_installed(file: str) -> bool:
+    """Whether code is of Python's own library or of another package: our callee, below an entry point."""
+    return (
+        "site-packages" in file or "dist-packages" in file or file.startswith(("<frozen", os.path.dirname(os.__file__)))
+    )
+
+
+def _from_users(error: BaseException | None) -> BaseException | None:
+    """The first of an error and those that it came up in that has been raised by a user's code."""
+    while error is not None and _of_users(error.__traceback__) is None:
+        error = error.__context__
+    return error

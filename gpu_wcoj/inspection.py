@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, listed
+from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.lowering import Lowered, Lowering
 from gpu_wcoj.options import flag
 from gpu_wcoj.outgoing import Outgoing
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.planner.known import Known
 
 
+@entry_point
 class Inspected(NotCopied):
     """A program as it stands: nothing here changes an answer.
 

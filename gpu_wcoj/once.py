@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError
+from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.declared import declared_type
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.query.languages import Language
 
 
+@entry_point
 def query(
     text: str | Rules,
     relations: Mapping[str, Any] | None = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.circuit.head import ChangeCount
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.inspection import Inspected
 from gpu_wcoj.join.execution import ITERATIONS, Execution
 from gpu_wcoj.join.memory import CHUNK_ROWS
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["ChangeCount", "Program", "TickReport"]
 
 
+@entry_point
 class Program(Inspected):
     """Rules over relations; `step` takes changes of the inputs and gives the changes of the answers.
 

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.once import asked, given_relations, without_ones
 from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.program import Program, TickReport
@@ -25,6 +25,7 @@ T = TypeVar("T")
 _ONLY_RULES = ("bag", "outputs", "keep", "schema")
 
 
+@entry_point
 def view(
     text: str | Rules,
     relations: Any = None,
@@ -118,6 +119,7 @@ def view(
     return View(program, ignores_case=found == "sql")
 
 
+@entry_point
 class View(NotCopied):
     """The answer of a query that is kept up to date; what `view` makes.
 
@@ -206,6 +208,7 @@ class View(NotCopied):
         return self._spelled.get(name.casefold(), name)
 
 
+@entry_point
 class MotifView(View):
     """The matches of a motif that are kept up to date.
 

@@ -19,6 +19,9 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 # A JVM that lives for minutes on two cores gains nothing from its second compiler. Every Spark of the tests reads this.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+# What fails in a test is looked for in the package, too.
+os.environ.setdefault("GPU_WCOJ_FULL_TRACEBACK", "1")
+
 # A compiled kernel makes the first example slow, and a busy machine any of them: no deadline.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)

@@ -19,7 +19,7 @@ from gpu_wcoj.checkpoint.reading import LEASE, folder_at, holder
 from gpu_wcoj.checkpoint.stored import load, mark_stored, store
 from gpu_wcoj.checkpoint.versions import Versions
 from gpu_wcoj.checkpoint.watched import WatchedFolder
-from gpu_wcoj.errors import CheckpointError, UsageError
+from gpu_wcoj.errors import CheckpointError, UsageError, entry_point
 from gpu_wcoj.subject import Kept, Subject
 
 
@@ -46,6 +46,7 @@ _DEFAULTS = CheckpointOptions()
 
 
 @dataclass(eq=False)
+@entry_point
 class Checkpoint:
     """A folder that holds a program's state after its last committed batch. Use `open`.
 

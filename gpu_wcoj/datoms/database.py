@@ -17,7 +17,7 @@ from gpu_wcoj.datoms.report import Report
 from gpu_wcoj.datoms.schema import Attribute, read_schema
 from gpu_wcoj.datoms.store import Delta, Store
 from gpu_wcoj.datoms.subscription import Subscription
-from gpu_wcoj.errors import SchemaError
+from gpu_wcoj.errors import SchemaError, entry_point
 from gpu_wcoj.turns import NotCopied, Turns
 
 T = TypeVar("T")
@@ -26,6 +26,7 @@ _numbers = count()
 _again = object()
 
 
+@entry_point
 class Database(NotCopied):
     """Facts as datoms: entity, attribute, value.
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from gpu_wcoj.datoms.follower import Follower
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.program import Program
 from gpu_wcoj.zset.zset import ZSet
 
 
+@entry_point
 class Subscription:
     """Follows the answer of a query; `gpu_wcoj.datoms.Database.subscribe` makes it.
 

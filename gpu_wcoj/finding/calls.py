@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpu_wcoj.errors import entry_point
 from gpu_wcoj.finding.matcher import Matcher
 from gpu_wcoj.finding.matches import Matches
 from gpu_wcoj.query.motif.form import Semantics
 from gpu_wcoj.query.motif.pattern import Motif
 
 
+@entry_point
 def find(
     motif: str | Motif,
     graph: Any = None,

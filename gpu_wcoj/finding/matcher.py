@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from gpu_wcoj.errors import SchemaError, UsageError, listed, nearest
+from gpu_wcoj.errors import SchemaError, UsageError, entry_point, listed, nearest
 from gpu_wcoj.finding.matches import Lookup, Matches
 from gpu_wcoj.finding.tables import Table, given
 from gpu_wcoj.finding.wanted import elements_of, wanted_columns
@@ -22,6 +22,7 @@ from gpu_wcoj.turns import NotCopied, Turns
 T = TypeVar("T")
 
 
+@entry_point
 class Matcher(NotCopied):
     """The matches of a motif in a graph that changes.
 

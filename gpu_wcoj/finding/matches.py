@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.column import Int64Array
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.finding.wanted import Wanted
 from gpu_wcoj.query.motif.form import Graph, Part
 from gpu_wcoj.zset.zset import ZSet
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+@entry_point
 class Matches:
     """Matches of a motif, or how they change.
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UsageError, listed, nearest
+from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UsageError, entry_point, listed, nearest
 from gpu_wcoj.spark.formats import CODED, ENVELOPE, ORDER, WEIGHT, Coded, Format, detect, is_envelope
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _LOGGER = logging.getLogger("gpu_wcoj.spark")
 FORMATS = ("auto", "append", WEIGHT, *CODED, "debezium")
 
 
+@entry_point
 def normalise(
     df: DataFrame,
     changes: Format = "auto",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.errors import entry_point
 from gpu_wcoj.spark.formats import WEIGHT, order_columns
 from gpu_wcoj.zset.zset import ZSet
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@entry_point
 def as_change(rows: pa.Table) -> pa.Table | ZSet:
     """What `Program.step` takes for one relation, from what `normalise` gave of one batch.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from gpu_wcoj.errors import SchemaError, listed
+from gpu_wcoj.errors import SchemaError, entry_point, listed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -99,6 +99,7 @@ class Found:
         return f"'{self.format}' ({self.because})"
 
 
+@entry_point
 def detect(df: DataFrame) -> Found:
     """The format of a DataFrame of changes, by its columns.
 

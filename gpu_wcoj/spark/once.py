@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint.manifest import OutputFile
-from gpu_wcoj.errors import UnknownRelationError, UsageError, listed
+from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.languages import Language
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("gpu_wcoj.spark")
 
 
+@entry_point
 def join(
     spark: SparkSession,
     program: str | Rules,
@@ -117,6 +118,7 @@ def join(
     return spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
 
 
+@entry_point
 def count(
     spark: SparkSession,
     program: str | Rules,
@@ -143,6 +145,7 @@ def count(
     return {name: change.net for name, change in engine.step_counts(_read(engine, frames)).items()}
 
 
+@entry_point
 def explain(
     spark: SparkSession,
     program: str | Rules,

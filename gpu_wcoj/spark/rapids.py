@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
-from gpu_wcoj.errors import UnsupportedError, UsageError
+from gpu_wcoj.errors import UnsupportedError, UsageError, entry_point
 from gpu_wcoj.spark.versions import require_pyspark
 
 PLUGIN = "26.08.1"
@@ -53,6 +53,7 @@ WHY = {
 """Each conf that `rapids_conf` sets, and the reason."""
 
 
+@entry_point
 def rapids_conf(
     jar: str,
     *,

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from gpu_wcoj.errors import CheckpointDamagedError, UnknownRelationError, UsageError, listed
+from gpu_wcoj.errors import CheckpointDamagedError, UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.spark.listing import Listing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@entry_point
 def read_output(
     spark: SparkSession,
     path: str | PathLike[str],

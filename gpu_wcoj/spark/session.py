@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import UnsupportedError, UsageError
+from gpu_wcoj.errors import UnsupportedError, UsageError, entry_point
 from gpu_wcoj.spark.java import use_java
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ DEFAULTS = {
 """What a local session is set to; `local_session` takes other values in `conf`."""
 
 
+@entry_point
 def local_session(
     app_name: str = "gpu_wcoj",
     *,

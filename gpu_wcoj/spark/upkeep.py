@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.errors import UnknownRelationError, UsageError, listed
+from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.rules import Rules
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 BACKENDS: Final[tuple[BackendName, ...]] = ("auto", "cpu", "cuda")
 
 
+@entry_point
 def maintain(
     sources: Mapping[str, DataFrame | Sequence[DataFrame]],
     program: str | Rules,

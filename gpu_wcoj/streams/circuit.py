@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
-from gpu_wcoj.errors import CircuitError, IterationLimitError, UnknownRelationError
+from gpu_wcoj.errors import CircuitError, IterationLimitError, UnknownRelationError, entry_point
 from gpu_wcoj.options import positive
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.streams.operator import Operator
@@ -26,6 +26,7 @@ ITERATIONS = 100_000
 """Iterations of a subcircuit in one tick at most, unless the user says otherwise."""
 
 
+@entry_point
 class Circuit(NotCopied, Scope):
     """A circuit of one's own: add sources, operators, subcircuits and sinks, and step it tick by tick.
 
@@ -188,6 +189,7 @@ class Circuit(NotCopied, Scope):
         return {name: stream.value for name, stream in self.sinks.items()}
 
 
+@entry_point
 class Subcircuit(Scope):
     """A circuit in a circuit: it runs through iterations 0, 1, 2, ... within each tick, to its fixpoint.
 

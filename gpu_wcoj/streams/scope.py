@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpu_wcoj.errors import CircuitError
+from gpu_wcoj.errors import CircuitError, entry_point
 from gpu_wcoj.streams.ends import FeedbackStream, ForwardStream
 from gpu_wcoj.streams.node import Kind, Node, in_order
 from gpu_wcoj.streams.operator import Operator
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.streams.time import Time
 
 
+@entry_point
 class Scope:
     """Nodes that are evaluated together.
 

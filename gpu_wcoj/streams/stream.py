@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from gpu_wcoj.errors import CircuitError, UsageError
+from gpu_wcoj.errors import CircuitError, UsageError, entry_point
 from gpu_wcoj.streams.aggregator import Aggregator
 from gpu_wcoj.streams.aggregators import CountDistinct
 from gpu_wcoj.streams.callables import Names
@@ -53,6 +53,7 @@ On = Columns | Mapping[str | int, str | int]
 """Columns of both sides, or a mapping from those of the left to those of the right."""
 
 
+@entry_point
 class Stream:
     """The output of a node. Its methods add nodes that read it.
 

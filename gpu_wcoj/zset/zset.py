@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.column import BoolArray, Column, Int64Array, on_host
-from gpu_wcoj.errors import ArityError, SchemaError
+from gpu_wcoj.errors import ArityError, SchemaError, entry_point
 from gpu_wcoj.rows import Row, columns_of, split_weights
 from gpu_wcoj.schema import INT64, DataType, check_names
 from gpu_wcoj.weights import as_weights
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
+@entry_point
 class ZSet:
     """Rows with non-zero int64 weights: what a relation holds, or what one tick changes about it.
 
