@@ -108,20 +108,20 @@ class MotifProgram:
             **options,
         )
         self.rules = self.matcher.rules
-        self._columns = tables
+        self._names = {name: tuple(columns) for name, columns in tables.items()}
 
     @property
     def last_tick(self) -> TickReport:
         """What the last tick did."""
         return self.matcher.program.last_tick
 
-    def columns(self, relation: str) -> tuple[tuple[str, str | None], ...]:
-        """Names and types of the columns of a table; no type where it is not known."""
-        return tuple(self._columns[relation].items())
+    def columns(self, relation: str) -> tuple[str, ...]:
+        """Names of the columns of a table."""
+        return self._names[relation]
 
     def arity(self, relation: str) -> int:
         """Number of columns of a table."""
-        return len(self._columns[relation])
+        return len(self._names[relation])
 
     @property
     def analyze(self) -> bool:
@@ -161,7 +161,7 @@ class MotifProgram:
         """The rows under the names of their table's columns: a file's rows may be numbered only."""
         found = {}
         for name, rows in changes.items():
-            own = tuple(self._columns[name])
+            own = self._names[name]
             if rows.column_names[: len(own)] == [f"c{i}" for i in range(len(own))]:
                 weight = "_weight" if "weight" in own else "weight"
                 rows = rows.rename_columns([*own, weight][: rows.num_columns])

@@ -57,12 +57,16 @@ def check_files(program: Program | MotifProgram, loaded: Sequence[InputSpec], fe
 
 
 def expecting(program: Program | MotifProgram, specs: Sequence[InputSpec]) -> tuple[InputSpec, ...]:
-    """The files, with the names and types that the program has for their columns."""
+    """The files, with the names that the program has for their columns, and the types that it declares."""
     from gpu_wcoj.motifs import MotifProgram
 
+    columns: dict[str, tuple[tuple[str, str | None], ...]] = {}
     if isinstance(program, MotifProgram):
-        return tuple(replace(spec, expected=program.columns(spec.relation)) for spec in specs)
-    columns = {one.relation: tuple(zip(one.columns, one.types, strict=True)) for one in program.rules.declarations}
+        columns = {name: tuple((column, None) for column in program.columns(name)) for name in program.inputs}
+    else:
+        for one in program.rules.declarations:
+            types = one.types if one.is_binding else (None,) * len(one.columns)
+            columns[one.relation] = tuple(zip(one.columns, types, strict=True))
     return tuple(replace(spec, expected=columns.get(spec.relation, ())) for spec in specs)
 
 

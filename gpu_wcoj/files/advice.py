@@ -14,7 +14,7 @@ def unfit(spec: InputSpec, column: int | None) -> str:
     column
         Which of the relation's columns it is; None for weights and ticks.
     """
-    declared = _of(None if spec.declared is None else tuple(kind for _, kind in spec.declared), column)
+    declared = _of(tuple(kind for _, kind in spec.declared or spec.expected), column)
     if declared is not None:
         why = f", and column {column} is declared as '{declared}'"
         return f"{why}.\n  Mend the line, or declare another type{header_hint(spec)}."
@@ -53,6 +53,15 @@ def too_few(spec: InputSpec) -> str:
             f"if it is CSV, say '{spec}?format=csv'; else sep=semicolon, pipe, tab, ..."
         )
     return "If the fields are separated by something else, say so with sep=comma, tab, space, ..."
+
+
+def changed(spec: InputSpec, is_guessed: bool) -> str:
+    """What to do about a number whose text says more than its value."""
+    if not is_guessed:
+        return "Mend the line, or give the column another type."
+    if spec.declared is not None:
+        return "Declare the column as symbol if it is text, or as number or float if the value is meant."
+    return "Say columns=... with types=string,... if it is text, or types=int64,... or float64 if the value is meant."
 
 
 def header(spec: InputSpec) -> str:

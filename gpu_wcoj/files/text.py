@@ -27,10 +27,21 @@ from gpu_wcoj.files.header import SAMPLE_ROWS, names_by_program, names_by_rows
 from gpu_wcoj.files.lines import BOM, Lines, TextFile
 from gpu_wcoj.files.select import WEIGHT, fields_of_nothing, numbered, select
 from gpu_wcoj.files.spec import ColumnName, InputSpec
-from gpu_wcoj.files.values import as_type, decide_type, is_number
+from gpu_wcoj.files.values import (
+    as_type,
+    changed_value,
+    decide_type,
+    is_number,
+    may_be_rounded,
+    may_lead_with_zero,
+)
+from gpu_wcoj.schema import DataType
 
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _ARROW_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string(), "null": pa.null()}
+
+_OF_FAMILY = {"integer": "int64", "float32": "float64", "float64": "float64", "string": "string"}
+"""As what a column of text is read that a program declares; what is of another family is as the file has it."""
 
 
 class TextReader:
@@ -60,7 +71,7 @@ class TextReader:
                 names, self._n_fields = None, self._without_header(arity)
             else:
                 names, self._n_fields, first = self._header(first, arity, changes)
-                first = first if self._row_lines(first) else self._next_rows()
+                first = first if self._first_row(first) is not None else self._next_rows()
             self._selection = select(spec, self._n_fields, names, arity, changes)
             self._types = self._no_types() if first is None else self._decide_types(first)
         except BaseException:
@@ -69,6 +80,7 @@ class TextReader:
         self._first: Lines | None = first
         self._has_rows = first is not None
         self._n_rows = 0
+        self._has_begun, self._is_after_blank = names is not None, False
 
     @property
     def n_rows(self) -> int | None:
@@ -122,7 +134,7 @@ class TextReader:
                     f"'{self._spec.path}' is not text: it holds zero bytes.\n"
                     "  Say format=parquet or format=arrow if that is what it is."
                 )
-            if self._row_lines(lines):
+            if self._first_row(lines) is not None:
                 return lines
         return None
 
@@ -157,9 +169,19 @@ class TextReader:
     def _row_lines(self, lines: Lines) -> list[int]:
         """The numbers of the lines that hold rows."""
         rows = enumerate(lines.data.split(b"\n"), lines.first)
-        if self._is_blank_separated:
-            return [number for number, line in rows if is_row(line)]
-        return [number for number, line in rows if line.rstrip(b"\r")]
+        return [number for number, line in rows if self._is_row(line)]
+
+    def _first_row(self, lines: Lines) -> int | None:
+        """The number of the first line that holds a row; None if none does."""
+        start, number = 0, lines.first
+        while (end := lines.data.find(b"\n", start)) >= 0:
+            if self._is_row(lines.data[start:end]):
+                return number
+            start, number = end + 1, number + 1
+        return None
+
+    def _is_row(self, line: bytes) -> bool:
+        return is_row(line) if self._is_blank_separated else bool(line.rstrip(b"\r"))
 
     def _line_of(self, lines: Lines, row: int) -> int:
         return self._row_lines(lines)[row]
@@ -167,8 +189,9 @@ class TextReader:
     def _header(self, lines: Lines, arity: int | None, changes: bool) -> tuple[tuple[str, ...] | None, int, Lines]:
         """The names of the columns if the first row holds them, their number, and the lines after them."""
         self._normal(lines)  # complains of line ends that would make one line of the file
-        number = self._row_lines(lines)[0]
-        line = lines.data.split(b"\n")[number - lines.first]
+        number = self._first_row(lines)
+        assert number is not None, "lines without a row are passed over"
+        line = lines.data.split(b"\n", number - lines.first + 1)[number - lines.first]
         try:
             shown = line.decode().removesuffix("\r")
         except UnicodeDecodeError:
@@ -257,15 +280,28 @@ class TextReader:
         return given
 
     def _given_types(self) -> dict[int, str]:
-        if self._spec.types is None:
+        """The types that options give to columns, or else a program, as far as text has them; by position."""
+        rows, own = self._selection.rows, self._selection.own_names
+        if self._spec.types is not None:
+            return {at: kind for at, kind in zip(rows, self._spec.types, strict=True) if kind is not None}
+        expected = self._spec.expected
+        if len(expected) != len(rows):
             return {}
-        said = zip(self._selection.rows, self._spec.types, strict=True)
-        return {position: kind for position, kind in said if kind is not None}
+        by_name = dict(expected)
+        kinds = [by_name[name] for name in own] if own is not None and {*own} == {*by_name} else by_name.values()
+        families = {at: DataType(kind).family for at, kind in zip(rows, kinds, strict=True) if kind is not None}
+        return {at: _OF_FAMILY[family] for at, family in families.items() if family in _OF_FAMILY}
 
     def _columns(self, lines: Lines) -> list[pa.Array]:
-        parsed = self._parse(self._normal(lines), self._types)
-        if parsed is not None:
-            return parsed
+        data = self._normal(lines)
+        self._refuse_open(lines, data)
+        parsed = self._parse(data, self._types)
+        columns = self._slowly(lines) if parsed is None else parsed
+        self._refuse_changed(lines, data, columns)
+        return columns
+
+    def _slowly(self, lines: Lines) -> list[pa.Array]:
+        """The columns in use, value by value."""
         texts = self._text_columns(lines)
         columns, rows = [], self._selection.rows
 
@@ -276,6 +312,68 @@ class TextReader:
             why = advice.unfit(self._spec, rows.index(position) if position in rows else None)
             columns.append(as_type(text, self._types[position], place, why))
         return columns
+
+    def _refuse_changed(self, lines: Lines, data: bytes, columns: list[pa.Array]) -> None:
+        """Raise for numbers that stand for more than their value, where it is a guess that they are numbers."""
+        beside = (self._selection.weight, self._selection.tick)
+        guessed = {at for at in self._types.keys() - self._given_types().keys() if at not in beside}
+        has_zeros = any(self._types[at] != "string" for at in guessed) and may_lead_with_zero(data, self._separator)
+        doubtful = [
+            (place, at)
+            for place, at in enumerate(self._selection.used)
+            if may_be_rounded(columns[place]) or (has_zeros and at in guessed and self._types[at] != "string")
+        ]
+        texts = self._text_columns(lines) if doubtful else []
+        for place, at in doubtful:
+            row = changed_value(texts[place], columns[place], at in guessed)
+            if row is not None:
+                raise InputFileError(
+                    f"{self._place(self._line_of(lines, row))}: '{texts[place][row].as_py().decode()}' would be read "
+                    f"as the number {columns[place][row]}.\n  {advice.changed(self._spec, at in guessed)}"
+                )
+
+    def _refuse_open(self, lines: Lines, data: bytes) -> None:
+        """Raise for lines that may be a row or nothing, and for quotes that do not enclose a value."""
+        number = None
+        if self._is_blank_separated:
+            is_text = self._types.get(0, "string") == "string"
+            if is_text and b"#" in lines.data:
+                for at, line in enumerate(lines.data.split(b"\n"), lines.first):
+                    fields = line.split()
+                    if len(fields) == self._n_fields and fields[0].startswith(b"#") and fields[0].strip(b"#"):
+                        raise InputFileError(
+                            f"{self._place(at)}: '{line.decode(errors='backslashreplace').strip()[:80]}' may be a "
+                            "comment or a row.\n  Put a blank after the # of a comment; where rows begin with #, "
+                            "separate fields by tabs or commas, and say sep=tab or sep=comma."
+                        )
+        elif self._n_fields == 1:
+            inner = data.rstrip(b"\n")
+            if self._is_after_blank and inner:
+                number = lines.first - 1
+            elif (at := inner.find(b"\n\n")) >= 0:
+                number = lines.first + inner[: at + 1].count(b"\n")
+            elif inner.startswith(b"\n") and self._has_begun:
+                number = lines.first
+            self._is_after_blank = len(data) - len(inner) > 1 if inner else self._is_after_blank or bool(data)
+            self._has_begun = self._has_begun or bool(inner)
+            if number is not None:
+                raise InputFileError(
+                    f"{self._place(number)}: an empty line may be a row with an empty value or none, as rows have one "
+                    'field.\n  Write "" for an empty text; else remove the line.'
+                )
+        if b'"' in data and not self._is_blank_separated and not _quotes_enclose(data, self._separator):
+            self._refuse_quotes(lines)
+
+    def _refuse_quotes(self, lines: Lines) -> None:
+        for number, line in enumerate(lines.data.decode(errors="replace").split("\n"), lines.first):
+            try:
+                list(csv.reader([line.rstrip("\r")], delimiter=self._separator, strict=True))
+            except csv.Error as error:
+                if "expected after" in str(error):
+                    raise InputFileError(
+                        f"{self._place(number)}: a quoted value goes on after its closing quote: '{line[:80]}'.\n"
+                        "  Write a quote inside a quoted value twice; or leave out the quotes around it."
+                    ) from None
 
     def _normal(self, lines: Lines) -> bytes:
         if self._is_blank_separated:
@@ -374,6 +472,16 @@ def _copied(data: bytes) -> pa.Buffer:
     buffer = pa.allocate_buffer(len(data))
     pa.FixedSizeBufferWriter(buffer).write(data)
     return buffer
+
+
+def _quotes_enclose(data: bytes, separator: str) -> bool:
+    """Whether every quote opens a value at its beginning, or ends one at its end, or is doubled; True is certain."""
+    text = np.frombuffer(b"\n" + data + b"\n", np.uint8)
+    quotes = np.flatnonzero(text == ord('"'))
+    edge = np.zeros(256, bool)
+    edge[[ord("\n"), ord(separator), ord('"')]] = True
+    opening, closing = quotes[::2], quotes[1::2]
+    return bool(edge[text[opening - 1]].all() and edge[text[closing + 1]].all())
 
 
 def _count_rows(data: bytes) -> int:

@@ -15,6 +15,12 @@ from gpu_wcoj.errors import InputFileError
 _INTEGER: Final = r"^[ \t]*[+-]?[0-9]+[ \t]*$"
 _NUMBER: Final = r"^[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
 
+_LEADING_ZEROS: Final = r"^[ \t]*[+-]?0[0-9]"
+_ZERO: Final = 48
+_FIELDS_LOOKED_AT: Final = 1000
+_EXACT: Final = 2.0**53
+"""Below it, every integer is a float."""
+
 Place = Callable[[int], str]
 
 
@@ -38,6 +44,74 @@ def is_integer(text: str) -> bool:
     [True, True, False, False]
     """
     return bool(_matches(pa.array([text]), _INTEGER)[0])
+
+
+def may_lead_with_zero(data: bytes, separator: str) -> bool:
+    r"""Return whether some field may begin with a zero and another digit; False is certain, True is not.
+
+    Examples
+    --------
+    >>> [may_lead_with_zero(data, ",") for data in (b"1,007\n", b"0,10\n0.5,-0\n", b"-01,2\n")]
+    [True, False, True]
+    """
+    if data[:2].isdigit() and data.startswith(b"0"):
+        return True
+    for start in {f"{separator}0".encode(), b"\n0", b"-0", b"+0", b'"0', b" 0", b"\t0"}:
+        at = data.find(start) if start[:1] in data else -1
+        for _ in range(_FIELDS_LOOKED_AT):
+            if at < 0:
+                break
+            if data[at + 2 : at + 3].isdigit():
+                return True
+            at = data.find(start, at + 2)
+        else:
+            return _leads_with_zero(data)
+    return False
+
+
+def _leads_with_zero(data: bytes) -> bool:
+    text = np.frombuffer(data + b"\n", np.uint8)
+    zeros = np.flatnonzero(text == _ZERO)
+    digit = (text >= _ZERO) & (text <= _ZERO + 9)
+    zeros = zeros[digit[zeros + 1]]
+    before = zeros[zeros > 0] - 1
+    return len(before) < len(zeros) or not (digit[before] | (text[before] == ord("."))).all()
+
+
+def changed_value(texts: pa.Array, numbers: pa.Array, is_guessed: bool) -> int | None:
+    """Return the first row whose text says more than the number that it is read as; None if there is none.
+
+    That is a text with leading zeros, or an integer that a float rounds, where the type is guessed; and in any case a
+    number too large for a float.
+
+    Examples
+    --------
+    >>> changed_value(pa.array(["7", "007"]), pa.array([7, 7]), True)
+    1
+    >>> changed_value(pa.array(["0.5", "9007199254740993"]), pa.array([0.5, 9007199254740992.0]), True)
+    1
+    >>> changed_value(pa.array(["1e400"]), pa.array([float("inf")]), False)
+    0
+    """
+    texts = texts.cast(pa.string())
+    changed = np.zeros(len(texts), bool)
+    if is_guessed:
+        changed |= _matches(texts, _LEADING_ZEROS)
+    if pa.types.is_floating(numbers.type):
+        values = numbers.to_numpy(zero_copy_only=False)
+        changed |= np.isinf(values) & _matches(texts, _NUMBER)
+        if is_guessed:
+            large = (np.abs(values) >= _EXACT) & np.isfinite(values) & _matches(texts, _INTEGER)
+            changed[[row for row in np.flatnonzero(large) if int(texts[int(row)].as_py()) != int(values[row])]] = True
+    return int(np.argmax(changed)) if changed.any() else None
+
+
+def may_be_rounded(numbers: pa.Array) -> bool:
+    """Return whether some float of a column is so large that integers are rounded to it."""
+    if not pa.types.is_floating(numbers.type) or len(numbers) == numbers.null_count:
+        return False
+    values = numbers.to_numpy(zero_copy_only=False)
+    return bool((np.abs(values) >= _EXACT).any())
 
 
 def decide_type(texts: pa.Array, place: Place, hint: str) -> str:

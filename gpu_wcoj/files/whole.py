@@ -68,6 +68,9 @@ def write_whole(spec: OutputSpec, table: pa.Table) -> None:
 def _write_text(file: IO[bytes], spec: OutputSpec, table: pa.Table) -> None:
     columns = [column.cast(pa.string()) if _is_odd(column.type) else column for column in table.columns]
     plain = pa.table(columns, table.column_names)
+    if plain.num_columns == 1 and _has_empty_text(plain.column(0)):  # else an empty line, which readers pass over
+        pa_csv.write_csv(plain, file, _options(spec, "needed"))
+        return
     try:
         pa_csv.write_csv(plain, file, _options(spec, "none"))
     except pa.ArrowInvalid:
@@ -78,6 +81,11 @@ def _write_text(file: IO[bytes], spec: OutputSpec, table: pa.Table) -> None:
 
 def _options(spec: OutputSpec, quotes: str) -> pa_csv.WriteOptions:
     return pa_csv.WriteOptions(include_header=spec.header, delimiter=spec.separator, quoting_style=quotes)
+
+
+def _has_empty_text(column: pa.ChunkedArray) -> bool:
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return is_text and any(value == "" for value in column.unique().to_pylist())
 
 
 def _is_odd(kind: pa.DataType) -> bool:
