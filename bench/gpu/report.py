@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import traceback
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu.place import Place
+from gpu_wcoj.destination import replacing
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -130,10 +130,8 @@ class Report:
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write a document, wholly or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(f".{os.getpid()}.new")
-    new.write_text(json.dumps(document, indent=1, default=float) + "\n")
-    new.replace(path)
+    with replacing(path) as file:
+        file.write((json.dumps(document, indent=1, default=float) + "\n").encode())
 
 
 def against(

@@ -16,6 +16,7 @@ from bench.rivals import dogs, engine
 from bench.rivals.arriving import HUB, generate
 from bench.rivals.tick import Run, check
 from bench.suite.memory import held_bytes
+from gpu_wcoj.destination import replacing
 from gpu_wcoj.progress import LateBar
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -112,10 +113,8 @@ def main(
 
 def _write(record: Mapping[str, Any], path: Path) -> None:
     """Whole or not at all; it is written whenever a contender has ended, so that nothing is lost."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(record, indent=2) + "\n")
-    new.replace(path)
+    with replacing(path) as file:
+        file.write((json.dumps(record, indent=2) + "\n").encode())
 
 
 if __name__ == "__main__":

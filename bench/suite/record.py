@@ -353,8 +353,9 @@ class Document:
 
     def write(self, path: Path) -> None:
         """Write it as JSON, whole or not at all: whoever reads the path finds this document or the one before."""
+        path = path.resolve()  # a link stays one
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
+        new = path.with_name(f".{path.name}.{os.getpid()}.new")
         with new.open("w") as file:
             file.write(json.dumps(asdict(self), indent=1) + "\n")
             file.flush()

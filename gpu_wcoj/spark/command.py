@@ -6,6 +6,7 @@ import json as json_text
 import logging
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -32,6 +33,7 @@ app = App(name="spark", help="Run programs on Apache Spark.", help_format="plain
 
 _TEXT = Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
 _FLAG = Parameter(negative="")
+_SAMPLE_ROWS = 20
 _FILES = Parameter(negative="", allow_leading_hyphen=True)
 
 
@@ -154,7 +156,9 @@ def _view(
     from gpu_wcoj.query.datalog import parse
     from gpu_wcoj.spark.upkeep import maintain
 
-    inputs = parse(text).inputs if options["language"] == "datalog" else None
+    rules = parse(text) if options["language"] == "datalog" else None
+    inputs = None if rules is None else rules.inputs
+    names = {one.relation: one.columns for one in (() if rules is None else rules.declarations)}
     session = _session(master, memory)
     frames: dict[str, list[DataFrame]] = {}
     formats: dict[str, tuple[Format, Format]] = {}
@@ -165,7 +169,7 @@ def _view(
         own = frames.setdefault(spec.relation, [])
         if any(frame.isStreaming == is_stream for frame in own):
             raise UsageError(f"relation '{spec.relation}' is given twice.\n  Put its files into one folder.")
-        own.append(_frame(session, spec, max_files if is_stream else None, is_stream))
+        own.append(_frame(session, spec, max_files if is_stream else None, is_stream, names.get(spec.relation, ())))
         how: Format = changes if spec.weight is None else "weight"
         before = formats.get(spec.relation, (how, how))
         formats[spec.relation] = (before[0], how) if is_stream else (how, how)
@@ -186,7 +190,9 @@ def _session(master: str | None, memory: str) -> SparkSession:
     return local_session(master=master or "local[*]", memory=memory, conf={"spark.log.level": "OFF"})
 
 
-def _frame(session: SparkSession, spec: InputSpec, max_files: int | None, is_stream: bool) -> DataFrame:
+def _frame(
+    session: SparkSession, spec: InputSpec, max_files: int | None, is_stream: bool, names: Sequence[str]
+) -> DataFrame:
     """The files of one relation, with its columns, ``weight`` and ``tick``."""
     from pyspark.sql import functions as sf
 
@@ -205,7 +211,10 @@ def _frame(session: SparkSession, spec: InputSpec, max_files: int | None, is_str
                     f"'{spec.path}' has names of columns and no rows yet, so the columns' types are not known.\n"
                     "  Begin when there are rows, or let the files be Parquet."
                 )
+            _check_header(spec, sample, names)
             sample = session.createDataFrame([], _void(spec, sample.schema))
+        else:
+            _check_header(spec, sample, names)
     frame = sample
     if is_stream:
         reader = session.readStream.format(kind).schema(sample.schema).options(**options)
@@ -220,6 +229,21 @@ def _frame(session: SparkSession, spec: InputSpec, max_files: int | None, is_str
     data = data or [name for name in sample.columns if name not in taken]
     chosen = [*((name, name) for name in data), *zip(taken, (name for _, name in beside), strict=True)]
     return frame.select(*(sf.col("`" + column.replace("`", "``") + "`").alias(name) for column, name in chosen))
+
+
+def _check_header(spec: InputSpec, sample: DataFrame, names: Sequence[str]) -> None:
+    """Raise where Spark takes a first line for names of columns that may be a row, unless an option says that it is."""
+    from gpu_wcoj.files.header import names_by_program, names_by_rows  # and PyArrow, which the help does without
+
+    chosen = [one for one in (*(spec.columns or ()), spec.weight, spec.tick) if isinstance(one, str)]
+    if spec.header is not None or chosen:
+        return
+    first = sample.columns
+    rows = [["" if value is None else str(value) for value in row] for row in sample.limit(_SAMPLE_ROWS).collect()]
+    if not (names_by_program(first, (), names, {}) or names_by_rows(first, rows)):
+        raise InputFileError(
+            f"'{spec.path}': '{','.join(first)[:80]}' may be names of columns or a row.\n  Say header=yes or header=no."
+        )
 
 
 def _widened(schema: StructType) -> StructType:

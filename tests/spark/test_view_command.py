@@ -104,6 +104,18 @@ def test_csv_without_rows(spark, tmp_path, capsys):
     assert "names of columns and no rows yet" in capsys.readouterr().err
 
 
+def test_a_first_line_of_csv_that_may_be_a_row_is_asked_for(spark, tmp_path, capsys):
+    (tmp_path / "edges").mkdir()
+    for text in ("ann,bo\nbo,cy\n", "ann,bo\n", "1,2\n3,4\n"):
+        (tmp_path / "edges" / "1.csv").write_text(text)
+        assert run_csv(tmp_path, "") == 2
+        assert "may be names of columns or a row.\n  Say header=yes or header=no." in capsys.readouterr().err
+    (tmp_path / "edges" / "1.csv").write_text("x,y\nann,bo\n")
+    declared = [".decl e(x: symbol, y: symbol)\nh(a, b) :- e(a, b).", "--source", f"e={tmp_path}/edges?format=csv"]
+    assert cli.main(["spark", "run", "-e", *declared, "--checkpoint", f"{tmp_path}/c", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["total"] == {"h": 1}
+
+
 @pytest.mark.parametrize("later", ["b,a\n70,7\n", "a,b\n4,x\n", "a,b\n4\n"])
 def test_csv_that_later_is_another_stops_and_nothing_is_guessed(spark, tmp_path, capsys, later):
     (tmp_path / "edges").mkdir()
