@@ -289,6 +289,16 @@ def test_explain_writes_through_links_and_to_pipes(folder: Path, capfd: pytest.C
         assert "'/dev/full' cannot be written: No space left" in message
 
 
+@pytest.mark.parametrize("name", ["../escaped", "a/b", ".run", ".."])
+def test_a_relation_s_name_leads_to_no_other_folder(folder: Path, capfd: pytest.CaptureFixture[str], name: str):
+    (folder / "t.csv").write_text("a,b\n1,2\n")
+    text = f'create view "{name}" as select a from t'
+    arguments = ["run", "-e", text, "--language", "sql", "--input", f"t={folder}/t.csv", "--output", folder / "out"]
+    assert f"cannot be that of a folder: got '{name}'" in complaint(capfd, *arguments)
+    assert not (folder / "out").exists()
+    assert not (folder / "escaped").exists()
+
+
 def test_files_that_are_called_as_probes_stay(folder: Path, capfd: pytest.CaptureFixture[str]):
     (folder / "out" / "h").mkdir(parents=True)
     (folder / "out" / "h" / ".writable").write_bytes(b"mine")

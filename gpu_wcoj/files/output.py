@@ -64,7 +64,7 @@ class ChangeWriter:
     def __init__(
         self, folder: Path, relations: Sequence[str], resumes_at: int | None = None, run: str | None = None
     ) -> None:
-        self._folders = {relation: folder / relation for relation in relations}
+        self._folders = {relation: folder_of(folder, relation) for relation in relations}
         self._is_durable = run is not None
         if run is not None and resumes_at:
             _check_run(folder / ".run", run)
@@ -109,6 +109,27 @@ class ChangeWriter:
         if relation not in self._open:
             self._open[relation] = _TickFile(self._folders[relation], self._tick)
         self._open[relation].add(table)
+
+
+def folder_of(folder: Path, relation: str) -> Path:
+    """Return the folder of a relation's files inside `folder`.
+
+    Raises
+    ------
+    UsageError
+        If the relation has a name that leads elsewhere, or that is kept for marks.
+
+    Examples
+    --------
+    >>> folder_of(Path("out"), "my triangles")
+    PosixPath('out/my triangles')
+    """
+    if not relation or relation.startswith(".") or set(relation) & {"/", os.sep, "\0"}:
+        raise UsageError(
+            f"a relation's name cannot be that of a folder: got '{relation}', expected a name without '/' that does "
+            "not begin with '.'.\n  Give the relation another name."
+        )
+    return folder / relation
 
 
 def _check_run(mark: Path, run: str) -> None:

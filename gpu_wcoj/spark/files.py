@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
 from gpu_wcoj.errors import OutputFileError, UsageError
-from gpu_wcoj.files.output import GROUP_ROWS
+from gpu_wcoj.files.output import GROUP_ROWS, folder_of
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.listing import Listing
 from gpu_wcoj.spark.output import Changes, Written, with_batch
@@ -80,7 +80,7 @@ class Attempt:
             if self._batch is not None:
                 table = with_batch(table, self._batch)
             if relation not in self._open:
-                self._open[relation] = _File(self.folder / relation / self._name)
+                self._open[relation] = _File(folder_of(self.folder, relation) / self._name)
             self._open[relation].add(table)
         self.seconds += time.perf_counter() - start
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from gpu_wcoj.checkpoint.canonical import checksum
 from gpu_wcoj.checkpoint.folder import OsFolder, write_whole
 from gpu_wcoj.errors import OutputFileError
+from gpu_wcoj.files.output import folder_of
 
 
 def write_output(place: str, head: str, rows: pa.Table, batch: int, stage: int, cell: int) -> list[Any]:
@@ -22,7 +23,7 @@ def write_output(place: str, head: str, rows: pa.Table, batch: int, stage: int, 
     data = buffer.getvalue()
     when = "load" if batch < 0 else f"batch-{batch:012}"
     name = f"{when}-{stage:03}-{cell:05}-{os.urandom(8).hex()}.parquet"
-    folder = OsFolder(Path(place) / head)
+    folder = OsFolder(folder_of(Path(place), head))
     try:
         folder.prepare()
         write_whole(folder.create(name), data)
