@@ -65,8 +65,8 @@ class Asked:
         source = "<text>" if self.path is None else str(self.path)
         if language == "motif":
             ends = ((self.motif.src, None), (self.motif.dst, None))
-            tables = self._tables({"edges": ends, "vertices": ((self.motif.id, None),)})
-            return MotifProgram(text, tables, self.motif, source, **options)
+            graph = self._tables({"edges": ends, "vertices": ((self.motif.id, None),)})
+            return MotifProgram(text, graph, self.motif, source, **options)
         if self.motif != MotifOptions():
             raise UsageError(
                 "--where, --semantics, --show, --id, --src and --dst are for motifs, and this program is read as "
