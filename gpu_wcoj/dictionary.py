@@ -8,6 +8,7 @@ costs time in its own size, however large the dictionary has become. Codes say n
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import lru_cache
 from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
@@ -137,6 +138,26 @@ class Dictionary:
         """The values behind the codes."""
         return [self._values[code] for code in codes.tolist()]
 
+    def matching(self, patterns: Int64Array, texts: Int64Array) -> list[bool | None]:
+        """Return whether each text as a whole is of the regular expression beside it; None where RE2 reads none.
+
+        Complexity
+        ----------
+        Linear in the texts for each pattern, whatever the pattern is, as RE2 never goes back.
+        """
+        import pyarrow.compute as pc
+
+        found: list[bool | None] = [None] * len(texts)
+        order = np.argsort(patterns, kind="stable")
+        starts = np.flatnonzero(np.diff(patterns[order], prepend=-1))
+        for rows in np.split(order, starts[1:]) if len(order) else ():
+            pattern = whole_pattern(str(self._values[patterns[rows[0]]]))
+            if pattern is not None:
+                matched = pc.match_substring_regex(self.decode(texts[rows]), pattern).to_pylist()
+                for row, is_match in zip(rows.tolist(), matched, strict=True):
+                    found[row] = is_match
+        return found
+
     def value_of(self, code: int) -> str | bytes:
         """The value behind a code."""
         return self._values[code]
@@ -243,3 +264,25 @@ class Dictionary:
                 self._values.extend(fresh)
                 codes = list(map(self._codes.get, values))
         return np.array(codes, np.int64)
+
+
+@lru_cache(maxsize=1024)
+def whole_pattern(pattern: str) -> str | None:
+    r"""Return the regular expression that a text as a whole has to be of; None if RE2 does not read `pattern`.
+
+    Examples
+    --------
+    >>> whole_pattern("a|b"), whole_pattern("a)(?:b"), whole_pattern(r"(a)\1")
+    ('\\A(?:a|b)\\z', None, None)
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = pa.array([""], pa.large_string())
+    whole = rf"\A(?:{pattern})\z"
+    try:
+        for one in (pattern, whole):
+            pc.match_substring_regex(text, one)
+    except pa.ArrowInvalid:
+        return None
+    return whole

@@ -198,6 +198,8 @@ def _why(calculation: Calculation, arguments: Sequence[int]) -> str:
         return "has no value: it divides by zero"
     if calculation.op == "like":
         return "has no value: the escape is not one character, or ends the pattern"
+    if calculation.op == "match":
+        return "has no value: RE2 does not read the pattern"
     if calculation.family == "decimal":
         return f"has more than {MOST_DIGITS} digits"
     return "is outside int64, -2^63 to 2^63-1"

@@ -4,8 +4,8 @@ Integers are int64 and checked: a result outside int64, and a quotient or rest b
 towards 0 and ``%`` has the sign of the dividend, as in C and in Soufflé. Floats follow IEEE 754; they have no failures,
 but for ``quotient`` and ``rest``, which are ``/`` and ``%`` that fail by 0. Of texts, characters are counted, from 0:
 ``substr(text, begin, length)`` ends where the text does, and fails for a negative begin or length; ``like`` fails for
-an escape that is not one character or ends the pattern. Decimals are exact; what leaves int64 or the digits of the
-result's type is a failure.
+an escape that is not one character or ends the pattern, ``match`` for a pattern that RE2 does not read. Decimals are
+exact; what leaves int64 or the digits of the result's type is a failure.
 """
 
 from __future__ import annotations
@@ -115,11 +115,15 @@ def _of_texts(
         order = kernels.lexsort(columns)
         columns = [column[order] for column in columns]
         starts = kernels.run_starts(columns)
-        given = [
-            dictionary.values_of(column[starts]) if family == "string" else column[starts].tolist()
-            for column, family in zip(columns, calculation.families, strict=True)
-        ]
-        found = [_TEXT[calculation.op](*values) for values in zip(*given, strict=True)]
+        found: list[Any] = []
+        if calculation.op == "match":
+            found += dictionary.matching(*(column[starts] for column in columns))
+        else:
+            given = [
+                dictionary.values_of(column[starts]) if family == "string" else column[starts].tolist()
+                for column, family in zip(columns, calculation.families, strict=True)
+            ]
+            found += [_TEXT[calculation.op](*values) for values in zip(*given, strict=True)]
         missing = np.array([value is None for value in found], np.bool_)
         if calculation.family == "string":
             distinct = dictionary.codes_of(["" if value is None else value for value in found])
@@ -143,4 +147,5 @@ _TEXT: dict[str, Callable[..., Any]] = {
     "downcase": downcase,
     "upcase": upcase,
     "like": like,
+    "contains": lambda part, text: part in text,
 }

@@ -16,7 +16,8 @@ STRING = DataType("string")
 _NUMBERS = "Numbers are integers, decimals or floats; cast the column, or declare it as int64 or double."
 _NUMBER_FAMILIES = ("integer", "decimal", "float32", "float64")
 _OF_TEXT = {
-    **dict.fromkeys(("cat", "substr", "lower", "upper", "downcase", "upcase"), STRING), "strlen": INT64, "like": BOOL,
+    **dict.fromkeys(("cat", "substr", "lower", "upper", "downcase", "upcase"), STRING), "strlen": INT64,
+    **dict.fromkeys(("like", "match", "contains"), BOOL),
 }  # fmt: skip
 _OF_TIME = ("year", "month", "day")
 

@@ -81,6 +81,16 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
         if is_like is None:
             raise CalculationError(f"'{shown}'", "has an escape that is not one character, or ends the pattern")
         return Constant(is_like)
+    if call.op == "match":
+        from gpu_wcoj.dictionary import Dictionary  # likewise
+
+        dictionary = Dictionary("string")
+        (is_match,) = dictionary.matching(*(dictionary.codes_of([one]) for one in values))
+        if is_match is None:
+            raise CalculationError(f"'{shown}'", "has a pattern that RE2 does not read")
+        return Constant(is_match)
+    if call.op == "contains":
+        return Constant(text in values[1])
     if call.op == "strlen":
         return Constant(len(text))
     start, length = int(values[1]), int(values[2])

@@ -8,15 +8,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import DatalogSyntaxError, SchemaError, UnsupportedTypeError, UsageError, pointed
+from gpu_wcoj.errors import (
+    DatalogSyntaxError,
+    SchemaError,
+    UnsupportedError,
+    UnsupportedTypeError,
+    UsageError,
+    pointed,
+)
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from gpu_wcoj.query.terms import (
     AGGREGATES,
+    CONSTRAINTS,
     ESCAPES,
     FUNCTIONS,
     NULL,
+    SOUFFLE_FUNCTORS,
     TAKEN,
     Aggregate,
     Atom,
@@ -44,7 +53,7 @@ NESTING = 100
 
 _INTEGER_DIGITS = 30
 _FLOAT_DIGITS = 15
-RESERVED = ("cat", "substr", "strlen")
+RESERVED = ("cat", "substr", "strlen", *CONSTRAINTS)
 """Functions whose names no relation can have; the others are relations where nothing is calculated."""
 _UNESCAPED = {spelled[1]: char for char, spelled in ESCAPES.items()}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
@@ -148,11 +157,21 @@ class _Reader:
         return Rule(Atom(self.relation(name), terms, _span(head)), atoms, comparisons, negated)
 
     def body(self, parts: Sequence[Node], depth: int = 0) -> _Body:
-        return (
-            tuple(self.atom(part, depth) for part in parts if part.data in ("atom", "lone")),
-            tuple(self.comparison(part, depth) for part in parts if part.data == "comparison"),
-            tuple(self.atom(one, depth) for part in parts if part.data == "negated" for one in _trees(part)),
-        )
+        atoms: list[Atom] = []
+        negated: list[Atom] = []
+        comparisons: list[Comparison] = []
+        for part in parts:
+            if part.data == "comparison":
+                comparisons.append(self.comparison(part, depth))
+                continue
+            is_negated = part.data == "negated"
+            node = next(_trees(part)) if is_negated else part
+            (name,) = _tokens(node)
+            if name in CONSTRAINTS:
+                comparisons.append(Comparison("=", self.call(node, depth), Constant(not is_negated), _span(part)))
+            else:
+                (negated if is_negated else atoms).append(self.atom(node, depth))
+        return tuple(atoms), tuple(comparisons), tuple(negated)
 
     def atom(self, node: Node, depth: int) -> Atom:
         (name,) = _tokens(node)
@@ -178,12 +197,31 @@ class _Reader:
                 return self.literal(number, is_negative=True)
         if node.data == "aggregate":
             return self.aggregate(node, depth)
-        call = Call(str(tokens[0]), tuple(self.expression(one, depth + 1) for one in inner), _span(node))
+        return self.call(node, depth)
+
+    def call(self, node: Node, depth: int) -> Call:
+        """A function or an operation, and what it is applied to."""
+        name = next(_tokens(node))
+        inner = list(_trees(node))
+        call = Call(str(name), tuple(self.expression(one, depth + 1) for one in inner), _span(node))
         given = len(call.arguments)
         least, most = TAKEN.get(call.op, (1, 1))
         if call.op in FUNCTIONS and not least <= given <= most:
-            raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}, and here are {given} arguments", tokens[0])
+            raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}, and here are {given} arguments", name)
+        if call.op == "match" and isinstance(call.arguments[0], Constant):
+            self.check_pattern(call.arguments[0], _span(inner[0]))
         return call
+
+    def check_pattern(self, pattern: Constant, span: Span) -> None:
+        """Raise for a constant that is not a regular expression."""
+        from gpu_wcoj.dictionary import whole_pattern  # which few programs need
+
+        if isinstance(pattern.value, str) and whole_pattern(pattern.value) is None:
+            what = (
+                f"{pattern} is not a regular expression in the syntax of RE2, which has no back references and no "
+                "look-around"
+            )
+            raise DatalogSyntaxError(what, self.text, span.line, span.column, span.width, self.source)
 
     def applied(self, node: Node) -> Call:
         """An aggregate of a head, over its rule's body."""
@@ -278,6 +316,12 @@ class _Reader:
 
     def relation(self, token: Token) -> str:
         """The name of a relation."""
+        if token in SOUFFLE_FUNCTORS:
+            what = (
+                f"Soufflé's '{token}' is not supported, and no relation can have its name; {', '.join(FUNCTIONS)} are"
+            )
+            where = pointed(what, self.text, token.line or 0, token.column or 0, len(token), self.source)
+            raise UnsupportedError(where)
         for names, what in ((AGGREGATES, "an aggregate"), (RESERVED, "a function"), (("not",), "negation")):
             if token in names:
                 raise self.error(f"'{token}' is {what}; no relation can have this name", token)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedError, UsageError, nearest, pointed
-from gpu_wcoj.query.terms import AGGREGATES, FUNCTIONS
+from gpu_wcoj.query.terms import AGGREGATES, FUNCTIONS, SOUFFLE_FUNCTORS
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -180,6 +180,8 @@ def _unsupported(place: _Place, text: str) -> Complaint | None:
         return None
     there = (last.start_pos or 0, len(last))
     in_body = "PLUS" in place.accepts
+    if last in SOUFFLE_FUNCTORS and place.kind == "_LPAR":
+        return f"Soufflé's '{last}' is not supported; {', '.join(FUNCTIONS)} are", *there
     if last.lower() in _UNKNOWN_AGGREGATES and in_body and place.kind in {*_TERMS, "_LPAR", "_COLON"}:
         return f"the aggregate '{last}' is not supported; {', '.join(AGGREGATES)} are", *there
     if place.kind == "_LPAR" and in_body:

@@ -133,6 +133,8 @@ FUNCTIONS = {
     "downcase": "a text",
     "upcase": "a text",
     "like": "a text, a pattern and maybe an escape",
+    "match": "a pattern and a text",
+    "contains": "a part and a text",
     "double": "a number",
     "abs": "a number",
     "quotient": "two numbers",
@@ -142,8 +144,18 @@ FUNCTIONS = {
     "day": "a date or timestamp",
 }
 """Functions, and what each takes."""
-TAKEN = {"cat": (2, 100), "substr": (3, 3), "like": (2, 3), "quotient": (2, 2), "rest": (2, 2)}
+TAKEN = {
+    "cat": (2, 100), "substr": (3, 3), "like": (2, 3), "match": (2, 2), "contains": (2, 2), "quotient": (2, 2),
+    "rest": (2, 2),
+}  # fmt: skip
 """How many arguments a function takes at least and at most; one where it does not stand here."""
+CONSTRAINTS = ("match", "contains")
+"""Functions that stand in a body by themselves, negated or not; their value is whether they hold."""
+SOUFFLE_FUNCTORS = (
+    "autoinc", "band", "bnot", "bor", "bshl", "bshr", "bshru", "bxor", "fold", "land", "lnot", "lor", "lxor", "ord",
+    "range", "to_float", "to_number", "to_string", "to_unsigned",
+)  # fmt: skip
+"""Functors that Soufflé reserves and that are not supported here: a relation of such a name is not one there."""
 AGGREGATES = ("count", "sum", "min", "max", "mean")
 
 
@@ -157,9 +169,11 @@ class Call:
     digits, mix with integers and have no ``/``. A float and an integer or decimal mix only where that is a constant, or
     ``double(x)``.
     ``substr`` counts characters from 0, and takes what there is of them. ``like(text, pattern)`` is SQL's: ``%`` stands
-    for any characters and ``_`` for one. ``lower`` and ``upper`` map a text as Unicode does it in full, as Python and
-    Java; ``downcase`` and ``upcase`` make one character of each, as DuckDB. As a direct argument of a head, one of
-    `AGGREGATES` may be called as well: ``total(x, sum(v))``.
+    for any characters and ``_`` for one. ``match(pattern, text)`` says whether a text as a whole is of a regular
+    expression, in the syntax of RE2, and ``contains(part, text)`` whether a text has a part; both stand in a body by
+    themselves, too. ``lower`` and ``upper`` map a text as Unicode does it in full, as Python and Java; ``downcase`` and
+    ``upcase`` make one character of each, as DuckDB. As a direct argument of a head, one of `AGGREGATES` may be called
+    as well: ``total(x, sum(v))``.
 
     Examples
     --------
