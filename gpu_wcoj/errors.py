@@ -132,11 +132,25 @@ class ColumnError(SchemaError, KeyError):
 
 
 class UnknownRelationError(SchemaError, KeyError):
-    """A relation name is not there."""
+    """A relation name is not there.
 
-    def __init__(self, name: str, known: Iterable[str], what: str = "relations") -> None:
+    Parameters
+    ----------
+    known, what
+        The names that are there, and what they are names of.
+    where
+        The sentence that names the relation and the place that reads it; by default it names the relation only.
+    remedy
+        What to do beside another spelling.
+    """
+
+    def __init__(
+        self, name: str, known: Iterable[str], what: str = "relations", *, where: str = "", remedy: str = ""
+    ) -> None:
         names = sorted(known)
-        super().__init__(f"there is no relation '{name}'.\n  The {what} are: {listed(names)}.{nearest(name, names)}")
+        subject = where or f"there is no relation '{name}'."
+        allowed = f"The {what} are: {listed(names)}.{nearest(name, names)}"
+        super().__init__(f"{subject}\n  {allowed}" + (f"\n  {remedy}" if remedy else ""))
         self.relation = name
 
 
@@ -242,15 +256,19 @@ class TransactionConflictError(TransactionError):
 
 
 class UnknownAttributeError(SchemaError, KeyError):
-    """An attribute that a strict schema does not name."""
+    """An attribute that a strict schema does not name; `where` is the sentence that names it, with its place."""
 
-    def __init__(self, attribute: str, known: Iterable[str]) -> None:
+    def __init__(self, attribute: str, known: Iterable[str], where: str = "") -> None:
         names = sorted(known)
+        subject = where or f"attribute '{attribute}' is not in the schema, which is strict."
         super().__init__(
-            f"attribute '{attribute}' is not in the schema, which is strict.{nearest(attribute, names)}\n"
-            f"  The schema has {listed(names)}; Database.define adds to it."
+            f"{subject}\n  The schema has {listed(names)}; Database.define adds to it.{nearest(attribute, names)}"
         )
         self.attribute = attribute
+
+
+class UnknownAttributeWarning(UserWarning):
+    """A query asks for an attribute that neither the schema nor a datom of the database has."""
 
 
 class CircuitError(UsageError):

@@ -37,8 +37,9 @@ class Database(NotCopied):
         ":db.cardinality/many"}}``, a list of maps that have ``:db/ident``, or either as a text in EDN. An attribute
         without a type has that of its first value, one without a cardinality has one value.
     strict
-        Whether attributes that the schema does not name are refused. Otherwise they have one value, of the type of
-        the first one.
+        Whether attributes that the schema does not name are refused, in transactions and in queries. Otherwise they
+        have one value, of the type of the first one, and a query that asks for one that has no datoms either gives an
+        `gpu_wcoj.errors.UnknownAttributeWarning`, unless the database has no attributes yet.
 
     Raises
     ------

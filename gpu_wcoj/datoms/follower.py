@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpu_wcoj.datoms.question import Compiled, Question, Source
 from gpu_wcoj.datoms.report import datoms_as_zset
 from gpu_wcoj.datoms.schema import Attribute
 from gpu_wcoj.datoms.store import Delta
+from gpu_wcoj.errors import UnknownAttributeWarning
 from gpu_wcoj.program import Program
 from gpu_wcoj.tick import Mark
 from gpu_wcoj.zset.zset import ZSet
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def _callers_level() -> int:
+    """Return the `stacklevel` by which a warning points at the line outside of this package that led here."""
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 @dataclass(frozen=True)
@@ -37,6 +51,8 @@ class Follower:
         self.question = question
         self.options = options
         self.compiled = question.compiled()
+        for message in self.compiled.query.undeclared.values():
+            warnings.warn(message, UnknownAttributeWarning, stacklevel=_callers_level())
         self.program = self._program(self.compiled)
         self._no_change: ZSet | None = None
         self.first = self._begun(self.program, self.compiled)

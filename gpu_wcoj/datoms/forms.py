@@ -12,6 +12,7 @@ from gpu_wcoj.datoms.schema import attribute_name
 from gpu_wcoj.datoms.store import Store
 from gpu_wcoj.datoms.values import Keyword
 from gpu_wcoj.errors import TransactionError, nearest
+from gpu_wcoj.query.edn.sources import forward_attribute
 
 Operation = Literal["add", "retract", "retract all", "retract entity"]
 
@@ -150,9 +151,9 @@ class Forms:
         if not named:
             raise self.error(place, f"the map {dict(form)!r:.80} has no attributes, so it says nothing.")
         for name, value in named.items():
-            space, slash, last = name.rpartition("/") if "/" in name else (":", "", name[1:])
-            if last.startswith("_") and name not in self.store.attributes:
-                self._reversed(entity, f"{space}{slash}{last[1:]}", value, place, depth)
+            forward = None if name in self.store.attributes else forward_attribute(name)
+            if forward is not None:
+                self._reversed(entity, forward, value, place, depth)
                 continue
             attribute = self._attribute(name, place)
             for one in self._several(attribute, value, place):

@@ -171,7 +171,8 @@ class Question:
                 for name, one in known.items()
                 if one.type is not None
             }
-            datoms[id(database)] = edn.Datoms(typed, relations)
+            untyped = frozenset(known.keys() - typed.keys())
+            datoms[id(database)] = edn.Datoms(typed, relations, untyped, database.store.strict)
         arguments: list[Any] = [
             datoms[id(one)] if isinstance(one, type(self.source)) else _form(one) for one in self.inputs
         ]

@@ -36,8 +36,10 @@ class Query:
     reads
         The relations of datoms among the rules' inputs.
     unknown
-        Sources and attributes that nothing is known of: their patterns match nothing, and the query is to be compiled
+        Sources and attributes of which no type is known: their patterns match nothing, and the query is to be compiled
         again when one arrives.
+    undeclared
+        Those attributes among them that neither the schema nor a datom has, and a message for each.
     open
         Sources that patterns read with any attribute: the query is to be compiled again when a type of values arrives
         that no attribute had.
@@ -52,6 +54,7 @@ class Query:
     given: Mapping[str, tuple[Row, ...]]
     reads: Mapping[str, Read]
     unknown: frozenset[tuple[str, str]]
+    undeclared: Mapping[str, str]
     open: frozenset[str]
 
     def shaped(self, rows: Iterable[Row]) -> Any:

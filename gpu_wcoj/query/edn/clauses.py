@@ -86,12 +86,15 @@ class Pattern:
     ----------
     is_lookup
         Whether it stands for a lookup ref, whose attribute must be unique.
+    caller
+        The function that reads one value by the pattern, so that its attribute cannot be reversed.
     """
 
     source: str | None
     terms: tuple[Term, ...]
     span: Span = field(default=Span(), compare=False)
     is_lookup: bool = False
+    caller: str = ""
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,8 @@ class _Compiled:
         given = {name: query.given[name] for name in self.compiler.rows if name in used}
         return Query(
             rules, output, query.shape, names, labels and labels[0].removeprefix(":"), types,  # type: ignore[arg-type]  # one of the three
-            given if self.derived else {NOTHING: ()}, reads, self.placed.unknown, self.placed.open,
+            given if self.derived else {NOTHING: ()}, reads, self.placed.unknown, self.placed.undeclared,
+            self.placed.open,
         )  # fmt: skip
 
     def _unread(self) -> list[Rule]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from gpu_wcoj.errors import TypeMismatchError, nearest
+from gpu_wcoj.errors import TypeMismatchError, UnknownAttributeError, nearest
 from gpu_wcoj.query.edn.clauses import (
     Blank,
     Branch,
@@ -23,7 +23,7 @@ from gpu_wcoj.query.edn.clauses import (
     Var,
     variables_of,
 )
-from gpu_wcoj.query.edn.sources import TEXT, Datoms, Relation, Source, source_of
+from gpu_wcoj.query.edn.sources import TEXT, Datoms, Relation, Source, forward_attribute, source_of
 from gpu_wcoj.query.edn.where import Clauses, inside
 from gpu_wcoj.query.terms import Span
 
@@ -38,7 +38,9 @@ class Placed:
     Attributes
     ----------
     unknown
-        Sources and attributes that nothing is known of.
+        Sources and attributes of which no type is known.
+    undeclared
+        Attributes that neither the schema nor a datom of their source has, and a message for each.
     open
         The sources that patterns read with any attribute.
     reached
@@ -48,6 +50,7 @@ class Placed:
     clauses: tuple[Clause, ...]
     rules: Mapping[str, RuleSet]
     unknown: frozenset[tuple[str, str]]
+    undeclared: Mapping[str, str]
     open: frozenset[str]
     reached: Mapping[str, AbstractSet[str]]
 
@@ -76,7 +79,7 @@ def placed(
         done[key] = RuleSet(name, branches, rule.required)
     reached = _reached(done, placing.calls)
     _refuse_negation(done, placing.calls, reached)
-    return Placed(found, done, frozenset(placing.unknown), frozenset(placing.open), reached)
+    return Placed(found, done, frozenset(placing.unknown), placing.undeclared, frozenset(placing.open), reached)
 
 
 def _with_constants(clause: Clause, constants: Mapping[Var, Const]) -> Clause:
@@ -122,6 +125,7 @@ class _Placing:
         self.n_nots = 0
         self.calls: dict[str, list[tuple[Text, Call, bool]]] = {}
         self.unknown: set[tuple[str, str]] = set()
+        self.undeclared: dict[str, str] = {}
         self.open: set[str] = set()
 
     def clauses(self, text: Text, clauses: tuple[Clause, ...], source: str) -> tuple[Clause, ...]:
@@ -194,16 +198,21 @@ class _Placing:
 
     def datoms(self, text: Text, clause: Pattern, name: str, source: Datoms, terms: list[Term]) -> Iterator[Clause]:
         entity, key, value = terms
-        if isinstance(entity, Const) and entity.type in ("keyword", TEXT):
-            entity = self.ident(text, source, entity)
         if isinstance(key, Lookup):
             raise text.error("an attribute is a keyword or a variable", key.span)
         if isinstance(key, Const):
             if key.type not in ("keyword", TEXT) or not str(key.value).startswith(":"):
                 raise text.error(f"an attribute is a keyword, as :name, and here is '{key}'", _place(key, clause))
+            forward = _forward(source, str(key.value))
+            if forward is not None:
+                self.check_reversed(text, clause, source, key, forward)
+                entity, key, value = value, replace(key, value=forward), entity
+        if isinstance(entity, Const) and entity.type in ("keyword", TEXT):
+            entity = self.ident(text, source, entity)
+        if isinstance(key, Const):
             known = source.attributes.get(str(key.value))
             if known is None:
-                self.unknown.add((name, str(key.value)))
+                self.note_unknown(text, name, source, str(key.value), _place(key, clause))
             if known and known.type == "ref" and isinstance(value, Const) and value.type in ("keyword", TEXT):
                 value = self.ident(text, source, value)
             if isinstance(value, Lookup) and known and known.type != "ref":
@@ -219,8 +228,13 @@ class _Placing:
                 ends.append(term)
                 continue
             known = source.attributes.get(term.attribute)
+            if _forward(source, term.attribute) is not None:
+                what = (
+                    f"a lookup ref needs a unique attribute, and '{term.attribute}' is reversed; write a clause for it"
+                )
+                raise text.error(what, term.span)
             if known is None:
-                self.unknown.add((name, term.attribute))
+                self.note_unknown(text, name, source, term.attribute, term.span)
             if known and not known.unique:
                 what = f"a lookup ref needs a unique attribute, and '{term.attribute}' is not; write a clause for it"
                 raise text.error(what, term.span)
@@ -235,6 +249,42 @@ class _Placing:
             ends.append(fresh)
         yield replace(clause, source=name, terms=(ends[0], key, ends[1]))
 
+    def check_reversed(self, text: Text, clause: Pattern, source: Datoms, key: Const, forward: str) -> None:
+        """Raise for a reversed attribute where its forward one is no reference, or where one value is asked for."""
+        known = source.attributes.get(forward)
+        if known is not None and known.type != "ref":
+            what = (
+                f"'{key.value}' reads '{forward}' in reverse, which only attributes of type ref can be, and '{forward}'"
+                f" is of type {known.type}; write [?x {forward} ?e], or declare it as :db.type/ref"
+            )
+            raise TypeMismatchError(text.pointed(what, _place(key, clause)))
+        if clause.caller:
+            what = (
+                f"'{clause.caller}' reads one value, and any number of entities can refer to one by '{forward}'; write"
+                f" [?x {forward} ?e] for those that do, and [(missing? $ ?e {key.value})] for none"
+            )
+            raise text.unsupported(what, _place(key, clause))
+
+    def note_unknown(self, text: Text, name: str, source: Datoms, attribute: str, place: Span) -> None:
+        """Keep an attribute of which no type is known; one that is not declared either is refused or noted.
+
+        Raises
+        ------
+        UnknownAttributeError
+            If it is not declared, and the schema is strict.
+        """
+        self.unknown.add((name, attribute))
+        declared = {*source.attributes, *source.untyped}
+        if attribute in declared:
+            return
+        if source.is_strict:
+            where = text.pointed(f"attribute '{attribute}' is not in the schema, which is strict", place)
+            raise UnknownAttributeError(attribute, declared, where)
+        if declared:  # else there is nothing yet that it could be a misspelling of
+            where = text.pointed(f"attribute '{attribute}' is in no datom and not in the schema", place)
+            hint = "Declare it with Database.define if it gets values later."
+            self.undeclared.setdefault(attribute, f"{where}\n  {hint}{nearest(attribute, declared)}")
+
     def ident(self, text: Text, source: Datoms, constant: Const) -> Lookup:
         if IDENT not in source.attributes:
             what = (
@@ -243,6 +293,12 @@ class _Placing:
             )
             raise text.error(what, constant.span)
         return Lookup(IDENT, Const(constant.value, "keyword", constant.span), constant.span)
+
+
+def _forward(source: Datoms, attribute: str) -> str | None:
+    """Return what a reversed attribute reads; None for another one, and for one that is declared under that name."""
+    is_declared = attribute in source.attributes or attribute in source.untyped
+    return None if is_declared else forward_attribute(attribute)
 
 
 def _place(constant: Const, clause: Pattern) -> Span:

@@ -53,10 +53,16 @@ class Datoms:
         What is known of each attribute, by its keyword: ``{":g/to": Attribute("ref")}``.
     relations
         Per type of value, the relation ``(e: int64, a: string, v)`` that holds such datoms.
+    untyped
+        Attributes that the schema names and that have no type yet.
+    is_strict
+        Refuse attributes that are in neither; else a query notes them as undeclared.
     """
 
     attributes: Mapping[str, Attribute]
     relations: Mapping[str, str] = field(default_factory=lambda: RELATIONS)
+    untyped: frozenset[str] = frozenset()
+    is_strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,19 @@ class Relation:
 
 
 Source = Datoms | Relation
+
+
+def forward_attribute(name: str) -> str | None:
+    """Return the attribute that a reversed one reads from its value to its entity; None if the name is not reversed.
+
+    Examples
+    --------
+    >>> forward_attribute(":person/_boss"), forward_attribute(":_boss"), forward_attribute(":boss")
+    (':person/boss', ':boss', None)
+    """
+    space, slash, last = name.rpartition("/") if "/" in name else (":", "", name[1:])
+    return f"{space}{slash}{last[1:]}" if len(last) > 1 and last.startswith("_") else None
+
 
 _FAMILIES = {
     "integer": "long",

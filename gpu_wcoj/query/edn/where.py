@@ -290,7 +290,9 @@ class Clauses:
         if isinstance(about, Blank):
             raise text.error("'_' has no value, and an argument needs one", entity.span)
         key = self.term(text, attribute)
-        none = Not(None, None, (Pattern(source.value, (about, key, Blank()), form.span),), form.span)
+        caller = name if default else ""
+        held = Pattern(source.value, (about, key, Blank()), form.span, caller=caller)
+        none = Not(None, None, (held,), form.span)
         if not default:
             yield none
             return
@@ -300,7 +302,7 @@ class Clauses:
             raise text.error("'_' has no value, and an argument needs one", given.span)
         assert not isinstance(value, Lookup)
         result = self._result(text, rest[0])
-        there = Pattern(source.value, (about, key, result), form.span)
+        there = replace(held, terms=(about, key, result))
         other = Function("identity", (value,), result, form.span)
         needed = tuple(dict.fromkeys(one for one in (*variables_of(there), *variables_of(other)) if one != result))
         joins = (*needed, result) if isinstance(result, Var) else needed
