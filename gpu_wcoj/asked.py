@@ -50,7 +50,7 @@ class Asked:
     motif: MotifOptions
 
     def program(self, *, bag: bool, **options: Any) -> Program | MotifProgram:
-        """The program.
+        """The program; which of its relations have files, `gpu_wcoj.commands.files.check_files` checks.
 
         Raises
         ------
@@ -86,7 +86,8 @@ class Asked:
                     f"{error}\n  They are those of files: give --input RELATION=PATH or --changes RELATION=PATH.",
                 )
             raise
-        return Program(_with_facts(reading), bag=bag or language in BAGS, **options)
+        rules = _with_facts(reading)
+        return Program(rules, bag=bag or language in BAGS, inputs=rules.inputs, **options)
 
     def _text(self) -> str:
         if self.path is None and self.text is not None:

@@ -11,6 +11,7 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.checks import check_given
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.zset.zset import ZSet
@@ -145,13 +146,12 @@ def asked(
         )
     allowed = _declared(rules, options) if may_be_empty else set()
     known = {*relations, *own, *allowed}
-    for name in rules.inputs:  # before its value is refused as that of an option
-        if name not in known and name in (*_NAMED, *options):
-            raise _taken(UnknownRelationError(name, relations, "relations given"), options)
-    program = Program(rules, bag=found in BAGS if bag is None else bag, **options)
-    for name in program.inputs:
-        if name not in known:
-            raise UnknownRelationError(name, relations, "relations given")
+    remedy = "Give its rows, as {}=[...]" + (", or declare it with .decl or schema=." if may_be_empty else ".")
+    try:
+        check_given(rules, rules.inputs, known, remedy)  # before a relation's rows are refused as an option's value
+    except UnknownRelationError as error:
+        raise _taken(error, options) from None
+    program = Program(rules, bag=found in BAGS if bag is None else bag, inputs=rules.inputs, **options)
     types = program.subject.ledger.state.types
     changes: dict[str, Any] = dict(own)
     for name, data in relations.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -95,6 +95,31 @@ def known_heads(names: Sequence[str], option: str, heads: Sequence[str]) -> tupl
         if name not in heads:
             raise UnknownRelationError(name, heads, "heads")
     return tuple(dict.fromkeys(names))
+
+
+def known_inputs(names: Sequence[str] | None, rules: Rules) -> tuple[str, ...] | None:
+    """The input relations that an option lists, each once; None if it is left out.
+
+    Raises
+    ------
+    UsageError
+        If it is not a list of names.
+    UnknownRelationError
+        If no rule reads such a relation, or rules define it.
+    """
+    if names is None:
+        return None
+    given: object = names
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise UsageError(
+            f"the option 'inputs' is of type '{type(given).__name__}': got {given!r:.80}, expected a list of names.\n"
+            "  Write inputs=['edge']; types of columns go into schema={'edge': ['int64', 'int64']}."
+        )
+    found = tuple(dict.fromkeys(given))
+    for name in found:
+        if name not in rules.inputs:
+            raise UnknownRelationError(name, rules.inputs, "relations that rules read and none defines")
+    return found
 
 
 def known_strategy(strategy: str) -> Strategy:

@@ -15,10 +15,21 @@ from gpu_wcoj.join.memory import CHUNK_ROWS
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowering
-from gpu_wcoj.options import declared, factor, flag, known_heads, known_order, known_strategy, positive, processors
+from gpu_wcoj.options import (
+    declared,
+    factor,
+    flag,
+    known_heads,
+    known_inputs,
+    known_order,
+    known_strategy,
+    positive,
+    processors,
+)
 from gpu_wcoj.outgoing import Outgoing, pieces_of
 from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.planner.feedback import Feedback
+from gpu_wcoj.query.checks import check_given, unnamed_inputs
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.rules import Rules
@@ -86,6 +97,10 @@ class Program(Inspected):
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
         else they are those of the first rows. Integers outside a declared type are refused.
+    inputs
+        Relations that may get rows later, ``["edge", "node"]``. All that rules read and none defines must be among
+        them, in `schema`, or named by a ``.decl`` or ``.input`` line. If it is left out, the first change says so as
+        well: a relation that is not in it, and that nothing names, is refused as misspelled.
 
     Notes
     -----
@@ -99,7 +114,7 @@ class Program(Inspected):
 
     Examples
     --------
-    >>> program = Program("triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c).")
+    >>> program = Program("triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c).", inputs=["edge"])
     >>> program.step({"edge": [(1, 2), (2, 3)]})["triangle"].rows()
     []
     >>> program.step({"edge": [(1, 3)]})["triangle"].rows()
@@ -130,6 +145,7 @@ class Program(Inspected):
         strategy: Strategy = "auto",
         order: Mapping[str, Sequence[str]] | None = None,
         schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+        inputs: Sequence[str] | None = None,
         merge_policy: MergePolicy | None = None,
     ) -> None:
         from gpu_wcoj.dictionary import Dictionary
@@ -143,6 +159,11 @@ class Program(Inspected):
         self.bag = flag("bag", bag)
         self.inputs = self.rules.inputs
         self.heads = self.rules.heads
+        named = known_inputs(inputs, self.rules)
+        required = tuple(name for name in unnamed_inputs(self.rules) if name not in (schema or {}))
+        if named is not None:
+            check_given(self.rules, required, named, "Add '{}' to inputs=, or declare it with .decl.")
+            required = ()
         lowered = core(self.rules)
         self._arity = lowered.arity
         self.keep = known_heads(keep, "keep", self.heads)
@@ -172,7 +193,7 @@ class Program(Inspected):
         input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
         self._ticking = Ticking(
             input_of, self.heads, self._arity, self.declared, self._lowering, self._ledger, self._outgoing,
-            self.dictionaries, self.backend, narrow,
+            self.dictionaries, self.backend, narrow, self.rules, required,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -196,6 +217,9 @@ class Program(Inspected):
 
         Raises
         ------
+        UnknownRelationError
+            If a name is not that of an input; or in the first tick, if a relation that rules read is neither in
+            `changes` nor declared nor in `schema` or `inputs`.
         GpuWcojError
             If anything is wrong with the changes. The state and the plan are as before, whatever is raised.
         """
@@ -311,7 +335,7 @@ class Program(Inspected):
             The folder.
         options
             Those of `Program` that say how it runs: `backend`, `threads`, `route` and the like. Text, `bag`, `keep`,
-            `outputs` and `schema` are in the checkpoint.
+            `outputs`, `schema` and `inputs` are in the checkpoint.
 
         Raises
         ------
@@ -322,10 +346,10 @@ class Program(Inspected):
         """
         from gpu_wcoj.checkpoint.reading import restored
 
-        for name in ("bag", "keep", "outputs", "schema"):
+        for name in ("bag", "keep", "outputs", "schema", "inputs"):
             if name in options:
                 raise UsageError(f"the option '{name}' is in the checkpoint and cannot be given.\n  Leave it out.")
-        return restored(path, lambda rules, kept: cls(rules, **kept, **options))
+        return restored(path, lambda rules, kept: cls(rules, inputs=rules.inputs, **kept, **options))
 
     @property
     def subject(self) -> Subject:

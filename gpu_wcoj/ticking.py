@@ -16,6 +16,8 @@ from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.lowering import Lowering, stored_columns
 from gpu_wcoj.options import check_inputs
 from gpu_wcoj.outgoing import Outgoing
+from gpu_wcoj.query.checks import check_given
+from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.routing.sides import Side, Sides
 from gpu_wcoj.tick import Ledger, State, TickReport, as_shown
 from gpu_wcoj.trace.arrangement import PhaseRows
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
     from gpu_wcoj.schema import DataType
 
+_UNNAMED = (
+    "If it gets rows later, declare it with .decl, name it in inputs=['{0}'], or give it in the first change as an "
+    "empty list."
+)
 Sink = Callable[[str, Piece], None]
 Rest = Callable[[Mapping[str, list[PhaseRows]]], None]
 
@@ -46,6 +52,10 @@ class Ticking:
         Where the program was asked to run.
     narrow
         Per input, the integer types that its columns are held to.
+    rules
+        The program as it is written.
+    required
+        Inputs that nothing names, so that the first change has to.
     """
 
     input_of: Mapping[str, str]
@@ -58,6 +68,8 @@ class Ticking:
     dictionaries: tuple[Dictionary, Dictionary]
     backend: Backend
     narrow: Mapping[str, Sequence[DataType | None]]
+    rules: Rules
+    required: Sequence[str]
 
     def take(
         self,
@@ -95,6 +107,8 @@ class Ticking:
         check_inputs(changes, tuple(self.input_of), self.heads)
         was = self.ledger.state
         number = was.report.tick + 1
+        if number == 0:
+            check_given(self.rules, self.required, changes, _UNNAMED)
         sizes = [len(dictionary) for dictionary in self.dictionaries]
         try:
             incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}

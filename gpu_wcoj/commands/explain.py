@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from gpu_wcoj.commands.files import check_files, check_tick_rows, expecting, given_files, named_files
+from gpu_wcoj.commands.files import (
+    check_files,
+    check_sources,
+    check_tick_rows,
+    expecting,
+    given_files,
+    named_files,
+)
 from gpu_wcoj.commands.options import DIALECT, FILES, FLAG, LANGUAGE, TEXT, Motif, motif_options
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.query.languages import Language
@@ -103,7 +110,10 @@ def explain(
     declared: dict[str, tuple[str | None, ...]] = {}
     if stats is None and (loaded or fed or analyze or save_stats is not None):
         folder = Path() if program is None else program.parent
-        named, declared = named_files(engine, folder, {spec.relation for spec in (*loaded, *fed)})
+        given = {spec.relation for spec in (*loaded, *fed)}
+        named, declared = named_files(engine, folder, given)
+        if given or named:
+            check_sources(engine, given)
     job = Job((*loaded, *named), fed, tick_rows, count, None, budget, False, declared=declared)
     shown = explained(engine, job, stats, save_stats, analyze, bounds, format).rstrip("\n") + "\n"
     if output is None:

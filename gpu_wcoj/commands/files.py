@@ -70,6 +70,14 @@ def expecting(program: Program | MotifProgram, specs: Sequence[InputSpec]) -> tu
     return tuple(replace(spec, expected=columns.get(spec.relation, ())) for spec in specs)
 
 
+def check_sources(program: Program | MotifProgram, given: Collection[str]) -> None:
+    """Raise for a relation that rules read and that no file, declaration or line ``.input`` is there for."""
+    from gpu_wcoj.query.checks import check_given, unnamed_inputs
+
+    remedy = "Give --input {0}=PATH or --changes {0}=PATH, or declare it with .decl if it has no rows."
+    check_given(program.rules, unnamed_inputs(program.rules), given, remedy)
+
+
 def _is_empty(path: Path) -> bool:
     """Whether a file is there and has no rows: what another program writes of an empty relation."""
     return path.is_file() and path.stat().st_size == 0

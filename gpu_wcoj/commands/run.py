@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from gpu_wcoj.commands.files import check_files, check_tick_rows, expecting, given_files, named_files
+from gpu_wcoj.commands.files import (
+    check_files,
+    check_sources,
+    check_tick_rows,
+    expecting,
+    given_files,
+    named_files,
+)
 from gpu_wcoj.commands.options import DIALECT, FILES, FLAG, LANGUAGE, TEXT, Motif, motif_options
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.query.languages import Language
@@ -104,6 +111,7 @@ def run(
     check_files(engine, loaded, fed)
     loaded, fed = expecting(engine, loaded), expecting(engine, fed)
     given = {spec.relation for spec in (*loaded, *fed)}
+    check_sources(engine, given)
     folder = Path() if program is None else program.parent
     named, declared = named_files(engine, folder, given)
     if not given and not engine.rules.directives and engine.inputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable
 from decimal import Decimal
 
@@ -79,6 +80,50 @@ def check_inputs(rules: Rules, names: Iterable[str]) -> None:
     for name in names:
         if name not in rules.inputs and name not in rules.heads:
             raise UnknownRelationError(name, rules.inputs, "inputs")
+
+
+def unnamed_inputs(rules: Rules) -> tuple[str, ...]:
+    """Return the relations that rules read and that no rule, declaration or ``.input`` line names.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> unnamed_inputs(parse(".decl edge(a, b) path(a, c) :- edge(a, b), edgee(b, c)."))
+    ('edgee',)
+    """
+    named = {one.relation for one in (*rules.declarations, *rules.directives)}
+    return tuple(name for name in rules.inputs if name not in named)
+
+
+def check_given(rules: Rules, required: Iterable[str], given: Collection[str], remedy: str) -> None:
+    """Raise for the first relation of `required` that is not among the `given` ones.
+
+    Parameters
+    ----------
+    required
+        Relations that rules read and no rule defines.
+    given
+        Those that have rows, or that are known to have none yet.
+    remedy
+        What to do, as the door at which the relations come in has it; ``{}`` stands for the relation.
+
+    Raises
+    ------
+    UnknownRelationError
+        At the first atom that reads the relation; with the nearest of the heads, declared and given relations.
+    """
+    for name in required:
+        if name in given:
+            continue
+        where = ""
+        uses = ((rule, atom) for rule in rules.rules for atom in rule.read if atom.relation == name)
+        for rule, atom in itertools.islice(uses, 1):  # what a line .input names may be read by no rule
+            where = f"there is no relation '{name}', which '{_short(rule)}' reads."
+            if rules.text and atom.span.line:
+                span = atom.span
+                where = pointed(f"there is no relation '{name}'", rules.text, span.line, span.column, span.width)
+        known = {*rules.heads, *given, *(one.relation for one in (*rules.declarations, *rules.directives))}
+        raise UnknownRelationError(name, known - {name}, where=where, remedy=remedy.format(name))
 
 
 def _check_columns(rules: Rules, at: _At) -> None:

@@ -19,6 +19,7 @@ from gpu_wcoj.checkpoint.manifest import OutputFile
 from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.checks import check_given
 from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.spark.asking import Tables, columns_of, names_in, rules_of
@@ -210,9 +211,7 @@ def _check(engine: Program, frames: Mapping[str, DataFrame]) -> None:
         require_classic(frame, "join")
         if frame.isStreaming:
             raise UsageError(f"the DataFrame of '{name}' is a stream.\n  Use maintain for streams.")
-    for name in engine.inputs:
-        if name not in frames:
-            raise UnknownRelationError(name, frames, "relations given")
+    check_given(engine.rules, engine.inputs, frames, "Give a DataFrame for it.")
 
 
 def _read(engine: Program, frames: Mapping[str, DataFrame]) -> dict[str, Any]:

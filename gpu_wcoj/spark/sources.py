@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 
-from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, listed
+from gpu_wcoj.errors import SchemaError, UsageError
 from gpu_wcoj.spark.canonical import normalise
 from gpu_wcoj.spark.formats import WEIGHT, Format, order_columns
 from gpu_wcoj.spark.scans import plain_files, streams_of
@@ -98,19 +98,14 @@ def sources_of(
 
     Raises
     ------
-    UnknownRelationError, UsageError, SchemaError
-        If a relation is not the program's, or the program needs one that is not given, or what is given for one
-        relation does not go together.
+    UsageError, SchemaError
+        If what is given for one relation does not go together.
     UnsupportedError
         If a DataFrame is one of Spark Connect.
     """
-    for name, given in frames.items():
-        if name not in inputs:
-            raise UnknownRelationError(name, inputs, "relations that the program reads")
+    for given in frames.values():
         for frame in _each(given):
             require_classic(frame, "maintain")
-    if missing := [name for name in inputs if name not in frames]:
-        raise UsageError(f"the program reads {listed(missing)}, and no DataFrame is given for that.")
     found: list[Source] = []
     for name in inputs:
         given = _each(frames[name])

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.checks import check_given
+from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.spark.asking import Tables, as_text, columns_of, names_in, rules_of
@@ -141,10 +143,11 @@ def maintain(
         given = sources_of(sources, tuple(sources), {name: reading(name) for name in sources})
         tables = {one.relation: columns_of(one.frame.schema, one.data) for one in given}
     rules, is_bag = rules_of(program, language, dialect, bag, tables)
+    reads = (parse(rules) if isinstance(rules, str) else rules).inputs
 
     def make() -> Program:
         return Program(
-            rules, bag=is_bag, keep=keep, outputs=outputs,
+            rules, bag=is_bag, keep=keep, outputs=outputs, inputs=reads,
             backend=backend or _backend(confs.get("backend", "auto")),
             threads=threads if threads is not None else number(confs, "threads"),
             gpu_memory=gpu_memory if gpu_memory is not None else confs.get("gpuMemory"),
@@ -152,6 +155,10 @@ def maintain(
 
     planned = make()
     inputs = planned.inputs
+    for name in sources:
+        if name not in inputs:
+            raise UnknownRelationError(name, inputs, "relations that the program reads")
+    check_given(planned.rules, inputs, sources, "Give a DataFrame for it.")
     readings = {name: reading(name) for name in inputs}
     for option in (changes, columns, key, order_by):
         if isinstance(option, Mapping) and (unknown := [name for name in option if name not in inputs]):

@@ -79,7 +79,8 @@ class Held:
     def program(self, **options: Any) -> Program:
         """A program with the rows of all inputs; see `gpu_wcoj.program.Program.restore` for the options."""
         kept = {**self.definition.options(), **options}
-        program = Program(self.definition.text, **kept)
+        rules = parse(self.definition.text)
+        program = Program(rules, inputs=rules.inputs, **kept)
         missing = [name for name in program.inputs if name not in self.plan.held]
         if missing:
             raise UnsupportedError(

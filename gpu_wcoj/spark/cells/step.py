@@ -230,8 +230,9 @@ class Work:
         """A new engine for a cell."""
         threads = self.threads or _cpus()
         is_bag = self.bag or self.stage.kind == "owner"
+        rules = parse(self.stage.program)
         program = Program(
-            parse(self.stage.program), bag=is_bag, backend=self.backend, threads=threads, gpu_memory=self.gpu_memory
+            rules, bag=is_bag, backend=self.backend, threads=threads, gpu_memory=self.gpu_memory, inputs=rules.inputs
         )
         if self.cells and self.stage.kind == "join":
             program.share_work(cell, self.cells)
