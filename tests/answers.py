@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gpu_wcoj as gw
+from gpu_wcoj.query.datalog import parse
 
 
 def zset(weights):
@@ -15,3 +16,8 @@ def changes_of(program, **changes):
 
 def answer_of(program, name="h"):
     return program.relation(name).to_dict()
+
+
+def named(program):
+    """Return the inputs of a text or of rules, for `inputs`: of a program that gets some of them in a later tick."""
+    return (parse(program) if isinstance(program, str) else program).inputs

@@ -46,7 +46,7 @@ class TestFacts:
     @pytest.mark.parametrize("first", ["step", "load", "step_counts", "step_pieces"])
     @pytest.mark.parametrize("changes", [{}, {"edge": []}, {"edge": gw.ZSet.from_rows([])}, {"edge": [(1, 2)]}])
     def test_whatever_the_first_tick_is(self, first, changes):
-        program = gw.Program(FACTS, outputs=["weight", "named"])
+        program = gw.Program(FACTS, outputs=["weight", "named"], inputs=["edge"])
         ways = {"step_pieces": lambda given: program.step_pieces(given, lambda name, piece: None)}
         found = ways.get(first, getattr(program, first))(changes)
         if first == "step":

@@ -15,13 +15,13 @@ JOIN = "h(x, y, z) :- r(x, y), s(y, z)."
 
 class TestTicks:
     def test_before_the_first_tick_everything_is_empty(self):
-        program = gw.Program(JOIN)
+        program = gw.Program(JOIN, inputs=["r", "s"])
         assert len(program.relation("h")) == 0
         assert program.count("h") == 0
         assert changes_of(program) == {"h": {}}
 
     def test_types_are_learnt_when_the_first_rows_come(self):
-        program = gw.Program(JOIN)
+        program = gw.Program(JOIN, inputs=["r", "s"])
         assert changes_of(program, r=[("a", 1)]) == {"h": {}}
         assert changes_of(program, r=[("b", 2)]) == {"h": {}}
         assert changes_of(program, s=[(1, dt.date(2024, 1, 1))]) == {"h": {("a", 1, dt.date(2024, 1, 1)): 1}}
@@ -35,7 +35,7 @@ class TestTicks:
         assert answer_of(program) == {(1, 2, 3): 1}
 
     def test_the_report_of_a_tick(self):
-        program = gw.Program(JOIN)
+        program = gw.Program(JOIN, inputs=["r", "s"])
         program.step({"r": [(1, 2)]})
         first = program.last_tick
         program.step({"s": [(2, 3)]})

@@ -162,7 +162,7 @@ class TestTypesThatWiden:
     @pytest.mark.parametrize("keep", [(), ("h",)])
     @pytest.mark.parametrize("bag", [False, True])
     def test_time_units(self, keep, bag):
-        program = gw.Program("h(t, x) :- r(t, x). k(t) :- r(t, _), s(t).", keep=keep, bag=bag)
+        program = gw.Program("h(t, x) :- r(t, x). k(t) :- r(t, _), s(t).", keep=keep, bag=bag, inputs=["r", "s"])
         early = pa.table({"t": pa.array([self.WHEN, None], pa.timestamp("s")), "x": [1, 2]})
         program.step({"r": early})
         late = [self.WHEN + self.MILLI, self.WHEN, None]
@@ -176,14 +176,14 @@ class TestTypesThatWiden:
         assert answer_of(program) == {(self.WHEN + self.MILLI, 3): 1, (None, 2): 1}
 
     def test_decimal_scales(self):
-        program = gw.Program("h(x) :- r(x), s(x).")
+        program = gw.Program("h(x) :- r(x), s(x).", inputs=["r", "s"])
         program.step({"r": pa.table({"x": pa.array([Decimal("1.5"), Decimal("2.5")], pa.decimal128(3, 1))})})
         fine = pa.table({"x": pa.array([Decimal("1.500"), Decimal("2.501")], pa.decimal128(5, 3))})
         assert changes_of(program, s=fine) == {"h": {(Decimal("1.500"),): 1}}
         assert answer_of(program, "r") == {(Decimal("1.5"),): 1, (Decimal("2.5"),): 1}
 
     def test_integers(self):
-        program = gw.Program("h(x) :- r(x), s(x).")
+        program = gw.Program("h(x) :- r(x), s(x).", inputs=["r", "s"])
         program.step({"r": pa.table({"x": pa.array([-1, 100], pa.int8())})})
         assert changes_of(program, s=pa.table({"x": pa.array([100, 2**40])})) == {"h": {(100,): 1}}
         assert changes_of(program, r=pa.table({"x": pa.array([2**40])})) == {"h": {(2**40,): 1}}
@@ -199,7 +199,7 @@ class TestTypesThatWiden:
         assert answer_of(program) == {(3, None): 1, (None, 2): 1}
 
     def test_a_unit_that_does_not_fit_the_finer_one_is_refused(self):
-        program = gw.Program("h(t) :- r(t), s(t).")
+        program = gw.Program("h(t) :- r(t), s(t).", inputs=["r", "s"])
         far = pa.table({"t": pa.array([2**62], pa.int64()).cast(pa.timestamp("s"))})
         program.step({"r": far})
         before = program.relation("r").to_arrow()

@@ -289,13 +289,13 @@ class TestMotif:
 class TestRefused:
     def test_relations_that_are_missing_or_unknown(self):
         with pytest.raises(
-            UnknownRelationError, match="no relation 'edges'(?s:.*)given are: 'edge'. Did you mean 'edge'"
+            UnknownRelationError, match="no relation 'edges'(?s:.*)defined are: 'edge', 'tri'. Did you mean 'edge'"
         ):
             gw.view(TRIANGLE, edge=RING)
         with pytest.raises(UnknownRelationError, match="there is no relation 'nodes'"):
             gw.view(TRIANGLE, edges=RING, nodes=[(1,)])
         edges = RING
-        with pytest.raises(UnknownRelationError, match="given are: none"):
+        with pytest.raises(UnknownRelationError, match="given or defined are: 'tri'"):
             gw.view(TRIANGLE)  # what the caller calls `edges` is not looked up
         assert edges
 

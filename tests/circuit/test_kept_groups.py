@@ -55,7 +55,7 @@ def test_nulls_and_wider_types_that_turn_up_later(bag):
         script = ticks(seed)
         columns = {"a": [None, 1, None, 2], "b": [1, None, 2, 70_000]}
         late = {"r": pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})}
-        first, second = gw.Program(TEXT, bag=bag), gw.Program(TEXT, bag=bag)
+        first, second = (gw.Program(TEXT, bag=bag, inputs=["r", "v"]) for _ in range(2))
         second.step(late)
         second.step({"r": _reversed(late["r"])})
         for tick in script[:5]:
@@ -111,7 +111,7 @@ def test_one_big_tick_is_the_same_rows_one_per_tick(bag):
     for seed in range(5):
         script = ticks(seed, 4)
         rows = {name: [pair for tick in script for pair in tick[name]] for name in ("r", "v")}
-        whole, single = gw.Program(TEXT, bag=bag), gw.Program(TEXT, bag=bag)
+        whole, single = (gw.Program(TEXT, bag=bag, inputs=["r", "v"]) for _ in range(2))
         whole.step(rows)
         singles = [(name, pair) for name, own in rows.items() for pair in own]
         for name, pair in singles:

@@ -10,6 +10,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, TypeMismatchError
 from gpu_wcoj.planner.draft import STRATEGIES, Strategy
+from tests.answers import named
 from tests.reference.fixpoint import fixpoint
 from tests.reference.written import written
 
@@ -35,7 +36,7 @@ def test_what_is_left_open_adds_up():
 def test_negation(text: str, strategy: Strategy):
     for seed in range(8):
         chance = random.Random(f"{text} {seed}")
-        program = gw.Program(text, bag=True, strategy=strategy)
+        program = gw.Program(text, bag=True, strategy=strategy, inputs=named(text))
         state: dict[str, dict[tuple[int, ...], int]] = {"v": {}, "e": {}}
         for _ in range(5):
             changes = {

@@ -17,6 +17,7 @@ from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaE
 from gpu_wcoj.join import delta, last, ranged, summing, whole
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
+from tests.answers import named
 from tests.circuit.counted import PATH, TRIANGLE, heads_of, skewed
 from tests.join.twin import check_counts, fed, random_script
 from tests.kinds import Kind, lacking
@@ -94,7 +95,7 @@ def test_random_scripts(name, bag, kind, way, request):
     request.getfixturevalue(way)
     text, times = f"{TEXTS[name]} .output h", 0
     for seed in range(2 if kind.on_device else 4 if IS_LONG else 3):
-        program = gw.Program(text, bag=bag, backend=kind.backend(seed), threads=1 + seed % 2)
+        program = gw.Program(text, bag=bag, backend=kind.backend(seed), threads=1 + seed % 2, inputs=named(text))
         judges = Judges(TEXTS[name], bag, clingo=False)
         inputs = {one: judges.program.arities[one] for one in judges.program.inputs}
         for number, tick in enumerate(random_script(random.Random(f"{text} {seed}"), inputs)):

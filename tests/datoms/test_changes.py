@@ -217,6 +217,7 @@ VALUES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::gpu_wcoj.errors.UnknownAttributeWarning")
 @pytest.mark.parametrize("seed", range(N_DATABASES))
 def test_queries_that_are_there_before_the_attributes(seed):
     """Without a schema: every subscription is compiled anew as attributes get their types, and misses nothing."""

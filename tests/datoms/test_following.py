@@ -185,7 +185,7 @@ def test_an_attribute_of_another_type_than_the_query_takes_it_for():
 
 
 def test_a_schema_that_grows_is_known_to_subscriptions():
-    db = Database(strict=True)
+    db = Database()
     live = db.subscribe("[:find ?e ?n :where [?e :n ?n]]")
     db.define({":n": {"valueType": "long"}})
     assert weights(live.changes()) == [{}]

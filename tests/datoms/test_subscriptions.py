@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpu_wcoj.datoms import Database
 
 REF = {"valueType": "ref", "cardinality": "many"}
@@ -96,6 +98,7 @@ def test_a_clause_that_matches_nothing():
     followed(Database(SHIP), query, script)
 
 
+@pytest.mark.filterwarnings("ignore::gpu_wcoj.errors.UnknownAttributeWarning")
 def test_an_attribute_that_nobody_has():
     script = [([[":db/add", 1, ":ship/name", "Ada"]], {}), ([[":db/add", 1, ":ship/name", "Bo"]], {})]
     followed(Database(), "[:find ?name :where [?e :ship/name ?name] [?e :ship/whistle ?w]]", script)
@@ -170,6 +173,7 @@ def test_two_in_one_city_are_one_row():
     followed(Database(), "[:find ?city :where [_ :person/city ?city]]", script)
 
 
+@pytest.mark.filterwarnings("ignore::gpu_wcoj.errors.UnknownAttributeWarning")
 def test_an_attribute_that_comes_a_transaction_later_than_its_neighbour():
     query = "[:find ?name ?km :where [?e :river/name ?name] [?e :river/km ?km]]"
     script = [

@@ -12,6 +12,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.query.rules import Computed, Rule, Rules
 from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Term, Variable
+from tests.answers import named
 from tests.join.twin import Script, check_counts, fed
 from tests.reference.changes import Row, ZSet, apply_bag, apply_rows, apply_zset, minus, plus
 from tests.reference.functions import UndefinedError, called
@@ -117,7 +118,7 @@ def check_script(rules: Rules, script: Script, *, bag: bool, way: str = "step", 
     A tick that fails leaves the state as it was. Returns how many have failed.
     """
     inputs = arities(rules)
-    program = gw.Program(rules, bag=bag, **options)
+    program = gw.Program(rules, bag=bag, inputs=named(rules), **options)
     state: dict[str, ZSet] = {name: {} for name in inputs}
     heads = evaluate(rules, state, bag)
     failed = 0

@@ -12,6 +12,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
 from tests import ranks
+from tests.answers import named
 from tests.join.patterns import ARITIES, GRAPHS, PATTERNS
 from tests.join.twin import (
     VALUES,
@@ -112,7 +113,7 @@ def test_one_big_tick_is_the_same_rows_one_per_tick(name, backend):
         singles = [{relation: ("rows", [pair])} for relation, (_, rows) in batch.items() for pair in rows]
         if bag:
             shuffle.shuffle(singles)
-        programs = [gw.Program(text, bag=bag, backend=backend.name) for _ in range(2)]
+        programs = [gw.Program(text, inputs=named(text), bag=bag, backend=backend.name) for _ in range(2)]
         assert _changes_of(programs[0], [batch]) == _changes_of(programs[1], singles)
         for head in programs[0].heads:
             assert programs[0].relation(head) == programs[1].relation(head)
@@ -126,7 +127,9 @@ def test_chunks_and_threads_do_not_change_a_bit(name, bag, backend):
     script = random_script(random.Random(name), inputs)
     found = []
     for chunk_rows, threads in itertools.product((None, 1, 2, 7), (1, 2)):
-        program = gw.Program(text, bag=bag, backend=backend.name, chunk_rows=chunk_rows, threads=threads)
+        program = gw.Program(
+            text, inputs=named(text), bag=bag, backend=backend.name, chunk_rows=chunk_rows, threads=threads
+        )
         ticks = [program.step({name: fed(change, inputs[name]) for name, change in tick.items()}) for tick in script]
         ticks.append({head: program.relation(head) for head in program.heads})
         found.append([{name: zset.rows() for name, zset in tick.items()} for tick in ticks])
@@ -142,7 +145,7 @@ def test_the_order_of_a_body_does_not_change_a_bit(name, bag, backend):
     script = random_script(shuffle, inputs)
     found = []
     for _ in range(6):
-        program = gw.Program(rules, bag=bag, backend=backend.name)
+        program = gw.Program(rules, inputs=named(rules), bag=bag, backend=backend.name)
         ticks = [program.step({name: fed(change, inputs[name]) for name, change in tick.items()}) for tick in script]
         found.append([{name: zset.to_dict() for name, zset in tick.items()} for tick in ticks])
         bodies = [shuffle.sample(rule.atoms, len(rule.atoms)) for rule in rules.rules]
@@ -156,7 +159,7 @@ def test_the_order_of_a_body_does_not_change_a_bit(name, bag, backend):
 def test_inserting_and_deleting_everything_leaves_nothing(name, bag, backend):
     text = PATTERNS[name]
     inputs = arities(text)
-    program = gw.Program(text, bag=bag, backend=backend.name)
+    program = gw.Program(text, inputs=named(text), bag=bag, backend=backend.name)
     reference = Reference(text, bag)
     for tick in random_script(random.Random(f"empty {name}"), inputs):
         changes = {relation: fed(change, inputs[relation]) for relation, change in tick.items()}
@@ -195,7 +198,7 @@ class TestWhatALevelByLevelDeltaLoses:
     @BAGS
     @pytest.mark.parametrize("names", [("p", "q"), ("q", "p")])
     def test_two_attributes_of_one_entity_arrive_in_different_ticks(self, names, bag, backend):
-        program = gw.Program("h(x, a, b) :- p(x, a), q(x, b).", bag=bag, backend=backend.name)
+        program = gw.Program("h(x, a, b) :- p(x, a), q(x, b).", inputs=["p", "q"], bag=bag, backend=backend.name)
         attribute = {"p": 10, "q": 20}
         assert program.step({names[0]: gw.ZSet.from_rows([(1, attribute[names[0]])])})["h"].to_dict() == {}
         changes = program.step({names[1]: gw.ZSet.from_rows([(1, attribute[names[1]])])})

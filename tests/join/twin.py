@@ -12,6 +12,7 @@ import pyarrow as pa
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import COMPARISONS
+from tests.answers import named
 from tests.reference.changes import Row, ZSet, apply_bag, apply_rows, apply_zset, minus, plus
 from tests.reference.datalog import evaluate
 
@@ -80,7 +81,7 @@ def check_script(
     `way` is the method under test: ``step``, ``step_counts`` or ``step_pieces``.
     """
     inputs = arities(text)
-    program = gw.Program(text, bag=bag, **options)
+    program = gw.Program(text, bag=bag, inputs=named(text), **options)
     reference = Reference(text, bag)
     for number, tick in enumerate(script):
         changes = {name: fed(change, inputs[name], kind) for name, change in tick.items()}

@@ -8,6 +8,7 @@ import random
 import pytest
 
 import gpu_wcoj as gw
+from tests.answers import named
 from tests.join.twin import Rows, Script, fed, random_script, translated
 from tests.kinds import KINDS, Kind, lacking
 from tests.long import IS_LONG
@@ -119,7 +120,7 @@ def test_a_batch_is_its_rows_in_any_order(name, backend):
         rows = [(relation, row) for relation, held in judges.state.items() for row in held]
         found = []
         for order in range(4):
-            program = gw.Program(text, backend=backend.name)
+            program = gw.Program(text, inputs=named(text), backend=backend.name)
             total: dict[str, ZSet] = {output: {} for output in program.outputs}
             for portion in _portions(rows, max(len(rows), 1) if order == 0 else order):
                 tick = {one: ("rows", [(row, 1) for other, row in portion if other == one]) for one, _ in portion}
@@ -137,7 +138,7 @@ def test_what_goes_and_comes_back_leaves_the_same_bits(name, backend):
     chance = random.Random(name)
     inputs = inputs_of(text)
     script = grown_script(chance, inputs, 6, 0)
-    program = gw.Program(text, backend=backend.name)
+    program = gw.Program(text, inputs=named(text), backend=backend.name)
     judges = Judges(text, clingo=False)
     compared(program, judges, script[0], "step", "load")
     before = bits(program, program.heads)
@@ -157,13 +158,13 @@ def test_what_goes_and_comes_back_leaves_the_same_bits(name, backend):
 def test_taking_everything_back_leaves_nothing_but_facts(name, bag, backend):
     text = ALL[name]
     inputs = inputs_of(text)
-    program = gw.Program(text, bag=bag, backend=backend.name)
+    program = gw.Program(text, inputs=named(text), bag=bag, backend=backend.name)
     judges = Judges(text, bag, clingo=False)
     for tick in grown_script(random.Random(f"empty {name}"), inputs, 5, 4):
         compared(program, judges, tick, "step", "there")
     back = {one: ("zset", [(row, -weight) for row, weight in rows.items()]) for one, rows in judges.state.items()}
     compared(program, judges, back, "step", "back")
-    empty = gw.Program(text, bag=bag, backend=backend.name)
+    empty = gw.Program(text, inputs=named(text), bag=bag, backend=backend.name)
     first = {one: gw.ZSet.from_rows([(0,) * width]) for one, width in inputs.items()}
     empty.step(first)
     empty.step({one: -rows for one, rows in first.items()})
@@ -177,7 +178,7 @@ def test_chunks_and_threads_do_not_change_a_bit(name, backend):
     script = grown_script(random.Random(name), inputs, 6, 6)
     found = []
     for chunk_rows, threads in itertools.product((None, 1, 7), (1, 2)):
-        program = gw.Program(text, backend=backend.name, chunk_rows=chunk_rows, threads=threads)
+        program = gw.Program(text, inputs=named(text), backend=backend.name, chunk_rows=chunk_rows, threads=threads)
         ticks = [program.step({one: fed(change, inputs[one]) for one, change in tick.items()}) for tick in script]
         found.append(
             [[{one: zset.rows() for one, zset in tick.items()} for tick in ticks], bits(program, program.heads)]
@@ -189,7 +190,7 @@ def test_chunks_and_threads_do_not_change_a_bit(name, backend):
 def test_a_restored_program_goes_on(name, backend, tmp_path):
     text = ALL[name]
     inputs = inputs_of(text)
-    program = gw.Program(text, backend=backend.name)
+    program = gw.Program(text, inputs=named(text), backend=backend.name)
     judges = Judges(text, clingo=False)
     for number, tick in enumerate(grown_script(random.Random(name), inputs, 6, 6)):
         compared(program, judges, tick, "step", f"tick {number}")
@@ -205,7 +206,7 @@ def test_load_then_follow(name, backend):
     text = ALL[name]
     inputs = inputs_of(text)
     script = grown_script(random.Random(name), inputs, 6, 6)
-    program = gw.Program(text, backend=backend.name)
+    program = gw.Program(text, inputs=named(text), backend=backend.name)
     judges = Judges(text, clingo=False)
     program.load({one: fed(change, inputs[one]) for one, change in script[0].items()})
     judges.step(script[0])

@@ -9,6 +9,7 @@ from typing import Any
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError
+from tests.answers import named
 from tests.join.twin import Change, Script, fed, random_script, smallest, translated
 from tests.reference.asp import answer_set
 from tests.reference.changes import Row, ZSet, apply_bag, apply_rows, apply_zset, minus, plus, summed
@@ -112,7 +113,7 @@ def check_script(
     text: str, script: Script, *, bag: bool = False, way: str = "step", clingo: bool = True, **options: Any
 ) -> None:
     """Run `script` through a program and the judges; after every tick all answers and all changes are equal."""
-    program = gw.Program(text, bag=bag, **options)
+    program = gw.Program(text, bag=bag, inputs=named(text), **options)
     judges = Judges(text, bag, clingo)
     assert set(program.inputs) == set(judges.program.inputs)
     for number, tick in enumerate(script):
