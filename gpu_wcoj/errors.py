@@ -260,10 +260,9 @@ class UnknownAttributeError(SchemaError, KeyError):
 
     def __init__(self, attribute: str, known: Iterable[str], where: str = "") -> None:
         names = sorted(known)
-        subject = where or f"attribute '{attribute}' is not in the schema, which is strict."
-        super().__init__(
-            f"{subject}\n  The schema has {listed(names)}; Database.define adds to it.{nearest(attribute, names)}"
-        )
+        close, hint = nearest(attribute, names), f"\n  The schema has {listed(names)}; Database.define adds to it."
+        subject = f"attribute '{attribute}' is not in the schema, which is strict."
+        super().__init__(f"{where}{hint}{close}" if where else f"{subject}{close}{hint}")
         self.attribute = attribute
 
 

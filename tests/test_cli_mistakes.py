@@ -31,6 +31,14 @@ def test_a_pipe_is_named_once(capfd: pytest.CaptureFixture[str], tmp_path: Path)
     ("arguments", "match"),
     [
         (["run"], "nothing to run on"),
+        (["run", "-e", TRIANGLE], r"no relation 'edge' \(line 1, column 24\)\n.*\n.*\n.*\n  Give --input edge=PATH"),
+        (["run", "-e", "h(a) :- e(a, _), !ee(a).", "--input", "e=GRAPH"], "no relation 'ee'(?s:.*)Did you mean 'e'"),
+        (["run", "-e", "h(a) :- e(a, _), !ee(a).", "--changes", "e=GRAPH"], "no relation 'ee'(?s:.*)--changes ee=PATH"),
+        (["explain", "-e", "h(a) :- e(a, _), !ee(a).", "--input", "e=GRAPH"], "no relation 'ee'"),
+        (
+            ["run", "-e", "h(a) :- e(a, _), !ee(a).", "--input", "eee=GRAPH"],
+            "no relation 'eee'.\n.*reads are: 'e', 'ee'",
+        ),
         (["run", "--input", "edge=GRAPH"], "a program is a file, or a text after -e"),
         (["run", "GRAPH", "-e", TRIANGLE, "--input", "edge=GRAPH"], "Give one of the two"),
         (["run", "nothing.dl", "--input", "edge=GRAPH"], "nothing.dl' cannot be read: No such file"),

@@ -248,3 +248,17 @@ def test_a_line_of_names_is_passed_over(capfd: pytest.CaptureFixture[str], folde
 
 def test_nothing_to_run_on(capfd: pytest.CaptureFixture[str], folder: Path):
     assert "or name files in the program" in complaint(capfd, written(folder, "h(x) :- edge(x, _)."))
+
+
+@pytest.mark.parametrize("atom", ["lnik(b, c)", "!lnik(b, 1)"])
+def test_a_relation_that_nothing_names_is_refused_before_anything_is_read_or_written(capfd, folder, atom):
+    path = written(folder, f".decl link(x: number, y: number)\n.input link\n.output far\nfar(b) :- link(b, c), {atom}.")
+    said = complaint(capfd, path)  # link.facts is not there either
+    assert re.search(r"there is no relation 'lnik' \(line 4, column 23\)\n(?s:.*)Did you mean 'link'\?", said)
+    assert "Give --input lnik=PATH or --changes lnik=PATH, or declare it with .decl" in said
+    assert sorted(one.name for one in folder.iterdir()) == ["edge.facts", path.name]
+
+
+def test_a_declared_relation_needs_no_rows(capfd, folder):
+    path = written(folder, ".decl edge(x, y)\n.decl cut(x)\n.input edge\n.output h\nh(x) :- edge(x, _), !cut(x).")
+    assert run(capfd, path)["total"] == {"h": 2}

@@ -23,6 +23,8 @@ from gpu_wcoj.errors import (
     UnsupportedTypeError,
     UsageError,
 )
+from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.terms import Atom, Variable
 
 TEXT = "h(a, c) :- edge(a, b), edge(b, c), node(a, _). p(a) :- h(a, _)."
 
@@ -127,3 +129,107 @@ class TestPrograms:
     def test_every_error_is_caught_by_one_class(self):
         with pytest.raises(GpuWcojError, match="expected ':-'"):
             gw.Program("h(x)")
+
+
+MISSPELT = """.decl link(a: number, b: number)
+way(a, b) :- link(a, b).
+free(a) :- link(a, _), !blokked(a).
+blocked(1).
+"""
+KNOWN = r"given or defined are: 'blocked', 'free', 'link', 'way'. Did you mean 'blocked'\?"
+
+
+class TestRelationsThatNothingNames:
+    @pytest.mark.parametrize("way", ["step", "step_counts", "load", "step_pieces"])
+    def test_the_first_change_has_to_name_them(self, way):
+        program = gw.Program(MISSPELT)
+        take = getattr(program, way)
+        sink = [lambda name, piece: None] if way == "step_pieces" else []
+        place = r"there is no relation 'blokked' \(line 3, column 25\)\n  free\(a\).*\n +~{10}\n"
+        for changes in ({}, {"link": [(1, 2)]}):
+            with pytest.raises(
+                UnknownRelationError, match=f"{place}(?s:.*){KNOWN}(?s:.*)inputs=\\['blokked'\\]"
+            ) as caught:
+                take(changes, *sink)
+            assert caught.value.relation == "blokked"
+            assert (program.last_tick.tick, program.count("link"), program.count("free")) == (-1, 0, 0)
+        take({"link": [(1, 2), (2, 3)], "blokked": []}, *sink)
+        assert program.relation("free").to_dict() == {(1,): 1, (2,): 1}
+        program.step({"blokked": [(2,)]})
+        assert program.relation("free").to_dict() == {(1,): 1}
+
+    @pytest.mark.parametrize(
+        "program",
+        [
+            lambda: gw.Program("h(a) :- r(a), !s(a).", inputs=["r", "s"]),
+            lambda: gw.Program("h(a) :- r(a), !s(a).", schema={"r": ["int64"], "s": ["int64"]}),
+            lambda: gw.Program(".decl r(a) .decl s(a) h(a) :- r(a), !s(a)."),
+            lambda: gw.Program(".decl r(a) .decl s(a) .input s h(a) :- r(a), !s(a)."),
+            lambda: gw.Program(".decl r(a) h(a) :- r(a), !s(a).", inputs=["s"]),
+        ],
+    )
+    def test_what_is_named_may_come_later(self, program):
+        later = program()
+        assert later.step({})["h"].rows() == []
+        assert later.step({"r": [(1,), (2,)]})["h"].to_dict() == {(1,): 1, (2,): 1}
+        assert later.step({"s": [(2,)]})["h"].to_dict() == {(2,): -1}
+
+    def test_with_inputs_all_is_checked_at_once(self):
+        with pytest.raises(UnknownRelationError, match=f"'blokked'(?s:.*){KNOWN}(?s:.*)Add 'blokked' to inputs="):
+            gw.Program(MISSPELT, inputs=["link"])
+        with pytest.raises(
+            UnknownRelationError, match="there is no relation 'blocket'(?s:.*)are: 'blokked', 'link'"
+        ) as caught:
+            gw.Program(MISSPELT, inputs=["link", "blocket"])
+        assert "Did you mean 'blokked'" in str(caught.value)
+        with pytest.raises(UnknownRelationError, match="there is no relation 'way'"):
+            gw.Program(MISSPELT, inputs=["link", "blokked", "way"])
+
+    @pytest.mark.parametrize("wrong", ["link", b"link", {"link": ["int64"]}, 5])
+    def test_inputs_that_are_no_list(self, wrong):
+        with pytest.raises(
+            UsageError, match=r"the option 'inputs' is of type(?s:.*)expected a list of names(?s:.*)schema="
+        ):
+            gw.Program(MISSPELT, inputs=wrong)
+
+    @pytest.mark.parametrize(
+        "body", ["lnik(b, c)", "!lnik(b, c)", "n = count : { lnik(b, _) }", "n = sum z : { r(z), !lnik(z, b) }"]
+    )
+    def test_wherever_an_atom_stands(self, body):
+        program = gw.Program(f"h(b) :- link(b, c), {body}.", inputs=None)
+        with pytest.raises(UnknownRelationError, match="'lnik'(?s:.*)Did you mean 'link'"):
+            program.step({"link": [(1, 2)], **({"r": [(1,)]} if "r(" in body else {})})
+
+    def test_rules_without_a_text_name_the_rule(self):
+        x = Variable("x")
+        program = gw.Program(Rules((Rule(Atom("h", (x,)), (Atom("r", (x,)), Atom("rr", (x,)))),)))
+        with pytest.raises(
+            UnknownRelationError, match=re.escape("there is no relation 'rr', which 'h(x) :- r(x), rr(x).' reads.")
+        ):
+            program.step({"r": [(1,)]})
+
+    def test_a_program_is_asked_once(self, tmp_path):
+        program = gw.Program("h(a) :- r(a), !s(a).")
+        start = program.mark()
+        program.step({"r": [(1,)], "s": []})
+        program.step({})
+        program.checkpoint(tmp_path)
+        assert gw.Program.restore(tmp_path).step({"s": [(1,)]})["h"].to_dict() == {(1,): -1}
+        with pytest.raises(UsageError, match="the option 'inputs' is in the checkpoint"):
+            gw.Program.restore(tmp_path, inputs=["r"])
+        program.return_to(start)
+        with pytest.raises(UnknownRelationError, match="'s'"):
+            program.step({"r": [(1,)]})
+
+    def test_a_checkpoint_of_before_the_first_tick_is_past_it(self, tmp_path):
+        gw.Program("h(a) :- r(a), !s(a).", inputs=["r", "s"]).checkpoint(tmp_path)
+        assert gw.Program.restore(tmp_path).step({"r": [(1,)]})["h"].to_dict() == {(1,): 1}
+
+    @pytest.mark.parametrize("ask", [gw.query, gw.view])
+    def test_query_and_view_say_the_same_and_know_the_heads(self, ask):
+        with pytest.raises(
+            UnknownRelationError, match=r"there is no relation 'wya' \(line 1, column 46\)(?s:.*)mean 'way'"
+        ):
+            ask("way(a, b) :- edge(a, b). h(a) :- edge(a, _), wya(a, _).", edge=[(1, 2)])
+        with pytest.raises(UnknownRelationError, match=r"'link'(?s:.*)Give its rows, as link=\["):
+            ask("h(a) :- link(a, _).")

@@ -123,7 +123,9 @@ def check_given(rules: Rules, required: Iterable[str], given: Collection[str], r
                 span = atom.span
                 where = pointed(f"there is no relation '{name}'", rules.text, span.line, span.column, span.width)
         known = {*rules.heads, *given, *(one.relation for one in (*rules.declarations, *rules.directives))}
-        raise UnknownRelationError(name, known - {name}, where=where, remedy=remedy.format(name))
+        raise UnknownRelationError(
+            name, known - {name}, "relations given or defined", where=where, remedy=remedy.format(name)
+        )
 
 
 def _check_columns(rules: Rules, at: _At) -> None:

@@ -157,27 +157,26 @@ class _Reader:
         return Rule(Atom(self.relation(name), terms, _span(head)), atoms, comparisons, negated)
 
     def body(self, parts: Sequence[Node], depth: int = 0) -> _Body:
-        atoms: list[Atom] = []
-        negated: list[Atom] = []
-        comparisons: list[Comparison] = []
+        found: dict[str, list[Node]] = {"atom": [], "comparison": [], "negated": []}
         for part in parts:
-            if part.data == "comparison":
-                comparisons.append(self.comparison(part, depth))
-                continue
-            is_negated = part.data == "negated"
-            node = next(_trees(part)) if is_negated else part
-            (name,) = _tokens(node)
-            if name in CONSTRAINTS:
-                comparisons.append(Comparison("=", self.call(node, depth), Constant(not is_negated), _span(part)))
-            else:
-                (negated if is_negated else atoms).append(self.atom(node, depth))
-        return tuple(atoms), tuple(comparisons), tuple(negated)
+            node = next(_trees(part)) if part.data == "negated" else part
+            is_compared = part.data == "comparison" or next(_tokens(node)) in CONSTRAINTS
+            found["comparison" if is_compared else "negated" if node is not part else "atom"].append(part)
+        return (
+            tuple(self.atom(part, depth) for part in found["atom"]),
+            tuple(self.comparison(part, depth) for part in found["comparison"]),
+            tuple(self.atom(next(_trees(part)), depth) for part in found["negated"]),
+        )
 
     def atom(self, node: Node, depth: int) -> Atom:
         (name,) = _tokens(node)
         return Atom(self.relation(name), tuple(self.expression(term, depth) for term in _trees(node)), _span(node))
 
     def comparison(self, node: Node, depth: int) -> Comparison:
+        if node.data != "comparison":  # a constraint, which holds or, negated, does not
+            is_negated = node.data == "negated"
+            held = self.call(next(_trees(node)) if is_negated else node, depth)
+            return Comparison("=", held, Constant(not is_negated), _span(node))
         left, right = (self.expression(term, depth) for term in _trees(node))
         (operator,) = _tokens(node)
         return Comparison(str(operator), left, right, _span(node))

@@ -220,7 +220,8 @@ def test_a_last_step_that_looks_at_nothing_costs_nothing(monkeypatch):
     monkeypatch.setattr(last, "FROM", 1)
     monkeypatch.setattr(summing, "FIRST_ROOM", 1)
     monkeypatch.setattr(summing, "ROOM", 4)
-    program = gw.Program("h(a, b, c, d) :- e(a, b), f(b, c), k(c, d), !g(b, d). .output h", chunk_rows=2)
+    text = "h(a, b, c, d) :- e(a, b), f(b, c), k(c, d), !g(b, d). .output h"
+    program = gw.Program(text, chunk_rows=2, inputs=named(text))
     rows = [(x, y) for x in range(7) for y in range(7)]
     program.load({"f": rows, "k": rows, "g": [(50, 99)]})
     assert program.step_counts({"e": rows})["h"].net == 7**4

@@ -12,6 +12,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.circuit.recursion.loop import LoopHead
 from gpu_wcoj.errors import IterationLimitError
+from tests.answers import named
 from tests.kinds import KINDS, Kind, lacking
 from tests.long import IS_LONG
 from tests.reference.fixpoint import fixpoint
@@ -254,7 +255,7 @@ def test_a_batch_equals_its_rows_one_by_one(name, backend):
     widths = arity(PROGRAMS[name])
     random = np.random.default_rng(1)
     state: dict[str, set] = {name: set() for name in widths}
-    one, many = (gw.Program(PROGRAMS[name], backend=backend) for _ in range(2))
+    one, many = (gw.Program(PROGRAMS[name], backend=backend, inputs=named(PROGRAMS[name])) for _ in range(2))
     for _ in range(8):
         changes = tick(random, widths, state, 10, 8)
         one.step(changes)

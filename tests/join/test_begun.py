@@ -13,6 +13,7 @@ from gpu_wcoj.join.begun import Beginnings, Shared
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.passes import PASSES, beginnings
 from gpu_wcoj.planner.passes.beginnings import begun_alike
+from tests.answers import named
 from tests.join.overlapping import overlapping_text
 from tests.join.twin import random_script
 from tests.long import IS_LONG
@@ -196,7 +197,7 @@ def test_what_a_beginning_weighs_counts_where_weights_may_overflow(way, taken, f
     """Its atoms' weights have a part in the products, which come out as 0 modulo 2^64."""
     text = "h(a, b, c, d) :- e(a, b), f(b, c), e(a, c), g(c, d). k(a, b, c, d) :- e(a, b), f(b, c), e(a, c), w(c, d)."
     heavy = 2**25
-    program = gw.Program(text, bag=True)
+    program = gw.Program(text, bag=True, inputs=named(text))
     program.step({name: gw.ZSet.from_dict({row: heavy}) for name, row in [("f", (1, 2)), ("g", (2, 3)), ("w", (2, 3))]})
     with pytest.raises(WeightOverflowError, match=str(heavy**4)):
         getattr(program, way)({"e": gw.ZSet.from_dict({(1, 1): heavy, (1, 2): heavy})})

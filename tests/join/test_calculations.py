@@ -15,6 +15,7 @@ from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.join.calculate import calculated
 from gpu_wcoj.join.path import Calculation
 from gpu_wcoj.kernels.protocol import PROPOSALS
+from tests.answers import named
 from tests.kinds import KINDS, needed
 from tests.reference.functions import UndefinedError, called
 
@@ -125,7 +126,7 @@ def test_texts(backend):
 
 def test_calculated_texts_join_and_compare(backend):
     text = 'h(x, y) :- e(x), f(y), y = cat(x, "!"), y > "b", !g(y). .output h'
-    program = gw.Program(text, backend=backend)
+    program = gw.Program(text, backend=backend, inputs=named(text))
     program.step({"f": [("a!",), ("b!",), ("c!",), ("d!",), ("d",)], "g": [("c!",)]})
     assert program.step({"e": [("a",), ("b",), ("c",), ("d",)]})["h"].to_dict() == {("b", "b!"): 1, ("d", "d!"): 1}
     assert program.step({"g": [(("c!",), -1), ("b!",)]})["h"].to_dict() == {("b", "b!"): -1, ("c", "c!"): 1}
@@ -142,7 +143,7 @@ def test_a_tick_that_fails_takes_its_texts_back(backend):
 
 
 def test_an_equal_calculated_value_is_searched_for():
-    program = gw.Program("h(x, y) :- a(x), b(y), y = x * 3. .output h")
+    program = gw.Program("h(x, y) :- a(x), b(y), y = x * 3. .output h", inputs=["a", "b"])
     program.load({"b": np.arange(100_000).reshape(-1, 1)})
     assert program.step({"a": [(5,), (7,)]})["h"].to_dict() == {(5, 15): 1, (7, 21): 1}
     counted = [work for paths in program.last_tick.work["h"].values() for work in paths.values()]
@@ -168,7 +169,7 @@ def test_sums_and_differences_are_solved(equation):
 
 
 def test_a_change_of_a_negated_relation_is_solved_for():
-    program = gw.Program("h(x, y) :- e(x, y), !n(y + 1). .output h")
+    program = gw.Program("h(x, y) :- e(x, y), !n(y + 1). .output h", inputs=["e", "n"])
     rows = np.stack([np.arange(50_000), np.arange(50_000) % 1000], axis=1)
     program.load({"e": rows})
     gone = program.step({"n": [(6,), (2_000,)]})["h"].to_dict()
@@ -221,7 +222,9 @@ def test_when_a_missing_value_is_an_error(name, way, bag, backend):
 
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_what_comes_and_goes_in_one_tick_is_no_error(bag, backend):
-    program = gw.Program("h(z) :- a(x), b(x, y), !n(x), z = 10 / y. .output h", bag=bag, backend=backend)
+    program = gw.Program(
+        "h(z) :- a(x), b(x, y), !n(x), z = 10 / y. .output h", bag=bag, backend=backend, inputs=["a", "b", "n"]
+    )
     program.step({"b": [(1, 0), (2, 5)], "n": [(2,)]})
     program.step({"a": [(1,), (2,)], "b": [((1, 0), -1)]})
     program.step({"a": [((1,), -1)], "b": [(1, 0)]})

@@ -10,6 +10,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.join import alike, last
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
 from gpu_wcoj.query.datalog import parse
+from tests.answers import named
 from tests.join.core import arities, check_script, random_rules
 from tests.join.twin import random_script
 
@@ -73,7 +74,7 @@ HUB = [(0, b) for b in range(1000)]
     ],
 )
 def test_a_hub_is_not_looked_at_value_by_value(text, expected):
-    program = gw.Program(text, bag=True, threads=1)
+    program = gw.Program(text, bag=True, threads=1, inputs=named(text))
     rows = HUB if "s(a, c)" in text else [(b, 0) for _, b in HUB]
     held = {"r": HUB, "s": rows, "t": [(1, 2), (2, 2), (7, 7)]}
     program.load({name: held[name] for name in program.inputs if name != "v"})
@@ -82,7 +83,7 @@ def test_a_hub_is_not_looked_at_value_by_value(text, expected):
 
 
 def test_prefixes_that_differ_in_hidden_variables_are_counted_once():
-    program = gw.Program("h(x) :- v(x), r(a, b), s(b, c), r(c, a).", bag=True, threads=1)
+    program = gw.Program("h(x) :- v(x), r(a, b), s(b, c), r(c, a).", bag=True, threads=1, inputs=["v", "r", "s"])
     edges = [(a, (a + k) % 30) for a in range(30) for k in range(1, 12)]
     program.load({"r": edges, "s": edges})
     once = program.step_counts({"v": [(0,)]})["h"].net

@@ -13,7 +13,13 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import AggregateOverflowError, CalculationError, TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.errors import (
+    AggregateOverflowError,
+    CalculationError,
+    DatalogSyntaxError,
+    TypeMismatchError,
+    UnsupportedTypeError,
+)
 from gpu_wcoj.join.calendar import calendar_of
 from gpu_wcoj.join.pattern import like
 from gpu_wcoj.query.datalog import parse
@@ -352,3 +358,75 @@ def test_names_of_functions_are_names_of_relations_too():
         "like": [(-1, 1), (-2, 2), (3, 4)], "year": [(-2,)],
     }, "cpu")  # fmt: skip
     assert found == {(-1, 1): 1}
+
+
+TEXTS = ["mail.example", "www.example", "a\nb", "", "é", "aaaa", None]
+
+
+PATTERNS = ["mail.*", ".*example", "a", "a|aaaa", "(?:aa)+", ".", "", r"\\w+\\.\\w+", "[^a-z]*", "a{2,4}"]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("bag", [False, True])
+def test_a_text_as_a_whole_is_of_a_pattern(pattern, bag, backend):
+    changes = {"r": [(one,) for one in TEXTS]}
+    python = re.compile(pattern.replace("\\\\", "\\"))
+    texts = [one for one in TEXTS if one is not None]
+    wanted = {(one,): 1 for one in texts if python.fullmatch(one)}
+    assert stepped(f'h(x) :- r(x), match("{pattern}", x).', changes, backend, bag=bag) == wanted
+    others = {(one,): 1 for one in texts if (one,) not in wanted}
+    assert stepped(f'h(x) :- r(x), !match("{pattern}", x).', changes, backend, bag=bag) == others
+
+
+@pytest.mark.parametrize("part", ["a", "example", "", "\\n", "é", "x.e"])
+def test_a_text_has_a_part(part, backend):
+    changes = {"r": [(one,) for one in TEXTS]}
+    texts = [one for one in TEXTS if one is not None]
+    held = {(one,): 1 for one in texts if part.replace("\\n", "\n") in one}
+    assert stepped(f'h(x) :- r(x), contains("{part}", x).', changes, backend) == held
+    others = {(one,): 1 for one in texts if (one,) not in held}
+    assert stepped(f'h(x) :- r(x), not contains("{part}", x).', changes, backend) == others
+
+
+def test_patterns_and_parts_of_other_relations_under_changes(backend):
+    text = "m(x, p) :- r(x), q(p), match(p, x). c(x, p) :- r(x), q(p), !contains(p, x)."
+    program = gw.Program(text, backend=backend, inputs=["r", "q"])
+    program.step({"r": [("ab",), ("b",)]})
+    found = program.step({"q": [("b",), (".b",)]})
+    assert found["m"].to_dict() == {("b", "b"): 1, ("ab", ".b"): 1}
+    assert found["c"].to_dict() == {("ab", ".b"): 1, ("b", ".b"): 1}
+    found = program.step({"r": [(("ab",), -1)]})
+    assert (found["m"].to_dict(), found["c"].to_dict()) == ({("ab", ".b"): -1}, {("ab", ".b"): -1})
+    before = program.relation("m")
+    with pytest.raises(CalculationError, match=r"match\('\(', '.*'\) has no value: RE2 does not read the pattern"):
+        program.step({"q": [("(",)]})
+    assert program.relation("m") == before
+
+
+def test_constraints_within_aggregates_and_as_values(backend):
+    changes = {"r": [("ab",), ("b",), ("c",)]}
+    text = 'h(n) :- n = count : { r(x), contains("b", x), !match("a.*", x) }.'
+    assert stepped(text, changes, backend) == {(1,): 1}
+    assert stepped('h(x, y) :- r(x), y = match("a.*", x).', changes, backend) == {
+        ("ab", True): 1, ("b", False): 1, ("c", False): 1,
+    }  # fmt: skip
+    assert stepped('h(x) :- r(x), match("a|b", "b"), !contains("z", "abc").', changes, backend) == {
+        ("ab",): 1, ("b",): 1, ("c",): 1,
+    }  # fmt: skip
+
+
+def test_a_pattern_that_goes_back_in_other_engines_is_linear():
+    """A nested repetition over a text that it does not match: 2^n ways for an engine that tries them all."""
+    assert stepped('h(x) :- r(x), match("(a+)+b", x).', {"r": [("a" * 100_000,), ("aab",)]}, "cpu") == {("aab",): 1}
+
+
+@pytest.mark.parametrize("pattern", ["(", "a)(?:b", "[", "a**", r"(a)\\1", "(?=a)b", r"\\Qa"])
+def test_a_constant_pattern_that_is_none_is_refused_with_its_place(pattern):
+    with pytest.raises(DatalogSyntaxError, match="is not a regular expression in the syntax of RE2.*line 1, column 21"):
+        parse(f'h(x) :- r(x), match("{pattern}", x).')
+
+
+def test_of_numbers_there_are_no_patterns():
+    for call in ('match("1", x)', 'contains("1", x)', "contains(x, x)"):
+        with pytest.raises(TypeMismatchError, match=r"int64"):
+            gw.Program(f"h(x) :- r(x), {call}.").step({"r": [(1,)]})

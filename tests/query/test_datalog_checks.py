@@ -6,6 +6,7 @@ import pytest
 
 from gpu_wcoj.errors import (
     ArityError,
+    DatalogSyntaxError,
     SchemaError,
     TypeMismatchError,
     UnknownRelationError,
@@ -15,7 +16,7 @@ from gpu_wcoj.errors import (
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.rules import Rule, Rules
-from gpu_wcoj.query.terms import Atom, Variable
+from gpu_wcoj.query.terms import SOUFFLE_FUNCTORS, Atom, Variable
 
 
 def variables(*names):
@@ -261,3 +262,31 @@ class TestChecks:
     def test_a_long_chain_of_heads_is_read(self):
         text = "".join(f"h{i + 1}(x) :- h{i}(x)." for i in range(5000))
         assert parse(text).inputs == ("h0",)
+
+
+@pytest.mark.parametrize("word", SOUFFLE_FUNCTORS)
+def test_functors_of_souffle_are_refused_by_name_wherever_they_stand(word):
+    said = f"Soufflé's '{word}' is not supported(?s:.*)cat, substr, strlen"
+    for text in (
+        f"h(x) :- r(x), {word}(x, 1).", f"h(x) :- r(x), !{word}(x).", f"{word}(x) :- r(x).", f"{word}(1).",
+        f"h(x) :- r(x), x = {word}(x, 1).", f".decl {word}(x)\n.input {word}\nh(x) :- r(x).",
+        f"h(n) :- n = count : {word}(_).",
+    ):  # fmt: skip
+        with pytest.raises(UnsupportedError, match=said):
+            parse(text)
+    assert parse(f"h({word}) :- r({word}).").heads == ("h",)  # a variable may be called so
+
+
+@pytest.mark.parametrize("word", ["match", "contains"])
+def test_constraints_are_no_relations(word):
+    for text in (f"{word}(x) :- r(x).", f'{word}("a", "b").', f".decl {word}(x, y)\nh(x) :- r(x)."):
+        with pytest.raises(DatalogSyntaxError, match=f"'{word}' is a function; no relation can have this name"):
+            parse(text)
+    with pytest.raises(DatalogSyntaxError, match=f"'{word}' takes a (pattern|part) and a text, and here are 1 arg"):
+        parse(f"h(x) :- r(x), {word}(x).")
+    found = parse(f'h(x) :- r(x), !{word}("a", x), {word}("b", x).')
+    assert found.inputs == ("r",)
+    assert str(found) == f'h(x) :- r(x), {word}("a", x) = false, {word}("b", x) = true.'
+    assert parse(str(found)) == found
+    with pytest.raises(UnsafeRuleError, match="variable 'y' in the comparison"):
+        parse(f'h(x) :- r(x), {word}("a", y).')

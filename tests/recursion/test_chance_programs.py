@@ -8,6 +8,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.backend import cpu_backend
+from tests.answers import named
 from tests.join.twin import Tick, fed, random_script, translated
 from tests.kinds import KINDS, Kind, lacking
 from tests.long import IS_LONG
@@ -56,7 +57,7 @@ def test_whatever_a_program_is_asked_between(block, backend, tmp_path):
         arities = judges.program.arities
         keep = chance.sample(judges.program.heads, min(2, len(judges.program.heads)))
         outputs = chance.sample(judges.program.heads, min(2, len(judges.program.heads)))
-        program = gw.Program(text, backend=backend.name, keep=keep, outputs=outputs)
+        program = gw.Program(text, backend=backend.name, keep=keep, outputs=outputs, inputs=named(text))
         inputs = {name: arities[name] for name in judges.program.inputs}
         script = translated(random_script(chance, inputs) + random_script(chance, inputs), SIGNED)
         for number, tick in enumerate(script):
