@@ -31,7 +31,7 @@ def test_a_pipe_is_named_once(capfd: pytest.CaptureFixture[str], tmp_path: Path)
     ("arguments", "match"),
     [
         (["run"], "nothing to run on"),
-        (["run", "-e", TRIANGLE], r"no relation 'edge' \(line 1, column 24\)\n.*\n.*\n.*\n  Give --input edge=PATH"),
+        (["run", "-e", TRIANGLE], r"no relation 'edge' \(line 1, column 22\)\n.*\n.*\n.*\n  Give --input edge=PATH"),
         (["run", "-e", "h(a) :- e(a, _), !ee(a).", "--input", "e=GRAPH"], "no relation 'ee'(?s:.*)Did you mean 'e'"),
         (["run", "-e", "h(a) :- e(a, _), !ee(a).", "--changes", "e=GRAPH"], "no relation 'ee'(?s:.*)--changes ee=PATH"),
         (["explain", "-e", "h(a) :- e(a, _), !ee(a).", "--input", "e=GRAPH"], "no relation 'ee'"),

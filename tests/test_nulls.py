@@ -12,6 +12,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
+from tests.answers import named
 from tests.kinds import Kind, lacking
 from tests.long import IS_LONG
 from tests.reference.changes import Row, ZSet, minus, plus
@@ -230,7 +231,7 @@ def test_null_is_not_the_value_that_has_its_code():
 
 def test_facts_with_null():
     text = 'f(1, null). f(2, ""). f(null, "b"). h(x, y?) :- f(x, y?), !s(y?). j(y?) :- f(_, y?), s(y?).'
-    program = gw.Program(text, backend="cpu")
+    program = gw.Program(text, backend="cpu", inputs=named(text))
     program.step({})
     assert program.relation("f").to_dict() == {(1, None): 1, (2, ""): 1, (None, "b"): 1}
     assert program.relation("h").to_dict() == {(1, None): 1, (2, ""): 1, (None, "b"): 1}
@@ -242,7 +243,9 @@ def test_facts_with_null():
 @pytest.mark.parametrize("kind", [pa.string(), pa.float64(), pa.date32(), pa.bool_(), pa.int16()])
 def test_a_column_of_null_takes_any_type(kind):
     value = {pa.string(): "a", pa.float64(): 0.0, pa.bool_(): False}.get(kind, 0)
-    program = gw.Program("f(1, null). h(x, y?) :- f(x, y?). h(x, y?) :- r(x, y?). k(x) :- h(x, y?), r(_, y?).")
+    program = gw.Program(
+        "f(1, null). h(x, y?) :- f(x, y?). h(x, y?) :- r(x, y?). k(x) :- h(x, y?), r(_, y?).", inputs=["r"]
+    )
     program.step({})
     assert program.relation("h").to_dict() == {(1, None): 1}
     values = pa.array([value], pa.int32() if pa.types.is_date(kind) else kind).cast(kind)
@@ -256,7 +259,7 @@ def test_a_column_of_null_takes_any_type(kind):
 @BAGS
 def test_constants_that_turn_out_to_be_dates(bag):
     text = 'h("2021-01-01") :- q(_). h(null) :- q(_). h("2020-01-01") :- q(_). h(y) :- r(y). k(y?) :- h(y?), r(y?).'
-    program = gw.Program(text, bag=bag, backend="cpu")
+    program = gw.Program(text, bag=bag, backend="cpu", inputs=named(text))
     program.step({"q": [(1,)]})
     dates = [dt.date(2020, 1, 1), dt.date(2021, 1, 1)]
     program.step({"r": pa.table({"y": pa.array([*dates, None])})})
@@ -356,7 +359,7 @@ def test_duckdb_agrees_on_what_is_not_distinct():
 
 
 def test_a_plan_says_what_is_null():
-    program = gw.Program("h(x) :- r(x, null). g(x, y) :- r(x, y), s(y, _).", backend="cpu")
+    program = gw.Program("h(x) :- r(x, null). g(x, y) :- r(x, y), s(y, _).", backend="cpu", inputs=["r", "s"])
     shown = program.explain()
     assert "h   (its rules never hold, or ask for a null that has not turned up)" in shown
     assert "is null" not in shown

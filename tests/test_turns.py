@@ -189,7 +189,10 @@ def test_a_tick_that_fails_beside_others_takes_no_text_of_theirs_back(switching)
 
 def test_texts_are_read_while_others_come_and_are_taken_back(switching):
     """What a thread has read of the state it decodes while another adds texts, fails, and takes them back."""
-    program, done = gw.Program("path(a, c) :- edge(a, b), other(b, c).", backend="cpu"), threading.Event()
+    program, done = (
+        gw.Program("path(a, c) :- edge(a, b), other(b, c).", backend="cpu", inputs=["edge", "other"]),
+        threading.Event(),
+    )
     first = {(f"{i:06}", f"{i + 1:06}") for i in range(600)}
     later = [{(f"{tick} {i}", "end") for i in range(99)} for tick in range(N_TICKS)]
     program.step({"edge": sorted(first)})

@@ -134,7 +134,7 @@ def test_ticks_between_commits_compaction_and_undone_ticks(tmp_path: Path) -> No
 def test_weights_and_codes_to_the_ends_of_int64(tmp_path: Path) -> None:
     """Between two commits a weight may change by almost 2^64."""
     most, least = (1 << 63) - 1, -(1 << 63)
-    program = Program("pair(a, b) :- left(a), right(b).", bag=True)
+    program = Program("pair(a, b) :- left(a), right(b).", bag=True, inputs=["left", "right"])
     with Checkpoint.open(tmp_path, program=program) as checkpoint:
         program.load({"left": [((most,), most), ((least,), least), ((0,), 5)]})
         checkpoint.commit(0)

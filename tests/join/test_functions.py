@@ -186,7 +186,7 @@ def test_a_finer_scale_that_arrives_later(backend):
 
 
 def test_decimals_of_rules_that_meet_later():
-    program = gw.Program("h(x * y) :- r(x), s(y).")
+    program = gw.Program("h(x * y) :- r(x), s(y).", inputs=["r", "s"])
     program.step({"r": {"x": [3, 4]}})
     found = program.step({"s": {"y": decimals(["0.5"], 3, 1)}})["h"].to_dict()
     assert found == {(Decimal("1.5"),): 1, (Decimal("2.0"),): 1}

@@ -9,6 +9,7 @@ import gpu_wcoj as gw
 from cpu_fallback.scanning import SCAN_FACTOR
 from gpu_wcoj.kernels.protocol import PROBES, SURVIVORS
 from gpu_wcoj.trace.spine import MOST_BATCHES
+from tests.answers import named
 from tests.join.counted import looked_at, random_edges, table, work_of
 from tests.join.minima import sums_of_minima
 from tests.join.patterns import PATTERNS
@@ -101,7 +102,7 @@ class TestSumOfMinima:
     def test_ranges_as_long_as_are_ever_scanned(self):
         """Each prefix holds just SCAN_FACTOR times the values that are marked for it."""
         n, common = 40, 50
-        program = gw.Program("h(a, b, c) :- g(a, b), r(a, c), s(b, c).", threads=1)
+        program = gw.Program("h(a, b, c) :- g(a, b), r(a, c), s(b, c).", threads=1, inputs=["g", "r", "s"])
         program.step({
             "r": [(0, c * SCAN_FACTOR) for c in range(common)],
             "s": [(b, c) for b in range(n) for c in range(SCAN_FACTOR * common)],
@@ -123,7 +124,7 @@ class TestMarks:
             np.stack([np.repeat(np.arange(len(widths)), widths), ragged_arange(widths)], axis=1)
             for widths in (r_widths, s_widths)
         )
-        program = gw.Program(PAIRS, threads=1)
+        program = gw.Program(PAIRS, threads=1, inputs=named(PAIRS))
         program.step({"r": table(r), "s": table(s)})
         g = np.unique(g, axis=0)
         found = getattr(program, way)({"g": table(g)})["h"]

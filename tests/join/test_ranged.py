@@ -12,6 +12,7 @@ from gpu_wcoj.join.excluding import split
 from gpu_wcoj.join.path import Condition, Step
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
 from gpu_wcoj.trace.arrangement import COMPARE
+from tests.answers import named
 
 BOWTIE = "h(x, a, b, c, d) :- s(x, a), s(x, b), e(a, b), s(x, c), s(x, d), e(c, d), a < c, b != c, b != d. .output h"
 KITE = "h(a, b, c, d, f) :- e(a, b), s(a, c), s(b, c), s(a, d), s(b, d), s(d, f), c != d, a != f, b != f, c != f."
@@ -70,7 +71,7 @@ def test_prefixes_that_differ_in_an_excluded_value_only_go_on_as_one(monkeypatch
     for is_alone in (False, True):
         if is_alone:
             alone(monkeypatch)
-        program = gw.Program(EXCLUDED, strategy="wcoj", threads=1)
+        program = gw.Program(EXCLUDED, strategy="wcoj", threads=1, inputs=named(EXCLUDED))
         program.load({"s": pairs, "f": [(c, c) for c in range(60)]})
         assert program.step_counts({"r": pairs})["h"].net == 40 * 60 * 59
         work.append(work_of(program))
@@ -181,7 +182,7 @@ def test_sums_beyond_int64_are_exact(powers, monkeypatch):
     text = "h(x, a, c, d) :- k(x, a), e(x, c), f(c, d), a < c. .output h"
     rows = [(x, a) for x in range(8) for a in range(8)]
     one, other = (gw.ZSet.from_rows([(row, 1 << power) for row in rows]) for power in powers)
-    program = gw.Program(text, bag=True)
+    program = gw.Program(text, bag=True, inputs=named(text))
     program.load({"e": one, "f": other})
     assert program.step_counts({"k": rows})["h"].net == 8 * 28 * 8 << sum(powers)
 

@@ -189,7 +189,7 @@ def test_facts_that_are_no_values_of_their_declared_type(text, match):
 
 
 def test_facts_and_rows_of_types_that_do_not_join():
-    program = gw.Program("f(5). h(x) :- f(x), r(x).")
+    program = gw.Program("f(5). h(x) :- f(x), r(x).", inputs=["r"])
     program.step({})
     with pytest.raises(
         TypeMismatchError, match=r"relation 'r', column 0 .* joins relation 'f', column 0 of type 'int64'"
