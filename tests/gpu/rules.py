@@ -21,6 +21,7 @@ from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from gpu_wcoj.query.terms import (
     AGGREGATES,
     COMPARISONS,
+    CONSTRAINTS,
     ESCAPES,
     FUNCTIONS,
     NULL,
@@ -154,9 +155,14 @@ class _Reader:
             if here.text == "!" or (here.kind, here.text) == ("name", "not"):
                 self.step(here)
                 in_parentheses = self.sign("(")
-                negated.append(self.atom())
+                if self.next().text in CONSTRAINTS and self.next(1).text == "(":
+                    comparisons.append(self.constraint(here, False))
+                else:
+                    negated.append(self.atom())
                 if in_parentheses:
                     self.need(")")
+            elif here.text in CONSTRAINTS and after.text == "(" and self.behind(after).text in (",", ".", ")", "}"):
+                comparisons.append(self.constraint(here, True))
             elif here.kind == "name" and after.text == "(" and self.is_atom(here):
                 atoms.append(self.atom())
             else:
@@ -167,6 +173,10 @@ class _Reader:
                 comparisons.append(Comparison(operator.text, left, self.sum(), self.span(here)))
             if not self.sign(","):
                 return tuple(atoms), tuple(comparisons), tuple(negated)
+
+    def constraint(self, begin: Token, holds: bool) -> Comparison:
+        """A function that stands by itself: it holds or, negated, does not."""
+        return Comparison("=", self.operand(), Constant(holds), self.span(begin))
 
     def is_atom(self, name: Token) -> bool:
         """Whether a name and a parenthesis begin an atom: of functions, some may be relations, too."""
