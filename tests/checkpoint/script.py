@@ -15,14 +15,15 @@ busy(a) :- edge(a, b), edge(b, c), tag(c, key), a != c.
 .output busy
 """
 BAG_TEXT = "path(a, c) :- edge(a, b), edge(b, c), name(b, label). pair(a, b) :- edge(a, b), tag(a, key)."
+INPUTS = ["edge", "name", "tag"]
 
 Tick = dict[str, list[Any]]
 
 
 def new_program(bag: bool = False, **options: Any) -> Program:
     if bag:
-        return Program(BAG_TEXT, bag=True, backend="cpu", threads=1, **options)
-    return Program(SET_TEXT, keep=["corner"], backend="cpu", threads=1, **options)
+        return Program(BAG_TEXT, bag=True, backend="cpu", threads=1, inputs=INPUTS, **options)
+    return Program(SET_TEXT, keep=["corner"], backend="cpu", threads=1, inputs=INPUTS, **options)
 
 
 def ticks(n: int = 50, seed: int = 0) -> list[Tick]:

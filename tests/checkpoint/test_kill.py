@@ -15,6 +15,7 @@ import pytest
 from gpu_wcoj import Program
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
 from gpu_wcoj.checkpoint.folder import OsFolder
+from tests.answers import named
 from tests.checkpoint.folders import HookedFolder, kill_at
 from tests.checkpoint.script import answers, ticks
 from tests.long import IS_LONG
@@ -31,7 +32,7 @@ ONE_MORE, TO_END = (1, 1) if SOAK else (8, 100)
 
 
 def new_program() -> Program:
-    return Program(TEXT, keep=["both"], backend="cpu", threads=1)
+    return Program(TEXT, keep=["both"], backend="cpu", threads=1, inputs=named(TEXT))
 
 
 def stored(program: Program) -> dict[str, list[Any]]:

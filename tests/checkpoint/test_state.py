@@ -21,7 +21,7 @@ from gpu_wcoj.checkpoint.digest import rows_digest
 from gpu_wcoj.checkpoint.merging import first_to_merge
 from gpu_wcoj.errors import WeightOverflowError
 from tests.checkpoint.folders import HookedFolder, MemoryFolder
-from tests.checkpoint.script import SET_TEXT, Reference, answers, new_program, seen, ticks
+from tests.checkpoint.script import INPUTS, SET_TEXT, Reference, answers, new_program, seen, ticks
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 
@@ -88,7 +88,7 @@ def test_on_a_device_behind_the_shim(tmp_path: Path) -> None:
         pytest.skip(reason)
     reference = Reference(ticks(12))
     device = shim_backend()
-    program = Program(SET_TEXT, keep=["corner"], backend=device, route=6, threads=1)
+    program = Program(SET_TEXT, keep=["corner"], backend=device, route=6, threads=1, inputs=INPUTS)
     for number, tick in enumerate(reference.script):
         assert answers(program, tick) == reference.answers[number]
         program.checkpoint(tmp_path)
@@ -101,7 +101,7 @@ def test_with_a_twin_that_takes_some_of_the_ticks(tmp_path: Path) -> None:
     """A journal with ticks of both sides."""
     reference = Reference(ticks(24))
     twin = cpu_backend(compiled=False)
-    program = Program(SET_TEXT, keep=["corner"], backend="cpu", twin=twin, route=6, threads=1)
+    program = Program(SET_TEXT, keep=["corner"], backend="cpu", twin=twin, route=6, threads=1, inputs=INPUTS)
     with Checkpoint.open(tmp_path, program=program) as checkpoint:
         for number, tick in enumerate(reference.script):
             assert answers(program, tick) == reference.answers[number]

@@ -14,6 +14,7 @@ from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.spine import MergePolicy
+from tests.answers import named
 from tests.cuda.graphs import hub_edges
 from tests.join.patterns import PATTERNS
 from tests.join.twin import VALUES, Script, arities, check_scripts, fed, random_script, random_text
@@ -93,7 +94,7 @@ def test_text_is_compared_by_rank(name, bag):
 
 def run(text: str, script: Script, *, bag: bool, backend: Backend, **options: Any) -> list[object]:
     """All that can be seen of a run."""
-    program = gw.Program(text, bag=bag, backend=backend, route="device", **options)
+    program = gw.Program(text, bag=bag, backend=backend, route="device", inputs=named(text), **options)
     inputs = arities(text)
     seen: list[object] = []
     for number, tick in enumerate(script):

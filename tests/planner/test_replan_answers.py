@@ -15,6 +15,7 @@ from gpu_wcoj import replanning as replanning_module
 from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.planner import feedback
 from gpu_wcoj.planner.lower import Plan
+from tests.answers import named
 from tests.join.patterns import PATTERNS
 from tests.join.twin import arities, check_script, random_script
 from tests.kinds import QUICK_KINDS, Kind, lacking
@@ -92,7 +93,7 @@ def test_random_ticks(eager, monkeypatch, seed):
         "tri(a, b, c) :- e(a, b), e(b, c), e(a, c), f(c, w)."
         "far(a, d) :- e(a, b), f(b, c), e(c, d), a != d. near(a, b) :- far(a, b), !f(a, b)."
     )
-    options: dict[str, Any] = {"bag": chance.random() < 0.5, "keep": ["far"]}
+    options: dict[str, Any] = {"bag": chance.random() < 0.5, "keep": ["far"], "inputs": named(text)}
     program, fixed = Program(text, replan=1.01, **options), Program(text, replan=None, **options)
     for number in range(25):
         n_values = chance.choice([3, 10, 40])

@@ -12,6 +12,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import UnknownRelationError, UsageError
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.draft import STRATEGIES
+from tests.answers import named
 from tests.join.patterns import PATTERNS
 from tests.join.twin import arities, check_script, check_scripts, fed, random_script, random_text, translated
 from tests.kinds import KINDS, Kind, lacking
@@ -145,7 +146,7 @@ def test_a_batch_is_its_rows_one_per_tick_in_any_chunks(strategy, bag):
                 text, bag=bag, backend="cpu", strategy=strategy, chunk_rows=chunk_rows, threads=threads
             )
             found.append({head: changes.to_dict() for head, changes in program.step(batch).items()})
-        program = gw.Program(text, bag=bag, backend="cpu", strategy=strategy)
+        program = gw.Program(text, bag=bag, backend="cpu", strategy=strategy, inputs=named(text))
         total: dict[str, ZSet] = {head: {} for head in program.outputs}
         for relation, pair in rows:
             for head, changes in program.step({relation: fed(("rows", [pair]), inputs[relation])}).items():

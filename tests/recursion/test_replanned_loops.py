@@ -22,6 +22,7 @@ from gpu_wcoj.planner import feedback, single
 from gpu_wcoj.planner.chooser import Chooser
 from gpu_wcoj.planner.draft import Order
 from gpu_wcoj.planner.lower import ASKED, Place, Plan
+from tests.answers import named
 from tests.join.twin import random_script, translated
 from tests.kinds import QUICK_KINDS
 from tests.long import IS_LONG
@@ -136,7 +137,8 @@ def test_any_plan_may_follow_any_other(name, bag, turned, tmp_path):
         script = translated(random_script(random.Random(f"{text} {seed}"), inputs), SMALL)
         if bag and _aggregates(text):
             script = without_debts(script)
-        program, fixed = Program(text, bag=bag, threads=1 + bag), Program(text, bag=bag, replan=None)
+        program = Program(text, bag=bag, threads=1 + bag, inputs=named(text))
+        fixed = Program(text, bag=bag, replan=None, inputs=named(text))
         judges, again = Judges(text, bag, clingo=False), Judges(text, bag, clingo=False)
         for number, tick in enumerate(script):
             place = f"{name}, seed {seed}, tick {number}"
@@ -158,7 +160,7 @@ def test_every_backend(name, kind, turned):
     text = TRIED[name]
     inputs = {one: written(text).arities[one] for one in written(text).inputs}
     script = translated(random_script(random.Random(f"{text}"), inputs), SMALL)
-    program, judges = Program(text, backend=kind.backend()), Judges(text, clingo=False)
+    program, judges = Program(text, backend=kind.backend(), inputs=named(text)), Judges(text, clingo=False)
     for number, tick in enumerate(script[: None if IS_LONG or not kind.on_device else 6]):
         compared(program, judges, tick, "step", f"tick {number}")
     assert turned["delta"]

@@ -11,6 +11,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.column import Column
 from gpu_wcoj.errors import UsageError
+from tests.answers import named
 from tests.join.patterns import PATTERNS
 from tests.join.twin import Reference, arities, check_script, fed, random_script
 from tests.long import IS_LONG
@@ -58,7 +59,8 @@ def test_nothing_but_ticks_between_alternating_routes(name, bag, pair, sides):
     behind = set()
     for seed in range(4 if IS_LONG else 2):
         sides(routes(seed))
-        program, reference = gw.Program(text, bag=bag, **pair.options(route=1)), Reference(text, bag)
+        program = gw.Program(text, bag=bag, inputs=named(text), **pair.options(route=1))
+        reference = Reference(text, bag)
         script = [tick for part in range(3) for tick in random_script(random.Random(f"{seed} {part}"), inputs)]
         for number, tick in enumerate(script):
             expected = reference.step(tick)

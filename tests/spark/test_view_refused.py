@@ -23,7 +23,7 @@ def test_what_does_not_go_together_is_refused_at_once(spark, tmp_path):
         gws.maintain({"edge": [edges, None]}, TRIANGLE, **place)
     with pytest.raises(UnknownRelationError, match="no relation 'egde'.*\n.*Did you mean 'edge'"):
         gws.maintain({"egde": edges}, TRIANGLE, **place)
-    with pytest.raises(UsageError, match="the program reads 's', and no DataFrame"):
+    with pytest.raises(UnknownRelationError, match="no relation 's' (?s:.*)Give a DataFrame for it"):
         gws.maintain({"r": edges}, "p(a) :- r(a, b), s(b).", **place)
     with pytest.raises(UnknownRelationError, match="no relation 'egde'"):
         gws.maintain({"edge": edges}, TRIANGLE, changes={"egde": "weight"}, **place)
