@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import gpu_wcoj as gw
 from gpu_wcoj import datasets
 from gpu_wcoj.spark.feed import as_change
+from tests.answers import named
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 EDGE = "src bigint, dst bigint, weight bigint"
@@ -42,7 +43,7 @@ def alone(
     program: str, batches: Sequence[Mapping[str, pa.Table]], output: str, loaded: Mapping[str, pa.Table] | None = None
 ) -> tuple[pa.Table, gw.Program]:
     """What the engine without Spark makes of these batches: changes with weight and batch, and the program."""
-    engine = gw.Program(program)
+    engine = gw.Program(program, inputs=named(program))
     found = []
     numbered: list[tuple[int, Mapping[str, Any]]] = [] if loaded is None else [(-1, loaded)]
     for batch, changes in [*numbered, *enumerate(batches)]:

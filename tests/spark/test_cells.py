@@ -20,6 +20,7 @@ from gpu_wcoj import Program, ZSet
 from gpu_wcoj.spark import normalise
 from gpu_wcoj.spark.cells.commit import CellRun
 from gpu_wcoj.spark.listing import Listing
+from tests.answers import named
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 
@@ -45,7 +46,7 @@ def random_ticks(seed: int, n: int, rows: int, nodes: int, relations: Sequence[s
 
 def alone(text: str, ticks: Sequence[Tick], bag: bool = False) -> list[dict[str, Counter[Any]]]:
     """What the engine alone answers, tick by tick."""
-    program = Program(text, bag=bag, backend="cpu")
+    program = Program(text, bag=bag, backend="cpu", inputs=named(text))
     found = []
     for tick in ticks:
         changes = {}

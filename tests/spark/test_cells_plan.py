@@ -20,6 +20,7 @@ from gpu_wcoj.spark.cells.keys import cell_keys, spark_hash
 from gpu_wcoj.spark.cells.plan import Route
 from gpu_wcoj.spark.cells.planning import cell_plan
 from gpu_wcoj.spark.cells.shares import best_shares, shares_of
+from tests.answers import named
 
 TEXTS = {
     "triangle": "t(a, b, c) :- e(a, b), e(b, c), e(a, c).",
@@ -99,7 +100,7 @@ def test_each_binding_is_in_one_cell(name: str, cells: int, heavy: dict[int, Any
     found: Counter[Any] = Counter()
     for content in held.values():
         if content:
-            for answer in Program(stage.program).step(content).values():
+            for answer in Program(stage.program, inputs=named(stage.program)).step(content).values():
                 found.update(answer.to_dict())
     if name in ("star", "both", "single") and cells > 1:
         assert chosen.is_shared(0)
