@@ -153,19 +153,23 @@ def _view(
     memory: str,
     **options: Any,
 ) -> View | CellView:
+    from gpu_wcoj.query.checks import check_given
     from gpu_wcoj.query.datalog import parse
     from gpu_wcoj.spark.upkeep import maintain
 
-    rules = parse(text) if options["language"] == "datalog" else None
-    inputs = None if rules is None else rules.inputs
-    names = {one.relation: one.columns for one in (() if rules is None else rules.declarations)}
+    names: dict[str, tuple[str, ...]] = {}
+    if options["language"] == "datalog":  # before Spark starts; names of other languages need its tables
+        rules, given = parse(text), [spec.relation for spec in (*tables, *streams)]
+        for name in given:
+            if name not in rules.inputs:
+                raise UnknownRelationError(name, rules.inputs, "relations that the program reads")
+        check_given(rules, rules.inputs, given, "Give --source {0}=PATH or --table {0}=PATH.")
+        names = {one.relation: one.columns for one in rules.declarations}
     session = _session(master, memory)
     frames: dict[str, list[DataFrame]] = {}
     formats: dict[str, tuple[Format, Format]] = {}
     orders: dict[str, str] = {}
     for spec, is_stream in [*((spec, False) for spec in tables), *((spec, True) for spec in streams)]:
-        if inputs is not None and spec.relation not in inputs:
-            raise UnknownRelationError(spec.relation, inputs, "relations that the program reads")
         own = frames.setdefault(spec.relation, [])
         if any(frame.isStreaming == is_stream for frame in own):
             raise UsageError(f"relation '{spec.relation}' is given twice.\n  Put its files into one folder.")

@@ -217,3 +217,12 @@ def test_what_spark_says_is_cut_to_its_first_line():
 
     assert isinstance(_readable(ValueError("")), InputFileError)
     assert str(_readable(ValueError("one\ntwo"))) == "Spark: one"
+
+
+def test_a_relation_without_a_folder_is_refused_before_spark_starts(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("gpu_wcoj.spark.command._session", lambda *_: pytest.fail("Spark was started"))
+    arguments = ["spark", "run", "-e", "p(a) :- e(a, b), !ee(a).", "--source", f"e={tmp_path}"]
+    assert cli.main([*arguments, "--checkpoint", str(tmp_path / "checkpoint")]) == 2
+    said = capsys.readouterr().err
+    assert "no relation 'ee' (line 1, column 19)" in said
+    assert "Did you mean 'e'?\n  Give --source ee=PATH or --table ee=PATH." in said
