@@ -204,7 +204,7 @@ class TestRelationsThatNothingNames:
         x = Variable("x")
         program = gw.Program(Rules((Rule(Atom("h", (x,)), (Atom("r", (x,)), Atom("rr", (x,)))),)))
         with pytest.raises(
-            UnknownRelationError, match=re.escape("there is no relation 'rr', which 'h(x) :- r(x), rr(x).' reads.")
+            UnknownRelationError, match=re.escape("there is no relation 'rr', in 'h(x) :- r(x), rr(x).'.")
         ):
             program.step({"r": [(1,)]})
 

@@ -24,7 +24,16 @@ from gpu_wcoj.query.binding import (
 from gpu_wcoj.query.nulls import check_nulls
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.stratified import check_stratified
-from gpu_wcoj.query.terms import NULL, Aggregate, Call, Constant, Span, Variable, variables_of
+from gpu_wcoj.query.terms import (
+    NULL,
+    SOUFFLE_FUNCTORS,
+    Aggregate,
+    Call,
+    Constant,
+    Span,
+    Variable,
+    variables_of,
+)
 
 _SHOWN = 200
 _At = Callable[[str, Span], str]
@@ -115,13 +124,15 @@ def check_given(rules: Rules, required: Iterable[str], given: Collection[str], r
     for name in required:
         if name in given:
             continue
-        where = ""
+        subject, where = f"there is no relation '{name}'", ""
+        if name in SOUFFLE_FUNCTORS:
+            subject += f", and Soufflé's functor '{name}' is not supported"
         uses = ((rule, atom) for rule in rules.rules for atom in rule.read if atom.relation == name)
         for rule, atom in itertools.islice(uses, 1):  # what a line .input names may be read by no rule
-            where = f"there is no relation '{name}', which '{_short(rule)}' reads."
+            where = f"{subject}, in '{_short(rule)}'."
             if rules.text and atom.span.line:
                 span = atom.span
-                where = pointed(f"there is no relation '{name}'", rules.text, span.line, span.column, span.width)
+                where = pointed(subject, rules.text, span.line, span.column, span.width)
         known = {*rules.heads, *given, *(one.relation for one in (*rules.declarations, *rules.directives))}
         raise UnknownRelationError(
             name, known - {name}, "relations given or defined", where=where, remedy=remedy.format(name)

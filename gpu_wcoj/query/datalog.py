@@ -8,14 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import (
-    DatalogSyntaxError,
-    SchemaError,
-    UnsupportedError,
-    UnsupportedTypeError,
-    UsageError,
-    pointed,
-)
+from gpu_wcoj.errors import DatalogSyntaxError, SchemaError, UnsupportedTypeError, UsageError, pointed
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
@@ -25,7 +18,6 @@ from gpu_wcoj.query.terms import (
     ESCAPES,
     FUNCTIONS,
     NULL,
-    SOUFFLE_FUNCTORS,
     TAKEN,
     Aggregate,
     Atom,
@@ -315,12 +307,6 @@ class _Reader:
 
     def relation(self, token: Token) -> str:
         """The name of a relation."""
-        if token in SOUFFLE_FUNCTORS:
-            what = (
-                f"Soufflé's '{token}' is not supported, and no relation can have its name; {', '.join(FUNCTIONS)} are"
-            )
-            where = pointed(what, self.text, token.line or 0, token.column or 0, len(token), self.source)
-            raise UnsupportedError(where)
         for names, what in ((AGGREGATES, "an aggregate"), (RESERVED, "a function"), (("not",), "negation")):
             if token in names:
                 raise self.error(f"'{token}' is {what}; no relation can have this name", token)

@@ -10,22 +10,12 @@ from dataclasses import dataclass, replace
 from gpu_wcoj.query.binding import expressions
 from gpu_wcoj.query.datalog import NAME_LENGTH, RESERVED
 from gpu_wcoj.query.rules import Grouping, Rule, Rules
-from gpu_wcoj.query.terms import (
-    AGGREGATES,
-    SOUFFLE_FUNCTORS,
-    Aggregate,
-    Atom,
-    Call,
-    Comparison,
-    Constant,
-    Expression,
-    Variable,
-)
+from gpu_wcoj.query.terms import AGGREGATES, Aggregate, Atom, Call, Comparison, Constant, Expression, Variable
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _CONSTANTS = frozenset({"true", "false", "null", "_"})
 _NO_VARIABLES = _CONSTANTS | {"not"}
-_NO_RELATIONS = _NO_VARIABLES | {*AGGREGATES, *RESERVED, *SOUFFLE_FUNCTORS}
+_NO_RELATIONS = _NO_VARIABLES | {*AGGREGATES, *RESERVED}
 
 
 def as_datalog(rules: Rules, *, bag: bool = False) -> str:

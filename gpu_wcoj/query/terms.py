@@ -155,7 +155,7 @@ SOUFFLE_FUNCTORS = (
     "autoinc", "band", "bnot", "bor", "bshl", "bshr", "bshru", "bxor", "fold", "land", "lnot", "lor", "lxor", "ord",
     "range", "to_float", "to_number", "to_string", "to_unsigned",
 )  # fmt: skip
-"""Functors that Soufflé reserves and that are not supported here: a relation of such a name is not one there."""
+"""Functors of Soufflé's that are not supported. It reserves their names; here a relation may have one, as ``land``."""
 AGGREGATES = ("count", "sum", "min", "max", "mean")
 
 

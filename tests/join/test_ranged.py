@@ -100,7 +100,7 @@ def test_narrow_ranges_are_looked_through_one_by_one(name, monkeypatch):
     for is_alone in (False, True):
         if is_alone:
             alone(monkeypatch)
-        program = gw.Program(f"{text} .output h", strategy="wcoj", threads=1)
+        program = gw.Program(f"{text} .output h", strategy="wcoj", threads=1, inputs=named(text))
         program.load({"s": state, "g": [(c, c) for c in range(100)]} if name == "ends" else {"s": state})
         assert program.step_counts({"r": rows})["h"].net == len(rows) * 3 // (1 if name == "bands" else 2)
         work.append(work_of(program))
