@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -110,16 +110,15 @@ def known_inputs(names: Sequence[str] | None, rules: Rules) -> tuple[str, ...] |
     if names is None:
         return None
     given: object = names
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Collection):
         raise UsageError(
             f"the option 'inputs' is of type '{type(given).__name__}': got {given!r:.80}, expected a list of names.\n"
             "  Write inputs=['edge']; types of columns go into schema={'edge': ['int64', 'int64']}."
         )
-    found = tuple(dict.fromkeys(given))
-    for name in found:
+    for name in given:
         if name not in rules.inputs:
             raise UnknownRelationError(name, rules.inputs, "relations that rules read and none defines")
-    return found
+    return tuple(dict.fromkeys(names))
 
 
 def known_strategy(strategy: str) -> Strategy:
