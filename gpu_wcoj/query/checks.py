@@ -100,8 +100,13 @@ def unnamed_inputs(rules: Rules) -> tuple[str, ...]:
     >>> unnamed_inputs(parse(".decl edge(a, b) path(a, c) :- edge(a, b), edgee(b, c)."))
     ('edgee',)
     """
-    named = {one.relation for one in (*rules.declarations, *rules.directives)}
+    named = _named(rules)
     return tuple(name for name in rules.inputs if name not in named)
+
+
+def _named(rules: Rules) -> set[str]:
+    """The relations that declarations and lines ``.input`` name."""
+    return {one.relation for one in rules.declarations} | {one.relation for one in rules.directives}
 
 
 def check_given(rules: Rules, required: Iterable[str], given: Collection[str], remedy: str) -> None:
@@ -133,7 +138,7 @@ def check_given(rules: Rules, required: Iterable[str], given: Collection[str], r
             if rules.text and atom.span.line:
                 span = atom.span
                 where = pointed(subject, rules.text, span.line, span.column, span.width)
-        known = {*rules.heads, *given, *(one.relation for one in (*rules.declarations, *rules.directives))}
+        known = {*rules.heads, *given, *_named(rules)}
         raise UnknownRelationError(
             name, known - {name}, "relations given or defined", where=where, remedy=remedy.format(name)
         )
@@ -152,7 +157,7 @@ def _check_columns(rules: Rules, at: _At) -> None:
 
 def _check_like(rules: Rules, at: _At) -> None:
     """Refuse ``like(x, "a%")`` as a condition: it would ask a relation that nobody gives rows to."""
-    named = {*(one.relation for one in rules.declarations), *(one.relation for one in rules.directives)}
+    named = _named(rules)
     if "like" not in rules.inputs or "like" in named:
         return
     for atom in (one for rule in rules.rules for one in rule.read if one.relation == "like"):
