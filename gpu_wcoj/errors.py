@@ -123,11 +123,12 @@ class SchemaError(GpuWcojError, ValueError):
 class ColumnError(SchemaError, KeyError):
     """A column name is not there; `relation` is None for a Z-set, which is none."""
 
-    def __init__(self, relation: str | None, column: str, available: Iterable[str]) -> None:
+    def __init__(self, relation: str | None, column: str, available: Iterable[str], remedy: str = "") -> None:
         known = list(available)
         where = "the Z-set" if relation is None else f"relation '{relation}'"
         super().__init__(
             f"{where} has no column '{column}'.\n  Available columns: {listed(known)}.{nearest(column, known)}"
+            + (f"\n  {remedy}" if remedy else "")
         )
 
 

@@ -44,15 +44,25 @@ def read_change(
     relation: str,
     data: Any,
     arity: int,
-    declared: tuple[str, ...] | None,
+    known: tuple[str, ...] | None,
     types: Sequence[DataType | None],
     dictionaries: tuple[Dictionary, Dictionary],
     reserves_weight: bool = True,
+    is_declared: bool = True,
 ) -> Incoming:
     """Read one relation's rows.
 
-    A table has the relation's columns, in order or, where they are declared, by name; in a change one more, called
+    A table has the relation's columns, by name where both have names and else in order; in a change one more, called
     ``weight``, is its weights.
+
+    Parameters
+    ----------
+    known
+        The names of the relation's columns; None if it has none yet.
+    types
+        Of the relation's columns, for those that hold nothing but nulls.
+    is_declared
+        Whether the names were declared; else they are those of an earlier table.
 
     Raises
     ------
@@ -66,31 +76,41 @@ def read_change(
         if not data.names and len(data) == 0:
             return Incoming((), _no_columns(arity, types), None, False)
         if len(data.columns) != arity:
-            raise ArityError(wrong_number(relation, arity, data.names))
-        order = by_declaration(relation, data.names, declared)
+            raise ArityError(wrong_number(relation, arity, data.names, known))
+        order = column_order(relation, data.names, known, is_declared)
         columns = data.encoded_for(string, binary)
         return Incoming(
             tuple(data.names[i] for i in order), tuple(columns[i] for i in order), data.stored_weights, False
         )
-    from gpu_wcoj.arrow import as_table
+    from gpu_wcoj.arrow import Numbered, as_table
 
-    names, found = as_table(data, f"relation '{relation}'", null_types=types, string=string, binary=binary)
-    weights = None
+    has_weights = False
+
+    def arranged(names: tuple[str, ...]) -> list[int]:
+        """Return the positions of the relation's columns in its order, then that of the weights."""
+        nonlocal has_weights
+        columns = list(range(len(names)))
+        has_weights = reserves_weight and len(names) == arity + 1
+        if has_weights:
+            if names.count("weight") != 1:
+                raise SchemaError(
+                    f"relation '{relation}' has {arity} columns, and the rows have {arity + 1}: "
+                    f"{', '.join(names)}.\n  A column more is allowed if it is called 'weight' and holds the weights."
+                )
+            columns.remove(names.index("weight"))
+        if len(columns) != arity:
+            raise ArityError(wrong_number(relation, arity, names, known))
+        if not isinstance(names, Numbered):
+            own = tuple(names[column] for column in columns)
+            columns = [columns[i] for i in column_order(relation, own, known, is_declared)]
+        return [*columns, names.index("weight")] if has_weights else columns
+
+    what = f"relation '{relation}'"
+    names, found = as_table(data, what, null_types=types, string=string, binary=binary, arrange=arranged)
     if not names:
         return Incoming((), _no_columns(arity, types), None, True)
-    if reserves_weight and len(names) == arity + 1:
-        if names.count("weight") != 1:
-            raise SchemaError(
-                f"relation '{relation}' has {arity} columns, and the rows have {arity + 1}: "
-                f"{', '.join(names)}.\n  A column more is allowed if it is called 'weight' and holds the weights."
-            )
-        at = names.index("weight")
-        weights = as_weights(found[at], f"relation '{relation}': the weights")
-        names, found = names[:at] + names[at + 1 :], found[:at] + found[at + 1 :]
-    if len(names) != arity:
-        raise ArityError(wrong_number(relation, arity, names))
-    order = by_declaration(relation, names, declared)
-    return Incoming(tuple(names[i] for i in order), tuple(found[i] for i in order), weights, True)
+    weights = as_weights(found.pop(), f"relation '{relation}': the weights") if has_weights else None
+    return Incoming(names[:arity], tuple(found), weights, True)
 
 
 def held_to(
@@ -136,23 +156,79 @@ def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, .
     return tuple(Column(types[i] or INT64, np.empty(0, np.int64)) for i in range(arity))
 
 
-def wrong_number(relation: str, arity: int, names: Sequence[str]) -> str:
-    """The message for rows of another number of columns."""
-    hint = ""
+def wrong_number(relation: str, arity: int, names: Sequence[str], known: Sequence[str] | None = None) -> str:
+    """Return the message for rows of another number of columns."""
+    hint = "Select the relation's columns first"
+    hint += f": {', '.join(known)}." if known else "."
     if len(names) == arity + 1 and "weight" in names:
-        hint = "\n  A column 'weight' is taken for weights in changes only; leave it out here."
-    return (
-        f"relation '{relation}' has {arity} columns, and the rows have {len(names)}: {', '.join(names) or 'none'}."
-        + (hint or "\n  Select the relation's columns first.")
-    )
+        hint = "A column 'weight' is taken for weights in changes only; leave it out here."
+    shown = ", ".join(names) or "none"
+    return f"relation '{relation}' has {arity} columns, and the rows have {len(names)}: {shown}.\n  {hint}"
 
 
-def by_declaration(relation: str, names: tuple[str, ...], declared: tuple[str, ...] | None) -> Sequence[int]:
-    """Where each declared column stands; names that are only numbered go by position."""
-    numbered = all(name == f"c{i}" for i, name in enumerate(names))
-    if declared is None or numbered or names == declared:
+_NUMBERED = (("c", 0), ("", 0), ("_", 1), ("_c", 0), ("column_", 0), ("col", 0), ("f", 0))
+"""Names that libraries give columns without names, by what stands before the number and the first number."""
+
+
+def are_numbered(names: Sequence[str]) -> bool:
+    """Return whether names only count columns: those of rows here, of pandas, Spark, Polars, DuckDB and NumPy.
+
+    Examples
+    --------
+    >>> are_numbered(["c0", "c1"]), are_numbered(["_1", "_2"]), are_numbered(["c1", "c0"])
+    (True, True, False)
+    """
+    return any(list(names) == [f"{before}{first + i}" for i in range(len(names))] for before, first in _NUMBERED)
+
+
+def column_order(
+    relation: str, names: Sequence[str], known: Sequence[str] | None, is_declared: bool = True
+) -> Sequence[int]:
+    """Return the positions of a relation's columns in a table: by name where both have names, else in order.
+
+    Parameters
+    ----------
+    names, known
+        Of the table's columns and of the relation's, as many; None if the relation has no names yet.
+    is_declared
+        Whether the relation's names were declared: then they are names even where they only count.
+
+    Raises
+    ------
+    SchemaError
+        If two columns of the table have one name.
+    ColumnError
+        If the table has other names than the relation.
+
+    Examples
+    --------
+    >>> column_order("edge", ["dst", "src"], ["src", "dst"])
+    [1, 0]
+    >>> column_order("edge", ["c0", "c1"], ["src", "dst"])
+    range(0, 2)
+    """
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise SchemaError(f"relation '{relation}' has two columns '{twice}'.\n  Give one of them another name.")
+    if known is None or list(names) == list(known):
+        return range(len(names))
+    if set(names).isdisjoint(known) and (are_numbered(names) or (are_numbered(known) and not is_declared)):
         return range(len(names))
     for name in names:
-        if name not in declared:
-            raise ColumnError(relation, name, declared)
-    return [names.index(name) for name in declared]
+        if name not in known:
+            raise ColumnError(relation, name, known, _RENAME)
+    return [list(names).index(name) for name in known]
+
+
+_RENAME = "Rename the table's columns; rows without names (tuples, a NumPy array) go by position."
+
+
+def named_after(names: tuple[str, ...], known: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the names of a relation once a table of these names has come: the first that do not only count.
+
+    Examples
+    --------
+    >>> named_after(("src", "dst"), ("c0", "c1")), named_after(("c0", "c1"), ("src", "dst"))
+    (('src', 'dst'), ('src', 'dst'))
+    """
+    return names if known is None or (are_numbered(known) and not are_numbered(names)) else known

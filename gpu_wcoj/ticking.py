@@ -11,7 +11,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Evaluated
 from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.errors import AuxiliaryError
-from gpu_wcoj.incoming import Incoming, held_to, read_change
+from gpu_wcoj.incoming import Incoming, held_to, named_after, read_change
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.lowering import Lowering, stored_columns
 from gpu_wcoj.options import check_inputs
@@ -138,9 +138,10 @@ class Ticking:
             merged_rows = held.merged_rows - side.held.merged_rows
             sides = sides.after(side, held)
             journal = None if before.journal is None else before.journal.after(sides, circuit)
-            names = {
-                name: rows.names for name, rows in incoming.items() if rows.names and name not in self.declared
-            } | dict(before.names)
+            names = dict(before.names)
+            for name, rows in incoming.items():
+                if rows.names and name not in self.declared:
+                    names[name] = named_after(rows.names, names.get(name))
             report = TickReport(
                 number, time.perf_counter() - start, self._as_given(ignored), circuit.work, merged_rows,
                 circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.measured, circuit.recounted,
@@ -195,7 +196,9 @@ class Ticking:
         lowered, arity = self.ledger.lowered, self.arity[name]
         known = lowered.kinds if lowered else self.ledger.state.types.snapshot()
         types = [known[self.input_of[name], column] for column in range(arity)]
-        return read_change(name, data, arity, self.declared.get(name), types, self.dictionaries)
+        is_declared = name in self.declared
+        names = self.declared[name] if is_declared else self.ledger.state.names.get(self.input_of[name])
+        return read_change(name, data, arity, names, types, self.dictionaries, is_declared=is_declared)
 
     def _as_given(self, ignored: Mapping[str, int]) -> Mapping[str, int]:
         """What is said of inputs, by the names that they have for their user."""

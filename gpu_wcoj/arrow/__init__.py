@@ -9,11 +9,12 @@ than they came where more values are in use than they can count.
 from gpu_wcoj.arrow.constant import encode_constant
 from gpu_wcoj.arrow.incoming import encode, encode_numpy, encode_values
 from gpu_wcoj.arrow.outgoing import decode, to_numpy, to_pandas, to_polars, to_python, to_table, to_text
-from gpu_wcoj.arrow.table import as_table
+from gpu_wcoj.arrow.table import Numbered, as_table
 from gpu_wcoj.arrow.types import to_pyarrow, type_of
 
 __all__ = [
     "as_table",
+    "Numbered",
     "encode",
     "encode_constant",
     "encode_numpy",

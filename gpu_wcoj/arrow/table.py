@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -21,6 +21,12 @@ from gpu_wcoj.schema import DataType, check_names
 from gpu_wcoj.weights import as_weights
 
 
+class Numbered(tuple[str, ...]):
+    """Names that were made for the columns of rows or plain arrays, which have none: c0, c1, ..."""
+
+    __slots__ = ()
+
+
 def as_table(
     data: Any,
     what: str = "the data",
@@ -29,6 +35,7 @@ def as_table(
     null_types: Sequence[DataType | None] | None = None,
     string: Dictionary | None = None,
     binary: Dictionary | None = None,
+    arrange: Callable[[tuple[str, ...]], Sequence[int]] | None = None,
 ) -> tuple[tuple[str, ...], list[Column]]:
     """Names and columns of anything that is shaped as a table.
 
@@ -37,7 +44,8 @@ def as_table(
     data
         Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (PyArrow, Polars, pandas, DuckDB, Delta
         readers), a dict of arrays or lists, a NumPy array (two-dimensional, structured, or one column), or an
-        iterable of rows. Rows are named c0, c1, ...; of pairs (row, weight) the weights become a column ``weight``.
+        iterable of rows. Named tuples name the columns, other rows are named c0, c1, ...; of pairs (row, weight) the
+        weights become a column ``weight``.
         The labels that pandas gives rows by itself are left out; an index that carries values must have a name.
     what
         What to call the data in messages.
@@ -48,6 +56,9 @@ def as_table(
         they are given, a table without rows tells nothing, not even names, if a column of it has no type.
     string, binary
         The dictionaries that text and bytes are added to; fresh ones if None.
+    arrange
+        Gets the names of a table that has columns, as `Numbered` if it has no names, and returns the positions of those
+        to take, in the order in which to take them, which is that of `types` and `null_types`. By default all.
 
     Examples
     --------
@@ -56,6 +67,10 @@ def as_table(
     (('src', 'dst'), array([2, 3]))
     """
     names, arrays = _named_columns(data, len(types or ()), what)
+    if arrange is not None and names:
+        order = arrange(names)
+        names, arrays = tuple(names[i] for i in order), [arrays[i] for i in order]
+    names = tuple(names)
     kinds = [*(types or ()), *[None] * len(names)]
     string = Dictionary("string") if string is None else string
     binary = Dictionary("binary") if binary is None else binary
@@ -253,10 +268,25 @@ def _mapped_columns(data: Mapping[Any, Any], what: str) -> _Named:
 def _row_columns(data: Iterable[Any], width: int, what: str) -> _Named:
     rows, weights = split_weights(data, what)
     columns: list[Any] = list(columns_of(rows, what) or ([] for _ in range(width)))
+    names = _fields(rows, what) or _numbered(columns)
     if weights is None:
-        return _numbered(columns), columns
-    return (*_numbered(columns), "weight"), [*columns, as_weights(weights, f"{what}: the weights")]
+        return names, columns
+    return type(names)((*names, "weight")), [*columns, as_weights(weights, f"{what}: the weights")]
 
 
-def _numbered(columns: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(f"c{i}" for i in range(len(columns)))
+def _fields(rows: Sequence[Any], what: str) -> tuple[str, ...]:
+    """The names that named tuples, or rows of Spark, give columns; none of plain tuples and lists."""
+    if not set(map(type, rows)) - {tuple, list}:
+        return ()
+    found = [tuple(getattr(row, "_fields", None) or getattr(row, "__fields__", None) or ()) for row in rows]
+    if len(set(found)) > 1:
+        at = next(at for at, fields in enumerate(found) if fields != found[0])
+        raise SchemaError(
+            f"{what}: row {at} names its columns {', '.join(found[at]) or 'not at all'}, and row 0 "
+            f"{', '.join(found[0]) or 'not at all'}.\n  Give all rows the same names, or none."
+        )
+    return found[0]
+
+
+def _numbered(columns: Sequence[Any]) -> Numbered:
+    return Numbered(f"c{i}" for i in range(len(columns)))

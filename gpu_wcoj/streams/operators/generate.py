@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpu_wcoj.errors import ArityError, SchemaError
-from gpu_wcoj.incoming import by_declaration, held_to, wrong_number
+from gpu_wcoj.incoming import column_order, held_to, named_after, wrong_number
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.streams.time import Time
@@ -16,8 +16,9 @@ from gpu_wcoj.zset.zset import ZSet
 class Source(Operator):
     """What is given for a name in a tick, as a Z-set; no rows where nothing is given."""
 
-    state: ZSet = NOTHING
-    """The columns, as far as they are known; no rows."""
+    state: tuple[ZSet, tuple[str, ...] | None] = NOTHING, None
+    """The columns as far as they are known, no rows; and the names that tables have them by, None as long as none came.
+    The columns keep the names that they had first, by which operators know them."""
 
     def __init__(self, name: str, schema: Mapping[str, str] | None) -> None:
         self.name, self.schema = name, schema
@@ -26,32 +27,32 @@ class Source(Operator):
     def clock_start(self, scope: int) -> None:
         """Before the first tick, columns are those that were declared."""
         if scope == 0 and self.schema is not None:
-            self.state = self.place.adopted(ZSet.empty(list(self.schema), list(self.schema.values())))
+            self.state = self.place.adopted(ZSet.empty(list(self.schema), list(self.schema.values()))), (*self.schema,)
 
     def evaluate(self) -> ZSet:
         """The rows of this tick."""
+        empty, known = self.state
         if self.given is None:
-            return self.state
-        rows = self.place.adopted(as_zset(self.given, self.name, self.state))
+            return empty
+        rows = self.place.adopted(as_zset(self.given, self.name, empty, known, self.schema is not None))
         if not rows.columns and not len(rows):
-            return self.state
-        if self.state.columns:
-            rows = self._as_known(rows)
-        self.state = self.place.taken(rows, slice(0)) if rows.columns else NOTHING
+            return empty
+        names = named_after(rows.names, known)
+        if empty.columns:
+            rows = self._as_known(rows, empty, known)
+        self.state = (self.place.taken(rows, slice(0)), names) if rows.columns else (NOTHING, None)
         return rows
 
-    def _as_known(self, rows: ZSet) -> ZSet:
-        """The rows in the known columns: by name where these are declared, or are the same in another order."""
-        names = self.state.names
-        if len(rows.columns) != len(names):
-            raise ArityError(wrong_number(self.name, len(names), rows.names))
-        by_name = self.schema is not None or sorted(rows.names) == sorted(names)
-        order = by_declaration(self.name, rows.names, names if by_name else None)
-        columns = tuple(rows.columns[i] for i in order)
+    def _as_known(self, rows: ZSet, empty: ZSet, known: tuple[str, ...] | None) -> ZSet:
+        """The rows in the known columns; those of a table are in their order."""
+        if len(rows.columns) != len(empty.names):
+            raise ArityError(wrong_number(self.name, len(empty.names), rows.names, known))
+        if isinstance(self.given, ZSet):
+            rows = self.place.selected(rows, column_order(self.name, rows.names, known, self.schema is not None))
+        columns = rows.columns
         if self.schema is not None:
-            columns = held_to(self.name, names, columns, [column.type for column in self.state.columns])
-        rows = self.place.trusted(names, columns, rows.stored_weights)
-        return self.place.plus(self.state, rows)
+            columns = held_to(self.name, empty.names, columns, [column.type for column in empty.columns])
+        return self.place.plus(empty, self.place.trusted(empty.names, columns, rows.stored_weights))
 
     @property
     def label(self) -> str:
@@ -68,7 +69,7 @@ class Generate(Operator):
     def evaluate(self) -> Any:
         """The function's value now."""
         made = self.function(self.time)
-        return self.place.adopted(as_zset(made, "the generator", NOTHING))
+        return self.place.adopted(as_zset(made, "the generator"))
 
     @property
     def settled(self) -> bool:
@@ -76,22 +77,44 @@ class Generate(Operator):
         return False
 
 
-def as_zset(data: Any, name: str, like: ZSet) -> ZSet:
-    """A Z-set of what a user gives: a Z-set, a table with its weights in a column ``weight``, or rows."""
+def as_zset(
+    data: Any, name: str, like: ZSet = NOTHING, known: tuple[str, ...] | None = None, is_declared: bool = False
+) -> ZSet:
+    """A Z-set of what a user gives: a Z-set, a table with its weights in a column ``weight``, or rows.
+
+    Parameters
+    ----------
+    like
+        The columns, as far as they are known.
+    known, is_declared
+        By what names tables have them; see `column_order`. A Z-set stays as it is.
+    """
     if isinstance(data, ZSet):
         return data
-    from gpu_wcoj.arrow import as_table
+    from gpu_wcoj.arrow import Numbered, as_table
     from gpu_wcoj.weights import as_weights
 
+    has_weights = False
+
+    def arranged(names: tuple[str, ...]) -> list[int]:
+        """Return the positions of the columns in the known order, then that of the weights."""
+        nonlocal has_weights
+        if names.count("weight") > 1:
+            raise SchemaError(f"relation '{name}' has two columns 'weight'.\n  Call one of them something else.")
+        columns = list(range(len(names)))
+        has_weights = "weight" in names and "weight" not in (known or ())
+        if has_weights:
+            columns.remove(names.index("weight"))
+        if known is not None and len(columns) != len(known):
+            raise ArityError(wrong_number(name, len(known), [names[column] for column in columns], known))
+        if not isinstance(names, Numbered):
+            own = tuple(names[column] for column in columns)
+            columns = [columns[i] for i in column_order(name, own, known, is_declared)]
+        return [*columns, names.index("weight")] if has_weights else columns
+
     kinds = [column.type for column in like.columns]
-    names, columns = as_table(data, f"relation '{name}'", null_types=kinds)
+    names, columns = as_table(data, f"relation '{name}'", null_types=kinds, arrange=arranged)
     if not names:
         return NOTHING
-    if names.count("weight") > 1:
-        raise SchemaError(f"relation '{name}' has two columns 'weight'.\n  Call one of them something else.")
-    weights = None
-    if "weight" in names and "weight" not in like.names:
-        at = names.index("weight")
-        weights = as_weights(columns[at], f"relation '{name}': the weights")
-        names, columns = names[:at] + names[at + 1 :], columns[:at] + columns[at + 1 :]
-    return ZSet.from_columns(names, columns, weights).owned()
+    weights = as_weights(columns.pop(), f"relation '{name}': the weights") if has_weights else None
+    return ZSet.from_columns(names[: len(columns)], columns, weights).owned()
