@@ -212,6 +212,8 @@ def column_order(
         raise SchemaError(f"relation '{relation}' has two columns '{twice}'.\n  Give one of them another name.")
     if known is None or list(names) == list(known):
         return range(len(names))
+    if is_declared and list(names) == [f"c{i}" for i in range(len(names))]:  # files without a line of names
+        return range(len(names))
     if set(names).isdisjoint(known) and (are_numbered(names) or (are_numbered(known) and not is_declared)):
         return range(len(names))
     for name in names:

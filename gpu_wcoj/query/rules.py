@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
+from typing import TypeVar
 
 from gpu_wcoj.query.terms import (
     NULL,
@@ -20,6 +21,9 @@ from gpu_wcoj.query.terms import (
     Variable,
     aggregates_of,
 )
+
+_T = TypeVar("_T")
+_Body = TypeVar("_Body", "Rule", Aggregate)
 
 
 @dataclass(frozen=True)
@@ -255,6 +259,47 @@ class Rules:
         named = (one.relation for one in self.directives if one.kind == "input" and one.relation in known)
         return tuple(dict.fromkeys([*(name for name in used if name not in heads), *named]))
 
+    def unread(self, relation: str) -> frozenset[int]:
+        """Return the columns of a relation for which every atom has ``_``.
+
+        Examples
+        --------
+        >>> a, b = Variable("a"), Variable("_#1")
+        >>> Rules((Rule(Atom("h", (a,)), (Atom("r", (a, b)),)),)).unread("r")
+        frozenset({1})
+        """
+        atoms = [atom for rule in self.rules for atom in rule.read if atom.relation == relation]
+        columns = range(self.arity.get(relation, 0))
+        return frozenset(at for at in columns if all(_is_wildcard(atom.terms[at]) for atom in atoms))
+
+    @property
+    def aggregates(self) -> bool:
+        """Return whether a rule has an aggregate, in which rows that agree in what it reads count apart."""
+        return bool(self.groupings or self.extremes or any(rule.aggregates for rule in self.rules))
+
+    def without_columns(self, unread: Mapping[str, Collection[int]]) -> Rules:
+        """Return the program without columns of inputs that it does not read.
+
+        In bag semantics the answers are the same over tables without these columns.
+
+        Examples
+        --------
+        >>> a, b = Variable("a"), Variable("_#1")
+        >>> print(Rules((Rule(Atom("h", (a,)), (Atom("r", (a, b)),)),)).without_columns({"r": [1]}))
+        h(a) :- r(a).
+        """
+        rules = tuple(
+            replace(_cut_body(rule, unread), head=replace(rule.head, terms=_cut_all(rule.head.terms, unread)))
+            for rule in self.rules
+        )
+        declarations = tuple(
+            replace(one, columns=_left(one.columns, unread[one.relation]), types=_left(one.types, unread[one.relation]))
+            if one.relation in unread
+            else one
+            for one in self.declarations
+        )
+        return replace(self, rules=rules, declarations=declarations)
+
     @property
     def arity(self) -> dict[str, int]:
         """Columns of each relation that is declared or that rules use."""
@@ -262,3 +307,34 @@ class Rules:
         found = {one.relation: len(one.columns) for one in self.declarations}
         found |= {atom.relation: len(atom.terms) for atom in atoms}
         return found | {one.relation: one.keys + 1 for one in self.groupings}
+
+
+def _is_wildcard(term: Expression) -> bool:
+    return isinstance(term, Variable) and term.is_wildcard
+
+
+def _left(parts: tuple[_T, ...], unread: Collection[int]) -> tuple[_T, ...]:
+    return tuple(one for at, one in enumerate(parts) if at not in unread)
+
+
+def _cut_body(body: _Body, unread: Mapping[str, Collection[int]]) -> _Body:
+    """A rule or aggregate without these columns of the relations that it reads."""
+
+    def cut(atom: Atom) -> Atom:
+        return replace(atom, terms=_cut_all(_left(atom.terms, unread.get(atom.relation, ())), unread))
+
+    compared = (replace(one, left=_cut(one.left, unread), right=_cut(one.right, unread)) for one in body.comparisons)
+    return replace(
+        body, atoms=tuple(map(cut, body.atoms)), negated=tuple(map(cut, body.negated)), comparisons=tuple(compared)
+    )
+
+
+def _cut_all(parts: Iterable[Expression], unread: Mapping[str, Collection[int]]) -> tuple[Expression, ...]:
+    return tuple(_cut(one, unread) for one in parts)
+
+
+def _cut(part: Expression, unread: Mapping[str, Collection[int]]) -> Expression:
+    if isinstance(part, Aggregate):
+        value = None if part.value is None else _cut(part.value, unread)
+        return replace(_cut_body(part, unread), value=value)
+    return replace(part, arguments=_cut_all(part.arguments, unread)) if isinstance(part, Call) else part

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DecimalType
 
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import UnsupportedTypeError, UsageError
+from gpu_wcoj.incoming import column_order
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import BAGS, Language, known_language, language_of, read
 from gpu_wcoj.query.printed import as_datalog
 from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.schema import MOST_DIGITS
+from gpu_wcoj.spark.types import arrow_type
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructField
+    from pyspark.sql.types import StructType
 
 Tables = Mapping[str, Mapping[str, str | None]]
 """Per relation, its columns and their types, as Arrow calls them."""
@@ -54,10 +56,64 @@ def names_in(program: str | Rules, language: Language | None) -> bool:
     return (language_of(program) if language is None else known_language(language)) in ("sql", "edn")
 
 
-def columns_of(fields: Iterable[StructField], names: Sequence[str] | None = None) -> dict[str, str | None]:
-    """Columns of a table and their types, None where they have none; of those that are named, if any are."""
-    schema = to_arrow_schema(StructType([one for one in fields if names is None or one.name in names]))
-    return {one.name: None if one.type == pa.null() else str(one.type) for one in schema}
+def columns_of(schema: StructType, names: Sequence[str] | None = None) -> dict[str, str | None]:
+    """Return columns of a table and their types, None where the engine has no place for them: all, or those named."""
+    found: dict[str, str | None] = {}
+    for name in schema.names if names is None else names:
+        try:
+            kind = arrow_type(schema[name].dataType)
+        except UnsupportedTypeError:
+            found[name] = None
+        else:
+            found[name] = None if kind == pa.null() else str(kind)
+    return found
+
+
+def unread_columns(
+    rules: Rules, schemas: Mapping[str, StructType], names: Mapping[str, Sequence[str]], may_leave_out: bool
+) -> dict[str, dict[int, str]]:
+    """Return per relation the columns to leave out: those that the engine may have no place for, and no rule reads.
+
+    Parameters
+    ----------
+    schemas, names
+        Of the tables, and which of their columns make up the rows.
+    may_leave_out
+        Whether the answers are the same without columns that are not read.
+
+    Returns
+    -------
+    The columns' names by where they stand in the relation.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If there is no place for a column that has to stay.
+    ArityError, ColumnError
+        If the table has other columns than the relation.
+    """
+    declared = {one.relation: one.columns for one in rules.declarations}
+    found: dict[str, dict[int, str]] = {}
+    for relation, columns in names.items():
+        if relation not in rules.inputs or len(columns) != rules.arity[relation]:
+            continue  # which is refused elsewhere
+        unread = rules.unread(relation) if may_leave_out else frozenset()
+        leaving = {}
+        for at, i in enumerate(column_order(relation, columns, declared.get(relation))):
+            kind, name = schemas[relation][columns[i]].dataType, columns[i]
+            try:
+                arrow_type(kind)
+            except UnsupportedTypeError as error:
+                if at not in unread or len(unread) == len(columns):
+                    raise UnsupportedTypeError(f"relation '{relation}', column '{name}': {error}") from None
+                leaving[at] = name
+            else:
+                is_wide = isinstance(kind, DecimalType) and kind.precision > MOST_DIGITS
+                if is_wide and at in unread and len(unread) < len(columns):
+                    leaving[at] = name
+        if leaving:
+            found[relation] = leaving
+    return found
 
 
 def as_text(program: str | Rules, bag: bool) -> str:

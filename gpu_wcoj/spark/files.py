@@ -12,7 +12,6 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
 from gpu_wcoj.errors import OutputFileError, UsageError
@@ -20,6 +19,7 @@ from gpu_wcoj.files.output import GROUP_ROWS, folder_of
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.listing import Listing
 from gpu_wcoj.spark.output import Changes, Written, with_batch
+from gpu_wcoj.spark.types import spark_schema
 from gpu_wcoj.zset.zset import ZSet
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
@@ -193,7 +193,7 @@ class _Hashed:
 
 def json_schema(table: pa.Table) -> dict[str, Any]:
     """The columns of a table as Spark will read them, as plain values."""
-    return dict(from_arrow_schema(table.schema).jsonValue())
+    return dict(spark_schema(table.schema).jsonValue())
 
 
 def _force(folder: Path) -> None:

@@ -6,12 +6,11 @@ import atexit
 import logging
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from gpu_wcoj.backend import BackendName
@@ -20,9 +19,10 @@ from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, liste
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.checks import check_given
+from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.spark.asking import Tables, columns_of, names_in, rules_of
+from gpu_wcoj.spark.asking import Tables, columns_of, names_in, rules_of, unread_columns
 from gpu_wcoj.spark.cells.answer import Spread, chosen_for, files_of
 from gpu_wcoj.spark.cells.chosen import Chosen
 from gpu_wcoj.spark.cells.handing import changed
@@ -33,6 +33,7 @@ from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, spread_of
 from gpu_wcoj.spark.output import check_columns
 from gpu_wcoj.spark.scans import collected
 from gpu_wcoj.spark.session import check_frames, require_classic
+from gpu_wcoj.spark.types import spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +93,7 @@ def join(
     UnsupportedError
         If the program is to be spread over cells and cannot be.
     """
-    engine = _engine(spark, program, frames, bag, backend, threads, language, dialect)
+    engine, frames = _engine(spark, program, frames, bag, backend, threads, language, dialect)
     if output is None:
         if len(engine.outputs) != 1:
             raise UsageError(f"the program has the outputs {listed(engine.outputs)}.\n  Name one: output=...")
@@ -108,7 +109,7 @@ def join(
         spread = Spread.of(alone, frames, chosen)
         names = files_of(spread.run(folder, **_how(spark, backend, threads)))
         head = spread.columns.heads[output]
-        schema = from_arrow_schema(changed(head) if engine.bag else head)
+        schema = spark_schema(changed(head) if engine.bag else head)
     else:
         changes = _read(engine, frames)
         folder = _folder(spark, path)
@@ -137,7 +138,7 @@ def count(
 
     The parameters are those of `join`. In bag semantics, the sum of the rows' weights.
     """
-    engine = _engine(spark, program, frames, bag, backend, threads, language, dialect)
+    engine, frames = _engine(spark, program, frames, bag, backend, threads, language, dialect)
     _check(engine, frames)
     chosen = _chosen(spark, engine, frames, layout, cells)
     if isinstance(chosen, Chosen):
@@ -159,7 +160,7 @@ def explain(
     dialect: str = "duckdb",
 ) -> str:
     """Where and how `join` and `count` would compute an answer, and why; for people."""
-    engine = _engine(spark, program, frames, bag, "cpu", None, language, dialect)
+    engine, frames = _engine(spark, program, frames, bag, "cpu", None, language, dialect)
     _check(engine, frames)
     chosen = _chosen(spark, engine, frames, layout, cells)
     if isinstance(chosen, Chosen):
@@ -170,7 +171,8 @@ def explain(
 def _engine(
     spark: SparkSession, program: str | Rules, frames: Mapping[str, DataFrame], bag: bool | None,
     backend: BackendName | None, threads: int | None, language: Language | None, dialect: str,
-) -> Program:  # fmt: skip
+) -> tuple[Program, Mapping[str, DataFrame]]:  # fmt: skip
+    """The program, and the tables without columns that it cannot and need not read."""
     require_classic(spark, "join")
     check_frames(frames)
     tables: Tables = {}
@@ -178,7 +180,18 @@ def _engine(
         tables = {name: columns_of(frame.schema) for name, frame in frames.items()}
     program, bag = rules_of(program, language, dialect, bag, tables)
     how = _how(spark, backend, threads)
-    return Program(program, bag=bag, backend=how["backend"], threads=how["threads"])
+    rules = parse(program) if isinstance(program, str) else program
+    columns = {name: frame.columns for name, frame in frames.items()}
+    schemas = {name: frame.schema for name, frame in frames.items()}
+    leaving = unread_columns(rules, schemas, columns, bag or not rules.aggregates)
+    if leaving:
+        program = rules = rules.without_columns(leaving)
+        frames = {name: _without(frame, leaving.get(name, {}).values()) for name, frame in frames.items()}
+    return Program(program, bag=bag, backend=how["backend"], threads=how["threads"]), frames
+
+
+def _without(frame: DataFrame, columns: Iterable[str]) -> DataFrame:
+    return frame.drop(*columns)
 
 
 def _how(spark: SparkSession, backend: BackendName | None, threads: int | None) -> dict[str, Any]:

@@ -115,17 +115,20 @@ class ToFormat(ToCallable):
 
     def deliver(self, tables: dict[str, pa.Table], batch: int) -> None:
         """Append the changes."""
+        from gpu_wcoj.spark.types import spark_schema
+
         for relation, table in tables.items():
             if table.num_rows:
-                self._append(relation, self._session.createDataFrame(with_batch(table, batch)), batch)
+                rows = with_batch(table, batch)
+                self._append(relation, self._session.createDataFrame(rows, spark_schema(rows.schema)), batch)
 
     def deliver_files(self, files: Mapping[str, Sequence[Path]], schemas: Mapping[str, pa.Schema], batch: int) -> None:
         """Append what cells have written; it goes from executors to executors."""
-        from pyspark.sql.pandas.types import from_arrow_schema
+        from gpu_wcoj.spark.types import spark_schema
 
         for relation, schema in schemas.items():
             if files[relation]:
-                kind = from_arrow_schema(with_batch(schema.empty_table(), batch).schema)
+                kind = spark_schema(with_batch(schema.empty_table(), batch).schema)
                 reader = self._session.read.schema(kind).option("parquet.page.verify-checksum.enabled", "true")
                 self._append(relation, reader.parquet(*map(str, files[relation])), batch)
 

@@ -8,10 +8,13 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
+
+from gpu_wcoj.errors import UnsupportedTypeError
+from gpu_wcoj.spark.types import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 _NAMING = ("path", "subscribe", "subscribePattern", "assign", "table", "topic")
 """Options of a stream that say what it reads; others say how, or are secrets."""
@@ -59,14 +62,18 @@ def collected(df: DataFrame) -> tuple[pa.Table, bool]:
     """The rows of a batch DataFrame, and whether they were read from its files, without the JVM."""
     files = plain_files(df)
     if files:
-        table = _read(files, to_arrow_schema(df.schema))
+        table = _read(files, df.schema)
         if table is not None:
             return table, True
     return df.toArrow(), False
 
 
-def _read(files: list[str], wanted: pa.Schema) -> pa.Table | None:
+def _read(files: list[str], columns: StructType) -> pa.Table | None:
     """The columns of files that hold them in just the types that Spark sees; else None."""
+    try:
+        wanted = arrow_schema(columns)
+    except UnsupportedTypeError:
+        return None
     for path in files:
         schema = pq.read_schema(path)
         for field in wanted:

@@ -123,12 +123,7 @@ def sources_of(
             changes = normalise(frame, how.changes, columns=how.columns, key=how.key, order_by=how.order_by)
             own.append(Source(name, frame, changes, how))
         if len(own) > 1:
-            table, stream = (_data(source) for source in own)
-            if [(one.name, one.dataType) for one in table] != [(one.name, one.dataType) for one in stream]:
-                raise SchemaError(
-                    f"the table of '{name}' has the columns {_shown(table)},\n"
-                    f"  and the stream {_shown(stream)}. Select, rename and cast, so that they are the same in order."
-                )
+            own[1] = _alike(own[0], own[1])
         found.extend(own)
     return found
 
@@ -147,6 +142,26 @@ def _of_table(how: Reading, table: DataFrame) -> Reading:
 
 def _data(source: Source) -> list[StructField]:
     return [source.frame.schema[name] for name in source.data]
+
+
+def _alike(table: Source, stream: Source) -> Source:
+    """The stream with its columns in the table's order.
+
+    Raises
+    ------
+    SchemaError
+        If it has other columns, or of other types.
+    """
+    wanted, given = _data(table), {one.name: one.dataType for one in _data(stream)}
+    if {one.name: one.dataType for one in wanted} != given:
+        raise SchemaError(
+            f"the table of '{table.relation}' has the columns {_shown(wanted)},\n"
+            f"  and the stream {_shown(_data(stream))}. Select, rename and cast, so that they are the same."
+        )
+    if stream.data == table.data:
+        return stream
+    beside = [name for name in stream.frame.columns if name not in given]
+    return replace(stream, frame=stream.frame.select(*map(_quoted, (*table.data, *beside))))
 
 
 def _shown(fields: Sequence[StructField]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +15,7 @@ from gpu_wcoj.query.checks import check_given
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.spark.asking import Tables, as_text, columns_of, names_in, rules_of
+from gpu_wcoj.spark.asking import Tables, as_text, columns_of, names_in, rules_of, unread_columns
 from gpu_wcoj.spark.cells.moving import ADAPTS_FROM
 from gpu_wcoj.spark.cells.view import CellOptions, CellView
 from gpu_wcoj.spark.confs import confs_of, number
@@ -163,7 +164,19 @@ def maintain(
     for option in (changes, columns, key, order_by):
         if isinstance(option, Mapping) and (unknown := [name for name in option if name not in inputs]):
             raise UnknownRelationError(unknown[0], inputs, "relations that the program reads")
-    found = Sources(sources_of(sources, inputs, readings))
+    each = sources_of(sources, inputs, readings)
+    plain = parse(rules) if isinstance(rules, str) else rules
+    names = {one.relation: one.data for one in each}
+    leaving = unread_columns(plain, {one.relation: one.frame.schema for one in each}, names, is_bag)
+    if leaving:
+        rules = plain.without_columns(leaving)
+        planned = make()
+        for name, columns_left in leaving.items():
+            of_table, of_stream = readings[name]
+            left = list(columns_left.values())
+            readings[name] = _without(of_table, names[name], left), _without(of_stream, names[name], left)
+        each = sources_of(sources, inputs, readings)
+    found = Sources(each)
     place = Path(checkpoint).expanduser().absolute()
     sink = sink_of(session, output, format, options)
     if isinstance(output, (str, PathLike)):
@@ -195,6 +208,14 @@ def _readings(changes: Any, columns: Any, key: Any, order_by: Any) -> tuple[Read
     """How a relation's table is read, and how its stream."""
     of_table, of_stream = changes if isinstance(changes, tuple) else (changes, changes)
     return Reading(of_table, columns, key, order_by), Reading(of_stream, columns, key, order_by)
+
+
+def _without(how: Reading, data: Sequence[str], leaving: Iterable[str]) -> Reading:
+    """The reading of these data columns without some of them."""
+    kept = [name for name in data if name not in leaving]
+    if isinstance(how.columns, Mapping):
+        return replace(how, columns={name: how.columns[name] for name in kept})
+    return replace(how, columns=kept)
 
 
 def _adapts_from(confs: Mapping[str, str]) -> int | None:

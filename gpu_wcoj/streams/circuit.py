@@ -73,7 +73,8 @@ class Circuit(NotCopied, Scope):
         ----------
         schema
             The columns' names and types; else they are those of the first rows. Tables with names are read by these,
-            and other names are refused; rows without names go by position. Integers outside a declared type are refused.
+            and other names are refused; rows without names go by position. Integers outside a declared type are
+            refused.
         """
         if name in self.sources:
             raise CircuitError(f"there is a source '{name}' already.")

@@ -18,7 +18,7 @@ from gpu_wcoj.spark.cells.heavy import heavy_values
 from gpu_wcoj.spark.cells.load import Notes
 from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.cells.planning import cell_plan
-from gpu_wcoj.spark.cells.rows import Columns, by_declaration, quoted, united
+from gpu_wcoj.spark.cells.rows import Columns, in_order, quoted, united
 from gpu_wcoj.spark.cells.shares import MOST_CELLS
 from gpu_wcoj.spark.formats import WEIGHT
 
@@ -79,7 +79,7 @@ def as_tables(program: Program, frames: Mapping[str, DataFrame]) -> dict[str, Da
     found = {}
     for name in program.inputs:
         frame = frames[name]
-        ordered = by_declaration(program, name, frame.columns)
+        ordered = in_order(program, name, frame.columns)
         data = [sf.col(quoted(one)).alias(f"c{i}") for i, one in enumerate(ordered)]
         found[name] = frame.select(*data, sf.lit(1).cast("bigint").alias(WEIGHT))
     return found

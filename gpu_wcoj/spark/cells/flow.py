@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.pandas.types import to_arrow_schema
-
 from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.cells.routing import exchanged, routed
 from gpu_wcoj.spark.cells.rows import NOTE, Columns
 from gpu_wcoj.spark.cells.step import Work
+from gpu_wcoj.spark.types import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +25,7 @@ def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataF
     work
         For every stage; its `stage` and `moving` are those of the first.
     """
-    moving = to_arrow_schema(columns.moving)
+    moving = arrow_schema(columns.moving)
     frame = rows
     for stage in plan.stages:
         is_last = stage is plan.stages[-1]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from gpu_wcoj.checkpoint.manifest import Manifest
@@ -24,6 +23,7 @@ from gpu_wcoj.spark.cells.plan import CellPlan, Stage
 from gpu_wcoj.spark.cells.rows import Columns
 from gpu_wcoj.spark.cells.state import Entry, at_hand
 from gpu_wcoj.spark.formats import WEIGHT
+from gpu_wcoj.spark.types import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,7 +104,7 @@ def gathered(
         if places:
             fields = [one for one in columns.fields[number] if one.name.startswith("c")]
             schema = StructType([*fields, StructField(WEIGHT, LongType())])
-            gather = Gather(root, tuple(places), to_arrow_schema(schema), plan.bag)
+            gather = Gather(root, tuple(places), arrow_schema(schema), plan.bag)
             found[name] = session.range(0, len(places), 1, len(places)).mapInArrow(_named(gather), schema)
     return found
 

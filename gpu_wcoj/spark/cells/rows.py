@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from gpu_wcoj.errors import ArityError, SchemaError, listed
+from gpu_wcoj.errors import ArityError
+from gpu_wcoj.incoming import column_order, wrong_number
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.formats import WEIGHT, order_columns
+from gpu_wcoj.spark.types import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -59,13 +60,9 @@ class Columns:
         fields: dict[str, StructType] = {}
         for name in plan.rules.inputs:
             data = data_columns(frames[name].names)
-            if len(data) != program.arity(name):
-                raise ArityError(
-                    f"relation '{name}' has {program.arity(name)} columns, and the rows have {len(data)}: "
-                    f"{listed(data)}."
-                )
-            empty[name] = to_arrow_schema(StructType([frames[name][one] for one in data])).empty_table()
-            ordered = by_declaration(program, name, data)
+            ordered = in_order(program, name, data)
+            schema = StructType([frames[name][one] for one in data])
+            empty[name] = arrow_schema(schema, f"relation '{name}'").empty_table()
             moments = [frames[name][one] for one in order_columns(frames[name].names)]
             fields[name] = StructType(
                 [StructField(f"c{i}", frames[name][one].dataType) for i, one in enumerate(ordered)]
@@ -75,9 +72,9 @@ class Columns:
         heads: dict[str, pa.Schema] = {}
         for name in program.heads:
             heads[name] = program.relation(name).with_weight_name(None).to_arrow().schema.remove_metadata()
-            kinds = from_arrow_schema(heads[name])
+            kinds = spark_schema(heads[name])
             fields[name] = StructType([StructField(f"c{i}", one.dataType) for i, one in enumerate(kinds)])
-            heads[name] = to_arrow_schema(kinds)  # as Spark reads them: not large_string, say
+            heads[name] = arrow_schema(kinds)  # as Spark reads them: not large_string, say
         return cls(tuple(fields[one.name] for one in plan.travelling), heads)
 
     @cached_property
@@ -130,7 +127,7 @@ def united(plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataF
     parts = []
     for number, name in enumerate(plan.rules.inputs):
         for frame in frames.get(name, ()):
-            data = by_declaration(program, name, data_columns(frame.columns))
+            data = in_order(program, name, data_columns(frame.columns))
             given = [sf.col(quoted(one)) for one in (*data, *order_columns(frame.columns))]
             digest = sf.xxhash64(sf.lit(number), sf.col(WEIGHT), *given)
             fields = columns.fields[number]
@@ -182,14 +179,18 @@ def _whole(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def by_declaration(program: Program, name: str, data: Sequence[str]) -> list[str]:
-    """The columns of an input in the order in which they are declared; those that are only numbered stay."""
-    declared = program.declared.get(name)
-    if declared is None or tuple(data) == tuple(declared) or data == [f"c{i}" for i in range(len(data))]:
-        return list(data)
-    if sorted(declared) != sorted(data):
-        raise SchemaError(f"relation '{name}' is declared with {listed(declared)}, and the rows have {listed(data)}.")
-    return list(declared)
+def in_order(program: Program, name: str, data: Sequence[str]) -> list[str]:
+    """Return the columns of an input in the relation's order; see `column_order`.
+
+    Raises
+    ------
+    ArityError, ColumnError
+        If they are not those of the relation.
+    """
+    known = program.declared.get(name)
+    if len(data) != program.arity(name):
+        raise ArityError(wrong_number(name, program.arity(name), data, known))
+    return [data[i] for i in column_order(name, data, known)]
 
 
 def quoted(name: str) -> str:

@@ -1,0 +1,106 @@
+"""Types of Spark as Arrow's and back, without a session, alike in every version of PySpark.
+
+PySpark's own functions for this ask for a time zone from 4.2 on, and take times without a zone for times with one
+before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import types as st
+
+from gpu_wcoj.errors import UnsupportedTypeError
+from gpu_wcoj.schema import MOST_DIGITS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ZONE: Final = "UTC"
+"""The zone that moments are shown in: Spark's are numbers of microseconds, and files of Spark's say so."""
+_ARROW: Final[Mapping[type[st.DataType], pa.DataType]] = {
+    st.BooleanType: pa.bool_(), st.ByteType: pa.int8(), st.ShortType: pa.int16(), st.IntegerType: pa.int32(),
+    st.LongType: pa.int64(), st.FloatType: pa.float32(), st.DoubleType: pa.float64(), st.DateType: pa.date32(),
+    st.TimestampType: pa.timestamp("us", ZONE), st.TimestampNTZType: pa.timestamp("us"), st.StringType: pa.string(),
+    st.CharType: pa.string(), st.VarcharType: pa.string(), st.BinaryType: pa.binary(), st.NullType: pa.null(),
+}  # fmt: skip
+_SPARK: Final[Mapping[pa.DataType, st.DataType]] = {
+    pa.large_string(): st.StringType(), pa.large_binary(): st.BinaryType(), pa.date64(): st.DateType(),
+    **{kind: spark() for spark, kind in _ARROW.items() if spark not in (st.CharType, st.VarcharType)},
+}  # fmt: skip
+
+
+def arrow_type(kind: st.DataType) -> pa.DataType:
+    """Return the Arrow type of a Spark type.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If columns of it have no place in the engine: it is nested, an interval, a time of day, a variant.
+
+    Examples
+    --------
+    >>> arrow_type(st.TimestampType()), arrow_type(st.TimestampNTZType()), arrow_type(st.DecimalType(9, 2))
+    (TimestampType(timestamp[us, tz=UTC]), TimestampType(timestamp[us]), Decimal128Type(decimal128(9, 2)))
+    """
+    if isinstance(kind, st.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    found = next((_ARROW[one] for one in type(kind).__mro__ if one in _ARROW), None)
+    if found is None:
+        raise UnsupportedTypeError(
+            f"type '{kind.simpleString()}' is not supported.\n"
+            f"  Supported are integers, booleans, float, double, date, timestamp, timestamp_ntz, string, binary and "
+            f"decimals of up to {MOST_DIGITS} digits. Cast the column, or leave it out."
+        )
+    return found
+
+
+def spark_type(kind: pa.DataType) -> st.DataType:
+    """Return the Spark type for values of an Arrow type; of all time units it is microseconds.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If Spark has none.
+
+    Examples
+    --------
+    >>> spark_type(pa.timestamp("ms")), spark_type(pa.large_string())
+    (TimestampNTZType(), StringType())
+    """
+    if pa.types.is_decimal(kind):
+        return st.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        return st.TimestampNTZType() if kind.tz is None else st.TimestampType()
+    if kind not in _SPARK:
+        raise UnsupportedTypeError(f"Spark has no type for values of type '{kind}'.\n  Cast them to another type.")
+    return _SPARK[kind]
+
+
+def arrow_schema(schema: st.StructType, what: str = "the DataFrame") -> pa.Schema:
+    """Return the schema of Arrow tables with the columns of a DataFrame; errors name it and the column.
+
+    Examples
+    --------
+    >>> arrow_schema(st.StructType([st.StructField("t", st.TimestampType())])).field("t").type
+    TimestampType(timestamp[us, tz=UTC])
+    """
+    fields = []
+    for one in schema:
+        try:
+            fields.append(pa.field(one.name, arrow_type(one.dataType), one.nullable))
+        except UnsupportedTypeError as error:
+            raise UnsupportedTypeError(f"{what}, column '{one.name}': {error}") from None
+    return pa.schema(fields)
+
+
+def spark_schema(schema: pa.Schema) -> st.StructType:
+    """Return the schema of DataFrames with the columns of an Arrow table.
+
+    Examples
+    --------
+    >>> spark_schema(pa.schema({"t": pa.timestamp("us")})).simpleString()
+    'struct<t:timestamp_ntz>'
+    """
+    return st.StructType([st.StructField(one.name, spark_type(one.type), one.nullable) for one in schema])
