@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_wcoj.column import Column, on_host
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError
 from gpu_wcoj.schema import DataType
-from gpu_wcoj.weights import as_weights
+from gpu_wcoj.weights import as_weights, weight_among
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def read_change(
     """Read one relation's rows.
 
     A table has the relation's columns, by name where both have names and else in order; in a change one more, called
-    ``weight``, is its weights.
+    ``weight``, is its weights; beside a column of that name, ``_weight``.
 
     Parameters
     ----------
@@ -84,32 +84,30 @@ def read_change(
         )
     from gpu_wcoj.arrow import Numbered, as_table
 
-    has_weights = False
-
     def arranged(names: tuple[str, ...]) -> list[int]:
         """Return the positions of the relation's columns in its order, then that of the weights."""
-        nonlocal has_weights
-        columns = list(range(len(names)))
-        has_weights = reserves_weight and len(names) == arity + 1
-        if has_weights:
-            if names.count("weight") != 1:
+        columns, weight = list(range(len(names))), None
+        if reserves_weight and len(names) == arity + 1:
+            weight = weight_among(names, None if known is None or are_numbered(known) else known)
+            if weight is None or names.count(weight) != 1:
+                called = "weight" if weight is None else weight
                 raise SchemaError(
-                    f"relation '{relation}' has {arity} columns, and the rows have {arity + 1}: "
-                    f"{', '.join(names)}.\n  A column more is allowed if it is called 'weight' and holds the weights."
+                    f"relation '{relation}' has {arity} columns, and the rows have {arity + 1}: {', '.join(names)}.\n"
+                    f"  A column more is allowed if it is called '{called}' and holds the weights."
                 )
-            columns.remove(names.index("weight"))
+            columns.remove(names.index(weight))
         if len(columns) != arity:
             raise ArityError(wrong_number(relation, arity, names, known))
         if not isinstance(names, Numbered):
             own = tuple(names[column] for column in columns)
             columns = [columns[i] for i in column_order(relation, own, known, is_declared)]
-        return [*columns, names.index("weight")] if has_weights else columns
+        return columns if weight is None else [*columns, names.index(weight)]
 
     what = f"relation '{relation}'"
     names, found = as_table(data, what, null_types=types, string=string, binary=binary, arrange=arranged)
     if not names:
         return Incoming((), _no_columns(arity, types), None, True)
-    weights = as_weights(found.pop(), f"relation '{relation}': the weights") if has_weights else None
+    weights = as_weights(found.pop(), f"{what}: the weights") if len(found) > arity else None
     return Incoming(names[:arity], tuple(found), weights, True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,45 @@ def as_weights(values: Column | npt.NDArray[np.generic] | Iterable[object], what
         if not is_integer or not -(2**63) <= int(value) < 2**63:  # type: ignore[call-overload]  # it is an integer
             raise WeightError(_message(what, f"{value!r} (row {row})"))
     return np.array(values, np.int64)
+
+
+def weight_name(names: Collection[str]) -> str:
+    """Return what weights are called beside columns of these names.
+
+    Examples
+    --------
+    >>> weight_name(["a", "b"]), weight_name(["weight", "b"])
+    ('weight', '_weight')
+    """
+    name = "weight"
+    while name in names:
+        name = f"_{name}"
+    return name
+
+
+def weight_among(names: Collection[str], known: Collection[str] | None = None) -> str | None:
+    """Return which of a table's columns may hold weights; None if none is called so.
+
+    Parameters
+    ----------
+    known
+        The relation's names, where it has some; else the columns of rows are counted.
+
+    Examples
+    --------
+    >>> weight_among(["a", "weight"]), weight_among(["weight", "_weight"]), weight_among(["a", "_weight"])
+    ('weight', '_weight', None)
+    >>> weight_among(["weight", "_weight"], ["_weight"]), weight_among(["a", "weight"], ["a", "weight"])
+    ('weight', None)
+    """
+    if known is not None:
+        name = weight_name(known)
+        if name in names or len(names) <= len(known):
+            return name if name in names else None
+    name = "weight"
+    while f"_{name}" in names and name in names:
+        name = f"_{name}"
+    return name if name in names else None
 
 
 def _message(what: str, value: str) -> str:

@@ -206,3 +206,23 @@ def test_a_source_of_a_circuit_learns_names_and_keeps_rows_in_order():
     with pytest.raises(ColumnError, match="relation 'edge' has no column 'a'"):
         circuit.step({"edge": {"a": [1], "b": [2]}})
     assert circuit.step({"edge": {"dst": [3], "src": [0]}})["o"].rows()[1] == ((0, 3), 1)
+
+
+def test_weights_beside_a_column_called_weight():
+    table = pa.table({"id": [1, 2, 2], "weight": [3, 3, 3]})
+    view = gw.view("select id, weight from t", t=table)
+    assert view.apply(t={"weight": [3], "id": [1], "_weight": [-1]}).rows() == [((1, 3), -1)]
+    assert view.apply(t=view.snapshot().to_arrow()).rows() == [((2, 3), 2)]
+    program = gw.Program(RULE)
+    program.step({"edge": {"weight": [7], "id": [1]}})
+    assert program.step({"edge": {"id": [1], "weight": [7], "_weight": [-1]}})["o"].rows() == [((7, 1), -1)]
+    with pytest.raises(ColumnError, match="no column 'x'"):
+        program.step({"edge": {"id": [1], "weight": [7], "x": [2]}})
+    assert program.step({"edge": [((5, 6), 1)]})["o"].rows() == [((5, 6), 1)]
+    assert program.step({"edge": [(row, -1) for row in named_rows({"id": [6], "weight": [5]})]})["o"].rows() == [
+        ((5, 6), -1)
+    ]
+    circuit = gw.Circuit(backend="cpu")
+    circuit.sink("o", circuit.source("edge", {"id": "int64", "weight": "int64"}))
+    assert circuit.step({"edge": {"weight": [2], "id": [1]}})["o"].rows() == [((1, 2), 1)]
+    assert circuit.step({"edge": {"weight": [2], "_weight": [-1], "id": [1]}})["o"].rows() == [((1, 2), -1)]

@@ -14,7 +14,7 @@ from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.arrow.types import type_of
 from gpu_wcoj.column import Int64Array
 from gpu_wcoj.errors import ColumnError, SchemaError, UnsupportedTypeError, UsageError
-from gpu_wcoj.weights import as_weights
+from gpu_wcoj.weights import as_weights, weight_name
 
 
 def as_given(data: Any, what: str) -> Any:
@@ -131,9 +131,7 @@ def split_change(data: Any, what: str, names: Sequence[str], columns: Sequence[s
         Which of them are needed.
     """
     given = list(kinds_of(data))
-    weight = "weight"
-    while weight in names:
-        weight = f"_{weight}"
+    weight = weight_name(names)
     for name in given:
         if name not in (*names, weight):
             raise ColumnError(what.removeprefix("the "), name, (*names, weight))

@@ -18,7 +18,7 @@ from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError
 from gpu_wcoj.rows import columns_of, split_weights
 from gpu_wcoj.schema import DataType, check_names
-from gpu_wcoj.weights import as_weights
+from gpu_wcoj.weights import as_weights, weight_name
 
 
 class Numbered(tuple[str, ...]):
@@ -271,7 +271,7 @@ def _row_columns(data: Iterable[Any], width: int, what: str) -> _Named:
     names = _fields(rows, what) or _numbered(columns)
     if weights is None:
         return names, columns
-    return type(names)((*names, "weight")), [*columns, as_weights(weights, f"{what}: the weights")]
+    return type(names)((*names, weight_name(names))), [*columns, as_weights(weights, f"{what}: the weights")]
 
 
 def _fields(rows: Sequence[Any], what: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gpu_wcoj.errors import UsageError, listed, nearest
 from gpu_wcoj.files.advice import too_few
 from gpu_wcoj.files.spec import ColumnName, InputSpec
+from gpu_wcoj.weights import weight_among, weight_name
 
 WEIGHT = "weight"
 
@@ -23,7 +24,8 @@ class Selection:
     weight, tick
         The column of weights and that of ticks; None if there is none.
     names
-        What the columns of `rows` are called on the way in, then ``"weight"`` if there are weights.
+        What the columns of `rows` are called on the way in, then ``"weight"`` if there are weights, or ``"_weight"``
+        beside a column of that name.
     own_names
         What the file calls the columns of `rows`; None if it gives no names.
     """
@@ -63,7 +65,7 @@ def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: 
     else:
         rows = tuple(position for position in range(n_columns) if position not in (weight, tick))
         if changes and weight is None and names is not None and WEIGHT in names and arity in (None, len(rows) - 1):
-            weight = names.index(WEIGHT)
+            weight = names.index(weight_among(names) or WEIGHT)
             rows = tuple(position for position in rows if position != weight)
     if arity is not None and len(rows) != arity:
         raise UsageError(_wrong_arity(spec, len(rows), n_columns, names, arity, weight, tick))
@@ -75,7 +77,8 @@ def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: 
     own = None if names is None else tuple(names[position] for position in rows)
     if own is not None and spec.declared and not {name for name, _ in spec.declared} & {*own}:
         own = None
-    return Selection(rows, weight, tick, _names(own, len(rows)) + ((WEIGHT,) if weight is not None else ()), own)
+    called = _names(own, len(rows))
+    return Selection(rows, weight, tick, (*called, weight_name(called)) if weight is not None else called, own)
 
 
 def fields_of_nothing(spec: InputSpec, arity: int | None) -> int | None:
@@ -123,7 +126,7 @@ def _position(spec: InputSpec, column: ColumnName, n_columns: int, names: Sequen
 
 
 def _names(own: tuple[str, ...] | None, number: int) -> tuple[str, ...]:
-    if own is not None and len(set(own)) == len(own) and WEIGHT not in own:
+    if own is not None and len(set(own)) == len(own):
         return own
     return numbered(number)
 

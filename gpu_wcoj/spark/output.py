@@ -203,20 +203,6 @@ def with_batch(table: pa.Table, batch: int) -> pa.Table:
     return table.append_column(name, pa.repeat(pa.scalar(batch, pa.int64()), table.num_rows))
 
 
-def weight_name(names: Sequence[str]) -> str:
-    """What the weights are called beside columns of these names.
-
-    Examples
-    --------
-    >>> weight_name(["a", "b"]), weight_name(["weight", "b"])
-    ('weight', '_weight')
-    """
-    name = "weight"
-    while name in names:
-        name = "_" + name
-    return name
-
-
 def read_files(files: Sequence[Path], schema: pa.Schema) -> pa.Table:
     """Of files with at least these columns, their rows."""
     import pyarrow as pa

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
 from gpu_wcoj.spark.listing import Listing
-from gpu_wcoj.spark.output import ToCallable, weight_name, with_batch
+from gpu_wcoj.spark.output import ToCallable, with_batch
+from gpu_wcoj.weights import weight_name
 
 
 class Handing(Protocol):

@@ -25,7 +25,8 @@ from gpu_wcoj.spark.cells.rows import CELL, DIGEST, FIRST, MASK, NOTE, REL, STAG
 from gpu_wcoj.spark.cells.state import Entry, Kept, base_of, bytes_since, put_back, taken, written
 from gpu_wcoj.spark.feed import as_change
 from gpu_wcoj.spark.formats import ORDER, WEIGHT
-from gpu_wcoj.spark.output import weight_name, with_batch
+from gpu_wcoj.spark.output import with_batch
+from gpu_wcoj.weights import weight_name
 from gpu_wcoj.zset.zset import ZSet
 
 Watch = Callable[[str, int, int, int], None]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpu_wcoj.errors import ArityError, SchemaError
-from gpu_wcoj.incoming import column_order, held_to, named_after, wrong_number
+from gpu_wcoj.incoming import are_numbered, column_order, held_to, named_after, wrong_number
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.streams.time import Time
@@ -92,29 +92,27 @@ def as_zset(
     if isinstance(data, ZSet):
         return data
     from gpu_wcoj.arrow import Numbered, as_table
-    from gpu_wcoj.weights import as_weights
+    from gpu_wcoj.weights import as_weights, weight_among
 
-    has_weights = False
+    called: list[str] = []
 
     def arranged(names: tuple[str, ...]) -> list[int]:
         """Return the positions of the columns in the known order, then that of the weights."""
-        nonlocal has_weights
-        if names.count("weight") > 1:
-            raise SchemaError(f"relation '{name}' has two columns 'weight'.\n  Call one of them something else.")
-        columns = list(range(len(names)))
-        has_weights = "weight" in names and "weight" not in (known or ())
-        if has_weights:
-            columns.remove(names.index("weight"))
+        weight = weight_among(names, None if known is None or are_numbered(known) else known)
+        if weight is not None and names.count(weight) > 1:
+            raise SchemaError(f"relation '{name}' has two columns '{weight}'.\n  Call one of them something else.")
+        called.extend([weight] if weight is not None else [])
+        columns = [column for column in range(len(names)) if names[column] != weight]
         if known is not None and len(columns) != len(known):
             raise ArityError(wrong_number(name, len(known), [names[column] for column in columns], known))
         if not isinstance(names, Numbered):
             own = tuple(names[column] for column in columns)
             columns = [columns[i] for i in column_order(name, own, known, is_declared)]
-        return [*columns, names.index("weight")] if has_weights else columns
+        return columns if weight is None else [*columns, names.index(weight)]
 
     kinds = [column.type for column in like.columns]
     names, columns = as_table(data, f"relation '{name}'", null_types=kinds, arrange=arranged)
     if not names:
         return NOTHING
-    weights = as_weights(columns.pop(), f"relation '{name}': the weights") if has_weights else None
+    weights = as_weights(columns.pop(), f"relation '{name}': the weights") if called else None
     return ZSet.from_columns(names[: len(columns)], columns, weights).owned()
