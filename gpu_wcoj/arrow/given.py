@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gpu_wcoj.arrow.row_index import dictionaries, encode_all, key_matrix
-from gpu_wcoj.arrow.table import columns_by_name
+from gpu_wcoj.arrow.table import columns_by_name, is_of_spark
 from gpu_wcoj.arrow.types import type_of
 from gpu_wcoj.column import Int64Array
 from gpu_wcoj.errors import ColumnError, SchemaError, UnsupportedTypeError, UsageError
@@ -31,11 +31,6 @@ def as_given(data: Any, what: str) -> Any:
         return data
     arrays = columns_by_name(data, what)
     return pa.table({name: _array(values, f"{what}, column '{name}'") for name, values in arrays.items()})
-
-
-def is_of_spark(data: Any) -> bool:
-    """Whether `data` is a DataFrame of Spark, whichever kind."""
-    return type(data).__module__.startswith("pyspark.sql") and hasattr(data, "toArrow")
 
 
 def kinds_of(data: Any) -> dict[str, str]:

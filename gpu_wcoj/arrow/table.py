@@ -15,7 +15,7 @@ from gpu_wcoj.arrow.incoming import encode, encode_numpy, encode_values
 from gpu_wcoj.arrow.types import SUPPORTED
 from gpu_wcoj.column import Column
 from gpu_wcoj.dictionary import Dictionary
-from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError
 from gpu_wcoj.rows import columns_of, split_weights
 from gpu_wcoj.schema import DataType, check_names
 from gpu_wcoj.weights import as_weights, weight_name
@@ -43,9 +43,9 @@ def as_table(
     ----------
     data
         Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (PyArrow, Polars, pandas, DuckDB, Delta
-        readers), a dict of arrays or lists, a NumPy array (two-dimensional, structured, or one column), or an
-        iterable of rows. Named tuples name the columns, other rows are named c0, c1, ...; of pairs (row, weight) the
-        weights become a column ``weight``.
+        readers), a DataFrame of Spark, which is collected, a dict of arrays or lists, a NumPy array (two-dimensional,
+        structured, or one column), or an iterable of rows. Named tuples name the columns, other rows are named c0, c1,
+        ...; of pairs (row, weight) the weights become a column ``weight``.
         The labels that pandas gives rows by itself are left out; an index that carries values must have a name.
     what
         What to call the data in messages.
@@ -135,6 +135,11 @@ def type_names(columns: Mapping[str, Any], what: str = "the data") -> dict[str, 
     return found
 
 
+def is_of_spark(data: Any) -> bool:
+    """Return whether `data` is a DataFrame of Spark, whichever kind."""
+    return type(data).__module__.startswith("pyspark.sql") and hasattr(data, "toArrow")
+
+
 def _named_columns(data: Any, width: int, what: str) -> _Named:
     if isinstance(data, (pa.RecordBatch, pa.Table)):
         return _arrow_columns(data, what)
@@ -142,6 +147,10 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
         return _numpy_columns(data, what)
     if isinstance(data, Mapping):
         return _mapped_columns(data, what)
+    if is_of_spark(data):  # whose own __arrow_c_stream__ fails in PySpark 4.2 and 4.3 if there is a timestamp
+        if data.isStreaming:
+            raise UsageError(f"{what} is a stream of Spark.\n  Pass it to gpu_wcoj.spark.maintain.")
+        return _arrow_columns(data.toArrow(), what)
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return _arrow_columns(_imported(data, what), what)
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):

@@ -70,7 +70,8 @@ class Matcher(NotCopied):
         is_kept: bool = True,
         **options: Any,
     ) -> None:
-        from gpu_wcoj.arrow.given import is_of_spark, kinds_of
+        from gpu_wcoj.arrow.given import kinds_of
+        from gpu_wcoj.arrow.table import is_of_spark
 
         vertices, edges = _tables(graph, vertices, edges)
         self.motif = motif if isinstance(motif, Motif) else parse(motif)
