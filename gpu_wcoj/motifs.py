@@ -134,17 +134,17 @@ class MotifProgram:
 
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
         """Take a tick and count how many matches came and went."""
-        return {MATCHES: ChangeCount(None, None, self.matcher.apply_counted(**self._named(changes)))}
+        return {MATCHES: ChangeCount(None, None, self.matcher.apply_counted(**changes))}
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, Any], None]) -> dict[str, ChangeCount]:
         """Take a tick and hand out how the matches change."""
-        found = self.matcher.step(self._named(changes))
+        found = self.matcher.step(changes)
         sink(MATCHES, found)
         return {MATCHES: ChangeCount(None, None, found.net)}
 
     def load(self, changes: Mapping[str, Any]) -> None:
         """Take a tick and do no more than the state needs."""
-        self.matcher.load(**self._named(changes))
+        self.matcher.load(**changes)
 
     def explain(
         self,
@@ -156,14 +156,3 @@ class MotifProgram:
     ) -> str:
         """How the matches are kept; see `gpu_wcoj.program.Program.explain`."""
         return self.matcher.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
-
-    def _named(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The rows under the names of their table's columns: a file's rows may be numbered only."""
-        found = {}
-        for name, rows in changes.items():
-            own = self._names[name]
-            if rows.column_names[: len(own)] == [f"c{i}" for i in range(len(own))]:
-                weight = "_weight" if "weight" in own else "weight"
-                rows = rows.rename_columns([*own, weight][: rows.num_columns])
-            found[name] = rows
-        return found

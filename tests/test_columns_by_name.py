@@ -226,3 +226,25 @@ def test_weights_beside_a_column_called_weight():
     circuit.sink("o", circuit.source("edge", {"id": "int64", "weight": "int64"}))
     assert circuit.step({"edge": {"weight": [2], "id": [1]}})["o"].rows() == [((1, 2), 1)]
     assert circuit.step({"edge": {"weight": [2], "_weight": [-1], "id": [1]}})["o"].rows() == [((1, 2), -1)]
+
+
+def test_sums_of_z_sets_go_by_name_where_both_have_the_same_names():
+    left, right = gw.ZSet.from_arrow({"a": [1, 3], "b": [2, 4]}), gw.ZSet.from_arrow({"b": [4, 1], "a": [3, 5]})
+    assert (left + right).rows() == [((1, 2), 1), ((3, 4), 2), ((5, 1), 1)]
+    assert (left - right).rows() == [((1, 2), 1), ((5, 1), -1)]
+    assert (left + gw.ZSet.from_arrow({"x": [4], "y": [3]})).rows()[-1] == ((4, 3), 1)
+    circuit = gw.Circuit(backend="cpu")
+    one, other = circuit.source("one"), circuit.source("other")
+    circuit.sink("sum", one + other)
+    circuit.sink("difference", one - other)
+    found = circuit.step({"one": left, "other": right})
+    assert found["sum"] == left + right
+    assert found["difference"] == left - right
+
+
+def test_rows_without_names_change_the_tables_of_a_motif():
+    edges = {"dst": [2], "src": [1], "n": [5]}
+    view = gw.view("(a)-[e]->(b)", edges=edges, columns=["a.id", "b.id", "e.n"])
+    assert view.apply(edges=[(4, 3, 6), ((2, 1, 5), -1)]).rows() == [((1, 2, 5), -1), ((3, 4, 6), 1)]
+    with pytest.raises(ColumnError, match="edges.* has no column 'm'"):
+        view.apply(edges={"m": [1], "dst": [2], "src": [3]})

@@ -10,8 +10,9 @@ import numpy as np
 
 from gpu_wcoj.column import Int64Array
 from gpu_wcoj.errors import SchemaError, UsageError
-from gpu_wcoj.incoming import Incoming, read_change
+from gpu_wcoj.incoming import Incoming, are_numbered, read_change
 from gpu_wcoj.query.motif.form import ROW
+from gpu_wcoj.weights import weight_name
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Table:
         what = self.held.what
         if isinstance(data, ZSet):
             data = data.with_weight_name("weight")
-        rows, weights = split_change(as_given(data, what), what, self.names, self.held.schema.names)
+        rows, weights = split_change(self._named(as_given(data, what)), what, self.names, self.held.schema.names)
         refuse_nulls(rows, self.keys, what)
         _, rows = self.held.alike(rows)
         gone = self.find(rows.take(np.flatnonzero(weights < 0)), -weights[weights < 0])
@@ -108,6 +109,17 @@ class Table:
             self.check_new(coming, gone)
         every, come = self.held.plus(coming)
         return Changed(replace(self, held=every.minus(gone) if len(gone) else every), every, gone, come)
+
+    def _named(self, data: Any) -> Any:
+        """The rows under the names of the table's columns, where theirs only count."""
+        from gpu_wcoj.arrow.given import kinds_of
+        from gpu_wcoj.arrow.table import is_of_spark
+
+        names, size = list(kinds_of(data)), len(self.names)
+        if not are_numbered(names[:size]) or names[size:] not in ([], ["weight"]) or {*names} & {*self.names}:
+            return data
+        called = [*self.names, weight_name(self.names)][: len(names)]
+        return data.toDF(*called) if is_of_spark(data) else data.rename_columns(called)
 
     def find(self, rows: Any, times: Int64Array) -> Int64Array:
         """Numbers of rows that hold the same, each so many times."""

@@ -137,6 +137,12 @@ class Place:
         weights = zset.weights if not columns else zset.stored_weights
         return self.made(kept, [zset.columns[column] for column in columns], weights)
 
+    def turned(self, left: ZSet, right: ZSet) -> ZSet:
+        """`right` with its columns in the order of `left`, if they have the same names in another order."""
+        if not algebra.is_turned(left.names, right.names):
+            return right
+        return self.selected(right, [right.names.index(name) for name in left.names])
+
     def plus(self, left: ZSet, right: ZSet) -> ZSet:
         """``left + right``, with the names of `left`; exact, or `WeightOverflowError`."""
         if is_nothing(left) or is_nothing(right):

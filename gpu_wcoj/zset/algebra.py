@@ -124,6 +124,8 @@ def weight_of(zset: ZSet, row: tuple[Any, ...]) -> int:
 def plus(left: ZSet, right: ZSet) -> ZSet:
     """``(left + right)(row) = left(row) + right(row)``, with the names of `left`.
 
+    Columns go by position, as in SQL's UNION; those that have the same names in another order go by name.
+
     Raises
     ------
     ArityError, TypeMismatchError
@@ -136,6 +138,8 @@ def plus(left: ZSet, right: ZSet) -> ZSet:
     >>> from gpu_wcoj.zset.zset import ZSet
     >>> plus(ZSet.from_rows([(1,), (2,)]), ZSet.from_rows([((1,), -1)])).rows()
     [((2,), 1)]
+    >>> plus(ZSet.from_arrow({"a": [1], "b": [2]}), ZSet.from_arrow({"b": [4], "a": [3]})).rows()
+    [((1, 2), 1), ((3, 4), 1)]
     """
     return _combined(left, right, [left.weights, right.weights])
 
@@ -169,9 +173,23 @@ def _combined(left: ZSet, right: ZSet, weights: Sequence[Int64Array]) -> ZSet:
                 f"a Z-set of {len(left.columns)} columns ({', '.join(left.names)}) and one of"
                 f" {len(right.columns)} ({', '.join(right.names)}) do not add up."
             )
+        if is_turned(left.names, right.names):
+            turned = tuple(right.columns[right.names.index(name)] for name in left.names)
+            right = type(right)(left.names, turned, right.weights, right.weight_name)
         aligned = _aligned(left, right)
         names, columns = left.names, [mine.stacked(theirs) for mine, theirs in aligned]
     return type(left)(names, *consolidate(columns, np.concatenate(weights)), left.weight_name)
+
+
+def is_turned(left: Sequence[str], right: Sequence[str]) -> bool:
+    """Return whether two Z-sets have the same names of columns in different orders.
+
+    Examples
+    --------
+    >>> is_turned(["a", "b"], ["b", "a"]), is_turned(["a", "b"], ["a", "b"]), is_turned(["a", "b"], ["x", "y"])
+    (True, False, False)
+    """
+    return list(left) != list(right) and sorted(left) == sorted(right)
 
 
 def _aligned(left: ZSet, right: ZSet) -> list[tuple[Column, Column]]:

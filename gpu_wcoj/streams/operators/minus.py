@@ -11,4 +11,4 @@ class Minus(Operator):
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
         """The difference."""
-        return self.place.minus(left, right)
+        return self.place.minus(left, self.place.turned(left, right))

@@ -11,4 +11,4 @@ class Plus(Operator):
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
         """The sum."""
-        return self.place.plus(left, right)
+        return self.place.plus(left, self.place.turned(left, right))
