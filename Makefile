@@ -39,10 +39,14 @@ CHANGES := .run/changes
 SECONDS ?= 600
 PARSERS ?=
 
+# The versions of PySpark that `make test-spark-versions` installs below .run, and what it runs on each.
+PYSPARK ?= 4.2.1 4.3.0
+SPARK_TESTS ?= $(addprefix tests/spark/test_,types.py languages.py once.py)
+
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch clean test-shim-sanitized test-shim-races test-ptx test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark test-spark-versions soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch clean test-shim-sanitized test-shim-races test-ptx test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -94,6 +98,14 @@ check-extras: setup  ## see whether pip can install every extra, alone and besid
 
 test-spark: setup  ## test on Spark at length: kills, restarts, many cells (some twenty minutes)
 	TEST_SPARK=all $(BIN)/python -m pytest -p no:xdist tests/spark
+
+test-spark-versions: setup  ## test times, types and languages on other versions of PySpark (PYSPARK="4.2.1 4.3.0")
+	@for version in $(PYSPARK); do \
+	  test -e .run/pyspark-$$version || { rm -rf .run/pyspark-$$version.new; \
+	    PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --no-compile \
+	      --target .run/pyspark-$$version.new pyspark==$$version && mv .run/pyspark-$$version.new .run/pyspark-$$version; } || exit 1; \
+	  PYTHONPATH=$(CURDIR)/.run/pyspark-$$version $(BIN)/python -m pytest -p no:xdist $(SPARK_TESTS) || exit 1; \
+	done
 
 soak-spark: setup  ## kill drivers of Spark at random times (POINTS=20) and see that every batch counts once
 	SOAK_POINTS=$(POINTS) $(BIN)/python -m pytest -p no:xdist -s tests/spark/test_view_kills.py -k soak

@@ -96,7 +96,8 @@ class Program(Inspected):
         "a"]}``; those that the changed atom binds come first in any case. ``"auto"`` joins such rules as ``"wcoj"``.
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
-        else they are those of the first rows. Integers outside a declared type are refused.
+        else they are those of the first rows. Integers outside a declared type are refused. Names that are not given
+        are those of the first table that has some.
     inputs
         Relations that may get rows later, ``["edge", "node"]``. All that rules read and none defines must be among
         them, in `schema`, or named by a ``.decl`` or ``.input`` line. If it is left out, the first change says so as
@@ -209,7 +210,9 @@ class Program(Inspected):
             Per input relation, a `ZSet` (no order: the net weight of a row decides) or anything shaped as rows: an
             Arrow table or whatever has ``__arrow_c_stream__``, a dict of columns, a NumPy array, a list of tuples or
             of ``(tuple, weight)``. Rows are taken in order and the last operation on a row wins. A column ``weight``
-            beyond the relation's own holds weights: above 0 inserts, below 0 deletes. In bag semantics weights add.
+            beyond the relation's own (``_weight`` beside one of that name) holds weights: above 0 inserts, below 0
+            deletes. In bag semantics weights add. Columns go by name where the table and the relation have names
+            (declared, or those of an earlier table), and other names are refused; else they go by position.
 
         Returns
         -------

@@ -151,7 +151,8 @@ class View(NotCopied):
         ----------
         changes
             By relation, as for `Program.step`: a `ZSet` or anything shaped as rows, where a column ``weight`` beyond
-            the relation's own holds weights, below 0 for deletions. They may stand as keywords as well.
+            the relation's own holds weights, below 0 for deletions. Columns that have names go by these, rows of
+            tuples by position. They may stand as keywords as well.
 
         Raises
         ------

@@ -49,7 +49,8 @@ def run(
     not. Options are columns=0,1 weight=2 tick=3 (columns by position from 0, or by name), sep=tab header=no skip=1
     types=int64,string (text only) and format=parquet|arrow|csv|tsv|text. PATH is - for standard input, which is text
     without names of columns if format does not say otherwise: edge=-?format=csv. Options stand after the last ?; where
-    a file of just the whole name is there, ? and & are part of it.
+    a file of just the whole name is there, ? and & are part of it. Columns that have names go by these where the
+    relation has names, too: declared, or of a file before.
 
     A program can name its files itself, beside its own: .input edge(filename="edge.csv", delimiter=",") and
     .output path(filename="path.csv"). Without parameters, and if no file is given here, .input edge reads

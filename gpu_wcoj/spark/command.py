@@ -65,7 +65,7 @@ def run(
 
     A folder is given as RELATION=PATH?option=value&...: Parquet files, or format=csv with a header. Options are
     columns=src,dst (by name, or by position from 0), weight=NAME, and tick=NAME for a column that says in which order
-    the rows of a batch happened.
+    the rows of a batch happened. Columns go by name where the relation's are declared, or named by its table.
 
     Parameters
     ----------

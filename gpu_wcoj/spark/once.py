@@ -68,7 +68,9 @@ def join(
     program
         A query in Datalog, SQL or EDN, or rules. Tables of SQL and EDN are the frames, by name.
     frames
-        A DataFrame for each relation that the program reads.
+        A DataFrame for each relation that the program reads. Where the program declares names (``.decl``, SQL), its
+        columns go by name. Those of types that the engine does not have are left out where the program does not read
+        them, in bags and where it has no aggregates.
     output
         Which output, if the program has several.
     path

@@ -69,7 +69,8 @@ def maintain(
     ----------
     sources
         For each relation that the program reads a DataFrame, stream or table, or both, ``[table, stream]``: the table
-        is loaded, and the stream goes on from there.
+        is loaded, and the stream goes on from there, its columns by name. In bags, columns of types that the engine
+        does not have are left out where the program does not read them.
     program
         A query in Datalog, SQL or EDN, or rules. Tables of SQL and EDN are the sources, by name.
     checkpoint

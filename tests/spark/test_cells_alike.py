@@ -165,6 +165,6 @@ def test_sources_of_one_relation_that_do_not_go_together(spark: Any, tmp_path: P
     for pair, message in (([stream, stream], "a stream, a stream"), ([stream, table], "a stream, a table")):
         with pytest.raises(UsageError, match=f"the sources of 'edge' are {message}"):
             gws.maintain({"edge": pair}, "p(a) :- edge(a, b).", changes="append", checkpoint=tmp_path / "ckpt")
-    for other in (table.selectExpr("dst", "src"), table.selectExpr("CAST(src AS int)", "dst")):
+    for other in (table.selectExpr("dst", "src AS source"), table.selectExpr("CAST(src AS int)", "dst")):
         with pytest.raises(SchemaError, match="Select, rename and cast"):
             gws.maintain({"edge": [other, stream]}, "p(a) :- edge(a, b).", changes="append", checkpoint=tmp_path / "c")

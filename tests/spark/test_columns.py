@@ -1,4 +1,4 @@
-"""Columns that differ in case alone are one to Spark; this is said before any work is done."""
+"""Columns go by name where both sides have names; those that differ in case alone are one to Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
 import gpu_wcoj.spark as gws
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import ColumnError, SchemaError, UsageError
 from tests.spark.streams import write_stream
 
 TWICE = "h(a, A) :- edge(a, A)."
@@ -52,3 +52,48 @@ def test_a_view_that_writes_is_refused_before_it_starts(spark, tmp_path, layout)
             gws.maintain({"edge": stream}, program, output=tmp_path / "out", **options)
         gws.maintain({"edge": stream}, program, **options)
     assert not (tmp_path / "out").exists()
+
+
+DECLARED = ".decl edge(src: int64, dst: int64)\nh(a, b) :- edge(a, b)."
+
+
+@pytest.mark.parametrize("layout", ["one", "hypercube"])
+def test_columns_of_a_join_go_by_declared_names(spark, edges, layout):
+    turned = edges.select("dst", "src")
+    for program in (DECLARED, "select src, dst from edge"):
+        found = gws.join(spark, program, {"edge": turned}, layout=layout, bag=False)
+        assert sorted(map(tuple, found.collect())) == [(1, 2), (3, 4)]
+    numbered = spark.createDataFrame([(1, 2), (3, 4)])  # _1, _2
+    assert sorted(map(tuple, gws.join(spark, DECLARED, {"edge": numbered}, layout=layout).collect())) == [
+        (1, 2),
+        (3, 4),
+    ]
+    with pytest.raises(ColumnError, match=r"relation 'edge' has no column 'dts'.*\n.*Did you mean 'dst'"):
+        gws.join(spark, DECLARED, {"edge": edges.toDF("src", "dts")}, layout=layout)
+    with pytest.raises(ColumnError, match="relation 'edge' has no column 'dts'"):
+        gws.count(spark, DECLARED, {"edge": edges.toDF("src", "dts")}, layout=layout)
+
+
+@pytest.mark.parametrize("layout", ["one", "hypercube"])
+def test_a_stream_goes_on_from_its_table_by_names(spark, edges, tmp_path, layout):
+    spark.createDataFrame([(6, 5)], "dst bigint, src bigint").write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema("dst bigint, src bigint").parquet(str(tmp_path / "in"))
+    program = "h(a, b) :- edge(a, b)."
+    options = {"checkpoint": tmp_path / "c", "output": tmp_path / "out", "layout": layout, "cells": 2}
+    view = gws.maintain({"edge": [edges, stream]}, program, **options)
+    view.start("availableNow")
+    view.wait()
+    found = gws.read_output(spark, tmp_path / "out").select("a", "b").collect()
+    assert sorted(map(tuple, found)) == [(1, 2), (3, 4), (5, 6)]
+    other = spark.readStream.schema("x bigint, src bigint").parquet(str(tmp_path / "in"))
+    with pytest.raises(SchemaError, match="the table of 'edge' has the columns .*\n.*'x bigint'"):
+        gws.maintain({"edge": [edges, other]}, program, checkpoint=tmp_path / "c2")
+
+
+def test_columns_of_a_view_go_by_declared_names(spark, edges, tmp_path):
+    view = gws.maintain({"edge": edges.select("dst", "src")}, DECLARED, checkpoint=tmp_path / "c")
+    view.load()
+    assert view.relation("h").rows() == [((1, 2), 1), ((3, 4), 1)]
+    view.close()
+    with pytest.raises(ColumnError, match="relation 'edge' has no column 'x'"):
+        gws.maintain({"edge": edges.toDF("x", "dst")}, DECLARED, checkpoint=tmp_path / "d")
