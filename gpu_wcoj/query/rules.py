@@ -273,7 +273,7 @@ class Rules:
         return frozenset(at for at in columns if all(_is_wildcard(atom.terms[at]) for atom in atoms))
 
     @property
-    def aggregates(self) -> bool:
+    def has_aggregates(self) -> bool:
         """Return whether a rule has an aggregate, in which rows that agree in what it reads count apart."""
         return bool(self.groupings or self.extremes or any(rule.aggregates for rule in self.rules))
 

@@ -6,7 +6,7 @@ import atexit
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,15 +185,11 @@ def _engine(
     rules = parse(program) if isinstance(program, str) else program
     columns = {name: frame.columns for name, frame in frames.items()}
     schemas = {name: frame.schema for name, frame in frames.items()}
-    leaving = unread_columns(rules, schemas, columns, bag or not rules.aggregates)
+    leaving = unread_columns(rules, schemas, columns, bag or not rules.has_aggregates)
     if leaving:
         program = rules = rules.without_columns(leaving)
-        frames = {name: _without(frame, leaving.get(name, {}).values()) for name, frame in frames.items()}
+        frames = {name: frame.drop(*leaving.get(name, {}).values()) for name, frame in frames.items()}
     return Program(program, bag=bag, backend=how["backend"], threads=how["threads"]), frames
-
-
-def _without(frame: DataFrame, columns: Iterable[str]) -> DataFrame:
-    return frame.drop(*columns)
 
 
 def _how(spark: SparkSession, backend: BackendName | None, threads: int | None) -> dict[str, Any]:
