@@ -139,9 +139,9 @@ class Ticking:
             sides = sides.after(side, held)
             journal = None if before.journal is None else before.journal.after(sides, circuit)
             names = dict(before.names)
-            for name, rows in incoming.items():
-                if rows.names and name not in self.declared:
-                    names[name] = named_after(rows.names, names.get(name))
+            for name, change in incoming.items():
+                if change.names and name not in self.declared:
+                    names[name] = named_after(change.names, names.get(name))
             report = TickReport(
                 number, time.perf_counter() - start, self._as_given(ignored), circuit.work, merged_rows,
                 circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.measured, circuit.recounted,
