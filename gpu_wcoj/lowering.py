@@ -180,6 +180,9 @@ class Lowering:
                 keys = [a or b for a, b in zip(known[one.source][: one.keys], known[one.relation], strict=False)]
                 changed |= keys != list(known[one.relation][: one.keys])
                 known[one.relation] = (*keys, *known[one.relation][one.keys :])
+            for one, demand in self.rules.demands.items():
+                changed |= known[demand] != known[one]
+                known[demand] = known[one]
             for rule, resolve in resolved:
                 name = rule.head.relation
                 found = [] if resolve is None else null_columns(rule, resolve, known, kept.get(name))
@@ -222,7 +225,7 @@ class Lowering:
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:
         """The circuit of a plan, its state empty."""
-        return lower(planned, self.rules.inputs, self.keep, self.outputs, execution, self.merge_policy)
+        return lower(planned, self.rules, self.keep, self.outputs, execution, self.merge_policy)
 
     def _known(
         self, incoming: Mapping[str, Incoming], present: Lowered | None, types: Types, shapes: Mapping[str, Shape]

@@ -183,6 +183,8 @@ class Ticking:
         if circuit.backend.device is None:
             incoming = {name: rows.fetched() for name, rows in incoming.items()}
         stored = {name: stored_columns(name, rows, lowered) for name, rows in incoming.items()}
+        if circuit.demands:
+            stored |= circuit.demanded(stored)
         return sides, side, circuit.evaluate(stored, collect, sink)
 
     def _read(self, name: str, data: Any) -> Incoming:

@@ -7,8 +7,9 @@ state before a tick can go back to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,6 +18,13 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, afresh
 from gpu_wcoj.circuit.recount import Declined, Recounted, Recounting
 from gpu_wcoj.circuit.source import bag_change, set_change
+from gpu_wcoj.errors import (
+    AggregateOverflowError,
+    CalculationError,
+    IterationLimitError,
+    NegativeWeightError,
+    WeightOverflowError,
+)
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.piece import Piece
@@ -87,6 +95,9 @@ class Measured:
     seconds: Mapping[str, float]
 
 
+VALUE_ERRORS = (AggregateOverflowError, CalculationError, NegativeWeightError, WeightOverflowError)
+"""The errors of a tick that the values of its rows are the reason of."""
+
 Evaluated: TypeAlias = "tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]"
 """What `Circuit.evaluate` gives."""
 
@@ -112,6 +123,8 @@ class Circuit:
         Joins that several rules share.
     beginnings
         What several delta paths begin with; None if there are no such paths.
+    demands
+        Heads whose rows an input holds, which lies before a recursion; see `demanded`.
     """
 
     sources: dict[str, RelationIndex]
@@ -121,6 +134,7 @@ class Circuit:
     seconds: dict[str, float] = field(default_factory=dict)
     common: tuple[CommonJoin, ...] = ()
     beginnings: Beginnings | None = None
+    demands: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def backend(self) -> Backend:
@@ -155,13 +169,92 @@ class Circuit:
         ignored : per input relation, the given rows that change nothing
         """
         with within_memory(self.backend, "evaluating a tick"):
-            return self._evaluate(changes, collect, sink)
+            return self._evaluate(changes, collect, sink, self.heads)
+
+    def demanded(self, changes: Mapping[str, InputChange]) -> dict[str, InputChange]:
+        """Find what a tick with these changes adds to the keys at which recursions ask for aggregates; nothing moves.
+
+        An aggregate in a recursive rule reads relations that are settled before the recursion, at keys that only the
+        recursion finds. So these keys are an input, which lies before it, and a head behind it says which they are.
+        Ticks of the heads that this one needs are taken, and undone at the end: the first with `changes`, each other
+        one with the change of the keys by the one before it, until they change no more. Keys only come then, as fewer
+        of them make less of a recursion. An aggregate has no more than one value at a key, so the answer is the one
+        that a single tick with all of these keys has.
+
+        Returns
+        -------
+        Per input of `demands` the change of the keys, which a tick with `changes` needs beside them
+
+        Raises
+        ------
+        IterationLimitError
+            If the keys still change after as many ticks as a recursion may have iterations.
+        """
+        before = self.held()
+        with within_memory(self.backend, "finding the keys of aggregates in a recursion"):
+            try:
+                return self._demanded(changes, {})
+            except VALUE_ERRORS:
+                self.install(before)
+                held = {name: self.sources[name].rows() for name in self.demands.values() if len(self.sources[name])}
+                if not held:
+                    raise
+                # An aggregate may lack a value at a key that is no longer asked for, so begin without any keys.
+                return self._demanded(changes, {name: rows for name, (rows, _) in held.items()})
+            finally:
+                self.install(before)
+
+    def _demanded(
+        self, changes: Mapping[str, InputChange], cleared: Mapping[str, Sequence[Int64Array]]
+    ) -> dict[str, InputChange]:
+        """The same, with these rows of the inputs of keys taken away in the first tick."""
+        from gpu_wcoj.circuit.recursion.loop import LoopHead
+
+        found = {name: [PhaseRows(rows, -1)] for name, rows in cleared.items()}
+        changes = {**changes, **{name: self._as_change(own) for name, own in found.items()}}
+        back = {name: [PhaseRows(rows, 1)] for name, rows in cleared.items()}
+        taken = 0
+        while changes:
+            if taken > self.execution.iterations:
+                loops = dict.fromkeys(head.loop.cycle for head in self._needed.values() if isinstance(head, LoopHead))
+                raise IterationLimitError("the recursion " + ", ".join(loops), self.execution.iterations)
+            _, rows, _ = self._evaluate(changes, frozenset(self.demands), None, self._needed)
+            self.install(self.prepare())
+            changes = {}
+            for head, name in self.demands.items():
+                phases = [*rows[head], *back.pop(name, ())]
+                change = self._as_change(phases)
+                if len(change.columns[0]):
+                    changes[name] = change
+                    found.setdefault(name, []).extend(phases)
+            taken += 1
+        return {name: self._as_change(own) for name, own in found.items()}
+
+    def _as_change(self, phases: Sequence[PhaseRows]) -> InputChange:
+        """The change of an input that all of these make together."""
+        xp = self.backend.xp
+        columns = [xp.concatenate(own) for own in zip(*(phase.columns for phase in phases), strict=True)]
+        weights = xp.concatenate([phase.weight_column(xp) for phase in phases])
+        return InputChange(*self.backend.kernels.consolidate(columns, weights), False)
+
+    @cached_property
+    def _needed(self) -> dict[str, Derived]:
+        """The heads that those of `demands` follow from, and these."""
+        found: set[str] = set()
+        waiting = list(self.demands)
+        while waiting:
+            name = waiting.pop()
+            if name in self.heads and name not in found:
+                found.add(name)
+                waiting += self.heads[name].reads
+        return {name: head for name, head in self.heads.items() if name in found}
 
     def _evaluate(
         self,
         changes: Mapping[str, InputChange],
         collect: frozenset[str] | None,
         sink: Callable[[str, Piece], None] | None,
+        heads: Mapping[str, Derived],
     ) -> Evaluated:
         self.execution.begin()
         asarray = self.backend.asarray
@@ -180,13 +273,13 @@ class Circuit:
         for head in self.heads.values():
             head.begin()
         if self.common:
-            self._announce(collect if sink is None else frozenset())
+            self._announce(collect if sink is None else frozenset(), heads)
         if self.beginnings is not None:
             self.beginnings.begin(collect)
         if self.seconds:
             self.seconds = {}
-        for name, head in self.heads.items():
-            if not head.state and (name not in self.outputs or (collect is None and not self._may_fail(head))):
+        for name, head in heads.items():
+            if not (head.state or self._is_asked(name, head, collect)):
                 continue
             to = None if sink is None else (lambda piece, name=name: sink(name, piece))
             evaluate = self._timed(name, head) if self.execution.measures else head.evaluate
@@ -195,12 +288,18 @@ class Circuit:
                 rows[name] = found
         return counts, rows, ignored
 
-    def _announce(self, collect: frozenset[str] | None) -> None:
-        """Tell joins that rules share which of these are going to list their rows."""
+    def _is_asked(self, name: str, head: Derived, collect: frozenset[str] | None) -> bool:
+        """Whether a head without state is evaluated."""
+        if collect is None:
+            return name in self.outputs and self._may_fail(head)
+        return name in self.outputs or name in collect
+
+    def _announce(self, collect: frozenset[str] | None, heads: Collection[str]) -> None:
+        """Tell joins that rules share which of these `heads` are going to list their rows."""
         from gpu_wcoj.join.common import SharedJoin
 
         for name, head in self.heads.items():
-            asks = bool(head.state) or (collect is not None and name in collect)
+            asks = name in heads and (bool(head.state) or (collect is not None and name in collect))
             for join in head.joins:
                 if isinstance(join, SharedJoin):
                     join.asks = asks

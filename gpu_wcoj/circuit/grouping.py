@@ -62,6 +62,11 @@ class GroupingHead:
         """Forget the tick before."""
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """The relation that it groups."""
+        return (self.source.key.relation,)
+
+    @property
     def state(self) -> tuple[RelationIndex, ...]:
         """What the head keeps between ticks."""
         return (self.relation,) if self.derivations is None else (self.derivations, self.relation)

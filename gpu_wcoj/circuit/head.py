@@ -104,6 +104,11 @@ class Head:
             self.pending_total = before + found[0].net
         return found
 
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The relations that the rules read."""
+        return frozenset(key.relation for join in self.joins for key in join.arrangements)
+
     def _total_before(self) -> int | None:
         """The sum of weights before the tick, where it is known: also where an atom of each rule has no rows yet."""
         if self.total is not None:

@@ -67,6 +67,11 @@ class PositiveHead:
         return ()
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """The other relation."""
+        return (self.source.name,)
+
+    @property
     def state(self) -> tuple[RelationIndex, ...]:
         """What it keeps between ticks."""
         return (self.relation,)

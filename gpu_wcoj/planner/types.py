@@ -8,7 +8,7 @@ from functools import partial
 
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.results import BOOL, DOUBLE, STRING, aggregate_of, decimal_kind, result_of
-from gpu_wcoj.query.rules import Computed, Rule, Rules
+from gpu_wcoj.query.rules import DEMAND, Computed, Rule, Rules
 from gpu_wcoj.query.terms import NULL, Constant, Variable, plain
 from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
 
@@ -45,6 +45,9 @@ class Types:
             linked = one.keys + (one.op in ("min", "max"))
             for column in range(linked):
                 self._link((one.source, column), (one.relation, column))
+        for head, demand in rules.demands.items():
+            for column in range(rules.arity[demand]):
+                self._link((head, column), (demand, column))
         for facts in rules.facts:
             for column, values in enumerate(zip(*facts.rows, strict=True)):
                 said = [(None, value) for value in values if value is not None]
@@ -59,7 +62,7 @@ class Types:
             if kind is not None
         }
         self._check_range(declared)
-        inputs = {name for name in rules.inputs if not name.endswith("#facts")}
+        inputs = {name for name in rules.inputs if not (name.endswith("#facts") or name.startswith(DEMAND))}
         self._type_constant_columns([*declared, *(place for place in self._parent if place[0] in inputs)])
         self._derive()
 

@@ -7,7 +7,9 @@ becomes relations of names that no text can spell:
   (``agg#1``), and an atom that reads that. A count or a sum of nothing is 0: for it there is a second rule, with the
   groups that have rows negated (``has#1``).
 - Keys of an aggregate that its braces do not bind come from the rest of the rule (``row#1``), each once (``once#1``,
-  ``keys#1``), also where rows have weights.
+  ``keys#1``), also where rows have weights. Where the rest reads the rule's own recursion, the aggregate reads them of
+  an input (``demand#1``), so that it stands before the recursion; a tick finds what the input is to hold, see
+  `gpu_wcoj.circuit.circuit.Circuit.demanded`.
 - A head that aggregates becomes a grouping, or an extreme if it goes through recursion.
 - A negated atom with wildcards is projected first (``some#1``).
 - A relation that is input and head at once has one more rule, which reads the input (``edge#in``).
@@ -92,7 +94,7 @@ class _Core:
         self.arity: dict[str, int] = {}
         self.n_helpers = 0
         self.of_head: dict[str, str] = {}
-        self.of_aggregate: dict[tuple[object, ...], int] = {}
+        self.of_aggregate: dict[tuple[object, ...], tuple[int, Atom | None]] = {}
         self.of_negated: dict[tuple[str, tuple[bool, ...]], str] = {}
 
     def lowered(self, named: Sequence[str]) -> Rules:
@@ -144,8 +146,7 @@ class _Core:
 
     def keep_recursive(self, name: str, arity: int) -> None:
         """Let a head read itself where the rules that do so derive nothing: of bags too, such heads are sets."""
-        terms = tuple(Variable(f"c{i}") for i in range(arity))
-        rule = Rule(Atom(name, terms), (Atom(name, terms),), (NEVER,))
+        rule = _recursive(name, tuple(Variable(f"c{i}") for i in range(arity)))
         if name in self.loops and rule not in self.rules:
             self.rules.append(rule)
 
@@ -210,16 +211,23 @@ class _Core:
                 row = tuple(term.value for term in found.head.terms if isinstance(term, Constant))
                 self.facts.setdefault(found.head.relation, {})[row] = None
 
-    def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> int:
-        """The number of the helpers of an aggregate."""
+    def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> tuple[int, Atom | None]:
+        """The number of the helpers of an aggregate; see `gpu_wcoj.query.variant.Helpers`."""
         own = bound_variables(aggregate, {*keys, *standing(aggregate)})
         missing = tuple(key for key in keys if key not in own)
-        known = (aggregate, keys, context.so_far(Atom("", keys)) if missing else None)
+        rest = context.so_far(Atom("", keys)) if missing else None
+        known = (aggregate, keys, rest)
         if known in self.of_aggregate:
             return self.of_aggregate[known]
-        number = self.of_aggregate[known] = self.new_number()
+        number = self.new_number()
+        demand = Atom(f"demand#{number}", keys) if rest is not None and self.is_recursive(rest, context.rule) else None
+        self.of_aggregate[known] = number, demand
         body = aggregate.atoms
-        if missing:
+        if demand is not None:
+            self.rules.append(context.so_far(Atom(f"keys#{number}", keys)))
+            self.rules.append(_recursive(f"keys#{number}", keys))
+            body = (demand, *body)
+        elif missing:
             self.rules.append(context.so_far(Atom(f"row#{number}", keys)))
             self.groupings.append(Grouping(f"once#{number}", f"row#{number}", len(keys), "count"))
             self.project(f"keys#{number}", f"once#{number}", keys)
@@ -229,7 +237,12 @@ class _Core:
         self.groupings.append(Grouping(f"agg#{number}", f"rule#{number}", len(keys), aggregate.op))
         if aggregate.op in ("count", "sum"):
             self.project(f"has#{number}", f"agg#{number}", keys)
-        return number
+        return number, demand
+
+    def is_recursive(self, rest: Rule, rule: Rule) -> bool:
+        """Whether what has been written down of a rule reads the recursion that the rule stands in."""
+        loop = self.loops.get(rule.head.relation, ())
+        return any(atom.relation in loop for atom in rest.atoms)
 
     def project(self, head: str, grouped: str, keys: tuple[Variable, ...]) -> None:
         """A head of the keys of a grouping."""
@@ -248,6 +261,11 @@ class _Core:
             head = tuple(term for term in terms if not term.is_wildcard)
             self.rules.append(Rule(Atom(name, head or (ZERO,)), (Atom(atom.relation, terms),)))
         return Atom(name, kept or (ZERO,))
+
+
+def _recursive(name: str, terms: tuple[Variable, ...]) -> Rule:
+    """A rule that derives nothing, by which a head is a set of bags too, made of the rows of positive weight."""
+    return Rule(Atom(name, terms), (Atom(name, terms),), (NEVER,))
 
 
 def _source(

@@ -25,6 +25,9 @@ from gpu_wcoj.query.terms import (
 _T = TypeVar("_T")
 _Body = TypeVar("_Body", "Rule", Aggregate)
 
+DEMAND = "demand#"
+"""How the names of inputs begin that hold keys of aggregates, see `Rules.demands`."""
+
 
 @dataclass(frozen=True)
 class Computed:
@@ -299,6 +302,15 @@ class Rules:
             for one in self.declarations
         )
         return replace(self, rules=rules, declarations=declarations)
+
+    @cached_property
+    def demands(self) -> dict[str, str]:
+        """Of a program in core form, the inputs that hold what certain heads derive: ``{"keys#1": "demand#1"}``.
+
+        The keys at which a recursion asks for an aggregate; see `gpu_wcoj.query.core`.
+        """
+        inputs = (name for name in self.inputs if name.startswith(DEMAND))
+        return {f"keys#{name.removeprefix(DEMAND)}": name for name in inputs}
 
     @property
     def arity(self) -> dict[str, int]:

@@ -19,8 +19,11 @@ ZERO = Constant(0)
 class Helpers(Protocol):
     """The relations of a program that stand in for what a rule in core form cannot hold."""
 
-    def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> int:
-        """The number of the helpers of an aggregate, which stands in the rule that has come as far as `context`."""
+    def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> tuple[int, Atom | None]:
+        """The number of the helpers of an aggregate, which stands in the rule that has come as far as `context`.
+
+        If the aggregate is known at the keys only that the recursion has asked for, also the atom that holds those.
+        """
         ...
 
     def projected(self, atom: Atom) -> Atom:
@@ -155,12 +158,13 @@ class Variant:
 
     def _aggregated(self, aggregate: Aggregate, result: Variable) -> Term:
         keys = keys_of(aggregate, self.outside | self.bound)
-        number = self.program.grouped(aggregate, keys, self)
+        number, demand = self.program.grouped(aggregate, keys, self)
         if aggregate.op in ("count", "sum"):
             at = len(self.taken)
             self.taken = (*self.taken, at < len(self.choices) and self.choices[at])
             if self.taken[-1]:
                 self.negated.append(Atom(f"has#{number}", keys or (ZERO,)))
+                self.atoms += [] if demand is None else [demand]
                 return ZERO
         self.atoms.append(Atom(f"agg#{number}", (*keys, result)))
         self.bound.add(result)

@@ -62,6 +62,11 @@ class Loop:
         self._set = replace(self.execution, weighted=False)
         self._weighted = replace(self.execution, weighted=True)
 
+    @property
+    def cycle(self) -> str:
+        """The heads from one of them back to itself, in words."""
+        return " reads ".join(f"'{name}'" for name in self.plan.cycle)
+
     def begin(self) -> None:
         """Forget the tick before."""
         self.joins = []
@@ -130,8 +135,7 @@ class Loop:
         self.joins = [*self.joins, *run.joins]
         for number, _ in enumerate(run.iterations()):
             if number >= self.execution.iterations:
-                reads = " reads ".join(f"'{name}'" for name in self.plan.cycle)
-                raise IterationLimitError(f"the recursion {reads}", self.execution.iterations)
+                raise IterationLimitError(f"the recursion {self.cycle}", self.execution.iterations)
         return run.result()
 
     def _shown(self, index: RankedIndex, found: Mapping[ArrangementKey, IndexedZSet]) -> LoopChange:
@@ -203,6 +207,12 @@ class LoopHead:
     def joins(self) -> Sequence[IncrementalGenericJoin]:
         """Those of the loop in the last tick, at its first head."""
         return [one.join for one in self.loop.joins] if self.number == 0 else ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The heads of the loop, and what it reads of others: relations, or sets of a bag's rows."""
+        outside = dict.fromkeys(key.relation for key in self.loop.outside)
+        return (*self.loop.relations, *outside, *(f"{name}#set" for name in outside))
 
     @property
     def state(self) -> tuple[RelationIndex, ...]:
