@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import TypeMismatchError
+from gpu_wcoj.errors import CalculationError, TypeMismatchError
 from tests.answers import answer_of, changes_of
 
 
@@ -83,3 +83,30 @@ class TestConstantsOfATypesKind:
     def test_texts_that_are_no_dates(self):
         with pytest.raises(TypeMismatchError, match="soon"):
             self.kept('x > "soon"', pa.array([dt.date(2024, 2, 29)]))
+
+
+class TestCountsOfNothing:
+    """The 0 that a count or sum of nothing is, is a value as others: only a tick that divides by it is refused."""
+
+    @pytest.mark.parametrize("op", ["/", "%"])
+    @pytest.mark.parametrize("count", ["count : { e(x, _) }", "sum y : { e(x, y) }"])
+    def test_a_rule_that_divides_by_it(self, op, count, backend):
+        program = gw.Program(f"h(x, 6 {op} n) :- u(x), n = {count}.", backend=backend.name)
+        expected = {"h": {(1, 6 if op == "/" else 0): 1}}
+        assert changes_of(program, u=[(1,)], e=[(1, 1)]) == expected
+        with pytest.raises(CalculationError, match="divides by zero"):
+            program.step({"u": [(2,)]})
+        assert program.relation("h").to_dict() == expected["h"]
+        assert changes_of(program, u=[(2,)], e=[(2, 1)]) == {"h": {(2, 6 if op == "/" else 0): 1}}
+
+    def test_a_condition_that_leaves_it_out(self, backend):
+        for condition in ("n != 0", "n > 0"):
+            text = f"h(x, z) :- u(x), n = count : {{ e(x, _) }}, {condition}, z = 6 / n."
+            program = gw.Program(text, backend=backend.name)
+            assert changes_of(program, u=[(1,), (2,)], e=[(1, 1), (1, 2)]) == {"h": {(1, 3): 1}}
+
+    def test_a_count_of_all(self, backend):
+        program = gw.Program("h(6 / n) :- n = count : { e(_, _) }.", backend=backend.name)
+        assert changes_of(program, e=[(1, 1), (1, 2)]) == {"h": {(3,): 1}}
+        with pytest.raises(CalculationError, match="divides by zero"):
+            program.step({"e": [((1, 1), -1), ((1, 2), -1)]})

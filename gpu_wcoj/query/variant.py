@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.query.binding import definitions, keys_of, needed, standing
 from gpu_wcoj.query.constant import calculated, holds
 from gpu_wcoj.query.rules import Computed, Rule
@@ -146,15 +147,27 @@ class Variant:
 
     def _calculated(self, call: Call, name: Variable | None) -> Term:
         if call not in self.known:
-            constants = [one for one in call.arguments if isinstance(one, Constant)]
-            if len(constants) == len(call.arguments):
-                self.known[call] = calculated(call, constants)
-            else:
-                variable = name or self._fresh()
+            self.known[call] = self._constant(call) or name or self._fresh()
+            variable = self.known[call]
+            if isinstance(variable, Variable):
                 self.computed.append(Computed(variable, call))
                 self.bound.add(variable)
-                self.known[call] = variable
         return self.known[call]
+
+    def _constant(self, call: Call) -> Constant | None:
+        """The value of a call of constants; None where it is left to the ticks: those that derive something by it fail.
+
+        So it is with a count or sum of nothing that is no divisor, which the text's own constants are not.
+        """
+        constants = [one for one in call.arguments if isinstance(one, Constant)]
+        if len(constants) < len(call.arguments):
+            return None
+        try:
+            return calculated(call, constants)
+        except CalculationError:
+            if any(self.taken):
+                return None
+            raise
 
     def _aggregated(self, aggregate: Aggregate, result: Variable) -> Term:
         keys = keys_of(aggregate, self.outside | self.bound)
