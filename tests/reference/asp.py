@@ -146,7 +146,7 @@ def _literal(literal: Literal, inner: Mapping[str, str]) -> list[str]:
 
 
 def _aggregate(left: str, op: str, aggregate: Aggregate) -> list[str]:
-    inside = names_in(aggregate.body)
+    inside = names_in(one for one in aggregate.body if not isinstance(one, Atom) or one.positive)
     ways = [_variable(name) for name in sorted(inside, key=lambda name: name.name)]
     first = [] if aggregate.value is None else [_term(aggregate.value)]
     body = ", ".join(part for literal in aggregate.body for part in _literal(literal, {}))

@@ -11,13 +11,14 @@ COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 MODULUS = 5
 
 
-def chance_text(random: random.Random, negative: bool = True, lacking: bool = False) -> str:
+def chance_text(random: random.Random, negative: bool = True, lacking: bool = False, nested: bool = False) -> str:
     """A safe program of a few strata.
 
     Values stay few: what a loop calculates is a remainder. Without `negative`, least sums of a column come up too, for
-    which no value of an input may be below 0. With `lacking`, some values are divided by 0, or leave int64.
+    which no value of an input may be below 0. With `lacking`, some values are divided by 0, or leave int64. With
+    `nested`, aggregates stand within others, which clingo has none of.
     """
-    writer = _Writer(random, negative, lacking)
+    writer = _Writer(random, negative, lacking, nested)
     for _ in range(random.randint(2, 4)):
         writer.stratum()
     if random.random() < 0.3:
@@ -30,6 +31,7 @@ class _Writer:
     random: random.Random
     negative: bool
     lacking: bool
+    nested: bool
     readable: dict[str, int] = field(default_factory=lambda: dict(INPUTS))
     rules: list[str] = field(default_factory=list)
     heads: int = 0
@@ -57,6 +59,8 @@ class _Writer:
         for _ in range(self.random.choice((1, 1, 2, 3))):
             heads |= self.head(self.random.choice((1, 2, 2, 2, 3)))
         for name, width in heads.items():
+            if self.random.random() < 0.2:
+                self.rules.append(f"{name}({', '.join(self.random.choices('012', k=width))}).")
             self.rule(name, width, {}, in_loop=True)
             for _ in range(self.random.randint(1, 2)):
                 self.rule(name, width, heads, in_loop=True)
@@ -86,9 +90,13 @@ class _Writer:
             [("min", "d"), ("max", "d"), ("max", "d / 2")]
             + ([] if self.negative else [("min", "d + w"), ("max", "d - w")])
         )
+        if self.random.random() < 0.2:
+            start += f", {self.compared({'a'})}"
         self.rules.append(f"{name}(a, {op}({value})) :- {start}.")
         edge = f"{t}(a, b, w)" if "w" in step else f"{e}(a, b)"
         extra = self.random.choice(["", "", ", d < 6" if op == "min" else ", d > -3", f", !{u}(b)", ", a != b"])
+        if self.random.random() < 0.3:
+            extra += f", {self.compared({'a', 'b'})}"
         again = f"{name}(c, d), {e}(c, a), {edge}" if self.random.random() < 0.3 else f"{name}(a, d), {edge}"
         self.rules.append(f"{name}(b, {op}({step})) :- {again}{extra}.")
         return heads
@@ -100,11 +108,12 @@ class _Writer:
             bound = bound | {"z"}
             if self.random.random() < 0.3:  # a calculated value that is looked up as well
                 body.append(self.atom(self.readable, [*sorted(bound), "z", "z"]))
-        if self.random.random() < 0.3 and not in_loop:
-            body.append(f"n = {self.aggregate(bound)}")
-            bound = bound | {"n"}
-        if self.random.random() < 0.15:
-            body.append(f"{self.random.randint(0, 2)} {self.random.choice(COMPARISONS)} {self.aggregate(bound)}")
+        counted = [one for one in "nm" if self.random.random() < 0.2]
+        for one in counted:
+            body.append(f"{one} = {self.aggregate(bound)}")
+        for _ in range(self.random.choice((0, 0, 0, 0, 0, 1, 1, 2))):
+            body.append(self.compared(bound))
+        plain, bound = sorted(bound), bound | set(counted)
         if self.random.random() < 0.35:
             body.append("!" + self.atom(self.readable, [*sorted(bound) * 3, "_", "1"]))
         for _ in range(self.random.choice((0, 0, 1, 2))):
@@ -117,7 +126,8 @@ class _Writer:
             body.append(f"{one} {self.random.choice(allowed)} {other}")
         if self.random.random() < 0.5:
             self.random.shuffle(body)
-        terms = [self.random.choice([*sorted(bound) * 3, "3"]) for _ in range(width)]
+        values = [f"{one} % {MODULUS}" for one in counted] if in_loop else counted
+        terms = [self.random.choice([*plain * 3, *values * 3, "3"]) for _ in range(width)]
         if self.random.random() < 0.2:
             terms[self.random.randrange(width)] = self.calculated(bound, in_loop)
         self.rules.append(f"{name}({', '.join(terms)}) :- {', '.join(body)}.")
@@ -155,14 +165,30 @@ class _Writer:
                 return inner
         return f"({inner}) % {MODULUS}" if in_loop or self.random.random() < 0.5 else inner
 
-    def aggregate(self, bound: set[str]) -> str:
-        names = [*sorted(bound) * 2, "p", "q", "_"]
+    def compared(self, bound: set[str]) -> str:
+        """A comparison of an aggregate."""
+        return f"{self.random.randint(0, 2)} {self.random.choice(COMPARISONS)} {self.aggregate(bound)}"
+
+    def aggregate(self, bound: set[str], depth: int = 0) -> str:
+        """An aggregate, whose braces may bind the variables of outside, compare with them, or negate by them."""
+        own = "pq" if depth == 0 else "rs"
+        names = [*sorted(bound) * self.random.choice((0, 1, 2)), *own, "_"]
         body = [self.atom(self.readable, names) for _ in range(self.random.choice((1, 1, 2)))]
-        inside = {one for one in "pq" if any(one in atom[atom.index("(") :] for atom in body)}
-        if inside and self.random.random() < 0.3:
-            body.append(f"{self.random.choice(sorted(inside))} {self.random.choice(COMPARISONS)} 1")
+        inside = {one for one in own if any(one in atom[atom.index("(") :] for atom in body)}
+        if inside and self.random.random() < 0.6:
+            one, other = self.random.choice(sorted(inside)), self.random.choice([*sorted(bound) * 2, "1"])
+            if self.random.random() < 0.2:
+                other = f"{other} {self.random.choice('+-')} 1"
+            body.append(f"{one} {self.random.choice(COMPARISONS)} {other}")
+        if inside and self.random.random() < 0.25:
+            body.append("!" + self.atom(self.readable, [*sorted(bound), *sorted(inside), "_", "1"]))
+        if self.nested and depth == 0 and inside and self.random.random() < 0.3:
+            inner = self.aggregate(inside | bound, 1)
+            body.append(f"{self.random.choice(sorted(inside))} {self.random.choice(COMPARISONS)} {inner}")
         op = self.random.choice(("count", "sum", "min", "max")) if inside else "count"
         value = "" if op == "count" else f" {self.random.choice(sorted(inside))}"
+        if value and bound and self.random.random() < 0.15:
+            value += f" {self.random.choice('+-*')} {self.random.choice(sorted(bound))}"
         return f"{op}{value} : {{ {', '.join(body)} }}"
 
     def pick(self, width: int) -> str:

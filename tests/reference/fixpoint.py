@@ -268,7 +268,8 @@ def _ready(literal: Literal, bound: set[Name], body: Sequence[Literal]) -> bool:
             return True
         return {name for term in literal.terms for name in names(term) if not name.name.startswith("_")} <= bound
     outside = {name for one in body for part in parts(one) for name in names(part)}
-    needed = {name for one in aggregates(literal) for name in names_in(one.body) & outside}
+    inside = (names_in(one.body) | (set() if one.value is None else names(one.value)) for one in aggregates(literal))
+    needed = {name for own in inside for name in own & outside}
     sides = [names(literal.left) - bound, names(literal.right) - bound]
     if not needed <= bound:
         return False
