@@ -277,11 +277,24 @@ class Writer(Conditions):
             self._prefer(Source(name, (Column("x", kind), Column("y", kind))))
             on = self.chance.choice((f"{name}.y = e.{a}", f"e.{a} = {name}.y"))
             step = f"SELECT {name}.x, e.{b} FROM {name} JOIN {table} e ON {on}"
+            step += self._step_condition(" WHERE ", kind, f"{name}.x")
             return f"{name}(x, y) AS (SELECT {a}, {b} FROM {table}{start} UNION {step})"
         self._prefer(Source(name, (Column("x", kind),)))
         if way < 0.7:
             step = f"SELECT e.{b} FROM {name}, {table} e WHERE {name}.x = e.{a}"
+            step += self._step_condition(" AND ", kind, f"e.{b}")
             return f"{name}(x) AS (SELECT {a} FROM {table}{start} UNION {step})"
         first = self._literal(kind)
         step = f"SELECT e.{b} FROM {table} AS e JOIN {name} AS w ON w.x = e.{a}"
+        step += self._step_condition(" WHERE ", kind, "w.x")
         return f"{name} AS (SELECT {first} AS x UNION {step})"
+
+    def _step_condition(self, before: str, kind: str, column: str) -> str:
+        """A condition of a step that asks for rows of a table, by any comparison, or for there being none, by =."""
+        fit = [(one, own) for one in self.sources for own in one.columns if own.kind == kind]
+        if not fit or self.chance.random() < 0.6:
+            return ""
+        source, own = self.chance.choice(fit)
+        if self.chance.random() < 0.3:
+            return f"{before}NOT EXISTS (SELECT 1 FROM {source.name} z WHERE z.{own.name} = {column})"
+        return f"{before}EXISTS (SELECT 1 FROM {source.name} z WHERE z.{own.name} {self._operator(kind)} {column})"

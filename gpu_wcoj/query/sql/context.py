@@ -50,7 +50,13 @@ class Derived:
 
 
 class Context(ABC):
-    """The compiler's state, and its parts as others call them."""
+    """The compiler's state, and its parts as others call them.
+
+    Attributes
+    ----------
+    recursing
+        The relations that the recursion being compiled derives, and where it is named.
+    """
 
     def __init__(self, place: Place, dialect: str) -> None:
         self.place = place
@@ -59,6 +65,7 @@ class Context(ABC):
         self.kinds: dict[Variable, str | None] = {}
         self.heads: dict[int, tuple[Derived, str]] = {}
         self.n_fresh = 0
+        self.recursing: dict[str, Node] = {}
         self.n_helpers = 0
         self.n_columns = 0
         self.has_unit = False

@@ -18,6 +18,13 @@ def without(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]
     if not pairs:
         return [row]
     head, keys, _ = _keys(context, base, pairs)
+    if head in context.recursing:
+        raise context.place.refused(
+            "a recursion asks here for rows without another one (NOT EXISTS, NOT IN, or OR beside EXISTS), by more than "
+            "= with its columns",
+            context.recursing[head],
+            "Compare those by = alone, or write the rules in Datalog: '0 = count : { ... }' may compare by anything.",
+        )
     negated = Atom(head, keys or (_ZERO,))
     return [replace(row, negated=(*row.negated, negated), safe=row.safe | frozenset(variables_of(keys)))]
 
@@ -27,8 +34,11 @@ def within(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch])
     if not pairs:
         return []
     head, keys, solid = _keys(context, base, pairs)
-    once = distinct(context, head, len(keys) or 1)
-    atom = Atom(once, (*(keys or (context.fresh("_"),)), context.fresh("_")))
+    if head in context.recursing:  # a set, as all of a recursion
+        atom = Atom(head, keys or (context.fresh("_"),))
+    else:
+        once = distinct(context, head, len(keys) or 1)
+        atom = Atom(once, (*(keys or (context.fresh("_"),)), context.fresh("_")))
     found = row.required(solid)
     return [replace(found, atoms=(*found.atoms, atom), safe=found.safe | frozenset(keys))]
 
@@ -57,6 +67,8 @@ def _keys(
         bound = {term for atom in pair.atoms for term in atom.terms}
         is_free = all(one in bound for one in keys) and all(one in bound for one in pair.variables if one in mine)
         branch = pair if is_free else replace(whole, negated=pair.negated)
+        for name in (atom.relation for atom in branch.atoms if atom.relation in context.recursing):
+            context.recursing[head] = context.recursing[name]
         context.write(head, replace(branch, values={}), keys or (_ZERO,))
     solid = frozenset(one for one in keys if all(one in pair.solid for pair in pairs))
     return head, keys, solid

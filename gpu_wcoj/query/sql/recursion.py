@@ -51,11 +51,14 @@ def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
         columns, (), head, tuple(context.kind_of_column(one[at] for one in rows) for at in range(len(columns)))
     )
     context.named_here[-1][name] = known
+    around = context.recursing
+    context.recursing = {**around, head: node.args["alias"]}
     _write(context, head, known, start, union.this)
     for one in parts:
         if reads(one, name):
             _check_linear(context, one, name)
         _write(context, head, known, context.query(one, None), one)
+    context.recursing = around
     return known
 
 
