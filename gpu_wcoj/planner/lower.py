@@ -258,7 +258,8 @@ def lower(
     """The circuit of a plan, its state empty."""
     backend, threads = execution.backend, execution.threads
     loop_of = {name: loop for loop in planned.loops for name in loop.widths}
-    keys: dict[str, list[ArrangementKey]] = {name: [] for name in rules.inputs}
+    inputs = (*rules.inputs, *rules.demands.values())
+    keys: dict[str, list[ArrangementKey]] = {name: [] for name in inputs}
     best = {name for loop in planned.loops for name in loop.best}
     ranked: dict[str, list[ArrangementKey]] = {name: [] for name in loop_of}
     to_loops: dict[str, list[ArrangementKey]] = {}
@@ -357,5 +358,5 @@ def lower(
             heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
         if beginnings is not None and heads[name].state:
             beginnings.stored.add(name)
-    sources = {name: relations[name] for name in rules.inputs}
+    sources = {name: relations[name] for name in inputs}
     return Circuit(sources, heads, execution, frozenset(outputs), {}, tuple(common.values()), beginnings, rules.demands)

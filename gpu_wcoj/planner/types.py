@@ -8,7 +8,7 @@ from functools import partial
 
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.results import BOOL, DOUBLE, STRING, aggregate_of, decimal_kind, result_of
-from gpu_wcoj.query.rules import DEMAND, Computed, Rule, Rules
+from gpu_wcoj.query.rules import Computed, Rule, Rules
 from gpu_wcoj.query.terms import NULL, Constant, Variable, plain
 from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
 
@@ -62,7 +62,7 @@ class Types:
             if kind is not None
         }
         self._check_range(declared)
-        inputs = {name for name in rules.inputs if not (name.endswith("#facts") or name.startswith(DEMAND))}
+        inputs = {name for name in rules.inputs if not name.endswith("#facts")}
         self._type_constant_columns([*declared, *(place for place in self._parent if place[0] in inputs)])
         self._derive()
 

@@ -32,7 +32,7 @@ from gpu_wcoj.query.binding import (
     standing,
 )
 from gpu_wcoj.query.rules import Declaration, Extreme, Facts, Grouping, Rule, Rules
-from gpu_wcoj.query.stratified import EXTREMES, loops_of
+from gpu_wcoj.query.stratified import EXTREMES, check_settled, guarded, loops_of, recursive_rule
 from gpu_wcoj.query.terms import NEVER, Aggregate, Atom, Constant, Expression, Variable
 from gpu_wcoj.query.variant import UNIT, ZERO, Variant, is_wildcard
 
@@ -55,9 +55,12 @@ def core(rules: Rules) -> Rules:
     fanout(x, 0) :- node(x), !has#1(x).
     agg#1: count of rule#1 by its first column
     """
+    is_core = rules.groupings or rules.extremes or rules.facts
+    if not is_core:
+        rules = guarded(rules)
+        check_settled(rules, loops_of(rules))
     read = {atom.relation for rule in rules.rules for atom in rule.read}
     named = [name for name in rules.inputs if name in rules.heads]
-    is_core = rules.groupings or rules.extremes or rules.facts
     is_plain = not named and read.issuperset(rules.inputs) and all(_is_plain(rule) for rule in rules.rules)
     if is_core or is_plain:
         return rules
@@ -146,7 +149,7 @@ class _Core:
 
     def keep_recursive(self, name: str, arity: int) -> None:
         """Let a head read itself where the rules that do so derive nothing: of bags too, such heads are sets."""
-        rule = _recursive(name, tuple(Variable(f"c{i}") for i in range(arity)))
+        rule = recursive_rule(Atom(name, tuple(Variable(f"c{i}") for i in range(arity))))
         if name in self.loops and rule not in self.rules:
             self.rules.append(rule)
 
@@ -225,7 +228,7 @@ class _Core:
         body = aggregate.atoms
         if demand is not None:
             self.rules.append(context.so_far(Atom(f"keys#{number}", keys)))
-            self.rules.append(_recursive(f"keys#{number}", keys))
+            self.rules.append(recursive_rule(Atom(f"keys#{number}", keys)))
             body = (demand, *body)
         elif missing:
             self.rules.append(context.so_far(Atom(f"row#{number}", keys)))
@@ -261,11 +264,6 @@ class _Core:
             head = tuple(term for term in terms if not term.is_wildcard)
             self.rules.append(Rule(Atom(name, head or (ZERO,)), (Atom(atom.relation, terms),)))
         return Atom(name, kept or (ZERO,))
-
-
-def _recursive(name: str, terms: tuple[Variable, ...]) -> Rule:
-    """A rule that derives nothing, by which a head is a set of bags too, made of the rows of positive weight."""
-    return Rule(Atom(name, terms), (Atom(name, terms),), (NEVER,))
 
 
 def _source(

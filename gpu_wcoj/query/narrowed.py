@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from gpu_wcoj.query.binding import inner_aggregates
 from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.stratified import guarded
 from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Expression, Variable, variables_of
 
 _TOTAL = {"double", "downcase", "lower", "strlen", "upcase", "upper", "year", "month", "day"}
@@ -31,6 +32,7 @@ def narrowed(rules: Rules) -> Rules:
     s#cut2(c0, c1) :- s(c0, c1, c2), c2 < "2000-01-01".
     h(x, v) :- r#cut1(x, y), s#cut2(y, v).
     """
+    rules = guarded(rules)  # by its atoms, before helpers stand for some of them
     narrowing = _Narrowing(set(rules.inputs).difference(rules.heads))
     changed = [narrowing.narrowed(rule) for rule in rules.rules]
     return replace(rules, rules=(*narrowing.helpers.values(), *changed)) if narrowing.helpers else rules

@@ -260,7 +260,8 @@ class Rules:
         used = dict.fromkeys(atom.relation for rule in self.rules for atom in rule.read)
         known = heads.union(one.relation for one in self.declarations)
         named = (one.relation for one in self.directives if one.kind == "input" and one.relation in known)
-        return tuple(dict.fromkeys([*(name for name in used if name not in heads), *named]))
+        read = (name for name in used if name not in heads and not name.startswith(DEMAND))
+        return tuple(dict.fromkeys([*read, *named]))
 
     def unread(self, relation: str) -> frozenset[int]:
         """Return the columns of a relation for which every atom has ``_``.
@@ -305,12 +306,12 @@ class Rules:
 
     @cached_property
     def demands(self) -> dict[str, str]:
-        """Of a program in core form, the inputs that hold what certain heads derive: ``{"keys#1": "demand#1"}``.
+        """The relations that hold what heads of a program in core form derive: ``{"keys#1": "demand#1"}``.
 
-        The keys at which a recursion asks for an aggregate; see `gpu_wcoj.query.core`.
+        They are the keys at which a recursion asks for an aggregate; see `gpu_wcoj.query.core`. Ticks fill them.
         """
-        inputs = (name for name in self.inputs if name.startswith(DEMAND))
-        return {f"keys#{name.removeprefix(DEMAND)}": name for name in inputs}
+        used = dict.fromkeys(atom.relation for rule in self.rules for atom in rule.atoms)
+        return {f"keys#{name.removeprefix(DEMAND)}": name for name in used if name.startswith(DEMAND)}
 
     @property
     def arity(self) -> dict[str, int]:

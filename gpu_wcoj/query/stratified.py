@@ -6,16 +6,33 @@ value of a head may, where no derivation is lost when a value gets better: see `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from gpu_wcoj.errors import SchemaError, UnsupportedError
-from gpu_wcoj.query.binding import applied, definitions, inner_aggregates, within
-from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.binding import applied, bound_variables, definitions, inner_aggregates, within
+from gpu_wcoj.query.rules import DEMAND, Rule, Rules
 from gpu_wcoj.query.strata import components, reads_of, way
-from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Expression, Span, Variable, variables_of
+from gpu_wcoj.query.terms import (
+    NEVER,
+    NULL,
+    Atom,
+    Call,
+    Comparison,
+    Constant,
+    Expression,
+    Span,
+    Variable,
+    aggregates_of,
+    variables_of,
+)
 
 EXTREMES = ("min", "max")
 """The aggregates of heads that may go through recursion."""
+
+_HELPERS = ("any", "each", "in", "keys", "none", "not", "null", "once", "or", "rows")
+"""What compilers call heads that stand for a part of a rule, before the ``#``."""
 
 _At = Callable[[str, Span], str]
 
@@ -33,8 +50,24 @@ def check_stratified(rules: Rules, at: _At) -> None:
     UnsupportedError, SchemaError
     """
     extremes = _check_heads(rules, at)
-    reads = reads_of(rules)
+    rules = guarded(rules)
     loops = loops_of(rules)
+    check_settled(rules, loops, at)
+    for rule in rules.rules:
+        loop = loops.get(rule.head.relation, ())
+        if loop:
+            _check_monotone(rule, loop, extremes, at)
+
+
+def check_settled(rules: Rules, loops: Mapping[str, Collection[str]], at: _At = lambda what, _: what) -> None:
+    """Raise for negation or aggregation through recursion; `loops` are those of the rules.
+
+    Raises
+    ------
+    UnsupportedError
+        With the heads from one to the next; helpers of the compilers are left out.
+    """
+    reads = reads_of(rules)
     for rule in rules.rules:
         head = rule.head.relation
         loop = loops.get(head, ())
@@ -44,11 +77,148 @@ def check_stratified(rules: Rules, at: _At) -> None:
             if atom.relation in loop:
                 what = "negation" if verb == "negates" else "aggregation"
                 back = way(atom.relation, head, loop, reads) if atom.relation != head else [head]
-                cycle = " reads ".join(f"'{one}'" for one in _shorter(back))
+                names = _of_the_text([head, *back])
+                cycle = " reads ".join(f"'{one}'" for one in _shorter(names[1:] or names))
                 raise UnsupportedError(
-                    at(f"{what} through recursion is not supported: '{head}' {verb} {cycle}", atom.span)
+                    at(f"{what} through recursion is not supported: '{names[0]}' {verb} {cycle}", atom.span)
                 )
-        _check_monotone(rule, loop, extremes, at)
+
+
+def guarded(rules: Rules) -> Rules:
+    """Take negation out of recursion where the head that is negated reads the recursion only for the rows it is asked.
+
+    Such a head says which rows of the recursion have a match in relations that are settled before it. Its copy reads
+    the rows of a relation that holds what the negating rule asks for; see `gpu_wcoj.query.rules.Rules.demands`.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> text = "o(x) :- s(x). o(y) :- o(x), e(x, y), !met(x). met(x) :- o(x), b(z), z < x."
+    >>> print(guarded(parse(text)))
+    o(x) :- s(x).
+    o(y) :- o(x), e(x, y), demand#met#1(x), !met#1(x).
+    met(x) :- o(x), b(z), z < x.
+    keys#met#1(x) :- o(x), e(x, y).
+    keys#met#1(c0) :- keys#met#1(c0), 0 != 0.
+    met#1(x) :- demand#met#1(x), b(z), z < x.
+    """
+    copied: list[str] = []
+    while True:
+        loops = loops_of(rules) if any(rule.negated for rule in rules.rules) else {}
+        step = next((step for rule in rules.rules if (step := _step(rule, rules, loops, len(copied) + 1))), None)
+        if step is None:
+            break
+        name, rules = step
+        copied.append(name)
+    read = {*rules.outputs, *(atom.relation for rule in rules.rules for atom in rule.read)}
+    gone = {name for name in copied if "#" in name and name not in read}
+    return replace(rules, rules=tuple(one for one in rules.rules if one.head.relation not in gone)) if gone else rules
+
+
+def _step(rule: Rule, rules: Rules, loops: Mapping[str, Collection[str]], number: int) -> tuple[str, Rules] | None:
+    """Take one negation of a rule out of its recursion: the head that it negates, and the rules after that."""
+    loop = loops.get(rule.head.relation, ())
+    for atom in (one for one in rule.negated if one.relation in loop):
+        copied = _copied(atom, rule, rules.rules, loop, f"{atom.relation}#{number}")
+        if copied is None:
+            continue
+        guard, keys, settled = copied
+        there = replace(guard, relation=settled[0].head.relation, span=atom.span)
+        negated = tuple(there if one is atom else one for one in rule.negated)
+        after = replace(rule, atoms=(*rule.atoms, guard), negated=negated)
+        others = (after if one is rule else one for one in rules.rules)
+        return atom.relation, replace(rules, rules=(*others, keys, recursive_rule(keys.head), *settled))
+    return None
+
+
+def recursive_rule(head: Atom) -> Rule:
+    """A rule that derives nothing, by which a head is a set of bags too, made of the rows of positive weight."""
+    terms = tuple(Variable(f"c{i}") for i in range(len(head.terms)))
+    return Rule(Atom(head.relation, terms), (Atom(head.relation, terms),), (NEVER,))
+
+
+def _copied(
+    negated: Atom, rule: Rule, rules: Sequence[Rule], loop: Collection[str], name: str
+) -> tuple[Atom, Rule, list[Rule]] | None:
+    """The atom that holds what a rule asks for, the rule of that, and the rules of the negated head's copy.
+
+    None if a rule of the head says of the loop what the negating rule does not say as well.
+    """
+    settled = []
+    for own in (one for one in rules if one.head.relation == negated.relation):
+        kept = _apart(own, negated, rule, loop)
+        if kept is None:
+            return None
+        guard = Atom(f"{DEMAND}{name}", own.head.terms)
+        settled.append(replace(kept, head=replace(own.head, relation=name), atoms=(guard, *kept.atoms)))
+    said = [one for one in rule.comparisons if not any(aggregates_of((one.left, one.right)))]
+    bound = bound_variables(replace(rule, comparisons=tuple(said)))
+    if not bound.issuperset(variables_of(negated.terms)) or any(one.is_wildcard for one in negated.variables):
+        return None
+    said = [one for one in said if bound.issuperset(one.variables)]
+    keys = Rule(Atom(f"keys#{name}", negated.terms), rule.atoms, tuple(said), (), rule.computed)
+    return Atom(f"{DEMAND}{name}", negated.terms), keys, settled
+
+
+def _apart(own: Rule, negated: Atom, rule: Rule, loop: Collection[str]) -> Rule | None:
+    """A rule of the negated head without what it says of the loop, if the negating rule says all of that; else None.
+
+    What it says of the loop are the atoms of the loop, and those and the comparisons that share a variable with them
+    which the head does not have.
+    """
+    head = set(variables_of(own.head.terms))
+    if len(head) < len(own.head.terms) or own.computed:
+        return None
+    said: list[Atom] = [atom for atom in own.atoms if atom.relation in loop]
+    compared: list[Comparison] = []
+    if len(said) < sum(atom.relation in loop for atom in own.read):
+        return None
+    while True:
+        shared = {one for part in (*said, *compared) for one in part.variables if not one.is_wildcard} - head
+        more = [one for one in own.atoms if one not in said and shared.intersection(one.variables)]
+        also = [one for one in own.comparisons if one not in compared and shared.intersection(_all_in(one))]
+        if not more and not also:
+            break
+        said, compared = said + more, compared + also
+    if any(shared.intersection(atom.variables) for atom in own.negated):
+        return None
+    places = Counter(variable for atom in said for variable in atom.terms)
+    places.update(variable for one in compared for variable in _all_in(one))
+    for row in _images(said, rule.atoms, dict(zip(own.head.terms, negated.terms, strict=True))):
+        joins = (row[one] for one, n in places.items() if n > 1 and isinstance(one, Variable) and not one.is_null_safe)
+        may_be_null = any(one == NULL or (isinstance(one, Variable) and one.is_null_safe) for one in joins)
+        there = (
+            replace(one, left=row.get(one.left, one.left), right=row.get(one.right, one.right)) for one in compared
+        )
+        if not may_be_null and all(one in rule.comparisons for one in there):
+            atoms = tuple(one for one in own.atoms if one not in said)
+            return replace(own, atoms=atoms, comparisons=tuple(one for one in own.comparisons if one not in compared))
+    return None
+
+
+def _all_in(comparison: Comparison) -> set[Variable]:
+    """The variables of a comparison, those in braces too."""
+    inner = (one for aggregate in aggregates_of((comparison.left, comparison.right)) for one in within(aggregate))
+    return {*comparison.variables, *inner}
+
+
+def _images(
+    atoms: Sequence[Atom], others: Sequence[Atom], row: dict[Expression, Expression]
+) -> Iterator[dict[Expression, Expression]]:
+    """The ways to let terms stand for the variables of `atoms` by which each is one of the `others`."""
+    if not atoms:
+        yield row
+        return
+    for other in (one for one in others if one.relation == atoms[0].relation):
+        found = dict(row)
+        for one, there in zip(atoms[0].terms, other.terms, strict=True):
+            if isinstance(one, Variable):
+                if found.setdefault(one, there) != there and not one.is_wildcard:
+                    break
+            elif one != there:
+                break
+        else:
+            yield from _images(atoms[1:], others, found)
 
 
 def loops_of(rules: Rules) -> dict[str, tuple[str, ...]]:
@@ -245,6 +415,12 @@ def _sign(expression: Expression) -> int:
     if isinstance(expression, Constant) and type(expression.value) in (int, float):
         return (expression.value > 0) - (expression.value < 0)  # type: ignore[operator]  # a number, as said before
     return 0
+
+
+def _of_the_text(names: Sequence[str]) -> list[str]:
+    """Heads as the text calls them, without the compilers' helpers, and none twice in a row."""
+    told = [one.partition("#")[0] for one in names if "#" not in one or one.partition("#")[0] not in _HELPERS]
+    return [one for one, before in zip(told, [None, *told], strict=False) if one != before]
 
 
 def _shorter(names: list[str]) -> list[str]:

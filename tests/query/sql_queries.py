@@ -290,11 +290,13 @@ class Writer(Conditions):
         return f"{name} AS (SELECT {first} AS x UNION {step})"
 
     def _step_condition(self, before: str, kind: str, column: str) -> str:
-        """A condition of a step that asks for rows of a table, by any comparison, or for there being none, by =."""
+        """A condition of a step that asks for rows of a table, or for there being none, by any comparison."""
         fit = [(one, own) for one in self.sources for own in one.columns if own.kind == kind]
         if not fit or self.chance.random() < 0.6:
             return ""
         source, own = self.chance.choice(fit)
-        if self.chance.random() < 0.3:
-            return f"{before}NOT EXISTS (SELECT 1 FROM {source.name} z WHERE z.{own.name} = {column})"
-        return f"{before}EXISTS (SELECT 1 FROM {source.name} z WHERE z.{own.name} {self._operator(kind)} {column})"
+        rows = f"(SELECT 1 FROM {source.name} z WHERE z.{own.name} {self._operator(kind)} {column})"
+        way = self.chance.random()
+        if way < 0.4:
+            return f"{before}EXISTS {rows}"
+        return f"{before}NOT EXISTS {rows}" if way < 0.8 else f"{before}(EXISTS {rows} OR {column} IS NULL)"

@@ -176,6 +176,12 @@ WAYS = "[(way ?a ?b) [?a :knows ?b]] [(way ?a ?b) [?a :knows ?c] (way ?c ?b)]"
         ("?c :where [_ :age ?b] [(!= ?b 12)] (or-join [?b ?c] (and [(- ?b 12) ?d] [(quot 48 ?d) ?c]) (same ?b ?c))",
          "[(same ?x ?y) [(identity ?x) ?y]]", {(2,), (36,)}),
         ("?a :where ($roads step ?a 1)", "[(step ?a ?b) [?a ?b]]", {(3,)}),
+        (  # at 7 there is an age below 14
+            "?r :where (o ?r)",
+            """[(o ?x) [?x :age ?v] [(< ?v 20)]] [(o ?y) (o ?x) [(+ ?x 1) ?y] [(< ?y 9)]
+                (not-join [?x] [?p :age ?v] [(* ?x 2) ?w] [(< ?v ?w)])]""",
+            {(2,), (3,), (4,), (5,), (6,), (7,)},
+        ),
         ("?e :where [?e :name] (lone ?e)", "[(lone ?e) [?e :name] (not-join [?e] [?e :knows ?f] [?f :age])]", {(3,)}),
     ],
 )  # fmt: skip

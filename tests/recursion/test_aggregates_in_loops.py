@@ -212,3 +212,64 @@ def test_on_either_side_of_a_state_that_is_kept_twice():
         pytest.skip(reason)
     sides = {"backend": Kind("shim").backend(1), "twin": "cpu", "route": 4}
     check_scripts(PROGRAMS["two"], [1], clingo=False, **sides)
+
+
+GUARDED = {
+    "compared": ("!met(x). met(x) :- o(x), q(z, _), z < x.", "0 = count : { q(z, _), z < x }."),
+    "by what is reached": ("!met(y). met(y) :- o(x), p(x, y), q(z, _), z < y.", "0 = count : { q(z, _), z < y }."),
+    "nested": (
+        "!met(x). met(x) :- o(x), q(z, w), z < x, !far(z, w, x). far(z, w, x) :- o(x), q(z, w), q(u, _), u > z + x.",
+        "0 = count : { q(z, w), z < x, 0 = count : { q(u, _), u > z + x } }.",
+    ),
+    "two rules": (
+        "!met(x). met(x) :- o(x), q(z, _), z < x. met(y) :- o(y), q(y, _).",
+        "0 = count : { q(z, _), z < x }, 0 = count : { q(x, _) }.",
+    ),
+    "a constant": ("!met(x), x != 2. met(x) :- o(x), q(2, z), z != x.", "0 = count : { q(2, z), z != x }, x != 2."),
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_a_negated_head_that_asks_of_rows_of_the_recursion(name, backend):
+    """What such a head holds is settled before the recursion, row by row, as the count of an aggregate is."""
+    start = "o(x) :- s(x). o(y) :- o(x), p(x, y), "
+    negating, counting = (f"{start}{body}" for body in GUARDED[name])
+    for seed in range(4):
+        bag = seed % 2 == 1
+        judges = Judges(counting, bag, clingo=False)
+        program = gw.Program(negating, outputs=["o"], bag=bag, backend=backend.name)
+        chance = random.Random(seed)
+        for number in range(6):
+            tick = {
+                one: ("zset", [(tuple(chance.choices(range(5), k=arity)), 1) for _ in range(5)])
+                for one, arity in (("s", 1), ("p", 2), ("q", 2))
+            }
+            if number % 2:
+                gone = {one: [(row, -1) for row in judges.state[one] if chance.random() < 0.4] for one in tick}
+                tick = {one: ("zset", pairs) for one, pairs in gone.items()}
+            judges.step(tick)
+            program.step({one: [*pairs] for one, (_, pairs) in tick.items()})
+            assert set(rows(program, "o")) == set(judges.heads["o"]), f"seed {seed}, tick {number}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "o(x) :- s(x). o(y) :- o(x), p(x, y), !met(x). met(x) :- o(x), o(z), z < x.",
+        "o(x) :- s(x). o(y) :- o(x), p(x, y), !met(y). met(x) :- o(x), q(z, _), z < x.",
+        "o(x) :- s(x). o(y) :- o(x), p(x, y), !met(y). met(y) :- o(x), p(x, y), q(z, _), z < x.",
+    ],
+)
+def test_a_negated_head_that_asks_for_more_is_refused(text):
+    with pytest.raises(UnsupportedError, match="'o' negates 'met' reads 'o'"):
+        gw.Program(text)
+
+
+def test_sql_asks_for_there_being_none_in_a_recursion(backend):
+    text = (
+        "WITH RECURSIVE o(r) AS (SELECT 0 UNION SELECT o.r + 1 FROM o WHERE o.r < 5 AND NOT EXISTS "
+        "(SELECT 1 FROM p WHERE p.x < o.r AND p.y > o.r)) SELECT r FROM o"
+    )
+    view = gw.view(text, p=pa.table({"x": [1], "y": [9]}), language="sql", backend=backend.name)
+    assert view.snapshot().to_dict() == {(0,): 1, (1,): 1, (2,): 1}
+    assert view.apply(p=[((1, 9), -1), ((3, 7), 1)]).to_dict() == {(3,): 1, (4,): 1}

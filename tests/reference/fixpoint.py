@@ -334,7 +334,7 @@ def _joined(body: Sequence[Literal]) -> set[Name]:
         for term in parts(literal):
             places += names(term) if not isinstance(literal, Test) else [*names(term)] * 2
         for one in aggregates(literal):
-            places += names_in(one.body)
+            places += names_in(one.body) | (set() if one.value is None else names(one.value))
     return {name for name in places if places.count(name) > 1}
 
 

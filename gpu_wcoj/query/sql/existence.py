@@ -18,13 +18,6 @@ def without(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]
     if not pairs:
         return [row]
     head, keys, _ = _keys(context, base, pairs)
-    if head in context.recursing:
-        raise context.place.refused(
-            "a recursion asks here for rows without another one (NOT EXISTS, NOT IN, or OR beside EXISTS), by more than "
-            "= with its columns",
-            context.recursing[head],
-            "Compare those by = alone, or write the rules in Datalog: '0 = count : { ... }' may compare by anything.",
-        )
     negated = Atom(head, keys or (_ZERO,))
     return [replace(row, negated=(*row.negated, negated), safe=row.safe | frozenset(variables_of(keys)))]
 
