@@ -174,7 +174,8 @@ def _apart(own: Rule, negated: Atom, rule: Rule, loop: Collection[str]) -> Rule 
     if len(said) < sum(atom.relation in loop for atom in own.read):
         return None
     while True:
-        shared = {one for part in (*said, *compared) for one in part.variables if not one.is_wildcard} - head
+        parts: list[Atom | Comparison] = [*said, *compared]
+        shared = {one for part in parts for one in part.variables if not one.is_wildcard} - head
         more = [one for one in own.atoms if one not in said and shared.intersection(one.variables)]
         also = [one for one in own.comparisons if one not in compared and shared.intersection(_all_in(one))]
         if not more and not also:

@@ -19,7 +19,7 @@ from tests.reference.functions import UndefinedError
 
 BLOCKS = 8
 PROGRAMS = 160 if IS_LONG else 56
-"""Of sets; half as many of bags, a quarter with nulls. `make test-long` runs three times as many."""
+"""Of sets; half as many of bags, a quarter with nulls, or nested aggregates. `make test-long` runs three times as many."""
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -45,6 +45,14 @@ def test_nulls(block, backend):
         text = chance_text(random.Random(f"null {seed}"), negative)
         values = (SIGNED if negative else SMALL) | {1: None}
         check_scripts(text, [seed], bag=seed % 2 == 0, positive=seed % 2 == 0, values=values, backend=backend.name)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_aggregates_within_aggregates(block, backend):
+    for seed in range(block, PROGRAMS // 4, BLOCKS):
+        bag = seed % 2 == 0
+        text = chance_text(random.Random(f"nested {seed}"), negative=True, nested=True)
+        check_scripts(text, [seed], bag=bag, positive=bag, values=SIGNED, clingo=False, backend=backend.name)
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
