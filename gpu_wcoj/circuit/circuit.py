@@ -7,9 +7,8 @@ state before a tick can go back to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -124,7 +123,8 @@ class Circuit:
     beginnings
         What several delta paths begin with; None if there are no such paths.
     demands
-        Heads whose rows an input holds, which lies before a recursion; see `demanded`.
+        Heads whose rows an input holds, which lies before a recursion; see `demanded`. Those that depend on each other
+        stand together, behind those that they depend on.
     """
 
     sources: dict[str, RelationIndex]
@@ -134,7 +134,7 @@ class Circuit:
     seconds: dict[str, float] = field(default_factory=dict)
     common: tuple[CommonJoin, ...] = ()
     beginnings: Beginnings | None = None
-    demands: Mapping[str, str] = field(default_factory=dict)
+    demands: Sequence[Mapping[str, str]] = ()
 
     @property
     def backend(self) -> Backend:
@@ -191,37 +191,42 @@ class Circuit:
             If the keys still change after as many ticks as a recursion may have iterations.
         """
         before = self.held()
-        with within_memory(self.backend, "finding the keys of aggregates in a recursion"):
-            try:
-                return self._demanded(changes, {})
-            except VALUE_ERRORS:
-                self.install(before)
-                held = {name: self.sources[name].rows() for name in self.demands.values() if len(self.sources[name])}
-                if not held:
-                    raise
-                # An aggregate may lack a value at a key that is no longer asked for, so begin without any keys.
-                return self._demanded(changes, {name: rows for name, (rows, _) in held.items()})
-            finally:
-                self.install(before)
+        found: dict[str, InputChange] = {}
+        for keys in self.demands:
+            with within_memory(self.backend, "finding the keys of aggregates in a recursion"):
+                try:
+                    found |= self._demanded({**changes, **found}, keys, {})
+                except VALUE_ERRORS:
+                    self.install(before)
+                    held = {name: self.sources[name].rows() for name in keys.values() if len(self.sources[name])}
+                    if not held:
+                        raise
+                    # An aggregate may lack a value at a key that is no longer asked for, so begin without any keys.
+                    cleared = {name: rows for name, (rows, _) in held.items()}
+                    found |= self._demanded({**changes, **found}, keys, cleared)
+                finally:
+                    self.install(before)
+        return found
 
     def _demanded(
-        self, changes: Mapping[str, InputChange], cleared: Mapping[str, Sequence[Int64Array]]
+        self, changes: Mapping[str, InputChange], keys: Mapping[str, str], cleared: Mapping[str, Sequence[Int64Array]]
     ) -> dict[str, InputChange]:
-        """The same, with these rows of the inputs of keys taken away in the first tick."""
+        """The change of some keys, those of the inputs that are `cleared` being taken away in the first tick."""
         from gpu_wcoj.circuit.recursion.loop import LoopHead
 
         found = {name: [PhaseRows(rows, -1)] for name, rows in cleared.items()}
         changes = {**changes, **{name: self._as_change(own) for name, own in found.items()}}
+        needed = self._needed(keys)
         back = {name: [PhaseRows(rows, 1)] for name, rows in cleared.items()}
         taken = 0
         while changes:
             if taken > self.execution.iterations:
-                loops = dict.fromkeys(head.loop.cycle for head in self._needed.values() if isinstance(head, LoopHead))
+                loops = dict.fromkeys(head.loop.cycle for head in needed.values() if isinstance(head, LoopHead))
                 raise IterationLimitError("the recursion " + ", ".join(loops), self.execution.iterations)
-            _, rows, _ = self._evaluate(changes, frozenset(self.demands), None, self._needed)
+            _, rows, _ = self._evaluate(changes, frozenset(keys), None, needed)
             self.install(self.prepare())
             changes = {}
-            for head, name in self.demands.items():
+            for head, name in keys.items():
                 phases = [*rows[head], *back.pop(name, ())]
                 change = self._as_change(phases)
                 if len(change.columns[0]):
@@ -237,11 +242,10 @@ class Circuit:
         weights = xp.concatenate([phase.weight_column(xp) for phase in phases])
         return InputChange(*self.backend.kernels.consolidate(columns, weights), False)
 
-    @cached_property
-    def _needed(self) -> dict[str, Derived]:
-        """The heads that those of `demands` follow from, and these."""
+    def _needed(self, names: Iterable[str]) -> dict[str, Derived]:
+        """The heads that these follow from, and these."""
         found: set[str] = set()
-        waiting = list(self.demands)
+        waiting = list(names)
         while waiting:
             name = waiting.pop()
             if name in self.heads and name not in found:

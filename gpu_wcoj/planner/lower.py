@@ -224,6 +224,16 @@ def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str,
     return found
 
 
+def _demands(rules: Rules, heads: Mapping[str, Derived]) -> tuple[dict[str, str], ...]:
+    """The heads of keys and their inputs, together where they depend on each other, behind those they depend on."""
+    if not rules.demands:
+        return ()
+    reads = {name: [*head.reads] for name, head in heads.items()}
+    reads |= {demand: [name] for name, demand in rules.demands.items()}
+    groups = ({one: demand for one, demand in rules.demands.items() if demand in own} for own in components(reads))
+    return tuple(group for group in groups if group)
+
+
 def _taking(query: DeltaQuery, expected: Sequence[Sequence[Expected]]) -> DeltaQuery:
     if query.symmetry is None:
         return query
@@ -359,4 +369,6 @@ def lower(
         if beginnings is not None and heads[name].state:
             beginnings.stored.add(name)
     sources = {name: relations[name] for name in inputs}
-    return Circuit(sources, heads, execution, frozenset(outputs), {}, tuple(common.values()), beginnings, rules.demands)
+    return Circuit(
+        sources, heads, execution, frozenset(outputs), {}, tuple(common.values()), beginnings, _demands(rules, heads)
+    )

@@ -156,6 +156,11 @@ def test_a_rule_behind_the_recursion_is_asked_of_its_end_alone(backend):
     text = "o(0). o(r + 1) :- o(r), r < 3, 1 <= count : { p(x), x <= r }. h(6 / n) :- n = count : { o(r), r > 2 }."
     program = gw.Program(text, backend=backend.name)
     assert program.step({"p": [(0,)]})["h"].to_dict() == {(6,): 1}
+    text = "a(0). a(r + 1) :- a(r), r < 3, 1 <= count : { p(x), x <= r }. c(n) :- n = count : { a(r), r > 1 }."
+    text += " b(0). b(r + 1) :- b(r), r < 3, n = sum (6 / m) : { c(m), m > r - 5 }, n >= 0."
+    program = gw.Program(text, backend=backend.name)  # one recursion divides by what another one has in its end
+    program.step({"p": [(0,)]})
+    assert rows(program, "b") == [(0,), (1,), (2,), (3,)]
 
 
 def test_a_recursion_without_an_end(backend):

@@ -19,7 +19,7 @@ from tests.reference.functions import UndefinedError
 
 BLOCKS = 8
 PROGRAMS = 160 if IS_LONG else 56
-"""Of sets; half as many of bags, a quarter with nulls, or nested aggregates. `make test-long` runs three times as many."""
+"""Of sets; half as many of bags, a quarter with nulls, or aggregates nested. `make test-long` runs thrice as many."""
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
