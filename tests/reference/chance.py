@@ -59,7 +59,7 @@ class _Writer:
         for _ in range(self.random.choice((1, 1, 2, 3))):
             heads |= self.head(self.random.choice((1, 2, 2, 2, 3)))
         for name, width in heads.items():
-            if self.random.random() < 0.2:
+            if not self.lacking and self.random.random() < 0.2:  # facts alone may lack a value, before any tick
                 self.rules.append(f"{name}({', '.join(self.random.choices('012', k=width))}).")
             self.rule(name, width, {}, in_loop=True)
             for _ in range(self.random.randint(1, 2)):
