@@ -180,9 +180,9 @@ class Lowering:
                 keys = [a or b for a, b in zip(known[one.source][: one.keys], known[one.relation], strict=False)]
                 changed |= keys != list(known[one.relation][: one.keys])
                 known[one.relation] = (*keys, *known[one.relation][one.keys :])
-            for one, demand in self.rules.demands.items():
-                changed |= known[demand] != known[one]
-                known[demand] = known[one]
+            for asking, demand in self.rules.demands.items():
+                changed |= known[demand] != known[asking]
+                known[demand] = known[asking]
             for rule, resolve in resolved:
                 name = rule.head.relation
                 found = [] if resolve is None else null_columns(rule, resolve, known, kept.get(name))
