@@ -19,7 +19,9 @@ def matches(
     text: str, vertices: Sequence[Row] | None, edges: Sequence[Row], semantics: str = "homomorphism"
 ) -> Iterator[Row]:
     """Every match, as a row of each named element: a dict, None where there is none, and what terms tell."""
-    terms = [list(ways(number, *TERM.match(term).groups())) for number, term in enumerate(text.split(";"))]  # type: ignore[union-attr]
+    read = [TERM.match(term).groups() for term in text.split(";")]  # type: ignore[union-attr]
+    terms = [list(ways(number, *groups)) for number, groups in enumerate(read)]
+    undirected = [not groups[2] and not groups[7] and groups[8] is not None for groups in read]
     telling = [at for at, term in enumerate(terms) if term[0][3]]
     if len(telling) > 1:
         for place, at in enumerate(telling, start=1):
@@ -50,6 +52,13 @@ def matches(
                 if any(_is_there(pair, found, edges) for pair in denied):
                     continue
                 if semantics == "edges-distinct" and len(set(taken.values())) < len(taken):
+                    continue
+                if semantics != "homomorphism" and any(
+                    is_either
+                    and "in" in told.values()
+                    and all(edges[taken[e]]["src"] == edges[taken[e]]["dst"] for e, _, _ in one)
+                    for is_either, (one, _, _, told) in zip(undirected, choice, strict=True)
+                ):  # both ways are one
                     continue
                 if semantics == "nodes-distinct" and (
                     len(set(found.values())) < len(found) or len(set(taken.values())) < len(taken)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import UnsupportedError
@@ -123,9 +123,9 @@ class Way:
             vertex = self.vertex(self.vertices[0])
             chosen, distinct = [()], (Comparison("!=", vertex, vertex),)
         rules = []
-        for case in chosen:
+        for case, turned in product(chosen, self.turned()):
             written = self.writer().literals(case)
-            comparisons = (*distinct, *written.comparisons)
+            comparisons = (*distinct, *turned, *written.comparisons)
             rules.append(Rule(head, (*atoms, *written.atoms), comparisons, (*negated, *written.negated)))
         return part, rules
 
@@ -288,7 +288,7 @@ class Way:
         own: Sequence[Condition],
         needed: Mapping[str, Sequence[str]],
     ) -> Atom:
-        """An atom of edges seen from both ends."""
+        """An atom of edges seen from both ends; one of a loop is the same, and counts where nothing has to differ."""
         src, dst = self.graph.src, self.graph.dst
         told = [name for name, term in self.directions.items() if term == edge.term]
         tells = any(one.name in told for one in self.compiler.asked) or f"way#{edge.term}" in needed
@@ -316,7 +316,9 @@ class Way:
                         *([Constant(way)] if tells else ()), *(inner_terms[one] for one in ends),
                     ),
                 )  # fmt: skip
-                self.compiler.rules.append(Rule(head, (base,)))
+                is_once = way == "in" and self.compiler.semantics != "homomorphism"
+                unequal = (Comparison("!=", inner_terms[src], inner_terms[dst]),) if is_once else ()
+                self.compiler.rules.append(Rule(head, (base,), unequal))
         return Atom(
             name,
             (
@@ -372,6 +374,25 @@ class Way:
             (one.key, other.key) for one, other in combinations(self.positive, 2) if parallel(one, other)
         )
         return (*found, *(Comparison("!=", self.row(one), self.row(other)) for one, other in pairs))
+
+    def turned(self) -> list[tuple[Comparison, ...]]:
+        """Cases, of which at most one holds, in which backward chains are no forward ones read from the other end.
+
+        A chain that consists of loops is the same path in both directions, and is taken as a forward one, unless
+        nothing has to differ: then the directions are two matches, as they are for one edge.
+        """
+        chains: list[list[tuple[Comparison, ...]]] = []
+        for term, path in zip(self.motif.terms, self.paths, strict=True):
+            is_backward = path is not None and path.told.get("_direction") == "in"
+            if not is_backward or term.link is None or term.link.arrow != "-":
+                continue
+            assert path is not None
+            hops = [(self.vertex(one.source), self.vertex(one.target)) for one in path.edges]
+            loops = [Comparison("=", *hop) for hop in hops]
+            chains.append([(*loops[:at], Comparison("!=", *hop)) for at, hop in enumerate(hops)])
+        if self.compiler.semantics == "homomorphism":
+            return [()]
+        return [tuple(one for case in cases for one in case) for cases in product(*chains)]
 
     def writer(self, terms: Mapping[str, Expression] | None = None) -> Writer:
         """What writes conditions into this way's rule or, over one input, one with these terms for its columns."""
