@@ -195,10 +195,11 @@ class Column:
 
 
 def float_codes(values: Any, xp: Any = np) -> Int64Array:
-    """int64 codes that order as the floats do: -0.0 equals 0.0, every NaN is one value above infinity.
+    """int64 codes that order as the floats do: -0.0 is just below 0.0, every NaN is one value above infinity.
 
     Non-negative floats keep their bits; negative ones have all bits but the sign flipped. Only bits are compared: a
-    device may take the smallest floats for 0 when it computes with them.
+    device may take the smallest floats for 0 when it computes with them. Where values are compared, -0.0 equals 0.0:
+    there, codes go through `without_zero_signs` first.
 
     Parameters
     ----------
@@ -210,15 +211,33 @@ def float_codes(values: Any, xp: Any = np) -> Int64Array:
     Examples
     --------
     >>> float_codes(np.array([0.0, -0.0, 5e-324, -5e-324]))
-    array([ 0,  0,  1, -2])
+    array([ 0, -1,  1, -2])
     """
     width = values.dtype.itemsize
     magnitude = 2 ** (8 * width - 1) - 1
     infinity, nan = (0x7F800000, 0x7FC00000) if width == 4 else (0x7FF << 52, 0x7FF8 << 48)
     bits = xp.ascontiguousarray(values).view(f"i{width}").astype(np.int64)
-    ordered = xp.where(bits == -magnitude - 1, 0, xp.where(bits < 0, bits ^ magnitude, bits))
+    ordered = xp.where(bits < 0, bits ^ magnitude, bits)
     codes: Int64Array = xp.where((bits & magnitude) > infinity, nan, ordered)
     return codes
+
+
+NEGATIVE_ZERO = -1
+"""The code of -0.0, of either width."""
+
+
+def without_zero_signs(codes: Any, xp: Any = np) -> Any:
+    """Codes of floats with 0.0 in the place of -0.0; of NumPy's, the array itself if it has none.
+
+    Examples
+    --------
+    >>> without_zero_signs(float_codes(np.array([-0.0, 1.0]))) == float_codes(np.array([0.0, 1.0]))
+    array([ True,  True])
+    """
+    is_negative_zero = codes == NEGATIVE_ZERO
+    if xp is np and not is_negative_zero.any():  # of a device, the answer would have to be waited for
+        return codes
+    return xp.where(is_negative_zero, 0, codes)
 
 
 def floats_of(codes: Any, width: int, xp: Any = np) -> npt.NDArray[np.floating[Any]]:

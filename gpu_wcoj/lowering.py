@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Circuit, InputChange
-from gpu_wcoj.column import Column
+from gpu_wcoj.column import Column, without_zero_signs
 from gpu_wcoj.errors import SchemaError, UsageError
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.join.execution import Execution
@@ -215,9 +216,11 @@ class Lowering:
             auxiliaries = None
 
         def encode(relation: str, column: int, value: object) -> int:
-            return self._encode_constant(types.assumed(relation, column), value)
+            return self._encode_constant(
+                types.assumed(relation, column), value, keeps=types.keeps_zero_signs(relation, column)
+            )
 
-        kinds = Kinds(types.kinds, self._encode_constant, types.of)
+        kinds = Kinds(types.kinds, self._encode_constant, types.of, types.signed_results)
         return plan(
             self.rules, shapes, encode, self.bag, kinds, NOTHING if known is None else known, self.strategy,
             self.hints, auxiliaries,
@@ -238,7 +241,9 @@ class Lowering:
         backend = self.execution().backend
         rows = incoming if backend.device is not None else {name: one.fetched() for name, one in incoming.items()}
         kinds = types.snapshot()
-        return Known.of_rows({name: _stored(name, one, shapes[name], kinds) for name, one in rows.items()}, backend)
+        return Known.of_rows(
+            {name: _stored(name, one, shapes[name], kinds, types, backend) for name, one in rows.items()}, backend
+        )
 
     def facts(self, incoming: Mapping[str, Incoming], known: Types) -> dict[str, Incoming]:
         """The rows that the text gives, in the types of their columns as the first tick's other rows show them."""
@@ -272,7 +277,12 @@ class Lowering:
         is_valid = None if len(given) == len(values) else valid
         return Column(kind, codes, is_valid, self.dictionaries[0] if kind.has_dictionary else None)
 
-    def _encode_constant(self, kind: DataType | None, value: object, op: str = "", /) -> int:
+    def _encode_constant(self, kind: DataType | None, value: object, op: str = "", /, keeps: bool = True) -> int:
+        """The code of a constant; one that is compared, or for which nothing `keeps` the sign of a zero, has none."""
+        code = self._natural_code(kind, value, op)
+        return 0 if isinstance(value, float) and value == 0 and (op or not keeps) else code
+
+    def _natural_code(self, kind: DataType | None, value: object, op: str) -> int:
         if kind is None or kind.family == "integer":
             if isinstance(value, int):
                 return int(value)
@@ -301,39 +311,51 @@ class Lowering:
                 mask = before.flag(column)
                 has_value = slice(None) if mask is None else backend.to_host(columns[mask]) == 0
                 recoded = np.zeros(len(codes), np.int64)
-                recoded[has_value] = self._recoded(codes[has_value], was, now)
+                recoded[has_value] = self._recoded(codes[has_value], was, now, new.types.keeps_zero_signs(name, column))
                 moved.append(backend.asarray(recoded))
             if after.nullable[column]:
                 flag = before.flag(column)
                 flags.append(backend.xp.zeros(len(weights), np.int64) if flag is None else columns[flag])
         return [*moved, *flags, *columns[before.width :]], weights
 
-    def _recoded(self, codes: Int64Array, was: DataType, now: DataType) -> Int64Array:
+    def _recoded(self, codes: Int64Array, was: DataType, now: DataType, keeps: bool) -> Int64Array:
         """Codes of a text's constants, which were taken for values of one type, as those of another."""
         from gpu_wcoj.arrow.outgoing import to_python
 
         distinct, at = np.unique(codes, return_inverse=True)
         values = to_python(Column(was, distinct, None, self.dictionaries[0] if was.has_dictionary else None))
-        recoded: Int64Array = np.array([self._encode_constant(now, one) for one in values], np.int64)[at]
+        recoded: Int64Array = np.array([self._encode_constant(now, one, keeps=keeps) for one in values], np.int64)[at]
         return recoded
 
 
 def stored_columns(name: str, rows: Incoming, lowered: Lowered) -> InputChange:
     """The rows as stored columns, where they live: codes in the common type, then flags of nulls."""
-    return _stored(name, rows, lowered.shapes[name], lowered.kinds)
+    return _stored(name, rows, lowered.shapes[name], lowered.kinds, lowered.types, lowered.circuit.backend)
 
 
-def _stored(name: str, rows: Incoming, shape: Shape, kinds: Mapping[tuple[str, int], DataType | None]) -> InputChange:
+def _stored(
+    name: str,
+    rows: Incoming,
+    shape: Shape,
+    kinds: Mapping[tuple[str, int], DataType | None],
+    types: Types,
+    backend: Backend,
+) -> InputChange:
     codes: list[Int64Array] = []
     flags: list[Int64Array] = []
+    is_distinct = True
     for column, given in enumerate(rows.columns):
         kind = kinds[name, column]
         factor = 1 if kind is None or given.type == kind else given.type.factor_to(kind)
         scaled = _scaled(given.stored, factor, name, column, kind)
+        if given.type.family in ("float32", "float64") and not types.keeps_zero_signs(name, column):
+            unsigned = without_zero_signs(scaled, np if is_host(scaled) else backend.xp)
+            is_distinct &= unsigned is scaled
+            scaled = unsigned
         codes.append(np.ascontiguousarray(scaled) if is_host(scaled) else scaled)
         if shape.nullable[column]:
             flags.append(_flags(given))
-    return InputChange([*codes, *flags], rows.weights, rows.is_ordered)
+    return InputChange([*codes, *flags], rows.weights, rows.is_ordered, is_distinct)
 
 
 def _flags(column: Column) -> Int64Array:

@@ -24,7 +24,11 @@ Narrow = dict[str, tuple[DataType | None, ...]]
 
 
 def declared(
-    rules: Rules, core: Rules, arity: Mapping[str, int], schema: Mapping[str, Sequence[str] | Mapping[str, str]]
+    rules: Rules,
+    core: Rules,
+    arity: Mapping[str, int],
+    schema: Mapping[str, Sequence[str] | Mapping[str, str]],
+    bag: bool,
 ) -> tuple[Types, Names, Names, Narrow]:
     """What is known before any row: the columns' types and names, which of the names were declared, and narrow types.
 
@@ -38,7 +42,7 @@ def declared(
     UnknownRelationError, SchemaError
         If the schema names another relation, or gives other columns than the rules use.
     """
-    types = Types(core)
+    types = Types(core, bag)
     names: Names = {**names_of(core), **names_of(rules)}
     by_declaration = {one.relation: one.columns for one in core.declarations}
     for one in core.declarations:

@@ -178,7 +178,7 @@ class Program(Inspected):
         self._share: tuple[int, int] | None = None
         self._measures = flag("analyze", analyze)
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
-        types, names, self.declared, narrow = declared(self.rules, lowered, self._arity, schema or {})
+        types, names, self.declared, narrow = declared(self.rules, lowered, self._arity, schema or {}, self.bag)
         self._schema = {
             name: list(given.items()) if isinstance(given, Mapping) else list(given)
             for name, given in (schema or {}).items()

@@ -56,7 +56,7 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
 def _of_number(value: object, kind: DataType, op: str) -> int:
     """The code of a number beside decimals, or of a decimal beside other numbers."""
     if kind.family in ("float32", "float64"):
-        return encode_constant(float(str(value)), kind)
+        return encode_constant(float(str(value)) + 0.0, kind)  # decimals have one zero, whatever its sign
     if kind.family not in ("integer", "decimal") or isinstance(value, (bool, str)):
         raise TypeMismatchError(f"the constant {str(value)!r} is no value of type '{kind.name}'.")
     digits, exponent = _digits(Decimal(str(value)))

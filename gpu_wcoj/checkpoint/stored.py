@@ -22,6 +22,7 @@ from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.planner.types import Types
 from gpu_wcoj.replanning import suited
 from gpu_wcoj.routing.backlog import Backlog
 from gpu_wcoj.routing.journal import Journal
@@ -80,6 +81,8 @@ class StoredState:
         By head, the largest weight that a row of a bag's answer can have.
     relations, dictionaries
         The runs, by what they hold.
+    tells_zeros_apart
+        Whether columns may hold -0.0; where it is not said, the state was written when every -0.0 became 0.0.
     """
 
     tick: int
@@ -89,6 +92,7 @@ class StoredState:
     bounds: Mapping[str, int]
     relations: Mapping[str, StoredRuns]
     dictionaries: Mapping[str, StoredRuns]
+    tells_zeros_apart: bool = True
 
     @property
     def runs(self) -> list[Run]:
@@ -106,6 +110,7 @@ class StoredState:
             {name: int(bound) for name, bound in content["bounds"].items()},
             {name: StoredRuns.from_json(runs) for name, runs in content["relations"].items()},
             {name: StoredRuns.from_json(runs) for name, runs in content["dictionaries"].items()},
+            bool(content.get("tells_zeros_apart", False)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -118,6 +123,7 @@ class StoredState:
             "bounds": dict(self.bounds),
             "relations": {name: runs.to_json() for name, runs in self.relations.items()},
             "dictionaries": {name: runs.to_json() for name, runs in self.dictionaries.items()},
+            "tells_zeros_apart": self.tells_zeros_apart,
         }
 
 
@@ -176,11 +182,14 @@ def store(
     for dictionary in subject.dictionaries:
         known = StoredRuns() if before is None else before.dictionaries[dictionary.kind]
         dictionaries[dictionary.kind] = _write_growth(known, dictionary, folder, new_name, most_runs)
-    types = tuple((relation, column, kind.name) for relation, column, kind in _types(state, sides).shown())
-    return StoredState(state.report.tick, types, dict(state.names), nullable, bounds, relations, dictionaries)
+    known = _types(state, sides)
+    types = tuple((relation, column, kind.name) for relation, column, kind in known.shown())
+    return StoredState(
+        state.report.tick, types, dict(state.names), nullable, bounds, relations, dictionaries, known.tells_zeros_apart
+    )
 
 
-def _types(state: State, sides: Sides | None) -> Any:
+def _types(state: State, sides: Sides | None) -> Types:
     return state.types if sides is None else sides.primary.lowered.types
 
 
@@ -295,6 +304,8 @@ def load(subject: Subject, stored: StoredState, folder: Folder, version: str) ->
     if ledger.state.report.tick != -1 or ledger.state.sides is not None:
         raise CheckpointError("the program has a state already.\n  Restore into a program that has not ticked yet.")
     types = ledger.state.types.copy()
+    if not stored.tells_zeros_apart:
+        types.equate_zeros()
     for relation, column, kind in stored.types:
         types.bind(relation, [*[None] * column, DataType(kind)])
     sides = None

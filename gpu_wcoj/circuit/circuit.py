@@ -70,12 +70,13 @@ class Held:
 class InputChange:
     """What one input relation gets in a tick: stored columns, weights (None: all 1), whether the rows are in order.
 
-    Arrays of the host or of the device.
+    Arrays of the host or of the device. Rows in no order are distinct, unless `is_distinct` says that they may not be.
     """
 
     columns: Sequence[Int64Array]
     weights: Int64Array | None
     is_ordered: bool
+    is_distinct: bool = True
 
 
 @dataclass(frozen=True)
@@ -271,7 +272,7 @@ class Circuit:
             if self.execution.weighted:
                 phases, ignored[name] = bag_change(relation, columns, weights)
             else:
-                phases, ignored[name] = set_change(relation, columns, weights, change.is_ordered)
+                phases, ignored[name] = set_change(relation, columns, weights, change.is_ordered, change.is_distinct)
             relation.receive_delta(phases)
         counts, rows = {}, {}
         for head in self.heads.values():

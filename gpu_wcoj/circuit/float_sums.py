@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import cpu_backend
-from gpu_wcoj.column import float_codes, floats_of
+from gpu_wcoj.column import float_codes, floats_of, without_zero_signs
 from gpu_wcoj.kernels.protocol import Int64Array
 
 INFINITY, MINUS_INFINITY, NAN = 1000, 1001, 1002
@@ -114,7 +114,8 @@ def codes_of_floats(sums: Sequence[Mapping[int, int]], counts: Sequence[int] | N
     values = [_rounded(words) for words in sums]
     if counts is not None:
         values = [value / count if count else value for value, count in zip(values, counts, strict=True)]
-    return float_codes(np.array(values, np.float64))
+    codes: Int64Array = without_zero_signs(float_codes(np.array(values, np.float64)))
+    return codes
 
 
 def _rounded(words: Mapping[int, int]) -> float:

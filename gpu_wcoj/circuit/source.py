@@ -16,7 +16,11 @@ from gpu_wcoj.zset.arrays import BoolArray, is_host, positions
 
 
 def set_change(
-    relation: RelationIndex, columns: Sequence[Int64Array], weights: Int64Array | None, is_ordered: bool
+    relation: RelationIndex,
+    columns: Sequence[Int64Array],
+    weights: Int64Array | None,
+    is_ordered: bool,
+    is_distinct: bool = True,
 ) -> tuple[list[PhaseRows], int]:
     """The rows to delete and the rows to insert, and how many of the given rows change nothing.
 
@@ -27,7 +31,9 @@ def set_change(
     weights
         There or on the host. Above 0 inserts, below 0 deletes, 0 does nothing; None inserts all.
     is_ordered
-        Whether the last operation on a row wins; otherwise the rows are distinct.
+        Whether the last operation on a row wins; otherwise the net weight of a row decides.
+    is_distinct
+        Whether no row stands twice where they are in no order.
     """
     backend = relation.backend
     kernels, xp = backend.kernels, backend.xp
@@ -39,6 +45,9 @@ def set_change(
             kept = np.flatnonzero(signs) if is_host(signs) else positions(backend, signs != 0)[0]
             signs, kept = signs[kept], backend.asarray(kept)
             columns = [column[kept] for column in columns]
+        if not is_ordered and not is_distinct:
+            refuse_overflow(relation.name, columns, signs, None, backend)
+            columns, signs = kernels.consolidate(columns, backend.asarray(signs))
         order = kernels.lexsort(columns)
         columns = [column[order] for column in columns]
         signs = backend.asarray(signs)[order]

@@ -10,7 +10,7 @@ from uuid import UUID
 import numpy as np
 
 from gpu_wcoj.backend import select_backend
-from gpu_wcoj.column import Column, Int64Array
+from gpu_wcoj.column import Column, Int64Array, without_zero_signs
 from gpu_wcoj.datoms.schema import Attribute, attribute_name
 from gpu_wcoj.datoms.store import Delta, Store
 from gpu_wcoj.datoms.values import TAKES, TYPES
@@ -168,7 +168,9 @@ class Bulk:
                 f"attribute '{one.name}' is of type '{one.type}', and the values are of type '{values.type.name}'.\n"
                 f"  {error}{_UNDONE}"
             ) from None
-        if one.type == "ref":
+        if one.type == "double":
+            codes = without_zero_signs(codes)
+        elif one.type == "ref":
             self._seen(codes, f"attribute '{one.name}': the value")
         if one.type == "keyword" or (one.type == "uuid" and not are_uuids):
             assert values.dictionary is not None

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import numpy as np
 
-from gpu_wcoj.column import Column, float_codes
+from gpu_wcoj.column import Column, float_codes, without_zero_signs
 from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.schema import DataType
@@ -162,7 +162,7 @@ def code_of(kind: str, value: Any, texts: Texts) -> int:
             taken = value
     elif kind == "double":
         if isinstance(value, float):
-            taken = int(float_codes(np.array([value]))[0])
+            taken = int(without_zero_signs(float_codes(np.array([value])))[0])  # equal values are one datom
     elif kind == "boolean":
         if isinstance(value, bool):
             taken = int(value)

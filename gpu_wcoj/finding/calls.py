@@ -65,12 +65,11 @@ def find(
     order; and where several terms are undirected or ranges, their ``_hop``, ``_pattern`` and ``_direction`` are
     numbered: ``_direction1``, ``_direction2``.
 
-    An undirected edge ``(a)-[e]-(b)`` is found once from either of its ends. Where it is a loop, these are one, and what
-    a match is decides: under ``"edges-distinct"`` and ``"nodes-distinct"`` the loop is one match, in the direction
-    ``out``, as in Cypher (Neo4j, Memgraph), GQL, SQL/PGQ and networkx; vertices of two names are two under the latter,
-    so there ``(a)-[e]-(a)`` finds it and ``(a)-[e]-(b)`` does not. Under ``"homomorphism"`` it is two, ``out`` and
-    ``in``, as GraphFrames unites the directions and tells them apart. The same goes for undirected chains that consist
-    of loops.
+    An undirected edge ``(a)-[e]-(b)`` is found once from either of its ends. At a loop these are one end, and the
+    semantics decides: under ``"edges-distinct"`` and ``"nodes-distinct"`` the loop is one match, in the direction
+    ``out``, as in Cypher (Neo4j, Memgraph), GQL, SQL/PGQ and networkx. Vertices of two names are two under the latter:
+    there ``(a)-[e]-(a)`` finds it and ``(a)-[e]-(b)`` does not. Under ``"homomorphism"`` it is two, ``out`` and
+    ``in``, as GraphFrames unites both directions and tells them apart. The same holds for undirected chains of loops.
 
     Raises
     ------

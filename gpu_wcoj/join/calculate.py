@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.column import float_codes, floats_of
+from gpu_wcoj.column import float_codes, floats_of, without_zero_signs
 from gpu_wcoj.join.calendar import calendar_of
 from gpu_wcoj.join.casing import downcase, upcase
 from gpu_wcoj.join.decimals import doubles, of_decimals
@@ -76,7 +76,10 @@ def _of_floats(calculation: Calculation, arguments: Sequence[Int64Array], backen
             result = _float_rest(values[0], values[1], backend)
         else:
             result = _OF_FLOATS[calculation.op](values[0], values[1])
-    return float_codes(result, xp), values[1] == 0 if calculation.op in _FAILING else None
+    codes = float_codes(result, xp)
+    if not calculation.keeps_zero_sign:
+        codes = without_zero_signs(codes, xp)
+    return codes, values[1] == 0 if calculation.op in _FAILING else None
 
 
 _FAILING = ("quotient", "rest")

@@ -76,6 +76,8 @@ class Calculation:
         Of a decimal result, the largest code.
     per_day
         Of a point in time, how many of its units make a day.
+    keeps_zero_sign
+        Whether a result of -0.0 stays one; where it is compared, it becomes 0.0.
     """
 
     variable: str
@@ -89,6 +91,7 @@ class Calculation:
     scale: int = 0
     most: int = 0
     per_day: int = 1
+    keeps_zero_sign: bool = False
 
     def __str__(self) -> str:
         shown = list(map(str, self.arguments))

@@ -216,9 +216,10 @@ def normalise(
         ordered = op not in ("=", "!=")
         conditions.append(Condition(name, op, other, textual=bool(family) and ordered, family=family))
     calculations = []
+    signed = kinds.signed(rule) if rule.computed else ()
     for computed in rule.computed:
         terms = [resolve(argument) for argument in computed.call.arguments]
-        calculations.append(calculation_of(computed, terms, types, kinds, conditions, calculated))
+        calculations.append(calculation_of(computed, terms, types, kinds, conditions, calculated, signed))
     return Body(
         rule,
         _head(rule, shapes, resolve, nulls, encode),

@@ -34,11 +34,14 @@ class Kinds:
         (type, value) to the code of the value; see `EncodeValue`.
     column
         The type of a relation's column.
+    signed
+        The variables of a rule, by name, that keep the sign of a zero.
     """
 
     of: Callable[[Rule], Mapping[str, DataType | None]]
     encode: EncodeValue
     column: Callable[[str, int], DataType | None]
+    signed: Callable[[Rule], Collection[str]] = lambda _: ()
 
 
 def _whole_number(kind: DataType | None, value: object, op: str = "", /) -> int:  # noqa: ARG001  # as it is called
@@ -57,6 +60,7 @@ def calculation_of(
     kinds: Kinds,
     conditions: Sequence[Condition],
     calculated: Collection[str],
+    signed: Collection[str] = (),
 ) -> Calculation:
     """A calculation on codes.
 
@@ -68,6 +72,8 @@ def calculation_of(
         Of variables, by name.
     conditions, calculated
         Of the rule: all comparisons, and the names of what is calculated.
+    signed
+        The names of variables that keep the sign of a zero.
     """
     name, call = computed.variable.name, computed.call
     arguments: list[str | int] = []
@@ -98,6 +104,7 @@ def calculation_of(
         scale=_scale_of(result),
         most=result.code_range[1] if result.family == "decimal" else 0,
         per_day=of_arguments[0].per_day if call.op in ("year", "month", "day") else 1,
+        keeps_zero_sign=name in signed,
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.results import BOOL, DOUBLE, STRING, aggregate_of, decimal_kind, result_of
 from gpu_wcoj.query.rules import Computed, Rule, Rules
+from gpu_wcoj.query.stratified import loops_of
 from gpu_wcoj.query.terms import NULL, Constant, Variable, plain
 from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
 
@@ -28,7 +30,7 @@ class Types:
     (DataType(name='int32'), DataType(name='int64'))
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, bag: bool = False) -> None:
         self._parent: dict[Place, Place] = {}
         self._seen: dict[Place, dict[Place, DataType]] = {}
         self._worked_out: dict[Place, dict[Place, DataType]] = {}
@@ -38,6 +40,7 @@ class Types:
         self._compared: list[tuple[str, Place, Place]] = []
         self._linked_by: dict[frozenset[Place], str] = {}  # the rule that compares the two
         self._rules = rules
+        self._equated: frozenset[Place] | None = frozenset()  # roots of classes; None is all
         for number, rule in enumerate(rules.rules):
             self._read(number, rule)
         for one in rules.groupings:
@@ -61,6 +64,7 @@ class Types:
             for column, kind in enumerate(one.types)
             if kind is not None
         }
+        self._equated = frozenset(map(self._root, self._equated_places(bag)))
         self._check_range(declared)
         inputs = {name for name in rules.inputs if not name.endswith("#facts")}
         self._type_constant_columns([*declared, *(place for place in self._parent if place[0] in inputs)])
@@ -106,6 +110,33 @@ class Types:
         for place, constant in literal:
             self._constants.setdefault(place, []).append((str(rule), constant.value))
         self._homes[rule] = {variable.name: place for variable, place in home.items()}
+
+    def _equated_places(self, bag: bool) -> Iterator[Place]:
+        """Columns, and results of calculations, in which some rule tells equal values from others, or orders them.
+
+        What is left is only passed on to heads, calculated with, or added up.
+        """
+        rules = self._rules
+        sets = {*loops_of(rules), *(one.relation for one in rules.extremes)}
+        if not bag:
+            n_rules = Counter(rule.head.relation for rule in rules.rules)
+            drops = {rule.head.relation for rule in rules.rules if not set(rule.head.terms).issuperset(rule.variables)}
+            sets |= drops.union(name for name, n in n_rules.items() if n > 1)
+        for rule in rules.rules:
+            homes = self._homes[rule]
+            joined = Counter(one.variable for one in rule.computed)
+            joined.update(term for atom in rule.atoms for term in atom.terms if isinstance(term, Variable))
+            compared = {variable for variable, n in joined.items() if n > 1}
+            compared.update(term for atom in rule.negated for term in atom.variables)
+            compared.update(term for one in rule.comparisons if not one.is_null_test for term in one.variables)
+            yield from (homes[variable.name] for variable in compared if variable.name in homes)
+            for atom in (*rule.atoms, *rule.negated):
+                fixed = (isinstance(term, Constant) and term != NULL for term in atom.terms)
+                yield from ((atom.relation, i) for i, is_fixed in enumerate(fixed) if is_fixed)
+            if rule.head.relation in sets:
+                yield from ((rule.head.relation, i) for i in range(len(rule.head.terms)))
+        for one in rules.groupings:
+            yield from ((one.relation, i) for i in range(one.keys + (one.op in ("min", "max"))))
 
     def _check_range(self, declared: Mapping[Place, DataType]) -> None:
         """Raise for a constant that is outside the integers that its column is declared with."""
@@ -198,10 +229,42 @@ class Types:
         """
         return {name: self.of(*place) for name, place in self._homes[rule].items()}
 
+    def keeps_zero_signs(self, relation: str, column: int) -> bool:
+        """Return True if the column's values are only passed on, calculated with or added up.
+
+        Such a column tells -0.0 from 0.0, and gives it out as it came in. In any other one, where a rule joins,
+        compares, groups or orders by its values or takes them once, -0.0 equals 0.0 and becomes it.
+
+        Examples
+        --------
+        >>> from gpu_wcoj.query.datalog import parse
+        >>> types = Types(parse("h(x, y) :- r(x, y), s(y)."))
+        >>> types.keeps_zero_signs("r", 0), types.keeps_zero_signs("r", 1)
+        (True, False)
+        """
+        return self._equated is not None and self._root((relation, column)) not in self._equated
+
+    def signed_results(self, rule: Rule) -> Collection[str]:
+        """Return the names of variables that keep the sign of a zero; see `keeps_zero_signs`."""
+        return {name for name, place in self._homes[rule].items() if self.keeps_zero_signs(*place)}
+
+    def equate_zeros(self, places: Iterable[Place] | None = None) -> None:
+        """Let -0.0 become 0.0 in these columns and all that rules link with them; in every column if None."""
+        if places is None:
+            self._equated = None
+        elif self._equated is not None:
+            self._equated |= frozenset(map(self._root, places))
+
+    @property
+    def tells_zeros_apart(self) -> bool:
+        """Whether any column may; not in the state of a checkpoint that was written when none did."""
+        return self._equated is not None
+
     def copy(self) -> Types:
         """The same knowledge, to be added to apart."""
         other = object.__new__(Types)
         other._parent = self._parent
+        other._equated = self._equated
         other._constants = self._constants
         other._said = self._said
         other._homes = self._homes

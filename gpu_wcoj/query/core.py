@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from decimal import Decimal
 
 from gpu_wcoj.errors import UnsupportedError
 from gpu_wcoj.query.binding import (
@@ -38,8 +37,6 @@ from gpu_wcoj.query.variant import UNIT, ZERO, Variant, is_wildcard
 
 MOST_ZEROS = 6
 """How many aggregates of one rule may be 0 of nothing: the rule is written down for each choice of those that are."""
-
-Row = tuple[int | float | bool | str | Decimal | None, ...]
 
 
 def core(rules: Rules) -> Rules:
@@ -93,7 +90,7 @@ class _Core:
         self.rules: list[Rule] = []
         self.groupings: list[Grouping] = []
         self.extremes: dict[str, Extreme] = {}
-        self.facts: dict[str, dict[Row, None]] = {}
+        self.facts: dict[str, dict[tuple[Constant, ...], None]] = {}
         self.arity: dict[str, int] = {}
         self.n_helpers = 0
         self.of_head: dict[str, str] = {}
@@ -113,7 +110,8 @@ class _Core:
         for name in self.arity:
             if name in self.facts or name not in found:
                 self.copy(f"{name}#facts", name)
-                facts.append(Facts(f"{name}#facts", tuple(self.facts.get(name, ()))))
+                rows = tuple(tuple(one.value for one in row) for row in self.facts.get(name, ()))
+                facts.append(Facts(f"{name}#facts", rows))
         if any(atom.relation == UNIT for rule in self.rules for atom in rule.atoms):
             facts.append(Facts(UNIT, ((0,),)))
         from gpu_wcoj.query.stored import stored  # which few programs need
@@ -211,7 +209,7 @@ class _Core:
             if found.atoms:
                 self.rules.append(replace(found, comparisons=(*found.comparisons, *never)))
             elif not never:
-                row = tuple(term.value for term in found.head.terms if isinstance(term, Constant))
+                row = tuple(term for term in found.head.terms if isinstance(term, Constant))
                 self.facts.setdefault(found.head.relation, {})[row] = None
 
     def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> tuple[int, Atom | None]:

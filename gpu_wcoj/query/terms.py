@@ -41,7 +41,8 @@ MOST_DIGITS = 60
 class Constant:
     r"""A literal value of the text: an int, float, Decimal, bool or str, or None for null.
 
-    Equal to one of its own type only. A decimal is exact beside decimals and integers, and the nearest double beside
+    Equal to one of its own type and spelling only: -0.0 is not 0.0, nor is 1.50m 1.5m, as calculations tell them apart.
+    A decimal is exact beside decimals and integers, and the nearest double beside
     doubles; a float beside decimals is what its shortest text says.
 
     Examples
@@ -72,7 +73,9 @@ class Constant:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Constant):
             return NotImplemented
-        return type(self.value) is type(other.value) and self.value == other.value
+        if type(self.value) is not type(other.value) or self.value != other.value:
+            return False
+        return type(self.value) not in (float, Decimal) or str(self.value) == str(other.value)
 
     def __hash__(self) -> int:
         return hash((type(self.value), self.value))

@@ -98,9 +98,8 @@ def rows_from(
 
 
 def _here(place: Place, columns: Sequence[Column]) -> list[Column]:
-    if place.backend.device is None:
-        return list(columns)
-    return [moved(column, place.backend) for column in columns]
+    columns = [place.equated(column) for column in columns]
+    return columns if place.backend.device is None else [moved(column, place.backend) for column in columns]
 
 
 def _shown(function: object) -> str:

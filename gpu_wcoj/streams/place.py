@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.column import Column
+from gpu_wcoj.column import Column, without_zero_signs
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.schema import DataType
@@ -60,6 +60,9 @@ class Place:
             return zset.to_host()
         if self.backend.device is None:
             zset = zset.to_host()
+        unsigned = [self.equated(column) for column in zset.columns]
+        if any(one is not column for one, column in zip(unsigned, zset.columns, strict=True)):
+            zset = ZSet.from_columns(zset.names, unsigned, zset.stored_weights, backend=zset.backend)
         own = (None, self.string, self.binary)
         if any(column.dictionary not in own for column in zset.columns):
             return self.made(zset.names, self._moved(zset.encoded_for(self.string, self.binary)), zset.stored_weights)
@@ -71,6 +74,15 @@ class Place:
         return columns if self.backend.device is None else [device.moved(column, self.backend) for column in columns]
 
     # Columns
+
+    def equated(self, column: Column) -> Column:
+        """The column with 0.0 in the place of -0.0: operators compare rows, and may compare any column of theirs."""
+        if column.type.family not in ("float32", "float64"):
+            return column
+        codes = without_zero_signs(column.stored, np if column.is_on_host else self.xp)
+        if codes is column.stored:
+            return column
+        return Column(column.type, codes, column.stored_valid, column.dictionary)
 
     def dictionary(self, kind: DataType) -> Dictionary | None:
         """What codes of that type are positions in; None if they are the values."""

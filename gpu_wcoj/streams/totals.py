@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.column import Column, float_codes
+from gpu_wcoj.column import Column, float_codes, without_zero_signs
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.schema import INT64, DataType
@@ -187,7 +187,7 @@ def _scale(kind: DataType) -> int:
 
 def _floats(place: Place, values: Any, valid: Any) -> Column:
     """A column of doubles from the host."""
-    codes = np.where(valid, float_codes(np.asarray(values, np.float64)), 0)
+    codes = np.where(valid, without_zero_signs(float_codes(np.asarray(values, np.float64))), 0)
     moved = _validity(place.backend.asarray(np.asarray(valid)))
     return Column(_DOUBLE, place.backend.asarray(codes), moved)
 

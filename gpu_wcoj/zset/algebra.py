@@ -118,7 +118,9 @@ def weight_of(zset: ZSet, row: tuple[Any, ...]) -> int:
     for column, value in zip(zset.columns, row, strict=True):
         if column.type.family == "integer" and type(value) is int and _LOWEST <= value <= _HIGHEST:
             mask &= column.codes == value
-    return next((weight for held, weight in _taken(zset, mask).rows() if held == row), 0)
+    equal_rows = [(held, weight) for held, weight in _taken(zset, mask).rows() if held == row]
+    same = (weight for held, weight in equal_rows if repr(held) == repr(row))  # Python's 0.0 equals -0.0
+    return next(same, equal_rows[0][1] if equal_rows else 0)
 
 
 def plus(left: ZSet, right: ZSet) -> ZSet:

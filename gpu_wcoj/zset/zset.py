@@ -261,8 +261,14 @@ class ZSet:
         return list(zip(tuples, self.weights.tolist(), strict=True))
 
     def to_dict(self) -> dict[Row, int]:
-        """The Z-set as ``{row: weight}``."""
-        return dict(self.rows())
+        """The Z-set as ``{row: weight}``; rows that Python takes for equal, as of 0.0 and -0.0, are one."""
+        rows = self.rows()
+        found = dict(rows)
+        if len(found) < len(rows):
+            found = dict.fromkeys(found, 0)
+            for row, weight in rows:
+                found[row] += weight
+        return found
 
     def encoded_for(self, string: Dictionary, binary: Dictionary) -> tuple[Column, ...]:
         """The columns with text and bytes as codes of these dictionaries, which get the values that they lack.

@@ -14,11 +14,10 @@ from gpu_wcoj.checkpoint.stored import load
 from gpu_wcoj.checkpoint.watched import WatchedFolder
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UnsupportedError, listed
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cells.chosen import Chosen
 from gpu_wcoj.spark.cells.plan import CellPlan, Stage
 from gpu_wcoj.spark.cells.planning import cell_plan
-from gpu_wcoj.spark.cells.state import Entry, cells_folder, read_entry
+from gpu_wcoj.spark.cells.state import Entry, cells_folder, read_entry, stage_program
 from gpu_wcoj.spark.formats import ORDER
 from gpu_wcoj.zset.zset import ZSet
 
@@ -169,7 +168,7 @@ def in_one_place(place: str) -> CheckpointError:
 def cell_program(root: str, entry: Entry, stage: Stage, bag: bool) -> Program:
     """The program of a cell in the state of an entry; not to be stepped."""
     folder = cells_folder(root)
-    program = Program(parse(stage.program), bag=bag or stage.kind == "owner", backend="cpu", threads=1)
+    program = stage_program(stage, bag, backend="cpu", threads=1)
     load(program.subject, read_entry(folder, entry), folder, entry.file)
     return program
 

@@ -116,6 +116,8 @@ class Stage:
         The text of a cell's program; an owner's is evaluated over bags, and counts derivations.
     roles
         Per role, the relation that travels there; role i is the input ``in{i}``.
+    equated
+        Relations and columns of the cell's program in which -0.0 is 0.0, as the whole program compares their values.
     """
 
     number: int
@@ -123,6 +125,7 @@ class Stage:
     program: str
     roles: tuple[int, ...]
     results: tuple[Result, ...]
+    equated: tuple[tuple[str, int], ...] = ()
 
     def roles_of(self, relation: int) -> list[int]:
         """The roles that rows of a relation can be routed to; bit i of a mask stands for the i-th."""

@@ -13,11 +13,13 @@ same routing, to the join stage of those rules, which comes later in the same ba
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from gpu_wcoj.errors import UsageError
+from gpu_wcoj.planner.types import Types
+from gpu_wcoj.query.core import core
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.terms import Atom, Comparison, Expression, Variable
 from gpu_wcoj.spark.cells.chosen import Chosen, Names
@@ -64,10 +66,22 @@ class _Planner:
             if heads:
                 self._add_level(heads)
         held = {name: tuple(next(iter(atoms.values()))) for name, atoms in self.held.items()}
+        types = Types(core(self.rules), self.bag)
+        stages = [replace(one, equated=tuple(self._equated(one, types))) for one in self.stages]
         return CellPlan(
-            self.rules, self.bag, self.outputs, self.chosen, tuple(self.stages), tuple(self.travelling), self.finals,
+            self.rules, self.bag, self.outputs, self.chosen, tuple(stages), tuple(self.travelling), self.finals,
             held,
         )  # fmt: skip
+
+    def _equated(self, stage: Stage, types: Types) -> Iterator[tuple[str, int]]:
+        """Columns of a stage's program whose values the whole program compares somewhere, maybe in another stage."""
+        arity = self.rules.arity
+        known = [(f"in{role}", self.travelling[own].name) for role, own in enumerate(stage.roles)]
+        known += [(one.name, one.head) for one in stage.results]
+        for name, relation in known:
+            for column in range(arity[relation]):
+                if not types.keeps_zero_signs(relation, column):
+                    yield name, column
 
     def _needed(self) -> set[str]:
         """The heads that an output, or what is kept, is made of."""

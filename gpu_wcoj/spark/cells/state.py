@@ -23,6 +23,8 @@ from gpu_wcoj.checkpoint.stored import StoredState, load, mark_stored, store
 from gpu_wcoj.checkpoint.watched import WatchedFolder
 from gpu_wcoj.errors import BatchMismatchError, CheckpointDamagedError, GpuWcojError
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.spark.cells.plan import Stage
 
 CELLS = "cells"
 """The folder in the checkpoint's, and what a manifest calls the entries of the cells."""
@@ -60,6 +62,14 @@ class Kept:
 
 _cache: OrderedDict[str, dict[tuple[int, int], Kept]] = OrderedDict()
 """Engines that this worker has at hand, by checkpoint, stage and cell. One is taken out while it is worked on."""
+
+
+def stage_program(stage: Stage, bag: bool, **options: Any) -> Program:
+    """Return the program of a cell in a stage, without state."""
+    rules = parse(stage.program)
+    program = Program(rules, bag=bag or stage.kind == "owner", inputs=rules.inputs, **options)
+    program.subject.ledger.state.types.equate_zeros(stage.equated)
+    return program
 
 
 def base_of(root: str, batch: int) -> tuple[Manifest, bool]:

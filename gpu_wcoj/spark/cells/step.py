@@ -17,12 +17,11 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint.manifest import Manifest
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cells.counted import owned, summed
 from gpu_wcoj.spark.cells.files import write_output
 from gpu_wcoj.spark.cells.plan import Result, Stage
 from gpu_wcoj.spark.cells.rows import CELL, DIGEST, FIRST, MASK, NOTE, REL, STAGE, moving_rows, note_row
-from gpu_wcoj.spark.cells.state import Entry, Kept, base_of, bytes_since, put_back, taken, written
+from gpu_wcoj.spark.cells.state import Entry, Kept, base_of, bytes_since, put_back, stage_program, taken, written
 from gpu_wcoj.spark.feed import as_change
 from gpu_wcoj.spark.formats import ORDER, WEIGHT
 from gpu_wcoj.spark.output import with_batch
@@ -230,11 +229,7 @@ class Work:
     def _program(self, cell: int) -> Program:
         """A new engine for a cell."""
         threads = self.threads or _cpus()
-        is_bag = self.bag or self.stage.kind == "owner"
-        rules = parse(self.stage.program)
-        program = Program(
-            rules, bag=is_bag, backend=self.backend, threads=threads, gpu_memory=self.gpu_memory, inputs=rules.inputs
-        )
+        program = stage_program(self.stage, self.bag, backend=self.backend, threads=threads, gpu_memory=self.gpu_memory)
         if self.cells and self.stage.kind == "join":
             program.share_work(cell, self.cells)
         return program
