@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -131,7 +131,7 @@ class View(NotCopied):
 
     def __init__(self, program: Program, *, ignores_case: bool = False) -> None:
         self.program = program
-        self._spelled = {one.casefold(): one for one in (*program.inputs, *program.heads)} if ignores_case else {}
+        self._ignores_case = ignores_case  # of names in calls, which no dialect folds
 
     def __repr__(self) -> str:
         return f"View of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
@@ -166,7 +166,7 @@ class View(NotCopied):
         [((1, 3), 1)]
         """
         given = given_relations(changes, more)
-        found = self.program.step({self._known(name): rows for name, rows in given.items()})
+        found = self.program.step(dict(self._change(self._known(name), rows) for name, rows in given.items()))
         return next(iter(found.values())) if len(found) == 1 else found
 
     def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:
@@ -203,10 +203,49 @@ class View(NotCopied):
         return read(outputs[0]) if len(outputs) == 1 else {one: read(one) for one in outputs}
 
     def _known(self, name: str) -> str:
-        """A relation's name as the program spells it: SQL does not tell upper from lower case."""
-        if name in self.program.inputs or name in self.program.heads:
-            return name
-        return self._spelled.get(name.casefold(), name)
+        """A relation's name as the program spells it: those of SQL may be spelled in another case, if one is meant."""
+        return _spelled(name, (*self.program.inputs, *self.program.heads)) if self._ignores_case else name
+
+    def _change(self, name: str, rows: Any) -> tuple[str, Any]:
+        """A change with the names of columns as the relation has them, likewise."""
+        declared = self.program.declared.get(name)
+        given = names_in(rows)
+        if not self._ignores_case or declared is None or not given or set(given) <= {*declared, "weight"}:
+            return name, rows
+        spelled = {one: _spelled(one, declared) for one in given}
+        if len(set(spelled.values())) < len(given) or spelled == {one: one for one in given}:
+            return name, rows
+        if isinstance(rows, ZSet):
+            names = tuple(spelled[one] for one in given)
+            return name, ZSet(names, rows.columns, rows.stored_weights, rows.weight_name, rows.backend)
+        from gpu_wcoj.arrow.table import columns_by_name
+
+        columns = columns_by_name(rows, f"relation '{name}'")
+        return name, {spelled[one]: values for one, values in columns.items()}
+
+
+def _spelled(name: str, known: Sequence[str]) -> str:
+    """The one of the known names that this is; as it is where there is none, or several in another case."""
+    found = [one for one in known if one.casefold() == name.casefold()]
+    return found[0] if len(found) == 1 and name not in known else name
+
+
+def names_in(rows: Any) -> list[str]:
+    """The names of columns of rows that can be read more than once; empty where there are none.
+
+    Examples
+    --------
+    >>> names_in({"src": [1], "dst": [2]}), names_in([(1, 2)])
+    (['src', 'dst'], [])
+    """
+    if isinstance(rows, ZSet):
+        return list(rows.names)
+    if isinstance(rows, Mapping):
+        return [one for one in rows if isinstance(one, str)]
+    names = getattr(rows, "column_names", None)  # of PyArrow
+    if names is None and hasattr(rows, "__arrow_c_stream__"):
+        names = getattr(rows, "columns", None)  # of pandas and Polars
+    return [one for one in names if isinstance(one, str)] if isinstance(names, Iterable) else []
 
 
 @entry_point

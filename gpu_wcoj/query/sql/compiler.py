@@ -12,8 +12,9 @@ from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import Case, Context, Derived
 from gpu_wcoj.query.sql.groups import GroupedScope, identity
 from gpu_wcoj.query.sql.known import called, check_parts
+from gpu_wcoj.query.sql.names import unique
 from gpu_wcoj.query.sql.place import Place
-from gpu_wcoj.query.sql.scope import Scope, matching, unique
+from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.terms import Atom, Expression
 from gpu_wcoj.schema import DataType
 
@@ -61,11 +62,11 @@ class Compiler(Context):
         for one in node.expressions:
             check_parts(one, self.place, "this", "alias", "materialized")
             name = one.alias
-            if name in here:
+            if self.place.names.key(name) in map(self.place.names.key, here):
                 raise self.place.wrong(f"WITH names '{name}' twice", one.args["alias"])
             names = [column.name for column in one.args["alias"].args.get("columns") or ()]
             check_parts(one.args["alias"], self.place, "this", "columns")
-            if node.args.get("recursive") and recursion.reads(one.this, name):
+            if node.args.get("recursive") and recursion.reads(self, one.this, name):
                 here[name] = recursion.recursive(self, one, names)
             else:
                 here[name] = self.with_names(self.query(one.this, None), names, one)
@@ -78,7 +79,7 @@ class Compiler(Context):
             raise self.place.wrong(
                 f"there are {len(names)} names for {len(derived.columns)} columns", node.args.get("alias") or node
             )
-        return replace(derived, columns=unique(names))
+        return replace(derived, columns=unique(names, self.place.names))
 
     def relation(self, node: Node) -> Derived:
         """See `gpu_wcoj.query.sql.context.Context.relation`."""
@@ -92,11 +93,14 @@ class Compiler(Context):
         if not isinstance(node.this, exp.Identifier):
             raise self.place.refused(f"the function {called(node.this)} is not supported in FROM", node)
         name, is_quoted = node.this.this, bool(node.this.args.get("quoted"))
-        for known in [*reversed(self.named_here), self.views]:
-            for one in matching(name, is_quoted, known):
+        for known in reversed(self.named_here):
+            for one in self.place.names.matching(name, is_quoted, known):
                 return known[one]
-        for one in matching(name, is_quoted, self.tables):
-            return self.table(one)
+        found = self.place.names.matching(name, is_quoted, [*self.views, *self.tables], is_table=True)
+        if len(found) > 1:
+            raise self.place.ambiguous("relation", node.this, found)
+        for one in found:
+            return self.views[one] if one in self.views else self.table(one)
         names = [*(one for known in self.named_here for one in known), *self.views, *self.tables]
         raise self.place.unknown(node.this, names, "relations")
 
@@ -174,7 +178,7 @@ class Compiler(Context):
             return None
         plain = scope.plain
         if isinstance(node, exp.Column) and node.args.get("number") is None and plain.own(node, self.place) is None:
-            item = None if node.args.get("table") else scope.named.get(node.name.casefold())
+            item = None if node.args.get("table") else scope.named.get(self.place.names.key(node.name))
             return None if item is None else self.cases(item, replace(scope, named={}), branch)
         number = scope.known.get(identity(self, node, plain))
         if number is not None:

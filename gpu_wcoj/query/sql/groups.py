@@ -16,7 +16,8 @@ from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import UNIT, Context, Derived
 from gpu_wcoj.query.sql.joins import Joined
 from gpu_wcoj.query.sql.known import called, check_parts
-from gpu_wcoj.query.sql.scope import Scope, unique
+from gpu_wcoj.query.sql.names import unique
+from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.sql.truth import TRUE
 from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Constant, Expression, Variable
 
@@ -83,7 +84,7 @@ def grouped(context: Context, node: Node, found: Joined) -> Derived:
     rows = context.unified(rows, [*keys, *arguments])
     base = Derived((*names, *(f"value{i}" for i in range(len(arguments)))), tuple(rows))
     if not rows and keys:
-        return Derived(unique([name for _, name in items]), ())
+        return Derived(unique([name for _, name in items], context.place.names), ())
     groups = _Groups(context, base, len(keys))
     _check_kinds(context, groups, calls, asked)
     branch, key_values, results = groups.joined(list(dict.fromkeys(asked)))
@@ -94,7 +95,7 @@ def grouped(context: Context, node: Node, found: Joined) -> Derived:
         (number,) = context.numbered(1)
         visible[identity(context, one, found.scope)] = number
         branch = branch.with_values({number: results[what]})
-    named = {one.alias.casefold(): one for one, _ in items if one.alias}
+    named = {context.place.names.key(one.alias): one for one, _ in items if one.alias}
     scope = GroupedScope(
         found.scope.sources, found.scope.visible, found.scope.around, found.scope.outer_refused, visible, named
     )
@@ -105,7 +106,7 @@ def grouped(context: Context, node: Node, found: Joined) -> Derived:
         for where, values in context.each([item for item, _ in items], replace(scope, named={}), one)
     ]
     result = context.unified(result, [one for one, _ in items])
-    return Derived(unique([name for _, name in items]), tuple(result))
+    return Derived(unique([name for _, name in items], context.place.names), tuple(result))
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,8 @@ def _keys(context: Context, node: Node, items: list[tuple[Node, str]], scope: Sc
                 raise place.wrong(f"GROUP BY {one.this}: there are {len(items)} columns", one)
             one = items[at - 1][0]
         elif isinstance(one, exp.Column) and not one.args.get("table") and scope.own(one, place) is None:
-            alias = [item for item, name in items if item.alias and name.casefold() == one.name.casefold()]
+            key = place.names.key
+            alias = [item for item, name in items if item.alias and key(name) == key(one.name)]
             one = alias[0] if alias else one
         while isinstance(one, (exp.Alias, exp.Paren)):
             one = one.this

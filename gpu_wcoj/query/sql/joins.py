@@ -10,7 +10,8 @@ from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Context, Derived
 from gpu_wcoj.query.sql.existence import without
 from gpu_wcoj.query.sql.known import check_parts
-from gpu_wcoj.query.sql.scope import Scope, Source, matching, unique
+from gpu_wcoj.query.sql.names import unique
+from gpu_wcoj.query.sql.scope import Scope, Source
 from gpu_wcoj.query.terms import NULL, Expression
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _renamed(context: Context, found: Joined, node: Node) -> Joined:
     """Joined relations under one name, which hides theirs."""
     alias = node.args["alias"]
     check_parts(alias, context.place, "this")
-    names = unique([name for name, _ in found.scope.visible])
+    names = unique([name for name, _ in found.scope.visible], context.place.names)
     own = tuple((name, number) for name, (_, number) in zip(names, found.scope.visible, strict=True))
     scope = Scope((Source(alias.name, own),), own, found.scope.around, found.scope.outer_refused)
     return replace(found, scope=scope)
@@ -152,7 +153,8 @@ def _named(context: Context, derived: Derived, node: Node, name: str, around: Sc
 
 def _both(context: Context, left: Joined, right: Joined, node: Node) -> Scope:
     for one in right.scope.sources:
-        if matching(one.name, False, (other.name for other in left.scope.sources)):
+        key = context.place.names.key
+        if key(one.name) in {key(other.name) for other in left.scope.sources}:
             raise context.place.wrong(f"'{one.name}' stands twice in FROM; give one of them another name with AS", node)
     return replace(
         left.scope,
@@ -256,8 +258,8 @@ def _shared(context: Context, left: Joined, right: Joined, join: Join, method: s
     place = context.place
     if method == "NATURAL":
         for name, number in left.scope.visible:
-            others = matching(name, False, (one for one, _ in right.scope.visible))
-            mine = matching(name, False, (one for one, _ in left.scope.visible))
+            others = place.names.counterparts(name, [one for one, _ in right.scope.visible])
+            mine = place.names.counterparts(name, [one for one, _ in left.scope.visible])
             if not others:
                 continue
             if len(mine) > 1 or len(others) > 1:
@@ -270,9 +272,9 @@ def _shared(context: Context, left: Joined, right: Joined, join: Join, method: s
     for node in join.args.get("using") or ():
         if not isinstance(node.this, (str, exp.Identifier)):
             raise place.wrong("USING takes names of columns", node)
-        if matching(node.name, False, seen):
+        if place.names.key(node.name) in seen:
             raise place.wrong(f"USING names '{node.name}' twice", node)
-        seen.append(node.name)
+        seen.append(place.names.key(node.name))
         column = node if isinstance(node, exp.Column) else exp.Column(this=node)
         pair = []
         for side in (left, right):

@@ -13,7 +13,6 @@ from gpu_wcoj.query.sql.compiler import Compiler
 from gpu_wcoj.query.sql.context import Derived
 from gpu_wcoj.query.sql.known import called, check_parts
 from gpu_wcoj.query.sql.place import Place
-from gpu_wcoj.query.sql.scope import matching
 from gpu_wcoj.query.sql.statements import statements as read
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def parse(
     tables
         Per table the names of its columns, or their types by name, as Arrow spells them (None if not known).
     dialect
-        One of `DIALECTS`. It says how the text is spelled, what ``/`` and AVG are of, whether a double may be divided
+        One of `DIALECTS`. It says how the text is spelled, which names are one (see `gpu_wcoj.query.sql.names`), what ``/`` and AVG are of, whether a double may be divided
         by 0, how UPPER and LOWER map characters, and whether a backslash escapes in LIKE.
     source
         What messages call the text.
@@ -81,7 +80,7 @@ def parse(
     n_bytes = len(text.encode("utf-8", "surrogatepass"))
     if n_bytes > TEXT_BYTES:
         raise UsageError(f"the text has {n_bytes:,} bytes; {TEXT_BYTES:,} are allowed.")
-    place = Place(text, source)
+    place = Place(text, source, dialect)
     if half := re.search("[\\ud800-\\udfff]", text):
         raise SqlSyntaxError("half a surrogate pair is no character", text, *place.at(half.start(), 1), source)
     known = {
@@ -100,7 +99,8 @@ def parse(
     try:
         named: dict[str, None] = {}
         for node in read(text, dialect, place):
-            named.update(dict.fromkeys(_tables(node, known)))
+            place.names.fold(node)
+            named.update(dict.fromkeys(_tables(node, known, place)))
             name, derived = _statement(compiler, node, found)
             found[name] = derived
             compiler.views[name] = derived
@@ -119,7 +119,7 @@ def _statement(compiler: Compiler, node: Node, found: Mapping[str, Derived]) -> 
             raise place.refused(f"{called(node)} is not supported", node, "Write SELECT or CREATE VIEW name AS SELECT.")
         if ANSWER in found:
             raise place.wrong("there are two queries without a name; write CREATE VIEW name AS for each", node)
-        if matching(ANSWER, False, compiler.tables):
+        if place.names.matching(ANSWER, False, compiler.tables, is_table=True):
             raise place.wrong(
                 f"a query without a name is '{ANSWER}', and so is a table; write CREATE VIEW name AS", node
             )
@@ -138,18 +138,20 @@ def _statement(compiler: Compiler, node: Node, found: Mapping[str, Derived]) -> 
     name = target.name
     if "#" in name:
         raise place.wrong("the name of a view cannot have a '#'", target)
-    if matching(name, False, [*found, *compiler.tables]):
+    is_quoted = bool(target.this.args.get("quoted")) if hasattr(target.this, "args") else False
+    if place.names.matching(name, is_quoted, [*found, *compiler.tables], is_table=True):
         raise place.wrong(f"there is a relation '{name}' already", target)
     return name, compiler.with_names(compiler.query(node.expression, None), names, target)
 
 
-def _tables(node: Node, known: Iterable[str]) -> Iterator[str]:
+def _tables(node: Node, known: Iterable[str], place: Place) -> Iterator[str]:
     """The tables that a statement may name, wherever that is."""
     from sqlglot import expressions as exp
 
     for one in node.find_all(exp.Table):
         if isinstance(one.this, exp.Identifier):
-            yield from matching(one.name, bool(one.this.args.get("quoted")), known)
+            is_quoted = bool(one.this.args.get("quoted"))
+            yield from place.names.matching(one.name, is_quoted, known, is_table=True)
 
 
 def _rules(
@@ -164,7 +166,9 @@ def _rules(
     unread = [name for name in named if name not in read]  # of what never holds, or is never asked
     columns = [(name, known[name]) for name in (*read, *unread)]
     inputs = [Declaration(name, tuple(one), tuple(one.values()), is_binding=False) for name, one in columns]
-    outputs = [Declaration(name, one.columns, (None,) * len(one.columns)) for name, one in found.items()]
+    outputs = [
+        Declaration(str(name), tuple(map(str, one.columns)), (None,) * len(one.columns)) for name, one in found.items()
+    ]
     made = Rules(
         tuple(rules), (*inputs, *outputs), tuple(found), directives=tuple(Directive("input", name) for name in unread)
     )

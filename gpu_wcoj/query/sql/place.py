@@ -14,6 +14,7 @@ from gpu_wcoj.errors import (
     UnsupportedError,
     pointed,
 )
+from gpu_wcoj.query.sql.names import Names
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -33,9 +34,10 @@ class Place:
     (2, 3, 5)
     """
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, text: str, source: str, dialect: str = "duckdb") -> None:
         self.text = text
         self.source = source
+        self.names = Names(dialect)
 
     def of(self, node: Node | None) -> tuple[int, int, int]:
         """Line, column and width of what a node was made of; of what stands around it if it has no token itself."""
@@ -93,6 +95,14 @@ class Place:
     def wrong(self, what: str, node: Node | None) -> SqlSyntaxError:
         """The error for something that is no SQL."""
         return SqlSyntaxError(what, self.text, *self.of(node), self.source)
+
+    def ambiguous(self, what: str, node: Node, found: Iterable[str]) -> SqlSyntaxError:
+        """The error for a name that means several which the dialect does not tell apart."""
+        shown = " and ".join(f"'{one}'" for one in found)
+        dialect = self.names.dialect
+        instead = "Quote the one that is meant" if self.names.has_case else "Rename one of them"
+        why = f"which the dialect '{dialect}' does not tell apart" if not self.names.has_case else "and is neither"
+        return self.wrong(f"the {what} '{node.name}' stands for {shown}, {why}. {instead}", node)
 
     def unknown(self, node: Node, known: Iterable[str], what: str) -> UnknownRelationError:
         """The error for a relation that is not there."""

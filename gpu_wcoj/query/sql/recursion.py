@@ -16,11 +16,17 @@ if TYPE_CHECKING:
     from gpu_wcoj.query.sql.compiler import Compiler
 
 
-def reads(node: Node, name: str) -> bool:
+def reads(context: Context, node: Node, name: str) -> bool:
     """Whether a query reads a relation of this name."""
+    return next(_places(context, node, name), None) is not None
+
+
+def _places(context: Context, node: Node, name: str) -> Iterator[Node]:
+    """Where a query reads a relation of this name."""
     from sqlglot import expressions as exp
 
-    return any(one.name.casefold() == name.casefold() for one in node.find_all(exp.Table))
+    key = context.place.names.key
+    return (one for one in node.find_all(exp.Table) if key(one.name) == key(name))
 
 
 def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
@@ -36,10 +42,10 @@ def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
             "Recursion gives each row once: write WITH RECURSIVE name AS (first UNION next).",
         )
     check_parts(union, place, "this", "expression", "distinct")
-    if reads(union.this, name):
+    if reads(context, union.this, name):
         raise place.refused(
             f"'{name}' is read before its recursion begins",
-            next(one for one in union.this.find_all(exp.Table) if one.name.casefold() == name.casefold()),
+            next(_places(context, union.this, name)),
             "Write what begins it first, and all that reads it behind one UNION: first UNION (next UNION ALL next).",
         )
     parts = list(_parts(context, union.expression))
@@ -55,7 +61,7 @@ def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
     context.recursing = {**around, head: node.args["alias"]}
     _write(context, head, known, start, union.this)
     for one in parts:
-        if reads(one, name):
+        if reads(context, one, name):
             _check_linear(context, one, name)
         _write(context, head, known, context.query(one, None), one)
     context.recursing = around
@@ -83,7 +89,7 @@ def _check_linear(context: Context, node: Node, name: str) -> None:
     """Refuse what would see a relation that is not complete, and what databases disagree about."""
     from sqlglot import expressions as exp
 
-    places = [one for one in node.find_all(exp.Table) if one.name.casefold() == name.casefold()]
+    places = list(_places(context, node, name))
     if len(places) > 1:
         raise context.place.refused(
             f"'{name}' stands twice in a part of its recursion",

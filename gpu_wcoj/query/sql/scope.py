@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,21 +14,6 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
     from gpu_wcoj.errors import UnknownRelationError
-
-
-def matching(name: str, is_quoted: bool, known: Iterable[str]) -> list[str]:
-    """The known names that a name means: a quoted one exactly, another one whatever the case.
-
-    Examples
-    --------
-    >>> matching("SRC", False, ["src", "dst"]), matching("SRC", True, ["src", "dst"])
-    (['src'], [])
-    """
-    found = list(known)
-    exact = [one for one in found if one == name]
-    if exact or is_quoted:
-        return exact
-    return [one for one in found if one.casefold() == name.casefold()]
 
 
 @dataclass(frozen=True)
@@ -93,13 +78,18 @@ class Scope:
         columns: Sequence[tuple[str, int]] = self.visible
         source = None
         if node.args.get("table"):
-            source = self.source(node.args["table"])
+            source = self.source(node.args["table"], place)
             if source is None:
                 return None
             columns = source.columns
-        names = matching(name, is_quoted, (one for one, _ in columns))
+        names = place.names.matching(name, is_quoted, (one for one, _ in columns))
         numbers = list(dict.fromkeys(number for one, number in columns if one in names))
         if len(numbers) > 1:
+            within = [source] if source is not None else self.sources
+            for one in within:
+                alike = [own for own, number in one.columns if number in numbers]
+                if len(alike) > 1:
+                    raise place.ambiguous("column", node.this, alike)
             owners = [one.name for one in self.sources if any(number in numbers for _, number in one.columns)]
             how = f"{owners[0]}.{name}" if owners else "another name with AS"
             raise place.wrong(f"the column '{name}' stands for several; write which, as {how}", node)
@@ -107,9 +97,9 @@ class Scope:
             raise place.marked(ColumnError(source.name, name, [one for one, _ in source.columns]), node.this)
         return numbers[0] if numbers else None
 
-    def source(self, node: Node) -> Source | None:
+    def source(self, node: Node, place: Place) -> Source | None:
         """The relation of FROM that a name means."""
-        names = matching(node.this, bool(node.args.get("quoted")), (one.name for one in self.sources))
+        names = place.names.matching(node.this, bool(node.args.get("quoted")), (one.name for one in self.sources))
         return next((one for one in self.sources if one.name in names), None)
 
     def unknown(self, node: ColumnNode, place: Place) -> ColumnError | UnknownRelationError:
@@ -132,23 +122,3 @@ class Scope:
         reach = f" in reach ({', '.join(one.name for one in sources)})" if sources else ", as there is no FROM"
         error.args = (f"there is no column '{name}'{reach}.\n{rest}",)
         return place.marked(error, node)
-
-
-def unique(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns, those that are there already with a number behind.
-
-    Examples
-    --------
-    >>> unique(["x", "y", "x", "X"])
-    ('x', 'y', 'x_1', 'X_2')
-    """
-    found: list[str] = []
-    taken: set[str] = set()
-    for name in names:
-        number, own = 0, name
-        while own.casefold() in taken:
-            number += 1
-            own = f"{name}_{number}"
-        taken.add(own.casefold())
-        found.append(own)
-    return tuple(found)

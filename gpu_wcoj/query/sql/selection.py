@@ -12,8 +12,9 @@ from gpu_wcoj.query.sql.existence import distinct
 from gpu_wcoj.query.sql.groups import grouped, is_grouped
 from gpu_wcoj.query.sql.joins import Joined, from_clause
 from gpu_wcoj.query.sql.known import check_parts
+from gpu_wcoj.query.sql.names import unique
 from gpu_wcoj.query.sql.place import Place
-from gpu_wcoj.query.sql.scope import Scope, unique
+from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.sql.truth import TRUE
 from gpu_wcoj.query.terms import Atom
 
@@ -56,7 +57,10 @@ def select(context: Context, node: Node, around: Scope | None) -> Derived:
             for branch in found.branches
             for where, values in context.each([one for one, _ in items], found.scope, branch)
         ]
-        derived = Derived(unique([name for _, name in items]), tuple(context.unified(rows, [one for one, _ in items])))
+        derived = Derived(
+            unique([name for _, name in items], context.place.names),
+            tuple(context.unified(rows, [one for one, _ in items])),
+        )
     _ = context.limited([one for one, _ in derived.branches], node)
     if node.args.get("distinct"):
         check_parts(node.args["distinct"], context.place)
@@ -109,7 +113,7 @@ def expanded(context: Context, node: Node, scope: Scope) -> list[tuple[Node, str
         check_parts(star, place)
         columns: Sequence[tuple[str, int]] = scope.visible
         if star is not item:
-            source = scope.source(item.args["table"])
+            source = scope.source(item.args["table"], place)
             if source is None:
                 raise place.unknown(item.args["table"], [one.name for one in scope.sources], "relations in reach")
             columns = source.columns

@@ -14,6 +14,7 @@ from gpu_wcoj.checkpoint.stored import load
 from gpu_wcoj.checkpoint.watched import WatchedFolder
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UnsupportedError, listed
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cells.chosen import Chosen
 from gpu_wcoj.spark.cells.plan import CellPlan, Stage
 from gpu_wcoj.spark.cells.planning import cell_plan
