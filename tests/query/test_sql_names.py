@@ -160,6 +160,17 @@ def _answer(text: str, tables: dict[str, dict[str, list[int]]], dialect: str) ->
     return tables[name]["x"][0]
 
 
+@pytest.mark.parametrize("dialect", [*LOWER, *UPPER])
+def test_a_quoted_name_in_another_case_is_refused_with_the_one_that_is_there(dialect: str):
+    with pytest.raises(UnknownRelationError, match="no relation .T.|no relation .t2."):
+        gw.query(
+            spelled(f"SELECT x FROM Q{'t2' if dialect in UPPER else 'T'}Q", dialect), t={"x": [1]}, dialect=dialect
+        )
+    with pytest.raises(ColumnError, match="has no column 'mixed'") as caught:
+        gw.query('SELECT "mixed" FROM t', t={"Mixed": [1]}, dialect=dialect)
+    assert "Did you mean 'Mixed'?" in str(caught.value)
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_columns_of_later_changes(dialect: str):
     view = gw.view("SELECT src, dst FROM t", t={"src": [1], "dst": [2]}, dialect=dialect)

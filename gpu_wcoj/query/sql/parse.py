@@ -49,8 +49,9 @@ def parse(
     tables
         Per table the names of its columns, or their types by name, as Arrow spells them (None if not known).
     dialect
-        One of `DIALECTS`. It says how the text is spelled, which names are one (see `gpu_wcoj.query.sql.names`), what ``/`` and AVG are of, whether a double may be divided
-        by 0, how UPPER and LOWER map characters, and whether a backslash escapes in LIKE.
+        One of `DIALECTS`. It says how the text is spelled, which names are one (see `gpu_wcoj.query.sql.names`), what
+        ``/`` and AVG are of, whether a double may be divided by 0, how UPPER and LOWER map characters, and whether a
+        backslash escapes in LIKE.
     source
         What messages call the text.
 
