@@ -223,3 +223,22 @@ def test_a_state_from_before_has_one_zero_still():
     assert types.keeps_zero_signs("t", 0)
     types.equate_zeros()
     assert not types.copy().keeps_zero_signs("t", 0)
+
+
+NUMBERS = pa.table({"d": [1.5, 0.0, -0.0, 1.0], "k": [1, 2, 3, 4]})
+
+
+@pytest.mark.parametrize(
+    "values", ["1.5, 1.50", "0.0, -0.0, 0", "1, 1.0, 1e0", "0e0, -0e0, 0.00", "1.5, 15e-1, 1.500000000000000000001"]
+)
+def test_a_list_has_equal_numbers_once_however_they_are_spelled(values: str):
+    duckdb = pytest.importorskip("duckdb")
+    for query in (f"SELECT k FROM t WHERE d IN ({values})", f"SELECT k FROM t WHERE d NOT IN ({values})"):
+        with duckdb.connect() as connection:
+            connection.register("t", NUMBERS)
+            rows = sorted(connection.execute(query).fetchall())
+        found = gw.query(query, language="sql", t=NUMBERS).rows()
+        assert sorted(row for row, weight in found for _ in range(weight)) == rows
+    edges = {"src": [1, 2, 3, 4], "dst": [0] * 4, "d": [1.5, 0.0, -0.0, 1.0]}
+    shown = gw.find("(a)-[e]->()", edges=edges, where="e.d IN (0.0, -0.0, 0, 1, 1.0)", columns=["a.id"])
+    assert shown.rows() == [((2,), 1), ((3,), 1), ((4,), 1)]

@@ -9,7 +9,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from gpu_wcoj.errors import CalculationError, TypeMismatchError
-from gpu_wcoj.query.terms import ARITHMETIC, CHECKED, MOST_DIGITS, NULL, Call, Constant
+from gpu_wcoj.query.terms import ARITHMETIC, CHECKED, MOST_DIGITS, NULL, Call, Constant, Expression
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -97,6 +97,26 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
     if start < 0 or length < 0:
         raise CalculationError(f"'{shown}'", "has a negative start or length")
     return Constant(text[start : start + length])
+
+
+def equality_key(constant: Expression, *, is_double: bool) -> object:
+    """Return what is the same for constants that are equal: numbers of any spelling, and 0.0 and -0.0.
+
+    Parameters
+    ----------
+    is_double
+        Whether they are compared as doubles, which many decimals round to; else as exact as they are written.
+
+    Examples
+    --------
+    >>> one, other = Constant(0.1), Constant(Decimal("0.10"))
+    >>> equality_key(one, is_double=False) == equality_key(other, is_double=False)
+    True
+    """
+    value = constant.value if isinstance(constant, Constant) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return constant
+    return float(value) if is_double else Decimal(repr(value) if isinstance(value, float) else value)
 
 
 _WORDS = {str: "a text", int: "an integer"}

@@ -175,6 +175,27 @@ def test_values_that_are_equal_meet(spark: Any, tmp_path: Path) -> None:
     assert answers["hypercube"] == answers["replicated"] == Counter(expected["same"].to_dict())
 
 
+def test_zeros_have_a_sign_where_they_have_one_in_one_process(spark: Any, tmp_path: Path) -> None:
+    """What one stage passes on is compared in the next, and has no sign then in the first one either."""
+    left = spark.sql("SELECT id AS k, IF(id % 2 = 0, 0.0D, -0.0D) AS x, IF(id % 3 = 0, 0.0D, -0.0D) AS y FROM range(6)")
+    right = spark.sql("SELECT IF(id % 2 = 0, 0.0D, -0.0D) AS x, id AS z FROM range(2)")
+    text = "h(k, x, y) :- l(k, x, y). o(k, x, y, z) :- h(k, x, y), r(x, z)."
+    frames = {"l": gws.normalise(left, "append"), "r": gws.normalise(right, "append")}
+    program = Program(text, outputs=["h", "o"])
+    expected = program.step({name: frame.toArrow() for name, frame in (("l", left), ("r", right))})
+    want = {name: sorted(map(repr, rows.to_dict())) for name, rows in expected.items()}
+    assert [sum("-0.0" in row for row in rows) for rows in want.values()] == [4, 8]  # of y, and none of x
+    for layout in ("hypercube", "replicated"):
+        place = tmp_path / layout
+        schemas = {name: frame.schema for name, frame in frames.items()}
+        with CellRun.open(
+            text, schemas, checkpoint=place / "ckpt", output=place / "out", layout=layout, cells=4, outputs=["h", "o"]
+        ) as cells:  # fmt: skip
+            cells.load(frames)
+        found = written(place / "out")[-1]
+        assert {name: sorted(map(repr, rows)) for name, rows in found.items()} == want
+
+
 @pytest.mark.parametrize(("layout", "cells"), [("hypercube", 8), ("replicated", 3)])
 def test_wiki_vote(spark: Any, shared_data: Path, tmp_path: Path, layout: Any, cells: int) -> None:
     """Four fifths as a table, the rest as a stream; the triangles of the whole are known."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gpu_wcoj.query.constant import equality_key
 from gpu_wcoj.query.motif.cases import Case
 from gpu_wcoj.query.motif.condition import Among, Field, IsNull, Null, Operation, Test, Value
 from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Constant, Expression
@@ -78,7 +79,8 @@ class Writer:
         elif kind == "integer" and not all(are_whole):
             value = Call("double", (value,))
             values = tuple(Constant(float(one.value)) if type(one.value) is int else one for one in values)
-        return Atom(self.listed(tuple(dict.fromkeys(values))), (value,))
+        distinct = {equality_key(one, is_double=kind in _FLOATS): one for one in values}
+        return Atom(self.listed(tuple(distinct.values())), (value,))
 
     def written(self, value: Value) -> tuple[Expression, str | None]:
         """A value, and the family of its type."""

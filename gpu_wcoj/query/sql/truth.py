@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.query.constant import equality_key
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Context
@@ -271,15 +272,15 @@ def _in_list(
             solid = [one for one in (each.not_null(value) for each in solid) if one is not None]
         for there in solid:
             fitted = [tuple(context.alike(a, b, node)[1] for a, b in zip(values, row, strict=True)) for row in rows]
-            kept = list(dict.fromkeys(row for row in fitted if NULL not in row))
             lefts = [context.alike(a, b, node)[0] for a, b in zip(values, rows[0], strict=True)]
+            kept = {_row_key(context, row, lefts): row for row in fitted if NULL not in row}
             if all(isinstance(one, Constant) for one in lefts):
-                result += [there] if (tuple(lefts) in kept) != negated else []
+                result += [there] if (_row_key(context, lefts, lefts) in kept) != negated else []
                 continue
             if not kept:
                 continue
             name = context.helper("in")
-            context.rules += [Rule(Atom(name, row), ()) for row in kept]
+            context.rules += [Rule(Atom(name, row), ()) for row in kept.values()]
             if negated:
                 result.append(replace(there, negated=(*there.negated, Atom(name, tuple(lefts)))))
                 continue
@@ -287,6 +288,12 @@ def _in_list(
             listed = there.joined(Branch((Atom(name, terms),), known=frozenset(terms)))
             result += context.equated(listed, list(zip(lefts, terms, strict=True)))
     return result
+
+
+def _row_key(context: Context, row: Sequence[Expression], compared: Sequence[Expression]) -> tuple[object, ...]:
+    """What is the same for rows of constants that are equal to the same values of what they are compared with."""
+    are_doubles = [context.kind(one) == "double" for one in compared]
+    return tuple(equality_key(one, is_double=is_double) for one, is_double in zip(row, are_doubles, strict=True))
 
 
 def _in_query(context: Context, node: Node, wanted: str, scope: Scope, branch: Branch) -> list[Branch]:
