@@ -192,6 +192,20 @@ def test_entities_values_and_motifs():
     assert spelled(shown.rows()) == {("-0.0",): 1}  # rows are found by what they hold, and shown as they came
 
 
+def test_rows_of_motifs_go_by_the_zero_that_they_hold_but_for_ids():
+    edges = {"src": [1, 1], "dst": [2, 2], "n": [-0.0, 0.0]}
+    matcher = gw.Matcher("(a)-[e]->(b)", edges=edges, columns=["e.n"])
+    gone = {"src": [1], "dst": [2], "n": [0.0], "weight": [-1]}
+    assert spelled(matcher.apply(edges=gone).rows()) == {("0.0",): -1}
+    with pytest.raises(gw.errors.SchemaError, match="is to go 1 times and is not there"):
+        matcher.apply(edges=gone)
+    assert spelled(matcher.matches().rows()) == {("-0.0",): 1}
+    ids = gw.Matcher("(a)-[e]->(b)", vertices={"id": [-0.0, 1.0]}, edges={"src": [0.0], "dst": [1.0]}, columns=["b.id"])
+    assert ids.apply(vertices={"id": [0.0], "weight": [-1]}).rows() == [((1.0,), -1)]
+    with pytest.raises(gw.errors.SchemaError, match="2 rows of the id"):
+        gw.find("(a)-[e]->(b)", vertices={"id": [-0.0, 0.0]}, edges={"src": [0.0], "dst": [0.0]})
+
+
 def test_streams_compare_rows_and_have_one_zero():
     circuit = gw.Circuit()
     rows = circuit.source("in")

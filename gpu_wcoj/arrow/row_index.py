@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from gpu_wcoj.arrow.table import as_table
-from gpu_wcoj.column import Int64Array
+from gpu_wcoj.column import Int64Array, without_zero_signs
 from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import UnsupportedTypeError
 
@@ -29,8 +29,13 @@ def encode_all(rows: pa.Table, what: str, string: Dictionary, binary: Dictionary
     return as_table(rows, what, string=string, binary=binary)[1]
 
 
-def key_matrix(rows: pa.Table, what: str, string: Dictionary, binary: Dictionary) -> Int64Array:
-    """What rows hold, as integers: a column per row, equal where rows are. Nulls are equal to nulls."""
+def key_matrix(
+    rows: pa.Table, what: str, string: Dictionary, binary: Dictionary, joined: Collection[str] = ()
+) -> Int64Array:
+    """What rows hold, as integers: a column per row, equal where rows are. Nulls are equal to nulls.
+
+    Zeros are told apart by their sign, but in the columns that are `joined`, where -0.0 equals 0.0.
+    """
     lines: list[Any] = []
     for name in rows.column_names:
         column = rows.column(name)
@@ -42,7 +47,10 @@ def key_matrix(rows: pa.Table, what: str, string: Dictionary, binary: Dictionary
         except UnsupportedTypeError:  # lists and the like are told apart by how they are written
             texts = [None if value is None else repr(value) for value in column.to_pylist()]
             (code,) = encode_all(pa.table({name: pa.array(texts, pa.string())}), what, string, binary)
-        lines += [code.codes, np.ones(len(rows), np.int64) if code.valid is None else code.valid.astype(np.int64)]
+        codes = code.codes
+        if name in joined and code.type.family in ("float32", "float64"):
+            codes = without_zero_signs(codes)
+        lines += [codes, np.ones(len(rows), np.int64) if code.valid is None else code.valid.astype(np.int64)]
     return np.stack(lines) if lines else np.zeros((0, len(rows)), np.int64)
 
 
@@ -53,8 +61,9 @@ class RowIndex:
     be there: rows that are gone do no harm.
     """
 
-    def __init__(self, columns: Sequence[str], what: str) -> None:
+    def __init__(self, columns: Sequence[str], what: str, joined: Collection[str] = ()) -> None:
         self.columns = tuple(columns)
+        self.joined = joined
         self.what = what
         self.dictionaries = dictionaries()
         self._hashes = np.empty(0, np.uint64)
@@ -106,7 +115,7 @@ class RowIndex:
         return found
 
     def _keys(self, rows: pa.Table) -> Int64Array:
-        return key_matrix(rows.select(self.columns), self.what, *self.dictionaries)
+        return key_matrix(rows.select(self.columns), self.what, *self.dictionaries, self.joined)
 
     def _hashed(self, keys: Int64Array) -> Any:
         hashes = np.zeros(keys.shape[1], np.uint64)

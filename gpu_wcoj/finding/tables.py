@@ -78,7 +78,7 @@ class Table:
         from gpu_wcoj.arrow.row_index import dictionaries, key_matrix
 
         rows, _ = self.held.present()
-        matrix = key_matrix(rows.select(self.keys), self.held.what, *dictionaries())
+        matrix = key_matrix(rows.select(self.keys), self.held.what, *dictionaries(), self.keys)
         _, first, count = np.unique(matrix, axis=1, return_index=True, return_counts=True)
         if len(count) and int(count.max()) > 1:
             key = rows.select(self.keys).take(first[np.argmax(count)][None]).to_pylist()[0]
@@ -161,7 +161,7 @@ class Table:
             if one.columns == tuple(columns):
                 one.catch_up(self.held)
                 return one
-        one = RowIndex(columns, self.held.what)
+        one = RowIndex(columns, self.held.what, self.keys)
         one.catch_up(self.held)
         self.index.append(one)
         return one
