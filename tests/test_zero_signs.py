@@ -109,6 +109,8 @@ ANSWERS: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
     "o(x) :- t(x), x < 1.0.": ({"t": [(-0.0,), (2.0,)]}, [(0.0,)]),
     "o(k, min(x)) :- t(k, x).": ({"t": [(1, -0.0), (1, 0.0)]}, [(1, 0.0)]),
     "o(k, sum(x)) :- t(k, x).": ({"t": [(1, -0.0)]}, [(1, 0.0)]),
+    "o(count()) :- t(x).": ({"t": [(-0.0,), (0.0,)]}, [(1,)]),
+    "o(k, n) :- s(k), n = count : { t(k, _) }.": ({"s": [(1,)], "t": [(1, -0.0), (1, 0.0)]}, [(1, 1)]),
     "p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z).": (
         {"e": [(1.0, -0.0), (0.0, 2.0)]}, [(0.0, 2.0), (1.0, 0.0), (1.0, 2.0)],
     ),
@@ -162,6 +164,15 @@ def test_bags_add_up_what_is_compared_only():
     found = program.step({"t": change, "s": change})
     assert spelled(found["kept"].rows()) == {("-0.0",): 2, ("0.0",): 3}
     assert spelled(found["taken"].rows()) == {("0.0",): 5}
+
+
+@pytest.mark.parametrize("op", ["sum", "mean", "min", "max", "count"])
+def test_an_equal_row_takes_back_what_is_aggregated(op: str):
+    for bag in (False, True):
+        program = gw.Program(f"o(k, {op}({'' if op == 'count' else 'x'})) :- t(k, x).", bag=bag)
+        program.step({"t": [(1, -0.0)]})
+        program.step({"t": [((1, 0.0), -1)]})
+        assert program.relation("o").rows() == []
 
 
 def test_z_sets_tell_rows_apart_and_dicts_of_them_lose_no_weight():

@@ -114,7 +114,7 @@ class Types:
     def _equated_places(self, bag: bool) -> Iterator[Place]:
         """Columns, and results of calculations, in which some rule tells equal values from others, or orders them.
 
-        What is left is only passed on to heads, calculated with, or added up.
+        What is left is only passed on to heads, or calculated with.
         """
         rules = self._rules
         sets = {*loops_of(rules), *(one.relation for one in rules.extremes)}
@@ -135,8 +135,10 @@ class Types:
                 yield from ((atom.relation, i) for i, is_fixed in enumerate(fixed) if is_fixed)
             if rule.head.relation in sets:
                 yield from ((rule.head.relation, i) for i in range(len(rule.head.terms)))
-        for one in rules.groupings:
-            yield from ((one.relation, i) for i in range(one.keys + (one.op in ("min", "max"))))
+        arity = rules.arity
+        for one in rules.groupings:  # whose rows are taken back by equal ones, and whose sums have no -0.0
+            yield from ((one.source, i) for i in range(arity[one.source]))
+            yield from ((one.relation, i) for i in range(one.keys + 1))
 
     def _check_range(self, declared: Mapping[Place, DataType]) -> None:
         """Raise for a constant that is outside the integers that its column is declared with."""
@@ -230,10 +232,10 @@ class Types:
         return {name: self.of(*place) for name, place in self._homes[rule].items()}
 
     def keeps_zero_signs(self, relation: str, column: int) -> bool:
-        """Return True if the column's values are only passed on, calculated with or added up.
+        """Return True if the column's values are only passed on, or calculated with.
 
         Such a column tells -0.0 from 0.0, and gives it out as it came in. In any other one, where a rule joins,
-        compares, groups or orders by its values or takes them once, -0.0 equals 0.0 and becomes it.
+        compares, groups, aggregates or orders by its values or takes them once, -0.0 equals 0.0 and becomes it.
 
         Examples
         --------
