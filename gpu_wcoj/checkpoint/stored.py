@@ -182,10 +182,10 @@ def store(
     for dictionary in subject.dictionaries:
         known = StoredRuns() if before is None else before.dictionaries[dictionary.kind]
         dictionaries[dictionary.kind] = _write_growth(known, dictionary, folder, new_name, most_runs)
-    known = _types(state, sides)
-    types = tuple((relation, column, kind.name) for relation, column, kind in known.shown())
+    shown = _types(state, sides)
+    types = tuple((relation, column, kind.name) for relation, column, kind in shown.shown())
     return StoredState(
-        state.report.tick, types, dict(state.names), nullable, bounds, relations, dictionaries, known.tells_zeros_apart
+        state.report.tick, types, dict(state.names), nullable, bounds, relations, dictionaries, shown.tells_zeros_apart
     )
 
 

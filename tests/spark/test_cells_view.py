@@ -177,8 +177,9 @@ def test_values_that_are_equal_meet(spark: Any, tmp_path: Path) -> None:
 
 def test_zeros_have_a_sign_where_they_have_one_in_one_process(spark: Any, tmp_path: Path) -> None:
     """What one stage passes on is compared in the next, and has no sign then in the first one either."""
-    left = spark.sql("SELECT id AS k, IF(id % 2 = 0, 0.0D, -0.0D) AS x, IF(id % 3 = 0, 0.0D, -0.0D) AS y FROM range(6)")
-    right = spark.sql("SELECT IF(id % 2 = 0, 0.0D, -0.0D) AS x, id AS z FROM range(2)")
+    rows = [(k, -0.0 if k % 2 else 0.0, -0.0 if k % 3 else 0.0) for k in range(6)]
+    left = spark.createDataFrame(rows, "k bigint, x double, y double")
+    right = spark.createDataFrame([(-0.0, 0), (0.0, 1)], "x double, z bigint")
     text = "h(k, x, y) :- l(k, x, y). o(k, x, y, z) :- h(k, x, y), r(x, z)."
     frames = {"l": gws.normalise(left, "append"), "r": gws.normalise(right, "append")}
     program = Program(text, outputs=["h", "o"])
