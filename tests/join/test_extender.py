@@ -128,9 +128,7 @@ def circuit_of(text, bag):
     shapes = {atom.relation: Shape(atom.relation, (False,) * len(atom.terms)) for atom in atoms}
     planned = plan(rules, shapes, lambda relation, column, value: int(value), bag)
     # Any two batches stay apart, so that values in several of them are common.
-    return lower(
-        planned, rules.inputs, (), rules.heads, Execution(select_backend("cpu"), bag), MergePolicy(ratio=0.001)
-    )
+    return lower(planned, rules, (), rules.heads, Execution(select_backend("cpu"), bag), MergePolicy(ratio=0.001))
 
 
 def unfused(join, path, phase):
