@@ -280,7 +280,7 @@ class Lowering:
     def _encode_constant(self, kind: DataType | None, value: object, op: str = "", /, keeps: bool = True) -> int:
         """The code of a constant; one that is compared, or for which nothing `keeps` the sign of a zero, has none."""
         code = self._natural_code(kind, value, op)
-        return 0 if isinstance(value, float) and value == 0 and (op or not keeps) else code
+        return 0 if isinstance(value, float) and value == 0.0 and (op or not keeps) else code
 
     def _natural_code(self, kind: DataType | None, value: object, op: str) -> int:
         if kind is None or kind.family == "integer":

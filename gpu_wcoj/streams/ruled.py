@@ -166,7 +166,9 @@ class Ruled:
             return self.place.string.encode_one(str(value))
         from gpu_wcoj.arrow import encode_constant
 
-        return encode_constant(0.0 if value == 0 and isinstance(value, float) else value, kind)  # streams have no -0.0
+        return encode_constant(
+            0.0 if isinstance(value, float) and value == 0.0 else value, kind
+        )  # streams have no -0.0
 
     @cached_property
     def indices(self) -> Mapping[str, RelationIndex]:
