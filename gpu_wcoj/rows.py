@@ -18,7 +18,7 @@ Values = npt.NDArray[Any] | list[Any]
 """One column: an array, or a list of Python values that are None or of one type."""
 
 _ALLOWED = (int, float, str, bytes, bool, dt.date, dt.datetime, Decimal)
-_NUMPY = (np.integer, np.floating, np.bool_, np.str_, np.bytes_)
+_NUMPY = (np.integer, np.float32, np.float64, np.bool_, np.str_, np.bytes_)
 _NAMES = "int, float, str, bytes, bool, date, datetime, Decimal or None"
 
 
@@ -90,6 +90,18 @@ def columns_of(rows: Sequence[Row], what: str = "the rows") -> list[Values]:
     return [checked_values(values, f"{what}, column {i}") for i, values in enumerate(zip(*rows, strict=True))]
 
 
+def as_python(value: Any) -> Any:
+    """A scalar of NumPy as the Python value that it is; whatever has none, and all else, as it is.
+
+    Examples
+    --------
+    >>> as_python(np.int8(5)), as_python(np.timedelta64(5, "ns"))
+    (5, np.timedelta64(5,'ns'))
+    """
+    # NumPy calls timedelta64 an integer, and gives some of its values, and of datetime64, as int
+    return value.item() if isinstance(value, _NUMPY) and not isinstance(value, np.timedelta64) else value
+
+
 def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
     """The values as an int64 array if all are integers, else as a list of None and values of one type.
 
@@ -97,37 +109,45 @@ def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
     """
     kinds = set(map(type, values)) - {type(None)}
     if any(issubclass(kind, np.generic) for kind in kinds):
-        if all(issubclass(kind, np.datetime64) for kind in kinds):
-            missing = np.array("NaT", next(value.dtype for value in values if value is not None))[()]
-            return np.array([missing if value is None else value for value in values])
-        # numpy calls timedelta64 an integer, and gives some of its values as int
-        plain = {kind for kind in kinds - {np.timedelta64} if issubclass(kind, _NUMPY)}
-        values = [value.item() if type(value) in plain else value for value in values]
+        if kinds == {np.datetime64}:
+            return _times(values, what)
+        values = list(map(as_python, values))
         kinds = set(map(type, values)) - {type(None)}
-    for kind in kinds:
-        if kind not in _ALLOWED:
-            at = next(at for at, value in enumerate(values) if type(value) is kind)
-            raise UnsupportedTypeError(
-                f"{what}: the value {values[at]!r} (row {at}) is of type '{kind.__module__}.{kind.__qualname__}'.\n"
-                f"  A value is {_NAMES}."
-            )
+    if not kinds.issubset(_ALLOWED):
+        at = next(at for at, value in enumerate(values) if value is not None and type(value) not in _ALLOWED)
+        kind = type(values[at])
+        raise UnsupportedTypeError(
+            f"{what}: the value {values[at]!r:.80} (row {at}) is of type '{kind.__module__}.{kind.__qualname__}'.\n"
+            f"  A value is {_NAMES}."
+        )
     if len(kinds) > 1:
         _refuse_mixed(values, what, "types", type)
     if kinds == {int}:
         return _integers(values, what)
     if kinds == {dt.datetime}:
-        _refuse_mixed(values, what, "zones", lambda value: "no zone" if value.tzinfo is None else "a zone")
+        _refuse_mixed(values, what, "zones", lambda value: "no zone" if value.utcoffset() is None else "a zone")
     if kinds == {Decimal}:
         for at, value in enumerate(values):
             if value is not None and not value.is_finite():
-                raise UnsupportedTypeError(f"{what}: the value {value!r} (row {at}) is not a number of fixed digits.")
+                raise UnsupportedTypeError(
+                    f"{what}: the value {value!r} (row {at}) is not a number of fixed digits.\n"
+                    "  Use None where there is no value, or floats in the whole column."
+                )
     return list(values)
+
+
+def _times(values: Sequence[np.datetime64 | None], what: str) -> Values:
+    """NumPy's times as an array; NumPy would bring those of several units into one, and wrap what leaves it."""
+    missing = np.datetime64("NaT")
+    with_unit = [None if value is None or value.dtype == missing.dtype else value for value in values]
+    _refuse_mixed(with_unit, what, "units", lambda value: value.dtype)
+    return np.array([missing if value is None else value for value in values])
 
 
 def _integers(values: Sequence[int | None], what: str) -> Values:
     for at, value in enumerate(values):
         if value is not None and not -(2**63) <= value < 2**63:
-            raise TypeMismatchError(
+            raise UnsupportedTypeError(
                 f"{what}: the value {value} (row {at}) is outside int64, -2^63 to 2^63-1.\n"
                 "  Use text, or a smaller number that stands for it."
             )
@@ -143,6 +163,12 @@ def _refuse_mixed(values: Sequence[Any], what: str, aspect: str, describe: Any) 
             first = (at, value)
         elif describe(value) != describe(first[1]):
             raise TypeMismatchError(
-                f"{what} mixes {aspect}: {first[1]!r} (row {first[0]}) and {value!r} (row {at}).\n"
-                "  Write all values of a column as one type."
+                f"{what} mixes {aspect}: {first[1]!r:.80} (row {first[0]}) and {value!r:.80} (row {at}).\n"
+                f"  Write all values of a column as one type{_missing(first[1], value)}."
             )
+
+
+def _missing(*values: object) -> str:
+    """What to write instead of NaN where it stands for a value that is missing, as pandas has it among texts."""
+    is_nan = [type(value) is float and value != value for value in values]
+    return "; NaN is a float, and None a value that is missing (of a pandas column: convert_dtypes())" * any(is_nan)

@@ -12,7 +12,7 @@ from gpu_wcoj.errors import SchemaError, WeightError
 
 
 def as_weights(values: Column | npt.NDArray[np.generic] | Iterable[object], what: str = "the weights") -> Int64Array:
-    """The values as int64 weights.
+    """The values as int64 weights, which share no memory with an array of NumPy.
 
     Raises
     ------
@@ -33,11 +33,15 @@ def as_weights(values: Column | npt.NDArray[np.generic] | Iterable[object], what
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise SchemaError(f"{what} have the shape {values.shape}; one dimension is allowed.")
+        if values.dtype == object:
+            return as_weights(values.tolist(), what)
         if values.dtype.kind not in "iu":
             raise WeightError(_message(what, f"an array of type '{values.dtype}'"))
-        if values.dtype == np.uint64 and bool((values > np.uint64(2**63 - 1)).any()):
-            raise WeightError(_message(what, f"{values.astype(np.uint64).max()}"))
-        return values.astype(np.int64, copy=False)
+        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+            raise WeightError(_message(what, f"null (row {int(np.ma.getmaskarray(values).argmax())})"))
+        if values.dtype.itemsize == 8 and values.dtype.kind == "u" and bool((values > np.uint64(2**63 - 1)).any()):
+            raise WeightError(_message(what, f"{values.max()} (row {int(values.argmax())})"))
+        return np.array(values, np.int64, subok=False)
     values = list(values)
     for row, value in enumerate(values):
         is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))

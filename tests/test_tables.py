@@ -77,7 +77,7 @@ def test_a_column_that_only_looks_like_an_index_stays():
 
 
 def test_tables_that_other_libraries_cannot_export_are_refused():
-    with pytest.raises(UnsupportedTypeError, match="cannot be read as a table: Could not convert 'x'"):
+    with pytest.raises(TypeMismatchError, match="mixes types: 1 .row 0. and .x. .row 1."):
         as_table(pd.DataFrame({"a": [1, "x"]}))
     with pytest.raises(SchemaError, match="Duplicate column names"):
         as_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))

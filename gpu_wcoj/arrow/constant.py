@@ -41,16 +41,49 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     """
     if kind.family == "decimal" or isinstance(value, Decimal):
         return _of_number(value, kind, op)
+    taken = _TAKEN.get(kind.family)
+    if taken is not None and type(value) not in taken:
+        raise TypeMismatchError(f"the constant {value!r} is no value of type '{kind.name}'.\n  Write one of that type.")
     try:
         if isinstance(value, str):
             array = pa.array([value]).cast(to_pyarrow(kind))
         elif kind.family.startswith("float"):
-            array = pa.array(np.array([value], np.float64)).cast(to_pyarrow(kind))
+            array = pa.array([_as_float(value, kind)], to_pyarrow(kind))
         else:
             array = pa.array([value], to_pyarrow(kind))
-    except (pa.ArrowException, OverflowError) as error:
+    except (pa.ArrowException, OverflowError, ValueError) as error:
+        if isinstance(error, TypeMismatchError):
+            raise
         raise TypeMismatchError(f"the constant {value!r} is no value of type '{kind.name}': {error}.") from None
     return int(encode(array).codes[0])
+
+
+_TAKEN: dict[str, tuple[type, ...]] = {
+    "integer": (int,), "bool": (bool,), "float32": (int, float), "float64": (int, float), "date": (str,),
+    "timestamp": (str,), "zoned": (str,),
+}  # fmt: skip
+"""Types of the literals that columns are compared with, by the family of the column."""
+
+
+def _as_float(value: object, kind: DataType) -> float:
+    """The float that a number is in a column of floats: integers exactly, and what is finite stays so.
+
+    Floats are rounded to those of 32 bits, as in any comparison of the two.
+    """
+    number = float(value)  # type: ignore[arg-type]  # of an int or a float
+    if kind.family == "float32" and np.isfinite(number):
+        with np.errstate(over="ignore"):
+            number = float(np.float32(number))
+    if not np.isfinite(number) and value == value and abs(value) != np.inf:  # type: ignore[arg-type]
+        raise TypeMismatchError(
+            f"the constant {value!r} is too large for type '{kind.name}'.\n  Write a smaller number, or leave it out."
+        )
+    if isinstance(value, int) and int(number) != value:
+        raise TypeMismatchError(
+            f"the constant {value} is not exactly a value of type '{kind.name}': got {value}, expected an integer that "
+            f"a float holds, such as {int(number)}.\n  Write the float that is meant: {number!r}."
+        )
+    return number
 
 
 def _of_number(value: object, kind: DataType, op: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gpu_wcoj.arrow.incoming import as_arrow
 from gpu_wcoj.arrow.row_index import dictionaries, encode_all, key_matrix
 from gpu_wcoj.arrow.table import columns_by_name, is_of_spark
-from gpu_wcoj.arrow.types import type_of
+from gpu_wcoj.arrow.types import SUPPORTED, type_of
 from gpu_wcoj.column import Int64Array
-from gpu_wcoj.errors import ColumnError, SchemaError, UnsupportedTypeError, UsageError
+from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError
 from gpu_wcoj.weights import as_weights, weight_name
 
 
@@ -97,21 +99,47 @@ def read_rows(data: Any, what: str, columns: Sequence[str]) -> pa.Table:
 
 
 def _array(values: Any, what: str) -> pa.ChunkedArray:
-    if isinstance(values, pa.Array):
-        values = pa.chunked_array([values])
-    if isinstance(values, pa.ChunkedArray):
-        kind = _without_views(values.type)
-        return values if kind == values.type else values.cast(kind)
+    """One column in Arrow's form, as strictly as everywhere; what is only carried along may be nested as well."""
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == object:
+        values = values.tolist()
+    if isinstance(values, list) and (set(map(type, values)) - {type(None)}) & set(_CARRIED):
+        array = _carried(values, what)
+    else:
+        array = as_arrow(values, what)
+    if not isinstance(array, pa.ChunkedArray):
+        array = pa.chunked_array([array])
+    kind = _without_views(array.type)
+    return array if kind == array.type else array.cast(kind)
+
+
+_CARRIED = (list, dict, dt.timedelta, dt.time)
+"""Types of Python values that Arrow holds and rules do not."""
+
+
+def _carried(values: list[Any], what: str) -> pa.Array:
+    """Values that no rule reads, if Arrow gives them back as they are."""
     try:
-        if isinstance(values, np.ma.MaskedArray):
-            array = pa.array(np.asarray(values), mask=np.ma.getmaskarray(values))
-        elif isinstance(values, np.ndarray) and values.dtype.kind in "OTSU":
-            array = pa.array(values.tolist())
-        else:
-            array = pa.array(values)
-    except (pa.ArrowException, UnicodeError, OverflowError) as error:
-        raise UnsupportedTypeError(f"{what}: {error}.") from None
-    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+        array = pa.array(values)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise UnsupportedTypeError(f"{what}: {str(error).rstrip('.')}.\n{SUPPORTED}") from None
+    for row, (value, shown) in enumerate(zip(values, array.to_pylist(), strict=True)):
+        if not _is_same(value, shown):
+            raise TypeMismatchError(
+                f"{what} mixes types: the value {value!r:.80} (row {row}) would become {shown!r:.80}.\n"
+                "  Write all values of a column, and all that stands at one place in them, as one type."
+            )
+    return array
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    """Whether two values are equal and of the same types, all the way down."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(_is_same(left[key], right[key]) for key in left)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_is_same, left, right))
+    return bool(left == right or (left != left and right != right))
 
 
 def split_change(data: Any, what: str, names: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, Int64Array]:

@@ -29,7 +29,7 @@ def encode(
 ) -> Column:
     """An Arrow array as a column of its own type, or of `kind` where that holds all of its values.
 
-    Integers of 64 bits without nulls are not copied.
+    Integers of 64 bits without nulls are not copied: see `Column.owned`.
 
     Parameters
     ----------
@@ -83,19 +83,9 @@ def encode_numpy(
     >>> encode_numpy(np.array([True, False])).type
     DataType(name='bool')
     """
-    if values.ndim != 1:
-        raise SchemaError(f"{what} is an array of shape {values.shape}; one dimension is allowed.")
-    mask = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
-    if values.dtype == np.int64 and mask is None:
+    if values.ndim == 1 and values.dtype == np.int64 and not isinstance(values, np.ma.MaskedArray):
         return as_kind(Column(INT64, np.array(values, np.int64)), kind, what)
-    if values.dtype.kind in "OTSU":  # PyArrow would end text at its first NUL
-        return encode_values(values.tolist(), kind, string=string, binary=binary, what=what)
-    native = np.array(values, values.dtype.newbyteorder("="), subok=False)
-    try:
-        array = pa.array(native, mask=mask)
-    except (pa.ArrowException, UnicodeError) as error:
-        raise UnsupportedTypeError(f"{what}: an array of type '{values.dtype}' is not supported: {error}") from None
-    return encode(array, kind, string=string, binary=binary, what=what)
+    return encode(as_arrow(values, what), kind, string=string, binary=binary, what=what)
 
 
 def encode_values(
@@ -116,13 +106,123 @@ def encode_values(
     checked = checked_values(values, what)
     if isinstance(checked, np.ndarray):
         return encode_numpy(checked, kind, string=string, binary=binary, what=what)
+    return encode(_of_checked(checked, what), kind, string=string, binary=binary, what=what)
+
+
+def as_arrow(values: Any, what: str = "the column") -> pa.Array | pa.ChunkedArray:
+    """One column as Arrow's: every value as it came, in its type, or an error that names it.
+
+    Parameters
+    ----------
+    values
+        An array of Arrow, which is returned as it is, an array of NumPy, or a sequence of Python values. The last two
+        share no memory with what is returned.
+    what
+        What to call the column in messages.
+
+    Raises
+    ------
+    TypeMismatchError, UnsupportedTypeError, SchemaError
+        If values are of several types, or a value or the array has no place in a column.
+
+    Examples
+    --------
+    >>> as_arrow(np.array(["1970-01-02", "NaT"], "M8[D]")).to_pylist()
+    [datetime.date(1970, 1, 2), None]
+    """
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    if not isinstance(values, np.ndarray):
+        checked = checked_values(values, what)
+        return as_arrow(checked, what) if isinstance(checked, np.ndarray) else _of_checked(checked, what)
+    if values.ndim != 1:
+        raise SchemaError(f"{what} is an array of shape {values.shape}; one dimension is allowed.")
+    if values.dtype.kind in "OTSU":  # PyArrow would infer types, and end text at its first NUL
+        return as_arrow(values.tolist(), what)
+    mask = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+    native = np.array(values, values.dtype.newbyteorder("="), subok=False)
+    if values.dtype.kind in "mM":
+        _check_unit(native, mask, what)
     try:
-        array = pa.array(checked)
-    except UnicodeEncodeError as error:
-        raise UnsupportedTypeError(f"{what}: the text {error.object!r} is not valid Unicode: {error.reason}.") from None
-    except (pa.ArrowException, OverflowError) as error:
-        raise UnsupportedTypeError(f"{what}: {error}.\n{SUPPORTED}") from None
-    return encode(array, kind, string=string, binary=binary, what=what)
+        return pa.array(native, mask=mask)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UnsupportedTypeError(f"{what}: an array of type '{values.dtype}' is not supported: {error}.") from None
+
+
+_ARROW_UNITS = ("D", "s", "ms", "us", "ns")
+"""Units of NumPy's times that Arrow has as well."""
+
+
+def _check_unit(times: npt.NDArray[Any], mask: BoolArray | None, what: str) -> None:
+    """Refuse times that Arrow would take for others: PyArrow skips multiples of units, and wraps days to 32 bits."""
+    unit, multiple = np.datetime_data(times.dtype)
+    if unit not in _ARROW_UNITS or multiple != 1:
+        raise UnsupportedTypeError(
+            f"{what}: an array of type '{times.dtype}' is not supported; units are {', '.join(_ARROW_UNITS)}.\n"
+            "  Cast it to one of these before it comes in: values.astype('M8[s]')."
+        )
+    if unit == "D" and len(times):
+        counts = times.view(np.int64)
+        beyond = ((counts < -(2**31)) | (counts >= 2**31)) & ~np.isnat(times)
+        if mask is not None:
+            beyond &= ~mask
+        if bool(beyond.any()):
+            row = int(beyond.argmax())
+            raise UnsupportedTypeError(
+                f"{what}: the value {times[row]!r} (row {row}) is outside dates, which are days of 32 bits from 1970 on.\n"
+                "  Cast the array to 'M8[s]', or leave the row out, before it comes in."
+            )
+
+
+def _of_checked(values: list[Any], what: str) -> pa.Array | pa.ChunkedArray:
+    """Values of one type, as `checked_values` gives them, as Arrow's."""
+    try:
+        array = pa.array(values)
+    except (pa.ArrowException, OverflowError, ValueError) as error:
+        row = next((row for row, value in enumerate(values) if not _has_place(value)), None)
+        shown = "the values" if row is None else f"the value {values[row]!r:.80} (row {row})"
+        if isinstance(error, UnicodeEncodeError):
+            raise UnsupportedTypeError(
+                f"{what}: the text {values[row or 0]!r:.80} is not valid Unicode: {error.reason} (row {row}).\n"
+                "  Repair it, or pass it as bytes."
+            ) from None
+        raise UnsupportedTypeError(f"{what}: {shown} cannot be held: {str(error).rstrip('.')}.\n{SUPPORTED}") from None
+    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+        _check_zones(values, array, what)
+    return array
+
+
+def _has_place(value: object) -> bool:
+    try:
+        pa.array([value])
+    except (pa.ArrowException, OverflowError, ValueError):
+        return False
+    return True
+
+
+_FIRST, _LAST = (np.datetime64(text, "us").astype(np.int64) for text in ("0001-01-01", "9999-12-31T23:59:59.999999"))
+
+
+def _check_zones(values: list[Any], array: pa.Array, what: str) -> None:
+    """Refuse zones that have no name, and instants that are outside Python's years in UTC."""
+    zones = dict.fromkeys(value.tzinfo for value in values if value is not None)
+    for zone in zones:
+        try:
+            pa.lib.string_to_tzinfo(pa.lib.tzinfo_to_string(zone))
+        except (pa.ArrowException, LookupError, ValueError):
+            row = next(row for row, value in enumerate(values) if value is not None and value.tzinfo is zone)
+            raise UnsupportedTypeError(
+                f"{what}: the value {values[row]!r:.120} (row {row}) has a zone without a name that others know.\n"
+                "  Use a zoneinfo.ZoneInfo or datetime.UTC: value.astimezone(datetime.UTC)."
+            ) from None
+    instants = array.cast(pa.int64()).fill_null(0).to_numpy()
+    beyond = (instants < _FIRST) | (instants > _LAST)
+    if bool(beyond.any()):
+        row = int(beyond.argmax())
+        raise UnsupportedTypeError(
+            f"{what}: the value {values[row]!r:.120} (row {row}) is outside the years 1 to 9999 in UTC.\n"
+            "  Leave the zone away in the whole column, or use a later or an earlier time."
+        )
 
 
 def as_kind(column: Column, kind: DataType | None, what: str) -> Column:

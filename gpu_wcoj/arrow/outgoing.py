@@ -128,13 +128,13 @@ def to_python(column: Column) -> list[Any]:
         column = Column(kind, column.codes // 1000, column.valid)
     try:
         return list(decode(Column(kind, column.codes, column.valid, column.dictionary)).to_pylist())
-    except (OverflowError, ValueError):
+    except (OverflowError, ValueError, LookupError):  # the last of zones
         raise UnsupportedTypeError(_BEYOND_PYTHON.format(kind.name)) from None
 
 
 _BEYOND_PYTHON = (
-    "a column of type '{}' holds a time that Python's datetime cannot: outside the years 1 to 9999, or finer than\n"
-    "  microseconds. Use to_arrow() or to_numpy() instead."
+    "a column of type '{}' holds a time that Python's datetime cannot: outside the years 1 to 9999, finer than\n"
+    "  microseconds, or in a zone that is not known here. Use to_arrow() or to_numpy() instead."
 )
 
 

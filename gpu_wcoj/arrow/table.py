@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -15,8 +16,8 @@ from gpu_wcoj.arrow.incoming import encode, encode_numpy, encode_values
 from gpu_wcoj.arrow.types import SUPPORTED
 from gpu_wcoj.column import Column
 from gpu_wcoj.dictionary import Dictionary
-from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError
-from gpu_wcoj.rows import columns_of, split_weights
+from gpu_wcoj.errors import GpuWcojError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError, listed
+from gpu_wcoj.rows import checked_values, columns_of, split_weights
 from gpu_wcoj.schema import DataType, check_names
 from gpu_wcoj.weights import as_weights, weight_name
 
@@ -37,7 +38,7 @@ def as_table(
     binary: Dictionary | None = None,
     arrange: Callable[[tuple[str, ...]], Sequence[int]] | None = None,
 ) -> tuple[tuple[str, ...], list[Column]]:
-    """Names and columns of anything that is shaped as a table.
+    """Names and columns of anything that is shaped as a table; a column may share memory with it: see `Column.owned`.
 
     Parameters
     ----------
@@ -151,9 +152,16 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
         if data.isStreaming:
             raise UsageError(f"{what} is a stream of Spark.\n  Pass it to gpu_wcoj.spark.maintain.")
         return _arrow_columns(data.toArrow(), what)
+    if _is_of(data, "pandas", "DataFrame"):
+        return _pandas_columns(data, what)
+    if _is_of(data, "polars", "DataFrame"):
+        return _mapped_columns(data.to_dict(), what)
+    if _is_of(data, "pandas", "Series", "Index") or _is_of(data, "polars", "Series"):
+        return ("c0",), [_column(data, f"{what}, column 'c0'")]
+    _refuse_matrix(data, what)
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return _arrow_columns(_imported(data, what), what)
-    if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, bytearray)):
         return _row_columns(data, width, what)
     if isinstance(data, (str, PathLike)):
         raise TypeMismatchError(
@@ -169,6 +177,21 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
     raise TypeMismatchError(
         f"{what} is of type '{type(data).__module__}.{type(data).__qualname__}', which is no table.\n  {hint}"
     )
+
+
+def _is_of(data: Any, library: str, *names: str) -> bool:
+    """Whether `data` is of one of these classes of a library, which has been loaded by whoever made it."""
+    module = sys.modules.get(library)
+    return module is not None and isinstance(data, tuple(getattr(module, name) for name in names))
+
+
+def _refuse_matrix(data: Any, what: str) -> None:
+    if hasattr(data, "tocoo"):
+        raise TypeMismatchError(
+            f"{what} has the wrong type: got a sparse matrix '{type(data).__module__}.{type(data).__qualname__}', "
+            "expected a table.\n"
+            "  Pass its entries as columns: coo = matrix.tocoo(); {'row': coo.row, 'column': coo.col, 'value': coo.data}."
+        )
 
 
 def _is_untyped(values: Any) -> bool:
@@ -199,10 +222,7 @@ def _without_labels(data: pa.Table, metadata: bytes, what: str) -> pa.Table:
         return data.drop_columns(labels)
     if labels:
         kinds = ", ".join(str(data.schema.field(name).type) for name in labels)
-        raise SchemaError(
-            f"{what}: this pandas frame has an index ({kinds}) without a name.\n"
-            "  Name it with .rename_axis('key') to make it a column, or call .reset_index(drop=True) to leave it out."
-        )
+        raise SchemaError(_WITHOUT_NAME.format(what, kinds))
     return data
 
 
@@ -210,29 +230,107 @@ def _imported(data: Any, what: str) -> pa.Table | pa.RecordBatch:
     try:
         if hasattr(data, "__arrow_c_stream__"):
             try:
-                return _with_range_index(data, pa.table(data))
+                return pa.table(data)
             except (pa.ArrowInvalid, TypeError) as error:
                 if "non-struct" not in str(error):
                     raise
                 array = pa.chunked_array(data)
         else:
             array = pa.array(data)
-    except pa.ArrowException as error:
-        reason = ": ".join(map(str, error.args))
-        raise UnsupportedTypeError(f"{what} cannot be read as a table: {reason}.\n{SUPPORTED}") from error
-    except ValueError as error:
-        raise SchemaError(f"{what} cannot be read as a table: {error}.") from error
+    except (GpuWcojError, MemoryError):
+        raise
+    except Exception as error:  # whatever its producer raises
+        raise _unreadable(error, f"{what} cannot be read as a table") from error
     if pa.types.is_struct(array.type):
         return pa.RecordBatch.from_struct_array(array)
     return pa.table({"c0": array})
 
 
-def _with_range_index(data: Any, table: pa.Table) -> pa.Table:
-    """`table`, with the named index that pandas does not export where it happens to count evenly."""
-    index = getattr(data, "index", None) if type(data).__module__.startswith("pandas") else None
-    if index is not None and type(index).__name__ == "RangeIndex" and index.name is not None:
-        return table.append_column(str(index.name), pa.array(np.asarray(index)))
-    return table
+def _unreadable(error: Exception, problem: str) -> UnsupportedTypeError:
+    reason = ": ".join(map(str, error.args)).rstrip(".") or type(error).__name__
+    return UnsupportedTypeError(f"{problem}: {reason}.\n{SUPPORTED}")
+
+
+def _pandas_columns(frame: Any, what: str) -> _Named:
+    """The columns of a pandas frame, then the levels of its index that have a name."""
+    names = list(map(str, frame.columns))
+    if len(set(names)) < len(names):
+        twice = listed(name for name in dict.fromkeys(names) if names.count(name) > 1)
+        raise SchemaError(f"{what} cannot be read as a table: Duplicate column names found: {twice}.\n  Rename them.")
+    columns = {name: frame.iloc[:, at] for at, name in enumerate(names)}
+    levels = [frame.index.get_level_values(at) for at in range(frame.index.nlevels)]
+    unnamed = [level for level in levels if level.name is None]
+    if len(unnamed) > 1 or (unnamed and unnamed[0].dtype.kind not in "iu"):
+        kinds = ", ".join(str(level.dtype) for level in unnamed)
+        raise SchemaError(_WITHOUT_NAME.format(what, kinds))
+    for level in levels:
+        if level.name is None:
+            continue
+        if str(level.name) in columns:
+            raise SchemaError(f"{what} has a column and an index '{level.name}'.\n  Give one of them another name.")
+        columns[str(level.name)] = level
+    return _mapped_columns(columns, what)
+
+
+_WITHOUT_NAME = (
+    "{}: this pandas frame has an index ({}) without a name.\n"
+    "  Name it with .rename_axis('key') to make it a column, or call .reset_index(drop=True) to leave it out."
+)
+
+
+def _of_pandas(values: Any, what: str) -> Any:
+    """A column of pandas: objects as Python has them, everything else as pandas itself gives it to Arrow.
+
+    pandas would let PyArrow infer a type for objects: texts become bytes, dates lose their time, integers are rounded.
+    """
+    kind = values.dtype
+    if kind == object:
+        return list(values)
+    categories = getattr(kind, "categories", None)
+    if categories is not None and getattr(categories, "dtype", None) == object:
+        checked_values(list(categories), f"{what}: the categories")
+    if _is_of(kind, "pandas", "SparseDtype"):
+        values = np.asarray(values)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise _unreadable(error, f"{what}, of type '{kind}', cannot be read") from error
+
+
+def _of_polars(values: Any, what: str) -> Any:
+    """A column of Polars; of objects it would hand out addresses in place of values."""
+    if str(values.dtype) == "Object":
+        return values.to_list()
+    try:
+        return pa.chunked_array(values)
+    except pa.ArrowException as error:
+        raise _unreadable(error, f"{what}, of type '{values.dtype}', cannot be read") from error
+
+
+def _column(values: Any, what: str) -> Any:
+    """One column as `_Named` has it: an array of Arrow or NumPy, or a list of Python values."""
+    if isinstance(values, (np.ndarray, pa.Array, pa.ChunkedArray)):
+        return values
+    if _is_of(values, "pandas", "Series", "Index") or _is_of_pandas_array(values):
+        return _of_pandas(values, what)
+    if _is_of(values, "polars", "Series"):
+        return _of_polars(values, what)
+    _refuse_matrix(values, what)
+    if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
+        try:
+            return pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else pa.array(values)
+        except (GpuWcojError, MemoryError):
+            raise
+        except Exception as error:  # whatever its producer raises
+            raise _unreadable(error, f"{what} cannot be read as an array") from error
+    if isinstance(values, Iterable) and not isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)):
+        return list(values)
+    raise TypeMismatchError(f"{what} is {values!r:.80}; a column is an array or a list of values.")
+
+
+def _is_of_pandas_array(values: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(values, pandas.api.extensions.ExtensionArray)
 
 
 def _numpy_columns(data: npt.NDArray[Any], what: str) -> _Named:
@@ -253,16 +351,7 @@ def _mapped_columns(data: Mapping[Any, Any], what: str) -> _Named:
                 f"{what} is a dict with the key {name!r}; the keys name the columns, as text.\n"
                 "  A dict {row: weight} comes in through ZSet.from_dict."
             )
-        if isinstance(values, np.ndarray):
-            arrays[name] = values
-        elif hasattr(values, "__arrow_c_stream__"):
-            arrays[name] = pa.chunked_array(values)
-        elif hasattr(values, "__arrow_c_array__"):
-            arrays[name] = pa.array(values)
-        elif isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping)):
-            arrays[name] = list(values)
-        else:
-            raise TypeMismatchError(f"{what}, column '{name}' is {values!r}; a column is an array or a list of values.")
+        arrays[name] = _column(values, f"{what}, column '{name}'")
     check_names(arrays, what)
     sizes = {name: values.size if isinstance(values, np.ndarray) else len(values) for name, values in arrays.items()}
     if len(set(sizes.values())) > 1:

@@ -12,6 +12,7 @@ import numpy as np
 from gpu_wcoj.column import Column, float_codes, without_zero_signs
 from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import TypeMismatchError
+from gpu_wcoj.rows import as_python
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.zset.algebra import python_values
 
@@ -124,11 +125,8 @@ def type_of(value: Any) -> str | None:
     >>> type_of(1), type_of(True), type_of("a"), type_of(Keyword(":a")), type_of(None)
     ('long', 'boolean', 'string', 'keyword', None)
     """
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, bool):
-        return "boolean"
     kinds = {
+        bool: "boolean",
         int: "long",
         float: "double",
         str: "string",
@@ -136,8 +134,9 @@ def type_of(value: Any) -> str | None:
         bytes: "bytes",
         dt.datetime: "instant",
         UUID: "uuid",
+        Text: "string",
     }
-    return next((name for kind, name in kinds.items() if isinstance(value, kind)), None)
+    return kinds.get(type(as_python(value)))
 
 
 def code_of(kind: str, value: Any, texts: Texts) -> int:
@@ -153,33 +152,31 @@ def code_of(kind: str, value: Any, texts: Texts) -> int:
     >>> code_of("boolean", True, Texts.empty())
     1
     """
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = as_python(value)
+    of = type(value)  # no subclass: of an enumeration or another library's time, only a part would be kept
     taken: int | None = None
     if kind in ("long", "ref"):
-        lowest = 0 if kind == "ref" else -(2**63)
-        if isinstance(value, int) and not isinstance(value, bool) and lowest <= value < 2**63:
+        if of is int and (0 if kind == "ref" else -(2**63)) <= value < 2**63:
             taken = value
     elif kind == "double":
-        if isinstance(value, float):
+        if of is float:
             taken = int(without_zero_signs(float_codes(np.array([value])))[0])  # equal values are one datom
     elif kind == "boolean":
-        if isinstance(value, bool):
+        if of is bool:
             taken = int(value)
     elif kind == "string":
-        if isinstance(value, str):
+        if of in (str, Text):
             taken = texts.string.encode_one(str(value))
     elif kind == "keyword":
-        named = isinstance(value, str) and not isinstance(value, Text) and value[:1] == ":" and len(value) > 1
-        if named or isinstance(value, Keyword):
+        if of is Keyword or (of is str and value[:1] == ":" and len(value) > 1):
             taken = texts.string.encode_one(str(value))
     elif kind == "instant":
-        if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        if of is dt.datetime and value.utcoffset() is not None:
             taken = (value - _EPOCH) // _MICROSECOND
     elif kind == "uuid":
-        if isinstance(value, UUID):
+        if of is UUID:
             taken = texts.string.encode_one(str(value))
-    elif isinstance(value, bytes):
+    elif of is bytes:
         taken = texts.binary.encode_one(value)
     if taken is None:
         raise TypeMismatchError(TAKES[kind])
@@ -196,5 +193,5 @@ def shown(value: Any) -> str:
     """
     if isinstance(value, Keyword):
         return f"{value.text:.80} of type 'keyword'"
-    kind = "str" if isinstance(value, str) else type(value).__name__
+    kind = "str" if type(value) is Text else type(value).__name__
     return f"{value!r:.80} of type '{kind}'"

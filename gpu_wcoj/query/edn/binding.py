@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from gpu_wcoj.query.edn.clauses import Blank, Clause, Const, Function, Rows, Tex
 from gpu_wcoj.query.edn.forms import Form
 from gpu_wcoj.query.edn.sources import TEXT
 from gpu_wcoj.query.terms import Span
+from gpu_wcoj.rows import as_python
 
 if TYPE_CHECKING:
     from gpu_wcoj.query.edn.where import Clauses
@@ -132,22 +132,24 @@ def data_form(data: Any, depth: int = 0) -> Form:
         raise ValueError("it nests too deep for a binding")
     if data is None:
         raise ValueError("None is no value; leave such rows out")
-    if isinstance(data, bool) or type(data).__name__ in ("bool_", "bool"):
-        return Form("bool", bool(data))
-    if isinstance(data, numbers.Integral):
-        if not -(2**63) <= int(data) < 2**63:
+    data = as_python(data)
+    of = type(data)  # no subclass: of an enumeration or another library's time, only a part would be taken
+    if of is bool:
+        return Form("bool", data)
+    if of is int:
+        if not -(2**63) <= data < 2**63:
             raise ValueError(f"integer {data} is outside int64, -2^63 to 2^63-1")
-        return Form("int", int(data))
-    if isinstance(data, float):
+        return Form("int", data)
+    if of is float:
         if not math.isfinite(data):
             raise ValueError(f"{data} is no finite number")
-        return Form("float", float(data))
-    if isinstance(data, str):
+        return Form("float", data)
+    if of is str:
         if any(0xD800 <= ord(one) < 0xE000 for one in data):
             raise ValueError(f"{data!r:.80} has half a surrogate pair in it")
-        return Form("string", str(data))
-    if isinstance(data, datetime):
-        if data.tzinfo is None:
+        return Form("string", data)
+    if of is datetime:
+        if data.utcoffset() is None:
             raise ValueError(f"{data.isoformat()} has no time zone")
         return Form("inst", data.astimezone(UTC))
     if isinstance(data, uuid.UUID):
