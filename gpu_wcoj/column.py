@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,24 @@ BoolArray = npt.NDArray[np.bool_]
 
 _HOLDS_VALUES = ("integer", "bool", "date", "timestamp", "zoned")
 """Families whose codes are the values, or what counts them."""
+
+
+def read_only(array: Any) -> Any:
+    """Make an array of NumPy read-only, and with it the arrays that it is a view of; an array of a device stays.
+
+    What is handed out shares memory with the state, which changes by ticks alone.
+
+    Examples
+    --------
+    >>> codes = np.arange(5)
+    >>> read_only(codes[1:]).flags.writeable, codes.flags.writeable
+    (False, False)
+    """
+    part = array
+    while isinstance(part, np.ndarray):
+        part.flags.writeable = False
+        part = part.base
+    return array
 
 
 def on_host(array: Any) -> npt.NDArray[Any]:
@@ -53,8 +72,11 @@ class Column:
 
     Notes
     -----
+    Arrays of NumPy become read-only, those of which they are views too: columns are shared by all that hold the rows.
+
     A column without nulls whose codes are its values (integers, truth values, dates, times) is an array to others: it
-    has ``__dlpack__``, and ``__cuda_array_interface__`` where it lives on a device.
+    has ``__dlpack__``, and ``__cuda_array_interface__`` where it lives on a device. They give read-only memory, or a
+    copy where whoever reads it could write to it.
     """
 
     type: DataType
@@ -71,8 +93,8 @@ class Column:
     ) -> None:
         attributes = vars(self)
         attributes["type"] = type
-        attributes["stored"] = codes
-        attributes["stored_valid"] = valid
+        attributes["stored"] = read_only(codes)
+        attributes["stored_valid"] = read_only(valid)
         attributes["dictionary"] = dictionary
         if isinstance(codes, np.ndarray):
             attributes["codes"] = codes
@@ -81,12 +103,12 @@ class Column:
     @cached_property
     def codes(self) -> Int64Array:
         """The codes as NumPy's."""
-        return on_host(self.stored)
+        return read_only(on_host(self.stored))  # type: ignore[no-any-return]
 
     @cached_property
     def valid(self) -> BoolArray | None:
         """The validity as NumPy's."""
-        return None if self.stored_valid is None else on_host(self.stored_valid)
+        return None if self.stored_valid is None else read_only(on_host(self.stored_valid))
 
     @property
     def is_on_host(self) -> bool:
@@ -100,7 +122,11 @@ class Column:
         return Column, (self.type, self.codes, self.valid, self.dictionary)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self._values().__dlpack__(**options)
+        values = self._values()
+        if isinstance(values, np.ndarray):
+            with suppress(BufferError):  # of those who cannot be told that it is read-only
+                return values.__dlpack__(**options)
+        return values.copy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
         return self._values().__dlpack_device__()
@@ -110,9 +136,14 @@ class Column:
         if isinstance(self.stored, np.ndarray):
             raise AttributeError("this column lives in the host's memory: it has no __cuda_array_interface__.")
         try:
-            return self._values().__cuda_array_interface__
+            return self._handed_out.__cuda_array_interface__
         except BufferError as error:  # of a property, hasattr and getattr expect no other error than this
             raise AttributeError(str(error)) from None
+
+    @cached_property
+    def _handed_out(self) -> Any:
+        """The stored codes once more, as arrays of a device can be written to by whoever reads them."""
+        return self._values().copy()
 
     def _values(self) -> Any:
         """The stored codes, for others to read as numbers."""
@@ -134,6 +165,12 @@ class Column:
         if valid is not None and bool(valid.all()):
             valid = None
         return Column(self.type, self.codes[rows], valid, self.dictionary)
+
+    def owned(self) -> Column:
+        """The column in memory of its own, that nobody else can write to; itself where it is so already."""
+        if not isinstance(self.stored, np.ndarray) or self.codes.flags.owndata:
+            return self
+        return Column(self.type, self.codes.copy(), self.valid, self.dictionary)
 
     def stacked(self, other: Column) -> Column:
         """These rows, then those of `other`, whose type and dictionary are the same; in the host's memory."""

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.column import read_only
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.lowering import Lowered, Lowering
 from gpu_wcoj.options import flag
@@ -55,8 +56,12 @@ class Inspected(NotCopied):
 
     @property
     def last_tick(self) -> TickReport:
-        """What the last tick did."""
-        return self._ledger.state.report
+        """What the last tick did; its arrays are read-only."""
+        report = self._ledger.state.report
+        for paths in (path for rules in report.work.values() for path in rules.values()):
+            for counted in (array for variables in paths.values() for array in variables.values()):
+                read_only(counted)
+        return report
 
     def arity(self, relation: str) -> int:
         """Number of columns of a relation.

@@ -49,10 +49,10 @@ def columns_of_arrays(data: Any, names: Sequence[str] | None, backend: Backend) 
 
 
 def adopted(values: Any, backend: Backend, what: str) -> Any:
-    """The values as an array of the backend, sharing their memory if they are on its device."""
+    """The values as an array of the backend, sharing their memory if they are on its device, and never the host's."""
     try:
         if isinstance(values, np.ndarray):
-            return backend.asarray(values)
+            return backend.asarray(np.array(values) if backend.device is None else values)
         interface = getattr(values, "__cuda_array_interface__", None)
         if interface is not None:
             if interface.get("mask") is not None:
@@ -61,7 +61,7 @@ def adopted(values: Any, backend: Backend, what: str) -> Any:
         if hasattr(values, "__dlpack__"):
             memory = int(values.__dlpack_device__()[0])
             if memory in _HOST_MEMORY:
-                return backend.asarray(np.from_dlpack(values))
+                return adopted(np.from_dlpack(values), backend, what)
             if memory in _DEVICE_MEMORY and backend.device is not None:
                 return backend.asarray(backend.xp.from_dlpack(values))
     except (BufferError, TypeError, ValueError, RuntimeError) as error:
@@ -215,6 +215,7 @@ def natural(column: Column, backend: Backend, what: str) -> Any:
             f"{what} is of type '{column.type.name}', which arrays of a device do not hold.\n  Use to_cudf or to_arrow."
         )
     codes = backend.asarray(column.stored)
+    codes = codes.copy() if codes is column.stored else codes
     if family in ("float32", "float64"):
         return floats_of(codes, 4 if family == "float32" else 8, backend.xp)
     if family == "bool":

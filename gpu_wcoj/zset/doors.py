@@ -125,7 +125,7 @@ def read_parquet(
 
 
 def to_cupy(zset: ZSet, backend: BackendName | Backend = "cuda") -> dict[str, Any]:
-    """One CuPy array per column, weights last; those of a Z-set on the GPU stay there.
+    """One CuPy array per column, weights last, copies that may be written to; no value passes through the host.
 
     Dates and times come as the int64 that counts them.
 
@@ -140,7 +140,7 @@ def to_cupy(zset: ZSet, backend: BackendName | Backend = "cuda") -> dict[str, An
     named = zip(zset.names, zset.columns, strict=True)
     arrays = {name: device.natural(column, chosen, f"column '{name}'") for name, column in named}
     if (name := zset.shown_weight_name) is not None:
-        arrays[name] = chosen.asarray(zset.stored_weights)
+        arrays[name] = device.natural(Column.of_integers(zset.stored_weights), chosen, "the weights")
     return arrays
 
 
@@ -188,7 +188,7 @@ def _made(names: Sequence[str], columns: list[Column], weights: Any, backend: Ba
         weights = None if weights is None else backend.asarray(weights)
     zset = ZSet.from_columns(names, columns, weights, backend=backend)
     if zset.backend is None:
-        return zset.owned()
+        return zset
     given = [column.stored for column in columns] + ([] if weights is None else [weights])
     owned, own_weights = device.without_shared_memory(zset.columns, zset.stored_weights, given)
     return ZSet(zset.names, tuple(owned), own_weights, zset.weight_name, backend)

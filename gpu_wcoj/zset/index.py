@@ -80,7 +80,10 @@ class IndexedZSet:
         """Index any rows, of the host or of the device: sorted, equal ones added, weights of 0 dropped. O(n log n)."""
         backend = backend or select_backend("cpu")
         given = backend.xp.ones(len(columns[0]), np.int64) if weights is None else backend.asarray(weights)
-        columns, sums = backend.kernels.consolidate([backend.asarray(column) for column in columns], given)
+        columns = [backend.asarray(column) for column in columns]
+        if len(given) == 1:  # which consolidating leaves as they are
+            columns, given = [column.copy() for column in columns], given.copy()
+        columns, sums = backend.kernels.consolidate(columns, given)
         return cls.from_sorted(columns, None if bool((sums == 1).all()) else sums, backend)
 
     @classmethod

@@ -46,7 +46,7 @@ def from_arrow(data: Any, weight: str | None = None) -> ZSet:
         at = names.index(weight)
         signed = as_weights(columns[at], f"the weights (column '{weight}')")
         names, columns = names[:at] + names[at + 1 :], columns[:at] + columns[at + 1 :]
-    return ZSet.from_columns(names, columns, signed).owned()
+    return ZSet.from_columns(names, columns, signed)
 
 
 def from_numpy(
@@ -65,7 +65,7 @@ def from_numpy(
     from gpu_wcoj.zset.zset import ZSet
 
     found, columns = as_table(data)
-    signed = None if weights is None else np.array(as_weights(weights))
+    signed = None if weights is None else as_weights(weights)
     return ZSet.from_columns(found if names is None else names, columns, signed)
 
 

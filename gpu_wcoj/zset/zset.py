@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpu_wcoj.column import BoolArray, Column, Int64Array, on_host
+from gpu_wcoj.column import BoolArray, Column, Int64Array, on_host, read_only
 from gpu_wcoj.errors import ArityError, SchemaError, entry_point
 from gpu_wcoj.rows import Row, columns_of, split_weights
 from gpu_wcoj.schema import INT64, DataType, check_names
@@ -78,7 +78,7 @@ class ZSet:
         attributes = vars(self)
         attributes["names"] = names
         attributes["columns"] = columns
-        attributes["stored_weights"] = weights
+        attributes["stored_weights"] = read_only(weights)
         attributes["weight_name"] = weight_name
         attributes["backend"] = backend
         if isinstance(weights, np.ndarray):
@@ -87,7 +87,7 @@ class ZSet:
     @cached_property
     def weights(self) -> Int64Array:
         """The weights as NumPy's."""
-        return on_host(self.stored_weights)
+        return read_only(on_host(self.stored_weights))  # type: ignore[no-any-return]
 
     def __reduce__(self) -> Any:
         return ZSet, (self.names, self.columns, self.weights, self.weight_name)
@@ -234,13 +234,6 @@ class ZSet:
             return self
         columns = tuple(Column(c.type, c.codes, c.valid, c.dictionary) for c in self.columns)
         return ZSet(self.names, columns, self.weights, self.weight_name)
-
-    def owned(self) -> ZSet:
-        """The Z-set with copies of arrays that are views of memory of someone else's."""
-        if self.weights.flags.owndata and all(column.codes.flags.owndata for column in self.columns):
-            return self
-        columns = tuple(Column(c.type, c.codes.copy(), c.valid, c.dictionary) for c in self.columns)
-        return ZSet(self.names, columns, self.weights.copy(), self.weight_name)
 
     def with_weight_name(self, name: str | None) -> ZSet:
         """The Z-set with its weights called `name` on the way out, or left out if that is None."""

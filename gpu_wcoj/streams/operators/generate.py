@@ -115,4 +115,4 @@ def as_zset(
     if not names:
         return NOTHING
     weights = as_weights(columns.pop(), f"relation '{name}': the weights") if called else None
-    return ZSet.from_columns(names[: len(columns)], columns, weights).owned()
+    return ZSet.from_columns(names[: len(columns)], columns, weights)
