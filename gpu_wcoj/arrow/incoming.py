@@ -136,7 +136,9 @@ def as_arrow(values: Any, what: str = "the column") -> pa.Array | pa.ChunkedArra
         checked = checked_values(values, what)
         return as_arrow(checked, what) if isinstance(checked, np.ndarray) else _of_checked(checked, what)
     if values.ndim != 1:
-        raise SchemaError(f"{what} is an array of shape {values.shape}; one dimension is allowed.")
+        raise SchemaError(
+            f"{what} is an array of shape {values.shape}; one dimension is allowed.\n  Pass an array per column."
+        )
     if values.dtype.kind in "OTSU":  # PyArrow would infer types, and end text at its first NUL
         return as_arrow(values.tolist(), what)
     mask = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
@@ -146,7 +148,9 @@ def as_arrow(values: Any, what: str = "the column") -> pa.Array | pa.ChunkedArra
     try:
         return pa.array(native, mask=mask)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise UnsupportedTypeError(f"{what}: an array of type '{values.dtype}' is not supported: {error}.") from None
+        raise UnsupportedTypeError(
+            f"{what}: an array of type '{values.dtype}' is not supported: {error}.\n{SUPPORTED}"
+        ) from None
 
 
 _ARROW_UNITS = ("D", "s", "ms", "us", "ns")
@@ -169,7 +173,7 @@ def _check_unit(times: npt.NDArray[Any], mask: BoolArray | None, what: str) -> N
         if bool(beyond.any()):
             row = int(beyond.argmax())
             raise UnsupportedTypeError(
-                f"{what}: the value {times[row]!r} (row {row}) is outside dates, which are days of 32 bits from 1970 on.\n"
+                f"{what}: the value {times[row]!r} (row {row}) is outside dates, days of 32 bits from 1970 on.\n"
                 "  Cast the array to 'M8[s]', or leave the row out, before it comes in."
             )
 

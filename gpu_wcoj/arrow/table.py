@@ -127,10 +127,8 @@ def type_names(columns: Mapping[str, Any], what: str = "the data") -> dict[str, 
         elif isinstance(values, (pa.Array, pa.ChunkedArray)):
             found[name] = encode(values.slice(0, 0), what=label).type.name
         elif isinstance(values, np.ndarray):
-            typed = values[:0] if values.dtype.kind not in "OTSU" else values
-            found[name] = (
-                None if typed.dtype.kind == "O" and not len(typed) else encode_numpy(typed, what=label).type.name
-            )
+            has_types = values.ndim == 1 and values.dtype.kind not in "OTSU"
+            found[name] = encode_numpy(values[:0] if has_types else values, what=label).type.name
         else:
             found[name] = encode_values(values, what=label).type.name
     return found
@@ -190,13 +188,15 @@ def _refuse_matrix(data: Any, what: str) -> None:
         raise TypeMismatchError(
             f"{what} has the wrong type: got a sparse matrix '{type(data).__module__}.{type(data).__qualname__}', "
             "expected a table.\n"
-            "  Pass its entries as columns: coo = matrix.tocoo(); {'row': coo.row, 'column': coo.col, 'value': coo.data}."
+            "  Pass its entries as columns: coo = m.tocoo(); {'row': coo.row, 'column': coo.col, 'value': coo.data}."
         )
 
 
 def _is_untyped(values: Any) -> bool:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return bool(pa.types.is_null(values.type))
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        values = values.tolist()
     return isinstance(values, list) and all(value is None for value in values)
 
 
@@ -284,10 +284,10 @@ def _of_pandas(values: Any, what: str) -> Any:
     pandas would let PyArrow infer a type for objects: texts become bytes, dates lose their time, integers are rounded.
     """
     kind = values.dtype
-    if kind == object:
+    if isinstance(kind, np.dtype) and kind.kind == "O":
         return list(values)
     categories = getattr(kind, "categories", None)
-    if categories is not None and getattr(categories, "dtype", None) == object:
+    if _is_of(categories, "pandas", "Index") and categories.dtype.kind == "O":
         checked_values(list(categories), f"{what}: the categories")
     if _is_of(kind, "pandas", "SparseDtype"):
         values = np.asarray(values)
@@ -325,7 +325,9 @@ def _column(values: Any, what: str) -> Any:
             raise _unreadable(error, f"{what} cannot be read as an array") from error
     if isinstance(values, Iterable) and not isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)):
         return list(values)
-    raise TypeMismatchError(f"{what} is {values!r:.80}; a column is an array or a list of values.")
+    raise TypeMismatchError(
+        f"{what} is {values!r:.80}; a column is an array or a list of values.\n  Pass a list, in the order of the rows."
+    )
 
 
 def _is_of_pandas_array(values: Any) -> bool:
@@ -338,7 +340,9 @@ def _numpy_columns(data: npt.NDArray[Any], what: str) -> _Named:
         check_names(data.dtype.names, what)
         return data.dtype.names, [data[name] for name in data.dtype.names]
     if data.ndim not in (1, 2):
-        raise SchemaError(f"{what} is an array of shape {data.shape}; one or two dimensions are allowed.")
+        raise SchemaError(
+            f"{what} is an array of shape {data.shape}; one or two dimensions are allowed.\n  Reshape it."
+        )
     columns = [data] if data.ndim == 1 else list(data.T)
     return _numbered(columns), columns
 
