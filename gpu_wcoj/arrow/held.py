@@ -80,7 +80,7 @@ class Held:
     @staticmethod
     def of(what: str, rows: pa.Table) -> Held:
         """The rows of a table, numbered from 0."""
-        whole = Block(rows.combine_chunks(), np.arange(len(rows)), np.ones(len(rows), bool))
+        whole = Block(_owned(rows), np.arange(len(rows)), np.ones(len(rows), bool))
         return Held(what, (whole,), len(rows))
 
     @property
@@ -105,7 +105,7 @@ class Held:
         numbers = np.arange(self.next, self.next + len(given))
         if not len(given):
             return own, numbers
-        blocks = [*own.blocks, Block(given.combine_chunks(), numbers, np.ones(len(given), bool))]
+        blocks = [*own.blocks, Block(_owned(given), numbers, np.ones(len(given), bool))]
         while len(blocks) > 1 and len(blocks[-2]) <= 2 * len(blocks[-1]):
             last = blocks.pop()
             blocks[-1] = blocks[-1].joined(last)
@@ -198,6 +198,11 @@ class Held:
         """The block in which each of the numbers would stand."""
         begins = [int(block.numbers[0]) for block in self.blocks[1:]]
         return np.searchsorted(np.array(begins, np.int64), numbers, "right")
+
+
+def _owned(rows: pa.Table) -> pa.Table:
+    """The rows in one piece, in memory of their own: a table may lie over arrays that its owner still writes to."""
+    return pa.concat_tables([rows.slice(0, 0), rows]).combine_chunks()  # which copies, as there are two chunks
 
 
 def _widen(known: pa.DataType, given: pa.DataType) -> bool:
