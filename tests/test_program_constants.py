@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.arrow import encode_constant
 from gpu_wcoj.errors import CalculationError, TypeMismatchError
+from gpu_wcoj.schema import DataType
 from tests.answers import answer_of, changes_of
 
 
@@ -83,6 +85,32 @@ class TestConstantsOfATypesKind:
     def test_texts_that_are_no_dates(self):
         with pytest.raises(TypeMismatchError, match="soon"):
             self.kept('x > "soon"', pa.array([dt.date(2024, 2, 29)]))
+
+    @pytest.mark.parametrize(
+        ("number", "kind", "said"),
+        [
+            ("9007199254740993", pa.float64(), "is not exactly a value of type 'double'"),
+            ("16777217", pa.float32(), "is not exactly a value of type 'float'"),
+            ("1e300", pa.float32(), "is too large for type 'float'"),
+        ],
+    )
+    def test_numbers_that_no_float_of_the_column_is(self, number, kind, said):
+        for condition in (f"x = {number}", f"x < {number}"):
+            with pytest.raises(TypeMismatchError, match=said):
+                self.kept(condition, pa.array([1.0], kind))
+
+    def test_numbers_beside_floats(self):
+        assert self.kept("x = 9007199254740992", pa.array([2.0**53, 1.0])) == [2.0**53]
+        assert len(self.kept("x = 0.1", pa.array([0.1, 1.0], pa.float32()))) == 1
+
+    @pytest.mark.parametrize(
+        ("value", "kind"),
+        [(1.5, "int64"), (1.0, "int64"), ("1", "int64"), ("1", "double"), (True, "double"), ("true", "bool"),
+         (1, "date32[day]"), (1, "timestamp[us]"), ("\ud800", "date32[day]")],
+    )  # fmt: skip
+    def test_nothing_is_converted(self, value, kind):
+        with pytest.raises(TypeMismatchError, match="is no value of type"):
+            encode_constant(value, DataType(kind))
 
 
 class TestCountsOfNothing:
