@@ -179,8 +179,8 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
 
 def _is_of(data: Any, library: str, *names: str) -> bool:
     """Whether `data` is of one of these classes of a library, which has been loaded by whoever made it."""
-    module = sys.modules.get(library)
-    return module is not None and isinstance(data, tuple(getattr(module, name) for name in names))
+    module = sys.modules.get(library)  # which another thread may be in the middle of loading
+    return module is not None and isinstance(data, tuple(getattr(module, name, ()) for name in names))
 
 
 def _refuse_matrix(data: Any, what: str) -> None:
@@ -311,7 +311,7 @@ def _column(values: Any, what: str) -> Any:
     """One column as `_Named` has it: an array of Arrow or NumPy, or a list of Python values."""
     if isinstance(values, (np.ndarray, pa.Array, pa.ChunkedArray)):
         return values
-    if _is_of(values, "pandas", "Series", "Index") or _is_of_pandas_array(values):
+    if _is_of(values, "pandas", "Series", "Index") or _is_of(values, "pandas.api.extensions", "ExtensionArray"):
         return _of_pandas(values, what)
     if _is_of(values, "polars", "Series"):
         return _of_polars(values, what)
@@ -328,11 +328,6 @@ def _column(values: Any, what: str) -> Any:
     raise TypeMismatchError(
         f"{what} is {values!r:.80}; a column is an array or a list of values.\n  Pass a list, in the order of the rows."
     )
-
-
-def _is_of_pandas_array(values: Any) -> bool:
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(values, pandas.api.extensions.ExtensionArray)
 
 
 def _numpy_columns(data: npt.NDArray[Any], what: str) -> _Named:
