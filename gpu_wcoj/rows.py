@@ -98,8 +98,8 @@ def as_python(value: Any) -> Any:
     >>> as_python(np.int8(5)), as_python(np.timedelta64(5, "ns"))
     (5, np.timedelta64(5,'ns'))
     """
-    # NumPy calls timedelta64 an integer, and gives some of its values, and of datetime64, as int
-    return value.item() if isinstance(value, _NUMPY) and not isinstance(value, np.timedelta64) else value
+    kind = type(value)  # NumPy calls timedelta64 an integer, and gives some of its values, and of datetime64, as int
+    return value.item() if issubclass(kind, _NUMPY) and kind is not np.timedelta64 else value
 
 
 def checked_values(values: Sequence[Any], what: str = "the column") -> Values:

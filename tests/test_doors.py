@@ -584,3 +584,34 @@ def test_inputs_of_a_question_are_judged_so_too(given):
             assert len(db.query(f"[:find ?e {asks}", [known] if "..." in asks else known)) == 1
         with pytest.raises(GpuWcojError, match="cannot be used"):
             db.query(f"[:find ?e {asks}", [given] if "..." in asks else given)
+
+
+# out again
+
+EXPORTS = ("rows", "to_dict", "to_arrow", "to_numpy", "to_pandas", "to_polars", "__repr__", "_repr_html_")
+LEAST = np.array([-(2**63)])
+REFUSED_ON_THE_WAY_OUT: dict[str, tuple[pa.Array, set[str]]] = {
+    "a zone that is not known": (
+        pa.array([1], pa.timestamp("us", "Mars/Phobos")),
+        {"rows", "to_dict", "to_pandas", "to_polars"},
+    ),
+    "a zone without a name": (pa.array([1], pa.timestamp("us", "+01:30")), {"to_polars"}),
+    "nanoseconds": (pa.array([1], pa.timestamp("ns")), {"rows", "to_dict"}),
+    "a day without end": (pa.array([2**31 - 1], pa.int32()).cast(pa.date32()), {"rows", "to_dict", "to_pandas"}),
+    "seconds beyond Python's years": (pa.array([2**62], pa.timestamp("s")), {"rows", "to_dict"}),
+    "the least time": (pa.array(LEAST).view(pa.timestamp("us")), {"rows", "to_dict", "to_numpy", "to_pandas"}),
+    "a day of the year 9999": (pa.array([dt.date(9999, 12, 31)]), set()),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_ON_THE_WAY_OUT)
+def test_exports_raise_errors_of_the_engine(name):
+    array, refused = REFUSED_ON_THE_WAY_OUT[name]
+    zset = gw.ZSet.from_arrow({"x": array})
+    for export in EXPORTS:
+        try:
+            getattr(zset, export)()
+        except UnsupportedTypeError:
+            assert export in refused, export
+        else:
+            assert export not in refused, export

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gpu_wcoj.arrow.types import storage_of, to_pyarrow
 from gpu_wcoj.column import Column, Int64Array, floats_of
@@ -94,10 +95,7 @@ def to_numpy(column: Column) -> npt.NDArray[Any]:
         if kind.family in ("date", "timestamp", "zoned"):
             unit = {"date32[day]": "D", "date64[ms]": "ms"}.get(kind.name) or to_pyarrow(kind).unit
             if bool((column.codes == -(2**63)).any()):
-                raise UnsupportedTypeError(
-                    f"a column of type '{kind.name}' holds the time -2^63, which is no time but NaT in NumPy.\n"
-                    "  Use to_arrow() instead."
-                )
+                raise UnsupportedTypeError(_NO_TIME.format(kind.name, "NumPy"))
             values = values.astype(np.int64).view(f"M8[{unit}]")
     return values if column.valid is None else np.ma.masked_array(values, ~column.valid)
 
@@ -152,7 +150,10 @@ def to_text(column: Column) -> list[str]:
     if kind.family in ("binary", "float32", "float64"):
         texts = [None if value is None else repr(value) for value in array.to_pylist()]
     else:
-        texts = array.cast(pa.large_string()).to_pylist()
+        try:
+            texts = array.cast(pa.large_string()).to_pylist()
+        except pa.ArrowInvalid:  # a zone that is not known here: the instant in UTC
+            texts = array.cast(pa.timestamp(array.type.unit, "UTC")).cast(pa.large_string()).to_pylist()
     return ["null" if text is None else text for text in texts]
 
 
@@ -173,6 +174,11 @@ def to_pandas(table: pa.Table) -> Any:
 
     Structs are dictionaries of Python's values.
 
+    Raises
+    ------
+    UnsupportedTypeError
+        If pandas has no place for a value.
+
     Examples
     --------
     >>> frame = to_pandas(pa.table({"n": [2**53 + 1, None], "s": [{"n": 2**53 + 1}, {"n": None}]}))
@@ -181,8 +187,10 @@ def to_pandas(table: pa.Table) -> Any:
     """
     import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
 
-    frame = table.to_pandas()
+    frame = _exported(table, "pandas", pa.Table.to_pandas)
     for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_timestamp(column.type) and bool(pc.any(pc.equal(column.cast(pa.int64()), -(2**63))).as_py()):
+            raise UnsupportedTypeError(_NO_TIME.format(column.type, "pandas"))
         if column.null_count and _is_whole(column.type):
             nullable = pd.array(column.to_pylist(), dtype=_nullable_name(column.type))
             frame[name] = pd.Series(nullable, index=frame.index)
@@ -200,7 +208,13 @@ def _nullable_name(kind: pa.DataType) -> str:
 
 
 def to_polars(table: pa.Table) -> Any:
-    """The table as a Polars frame; Polars knows one decimal type, so narrower and wider ones become it."""
+    """The table as a Polars frame; Polars knows one decimal type, so narrower and wider ones become it.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If Polars has no place for a value.
+    """
     import polars as pl
 
     fields = [
@@ -209,4 +223,25 @@ def to_polars(table: pa.Table) -> Any:
         else field
         for field in table.schema
     ]
-    return pl.from_arrow(table.cast(pa.schema(fields)))
+    return _exported(table.cast(pa.schema(fields)), "Polars", pl.from_arrow)
+
+
+def _exported(table: pa.Table, library: str, export: Callable[[pa.Table], Any]) -> Any:
+    """The table as a frame of another library, whose errors say which column it has no place for."""
+    try:
+        return export(table)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the library raises
+        for name in table.column_names:
+            try:
+                export(table.select([name]))
+            except Exception as reason:
+                raise UnsupportedTypeError(
+                    f"column '{name}' has no place in {library}: got values of type '{table.schema.field(name).type}', "
+                    f"expected such as {library} holds ({str(reason).splitlines()[0].rstrip('.')}).\n  Use to_arrow()."
+                ) from error
+        raise
+
+
+_NO_TIME = "a column of type '{}' holds the time -2^63, which is no time but NaT in {}.\n  Use to_arrow() instead."
