@@ -136,12 +136,12 @@ class Column:
         if isinstance(self.stored, np.ndarray):
             raise AttributeError("this column lives in the host's memory: it has no __cuda_array_interface__.")
         try:
-            return self._handed_out.__cuda_array_interface__
+            return self._device_copy.__cuda_array_interface__
         except BufferError as error:  # of a property, hasattr and getattr expect no other error than this
             raise AttributeError(str(error)) from None
 
     @cached_property
-    def _handed_out(self) -> Any:
+    def _device_copy(self) -> Any:
         """The stored codes once more, as arrays of a device can be written to by whoever reads them."""
         return self._values().copy()
 
@@ -166,7 +166,7 @@ class Column:
             valid = None
         return Column(self.type, self.codes[rows], valid, self.dictionary)
 
-    def owned(self) -> Column:
+    def unshared(self) -> Column:
         """The column in memory of its own, that nobody else can write to; itself where it is so already."""
         if not isinstance(self.stored, np.ndarray) or self.codes.flags.owndata:
             return self

@@ -108,7 +108,7 @@ def read_change(
     if not names:
         return Incoming((), _no_columns(arity, types), None, True)
     weights = as_weights(found.pop(), f"{what}: the weights") if len(found) > arity else None
-    return Incoming(names[:arity], tuple(column.owned() for column in found), weights, True)
+    return Incoming(names[:arity], tuple(column.unshared() for column in found), weights, True)
 
 
 def held_to(

@@ -41,8 +41,8 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     """
     if kind.family == "decimal" or isinstance(value, Decimal):
         return _of_number(value, kind, op)
-    taken = _TAKEN.get(kind.family)
-    if taken is not None and type(value) not in taken:
+    literals = _LITERALS.get(kind.family)
+    if literals is not None and type(value) not in literals:
         raise TypeMismatchError(f"the constant {value!r} is no value of type '{kind.name}'.\n  Write one of that type.")
     try:
         if isinstance(value, str):
@@ -58,7 +58,7 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     return int(encode(array).codes[0])
 
 
-_TAKEN: dict[str, tuple[type, ...]] = {
+_LITERALS: dict[str, tuple[type, ...]] = {
     "integer": (int,), "bool": (bool,), "float32": (int, float), "float64": (int, float), "date": (str,),
     "timestamp": (str,), "zoned": (str,),
 }  # fmt: skip

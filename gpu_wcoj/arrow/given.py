@@ -132,7 +132,7 @@ def _carried(values: list[Any], what: str) -> pa.Array:
 
 
 def _is_same(left: Any, right: Any) -> bool:
-    """Whether two values are equal and of the same types, all the way down."""
+    """Compare two values, and the types of all that they are made of."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

@@ -80,7 +80,7 @@ class Held:
     @staticmethod
     def of(what: str, rows: pa.Table) -> Held:
         """The rows of a table, numbered from 0."""
-        whole = Block(_owned(rows), np.arange(len(rows)), np.ones(len(rows), bool))
+        whole = Block(_unshared(rows), np.arange(len(rows)), np.ones(len(rows), bool))
         return Held(what, (whole,), len(rows))
 
     @property
@@ -105,7 +105,7 @@ class Held:
         numbers = np.arange(self.next, self.next + len(given))
         if not len(given):
             return own, numbers
-        blocks = [*own.blocks, Block(_owned(given), numbers, np.ones(len(given), bool))]
+        blocks = [*own.blocks, Block(_unshared(given), numbers, np.ones(len(given), bool))]
         while len(blocks) > 1 and len(blocks[-2]) <= 2 * len(blocks[-1]):
             last = blocks.pop()
             blocks[-1] = blocks[-1].joined(last)
@@ -200,7 +200,7 @@ class Held:
         return np.searchsorted(np.array(begins, np.int64), numbers, "right")
 
 
-def _owned(rows: pa.Table) -> pa.Table:
+def _unshared(rows: pa.Table) -> pa.Table:
     """The rows in one piece, in memory of their own: a table may lie over arrays that its owner still writes to."""
     return pa.concat_tables([rows.slice(0, 0), rows]).combine_chunks()  # which copies, as there are two chunks
 

@@ -29,7 +29,7 @@ def encode(
 ) -> Column:
     """An Arrow array as a column of its own type, or of `kind` where that holds all of its values.
 
-    Integers of 64 bits without nulls are not copied: see `Column.owned`.
+    Integers of 64 bits without nulls are not copied: see `Column.unshared`.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def as_table(
     binary: Dictionary | None = None,
     arrange: Callable[[tuple[str, ...]], Sequence[int]] | None = None,
 ) -> tuple[tuple[str, ...], list[Column]]:
-    """Names and columns of anything that is shaped as a table; a column may share memory with it: see `Column.owned`.
+    """Names and columns of anything that is shaped as a table; columns may share its memory: see `Column.unshared`.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
 
 
 def _is_of(data: Any, library: str, *names: str) -> bool:
-    """Whether `data` is of one of these classes of a library, which has been loaded by whoever made it."""
+    """Tell whether `data` is of one of these classes of a library, which whoever made it has loaded."""
     module = sys.modules.get(library)  # which another thread may be in the middle of loading
     return module is not None and isinstance(data, tuple(getattr(module, name, ()) for name in names))
 

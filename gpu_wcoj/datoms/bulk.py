@@ -73,7 +73,7 @@ class Bulk:
         if column.valid is not None:
             at = int(np.argmin(column.valid))
             raise TransactionError(f"{what} {at} is null.\n  Leave out the datoms that have none.{_UNDONE}")
-        return column.owned()
+        return column.unshared()
 
     def _entities(self, data: Any) -> Int64Array:
         column = self._column(data, "entity")

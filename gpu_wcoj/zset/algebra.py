@@ -57,7 +57,7 @@ def _consolidate_few(columns: Sequence[Column], weights: Int64Array) -> tuple[Co
             raise WeightOverflowError(None, (), total)
         return (), np.array([total] if total else [], np.int64)
     if total or not len(weights):
-        return tuple(column.owned() for column in columns), weights
+        return tuple(column.unshared() for column in columns), weights
     return tuple(column.take(slice(0)) for column in columns), weights[:0]
 
 
