@@ -98,8 +98,9 @@ def as_python(value: Any) -> Any:
     >>> as_python(np.int8(5)), as_python(np.timedelta64(5, "ns"))
     (5, np.timedelta64(5,'ns'))
     """
-    kind = type(value)  # NumPy calls timedelta64 an integer, and gives some of its values, and of datetime64, as int
-    return value.item() if issubclass(kind, _NUMPY) and kind is not np.timedelta64 else value
+    if isinstance(value, np.timedelta64):  # which NumPy calls an integer, and of which it gives some values as int
+        return value
+    return value.item() if isinstance(value, _NUMPY) else value
 
 
 def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
