@@ -561,6 +561,25 @@ def test_datoms_are_judged_so_too(name):
 
 
 @pytest.mark.parametrize(
+    "entity", [Level.LOW, Color.RED, Name("a"), True, np.timedelta64(5, "ns"), 1.0, 2**70], ids=repr
+)
+def test_entities_are_judged_so_too(entity):
+    db = gw.datoms.Database({":to": {":db/valueType": ":db.type/ref"}})
+    for form in ([":db/add", entity, ":n", 1], {":db/id": entity, ":n": 1}, [":db/add", 1, ":to", entity]):
+        with pytest.raises(GpuWcojError):
+            db.transact([form])
+    assert len(db) == 0
+    assert db.transact([[":db/add", np.int8(5), ":n", 1], [":db/add", np.str_("new"), ":n", 2]]).tempids.keys() == {
+        "new"
+    }
+
+
+def test_names_of_attributes_are_what_members_of_an_enumeration_hold():
+    db = gw.datoms.Database()
+    assert db.transact([[":db/add", 1, Color.RED, 1]]).rows() == [((1, ":red", 1), 1)]
+
+
+@pytest.mark.parametrize(
     "given",
     [
         Color.RED,

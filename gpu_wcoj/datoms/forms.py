@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeGuard
 
-import numpy as np
-
 from gpu_wcoj.datoms.schema import attribute_name
 from gpu_wcoj.datoms.store import Store
-from gpu_wcoj.datoms.values import Keyword
+from gpu_wcoj.datoms.values import Keyword, Text
 from gpu_wcoj.errors import TransactionError, nearest
 from gpu_wcoj.query.edn.sources import forward_attribute
+from gpu_wcoj.rows import as_python
 
 Operation = Literal["add", "retract", "retract all", "retract entity"]
 
@@ -192,16 +191,15 @@ class Forms:
             return self._map(value, place, depth + 1)
         if isinstance(value, (list, tuple)) or (isinstance(value, str) and not value.startswith(":")):
             return self._entity(value, place)
-        return value.item() if isinstance(value, np.integer) else value
+        return as_python(value)
 
     def _entity(self, given: Any, place: int) -> Entity:
-        if isinstance(given, np.integer):
-            given = given.item()
-        if isinstance(given, int) and not isinstance(given, bool):
+        given = as_python(given)
+        if type(given) is int:
             if -(2**63) <= given < 2**63 - 1:
                 return given
             raise self.error(place, f"the entity id {given} is outside -2^63 to 2^63-2.")
-        if isinstance(given, str) and given and not given.startswith(":"):
+        if type(given) in (str, Text) and given and not given.startswith(":"):
             return str(given)
         if _is_lookup(given):
             name = self._attribute(given[0], place)

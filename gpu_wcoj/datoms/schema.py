@@ -55,7 +55,7 @@ def attribute_name(given: Any) -> str | None:
     """
     if not isinstance(given, (str, Keyword)):
         return None
-    text = str(given)
+    text = given.text if isinstance(given, Keyword) else str.__str__(given)  # what a member of an enumeration holds
     name = text if text.startswith(":") else f":{text}"
     plain = len(name) > 1 and ":" not in name[1:2] and not any(one.isspace() or one in '"()[]{},;' for one in name)
     return name if plain else None
