@@ -470,6 +470,41 @@ def test_weights_are_judged_so_too(name):
         assert [weight for _, weight in found.rows()] == make().tolist()
 
 
+def through_device(data: Any) -> list[Any]:
+    return rows_of(gw.ZSet.from_device({"x": data}, backend="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (np.array([1.5, -2.5], ">f8"), [1.5, -2.5]),
+        (np.array([1, -2], ">i4"), [1, -2]),
+        (np.array([1, -2], ">i8"), [1, -2]),
+        (np.array([True, False]), [True, False]),
+        (np.ma.masked_array([1, 2], [True, False]), UNSUPPORTED),
+        (np.array([2**63], np.uint64), UNSUPPORTED),
+        (np.array([1.5], np.float16), UNSUPPORTED),
+        (np.array([1], "M8[s]"), UNSUPPORTED),
+        (np.array([1], "m8[s]"), UNSUPPORTED),
+        (np.array([1j]), UNSUPPORTED),
+        (objects([1]), UNSUPPORTED),
+        (np.array(1), SchemaError),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", "")),
+)
+def test_arrays_of_the_host_for_a_device(array, says):
+    assert verdict(through_device, array) == expected([], says)
+
+
+def test_weights_of_a_device_and_factors_are_integers():
+    for weights in ([True, 1], [1.0, 2], [2**63, 1], np.ma.masked_array([1, 2], [True, False])):
+        with pytest.raises((WeightError, UnsupportedTypeError)):
+            gw.ZSet.from_device({"x": np.array([1, 2])}, weights, backend="cpu")
+    for factor in (True, np.timedelta64(5, "ns"), 1.0):
+        with pytest.raises((GpuWcojError, TypeError)):
+            gw.ZSet.from_rows([(1,)]) * factor
+
+
 # tables of a graph, whose other columns are only carried along, and may be of more types
 
 

@@ -287,7 +287,7 @@ def _of_pandas(values: Any, what: str) -> Any:
     if isinstance(kind, np.dtype) and kind.kind == "O":
         return list(values)
     categories = getattr(kind, "categories", None)
-    if _is_of(categories, "pandas", "Index") and categories.dtype.kind == "O":
+    if categories is not None and _is_of(categories, "pandas", "Index") and categories.dtype.kind == "O":
         checked_values(list(categories), f"{what}: the categories")
     if _is_of(kind, "pandas", "SparseDtype"):
         values = np.asarray(values)

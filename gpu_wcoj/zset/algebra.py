@@ -264,7 +264,7 @@ def scale(zset: ZSet, factor: int | np.integer[Any]) -> ZSet:
     [((1,), 3), ((2,), -6)]
     """
     zset = zset.to_host()
-    if isinstance(factor, bool) or not isinstance(factor, (int, np.integer)):
+    if isinstance(factor, (bool, np.timedelta64)) or not isinstance(factor, (int, np.integer)):
         raise UsageError(f"a Z-set is scaled by an integer, and the factor is {factor!r}.")
     factor = int(factor)
     if factor == 0:

@@ -15,6 +15,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.column import Column, float_codes, floats_of, on_host
 from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError, WeightError
 from gpu_wcoj.schema import DataType
+from gpu_wcoj.weights import as_weights
 from gpu_wcoj.zset import algebra
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def columns_of_arrays(data: Any, names: Sequence[str] | None, backend: Backend) 
     else:
         whole = adopted(data, backend, "the data")
         if whole.ndim not in (1, 2):
-            raise SchemaError(f"the data is an array of shape {whole.shape}; one or two dimensions are allowed.")
+            raise SchemaError(
+                f"the data is an array of shape {whole.shape}; one or two dimensions are allowed.\n  Reshape it."
+            )
         arrays = [whole] if whole.ndim == 1 else [whole[:, i] for i in range(whole.shape[1])]
         labels = tuple(f"c{i}" for i in range(len(arrays)))
     columns = [column_of(array, backend, f"column '{label}'") for label, array in zip(labels, arrays, strict=True)]
@@ -52,7 +55,10 @@ def adopted(values: Any, backend: Backend, what: str) -> Any:
     """The values as an array of the backend, sharing their memory if they are on its device, and never the host's."""
     try:
         if isinstance(values, np.ndarray):
-            return backend.asarray(np.array(values) if backend.device is None else values)
+            if isinstance(values, np.ma.MaskedArray):
+                raise UnsupportedTypeError(f"{what} is a masked array.\n  Fill it, or drop the masked rows, first.")
+            copies = None if backend.device is not None else True
+            return backend.asarray(np.array(values, values.dtype.newbyteorder("="), copy=copies, subok=False))
         interface = getattr(values, "__cuda_array_interface__", None)
         if interface is not None:
             if interface.get("mask") is not None:
@@ -77,7 +83,9 @@ def adopted(values: Any, backend: Backend, what: str) -> Any:
 def column_of(array: Any, backend: Backend, what: str) -> Column:
     """An array of the backend, of one dimension, as a column; int64 without gaps is not copied."""
     if array.ndim != 1:
-        raise SchemaError(f"{what} is an array of shape {array.shape}; one dimension is allowed.")
+        raise SchemaError(
+            f"{what} is an array of shape {array.shape}; one dimension is allowed.\n  Pass an array per column."
+        )
     kind, width = array.dtype.kind, array.dtype.itemsize
     array = backend.xp.ascontiguousarray(array)
     if kind == "f" and width in (4, 8):
@@ -102,7 +110,7 @@ def column_of(array: Any, backend: Backend, what: str) -> Column:
 def weights_of(values: Any, backend: Backend) -> Any:
     """Weights as an int64 array of the backend."""
     if isinstance(values, (list, tuple)):
-        values = np.array(values)
+        values = as_weights(values)
     array = adopted(values, backend, "the weights")
     if array.dtype.kind not in "iu":
         raise WeightError(
