@@ -100,7 +100,7 @@ def as_python(value: Any) -> Any:
     """
     if isinstance(value, np.timedelta64):  # which NumPy calls an integer, and of which it gives some values as int
         return value
-    return value.item() if isinstance(value, _NUMPY) else value
+    return value.item() if issubclass(type(value), _NUMPY) else value
 
 
 def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
