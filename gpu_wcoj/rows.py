@@ -18,7 +18,7 @@ Values = npt.NDArray[Any] | list[Any]
 """One column: an array, or a list of Python values that are None or of one type."""
 
 _ALLOWED = (int, float, str, bytes, bool, dt.date, dt.datetime, Decimal)
-_NUMPY = (np.integer, np.float32, np.float64, np.bool_, np.str_, np.bytes_)
+_NUMPY: tuple[type, ...] = (np.integer, np.float32, np.float64, np.bool_, np.str_, np.bytes_)
 _NAMES = "int, float, str, bytes, bool, date, datetime, Decimal or None"
 
 
@@ -100,7 +100,7 @@ def as_python(value: Any) -> Any:
     """
     if isinstance(value, np.timedelta64):  # which NumPy calls an integer, and of which it gives some values as int
         return value
-    return value.item() if issubclass(type(value), _NUMPY) else value
+    return value.item() if isinstance(value, _NUMPY) else value
 
 
 def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
