@@ -18,7 +18,7 @@ Values = npt.NDArray[Any] | list[Any]
 """One column: an array, or a list of Python values that are None or of one type."""
 
 _ALLOWED = (int, float, str, bytes, bool, dt.date, dt.datetime, Decimal)
-_NUMPY: tuple[type, ...] = (np.integer, np.float32, np.float64, np.bool_, np.str_, np.bytes_)
+_NUMPY: tuple[type[Any], ...] = (np.integer, np.float32, np.float64, np.bool_, np.str_, np.bytes_)
 _NAMES = "int, float, str, bytes, bool, date, datetime, Decimal or None"
 
 
