@@ -108,6 +108,7 @@ class _Failures:
         for use in self.atoms:
             alive &= self._weights(use, [values[name] for name in use.variables]) != 0
         undefined: dict[str, BoolArray] = {}
+        ranks = execution.ranks if execution.host_ranks else None
 
         def lacks(read: Sequence[str]) -> BoolArray:
             mask: BoolArray = xp.zeros(n, np.bool_)
@@ -117,7 +118,7 @@ class _Failures:
 
         for one in self.query.calculations:
             given = [self._column(term, values, n) for term in one.arguments]
-            values[one.variable], failed = calculated(one, given, alive, backend, execution.dictionary)
+            values[one.variable], failed = calculated(one, given, alive, backend, execution.dictionary, ranks)
             unsaid = undefined[one.variable] = lacks(names_of(one))
             if failed is not None and one.drops:
                 alive &= unsaid | ~failed

@@ -63,13 +63,45 @@ GOLDEN = {
         answer(x) :- part#1(x, y), part#1(y, y_2), part#1(y_2, x).
         """,
     ),
-    "OR is split, each row once": (
+    "OR is a filter": (
         "SELECT a FROM r WHERE a = 1 OR b > 2",
+        "answer(a) :- r(a, b), istrue(any(eq(a, 1), gt(b, 2))) = true.",
+    ),
+    "OR of equalities with constants is a list": (
+        "SELECT b FROM r WHERE a = 1 OR a IN (2, 3)",
         """
-        answer(a) :- r(a, _), a = 1.
-        answer(a) :- r(a, b), a != 1, b > 2.
-        answer(null) :- r(null, b), b > 2.
+        in#1(1).
+        in#1(2).
+        in#1(3).
+        answer(b) :- r(a, b), in#1(a).
         """,
+    ),
+    "what all sides of an OR say joins, and each relation is asked what they say of it": (
+        "SELECT r.a FROM r, edge WHERE (b = src AND a = 1 AND dst > 2) OR (src = b AND a = 3 AND dst > 4)",
+        (
+            "answer(a) :- r(a, b), edge(b, dst), istrue(among(a, 1, 3)) = true, istrue(any(gt(dst, 2), gt(dst, 4))) = true,"
+            " istrue(any(all(eq(a, 1), gt(dst, 2)), all(eq(a, 3), gt(dst, 4)))) = true."
+        ),
+    ),
+    "OR of joins is split, each row once": (
+        "SELECT r.a FROM r, edge WHERE r.a = src OR r.b = dst",
+        """
+        answer(a) :- r(a, _), edge(a, _).
+        answer(a) :- r(a, b), edge(src, b), eq(istrue(eq(a, src)), false) = true.
+        """,
+    ),
+    "OR with a query is split into the query and the rest": (
+        "SELECT a FROM r WHERE a = 1 OR EXISTS (SELECT 1 FROM edge WHERE src = b) OR b IS NULL",
+        """
+        keys#1(b) :- edge(b, _), b != null.
+        once#2(c0, count()) :- keys#1(c0).
+        answer(a) :- r(a, b), istrue(any(eq(a, 1), isnull(b))) = true.
+        answer(a) :- r(a, b), once#2(b, _), eq(istrue(any(eq(a, 1), isnull(b))), false) = true.
+        """,
+    ),
+    "CASE is a value": (
+        "SELECT CASE WHEN a > 1 THEN b ELSE 0 END AS v, a = 1 AS w FROM r",
+        "answer(case(gt(a, 1), b, 0), eq(a, 1)) :- r(a, b).",
     ),
     "a left join": (
         "SELECT r.a, e.dst FROM r LEFT JOIN edge e ON r.b = e.src",

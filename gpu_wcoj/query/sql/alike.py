@@ -108,12 +108,28 @@ def unified(
     return found
 
 
+def in_common(context: Context, values: Sequence[Expression]) -> list[Expression]:
+    """Values of one column, as `unified` has them, null where they were; dates of the text are spelled beside dates."""
+    families = {_family(context, one) for one in values}
+    constants = [one.value for one in values if isinstance(one, Constant)]
+    scales = [-int(one.as_tuple().exponent) for one in constants if isinstance(one, Decimal)]
+    families |= {"double" for one in constants if isinstance(one, float)} | {"decimal" for _ in scales}
+    wanted = _common(families)
+    found = [_converted(context, one, wanted, max([0, *scales])) for one in values] if wanted else list(values)
+    if any((context.kind(one) or "").startswith(("date", "timestamp")) for one in found):
+        found = [spelled(one) for one in found]
+    return found
+
+
 def _as(
     context: Context, branch: Branch, values: Values, at: int, wanted: str, scale: int
 ) -> Iterator[tuple[Branch, Values]]:
     """A row with one of its columns as a double or a decimal, or null."""
     if _converted(context, values[at], wanted) == values[at]:
         yield branch, values
+        return
+    if isinstance(values[at], Call) and values[at].takes_nulls:
+        yield branch, (*values[:at], _converted(context, values[at], wanted, scale), *values[at + 1 :])
         return
     numbers = context.numbered(len(values))
     branch = branch.with_values(dict(zip(numbers, values, strict=True)))

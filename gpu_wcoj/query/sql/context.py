@@ -6,20 +6,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import prod
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql.branch import Branch, Values
+from gpu_wcoj.query.sql.known import has_query
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.sql.writing import rule
-from gpu_wcoj.query.terms import NULL, Atom, Call, Constant, Expression, Variable, variables_of
+from gpu_wcoj.query.terms import NULL, NULL_AWARE, Atom, Call, Constant, Expression, Variable, variables_of
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
 MOST_BRANCHES = 128
 """How many rules one query may become."""
+MOST_CASES = 16
+"""How many branches the values of one row may become; where there are more, they are calculated with their nulls."""
 MOST_ATOMS = 16
 """A query of so many atoms is joined in place; a longer one becomes a relation."""
 UNIT = "one#"
@@ -76,6 +80,14 @@ class Context(ABC):
         """The values of an expression and where it has them, disjoint."""
 
     @abstractmethod
+    def formula(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """The value of an expression without EXISTS and IN of a query, as one null-aware call; see `formulas`."""
+
+    @abstractmethod
+    def leaf(self, node: Node, scope: Scope, branch: Branch) -> Case | None:
+        """The value of a column, a key, an aggregate or a query with one row; None of what is made of such."""
+
+    @abstractmethod
     def select_within(self, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
         """The rows of a query within a condition, joined to a row of the query around."""
 
@@ -99,6 +111,10 @@ class Context(ABC):
         """The values of several expressions and where they have them, disjoint."""
         numbers = self.numbered(len(nodes))
         found = [branch]
+        if len(nodes) > 1 and not any(map(has_query, nodes)):
+            shares = [len(self.cases(node, scope, branch)) for node in nodes]
+            if prod(shares) > MOST_CASES:
+                return self._calculated_each(nodes, scope, branch)
         for number, node in zip(numbers, nodes, strict=True):
             found = [
                 there.with_values({number: value}) for where in found for there, value in self.cases(node, scope, where)
@@ -106,6 +122,14 @@ class Context(ABC):
             if nodes:
                 _ = self.limited(found, node)
         return [(one, tuple(one.values[number] for number in numbers)) for one in found]
+
+    def _calculated_each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+        """The values of several expressions, which may be null, in one branch."""
+        numbers = self.numbered(len(nodes))
+        for number, node in zip(numbers, nodes, strict=True):
+            branch, value = self.formula(node, scope, branch)
+            branch = branch.with_values({number: value})
+        return [(branch, tuple(branch.values[number] for number in numbers))]
 
     def equated(self, branch: Branch, pairs: Sequence[tuple[Expression, Expression]]) -> list[Branch]:
         """Where the two values of each pair are equal: one branch, or none."""
@@ -229,7 +253,16 @@ def _kind_of_call(call: Call, kinds: list[str | None]) -> str | None:
         return "int64"
     if call.op == "double":
         return "double"
-    if call.op == "like":
+    if call.op == "case":
+        values = [*zip(call.arguments[1::2], kinds[1::2], strict=False)]
+        values += [(call.arguments[-1], kinds[-1])] if len(kinds) % 2 else []
+        found = {kind for one, kind in values if not isinstance(one, Constant)} or {
+            k for one, k in values if one != NULL
+        }
+        if len(found) > 1 and None not in found and all("decimal" in str(kind) for kind in found):
+            return "decimal"
+        return found.pop() if len(found) == 1 else None
+    if call.op == "like" or call.op in NULL_AWARE:
         return "bool"
     if all(one is not None and "int" in one for one in kinds):
         return "int64"
