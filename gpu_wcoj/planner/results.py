@@ -106,7 +106,8 @@ def _null_aware(call: Call, kinds: Sequence[DataType | None], rule: object, is_l
         return BOOL
     _check_conditions(call, pairs[: len(pairs) // 2 * 2 : 2], rule)
     values = [*pairs[1::2], *(pairs[-1:] if len(pairs) % 2 else ())]
-    if not is_last and any(kind is None and not isinstance(one, Constant) for one, kind in values):
+    is_open = any(kind is None and not isinstance(one, Constant) for one, kind in values)
+    if is_open and not (is_last and any(kind is not None for _, kind in values)):
         return None
     return _together(call, values, rule)
 
@@ -156,9 +157,21 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
     if known.family == "decimal":
         for value in constants:
             known = known.common(decimal_kind(Decimal(value) if isinstance(value, int) else value), is_worked_out=True)
+    elif known.family == "integer" and any(isinstance(value, Decimal) for value in constants):
+        return type_of_constants([*constants, 10 ** (MOST_DIGITS - max(map(_n_behind, constants))) - 1])
+    elif known.family == "integer" and any(isinstance(value, float) for value in constants):
+        raise TypeMismatchError(
+            f"'{call}' in '{rule}' mixes an integer and a float.\n  Write double(...) around the integer."
+        )
     elif known.family == "integer" and constants:
         known = INT64
     return known
+
+
+def _n_behind(value: object) -> int:
+    """How many digits a number has behind the point."""
+    exponent = value.as_tuple().exponent if isinstance(value, Decimal) else 0
+    return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
 def _group(kind: type) -> type:

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import prod
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.rules import Rule
@@ -111,16 +110,13 @@ class Context(ABC):
         """The values of several expressions and where they have them, disjoint."""
         numbers = self.numbered(len(nodes))
         found = [branch]
-        if len(nodes) > 1 and not any(map(has_query, nodes)):
-            shares = [len(self.cases(node, scope, branch)) for node in nodes]
-            if prod(shares) > MOST_CASES:
-                return self._calculated_each(nodes, scope, branch)
         for number, node in zip(numbers, nodes, strict=True):
             found = [
                 there.with_values({number: value}) for where in found for there, value in self.cases(node, scope, where)
             ]
-            if nodes:
-                _ = self.limited(found, node)
+            if len(found) > MOST_CASES and not any(map(has_query, nodes)):
+                return self._calculated_each(nodes, scope, branch)
+            _ = self.limited(found, node)
         return [(one, tuple(one.values[number] for number in numbers)) for one in found]
 
     def _calculated_each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
