@@ -120,6 +120,11 @@ class Compiler(Context):
         """See `gpu_wcoj.query.sql.context.Context.formula`."""
         return formulas.formula(self, node, scope, branch)
 
+    def value(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """See `gpu_wcoj.query.sql.context.Context.value`."""
+        branch, found = formulas.formula(self, node, scope, branch)
+        return branch, formulas.nullable(branch, found)
+
     def leaf(self, node: Node, scope: Scope, branch: Branch) -> Case | None:
         """See `gpu_wcoj.query.sql.context.Context.leaf`."""
         from sqlglot import expressions as exp
@@ -184,7 +189,7 @@ class Compiler(Context):
         plain = scope.plain
         if isinstance(node, exp.Column) and node.args.get("number") is None and plain.own(node, self.place) is None:
             item = None if node.args.get("table") else scope.named.get(node.name.casefold())
-            return None if item is None else self.formula(item, replace(scope, named={}), branch)
+            return None if item is None else self.value(item, replace(scope, named={}), branch)
         number = scope.known.get(identity(self, node, plain))
         if number is not None:
             return branch, branch.values[number]

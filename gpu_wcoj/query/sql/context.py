@@ -83,6 +83,10 @@ class Context(ABC):
         """The value of an expression without EXISTS and IN of a query, as one null-aware call; see `formulas`."""
 
     @abstractmethod
+    def value(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """The same as a column's value, which keeps the rows in which it is null."""
+
+    @abstractmethod
     def leaf(self, node: Node, scope: Scope, branch: Branch) -> Case | None:
         """The value of a column, a key, an aggregate or a query with one row; None of what is made of such."""
 
@@ -123,7 +127,7 @@ class Context(ABC):
         """The values of several expressions, which may be null, in one branch."""
         numbers = self.numbered(len(nodes))
         for number, node in zip(numbers, nodes, strict=True):
-            branch, value = self.formula(node, scope, branch)
+            branch, value = self.value(node, scope, branch)
             branch = branch.with_values({number: value})
         return [(branch, tuple(branch.values[number] for number in numbers))]
 

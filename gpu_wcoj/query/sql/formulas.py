@@ -33,6 +33,7 @@ from gpu_wcoj.query.terms import (
     Constant,
     Expression,
     Variable,
+    valued_variables,
     variables_of,
 )
 
@@ -53,11 +54,16 @@ def formula(context: Context, node: Node, scope: Scope, branch: Branch) -> Value
     """The value of an expression without EXISTS and IN of a query, for every row of a branch, null where it is."""
     formulas = _Formulas(context, scope, branch)
     found = formulas.value(node)
-    if isinstance(found, Call) and not found.takes_nulls and not is_date(found):
-        empty = [one for one in found.variables if formulas.branch.may_be_null(one)]
-        if empty:  # so that it is null there, and the row stays
-            found = Call("case", (called("all", *(negated(called("isnull", one)) for one in empty)), found))
     return formulas.branch, found
+
+
+def nullable(branch: Branch, value: Expression) -> Expression:
+    """The value of an expression, as one that keeps the rows in which it is null."""
+    if isinstance(value, Call) and not value.takes_nulls and not is_date(value):
+        empty = [one for one in value.variables if branch.may_be_null(one)]
+        if empty:
+            return Call("case", (called("all", *(negated(called("isnull", one)) for one in empty)), value))
+    return value
 
 
 class _Formulas:
@@ -286,7 +292,55 @@ def filtered(branch: Branch, condition: Expression) -> Branch | None:
     if isinstance(test, Constant):
         return branch if test == TRUE else None
     one = Comparison("=", test, TRUE)
-    return branch if one in branch.comparisons else replace(branch, comparisons=(*branch.comparisons, one))
+    known = branch.required(_valued(condition) - branch.known)
+    return known if one in known.comparisons else replace(known, comparisons=(*known.comparisons, one))
+
+
+def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable]:
+    """The variables that have a value wherever a condition is true, or false."""
+    if isinstance(condition, Variable):
+        return frozenset((condition,))
+    if not isinstance(condition, Call):
+        return frozenset()
+    op, arguments = condition.op, condition.arguments
+    if op == "eq" and arguments[1] == FALSE:
+        return _valued(arguments[0], FALSE if truth == TRUE else TRUE)
+    if op in ("all", "any"):
+        parts = [_valued(one, truth) for one in arguments]
+        return frozenset.union(*parts) if (op == "all") == (truth == TRUE) else frozenset.intersection(*parts)
+    if op == "istrue":
+        return _valued(arguments[0]) if truth == TRUE else frozenset()
+    if op == "isnull":
+        value = arguments[0]
+        return frozenset(valued_variables([value])) if truth == FALSE else frozenset()
+    if op == "case":
+        return frozenset()
+    return frozenset(valued_variables(arguments[:1] if op == "among" else arguments)).union(
+        *(_needed(one) for one in arguments if isinstance(one, Call))
+    )
+
+
+def _needed(value: Call) -> frozenset[Variable]:
+    """The variables without which a value is null."""
+    if value.op in ("case", "istrue", "isnull", "all", "any"):
+        return frozenset()
+    return frozenset(one for one in value.arguments if isinstance(one, Variable)).union(
+        *(_needed(one) for one in value.arguments if isinstance(one, Call))
+    )
+
+
+def filtered_each(context: Context, branch: Branch, parts: Sequence[Expression]) -> list[Branch]:
+    """Where all of some conditions are true, those of the same variables as one filter."""
+    groups: dict[frozenset[Variable], list[Expression]] = {}
+    for one in parts:
+        groups.setdefault(frozenset(variables_of([one])), []).append(one)
+    found: list[Branch] = [branch]
+    for own in groups.values():
+        if len(own) == 1:
+            found = [kept for one in found for kept in where_true(context, one, own[0])]
+        else:
+            found = [kept for one in found if (kept := filtered(one, called("all", *own))) is not None]
+    return found
 
 
 def _all(context: Context, branch: Branch, parts: Iterable[Expression]) -> list[Branch]:

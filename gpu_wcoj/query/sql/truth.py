@@ -9,7 +9,7 @@ from gpu_wcoj.query.constant import called, negated
 from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.existence import within, without
-from gpu_wcoj.query.sql.formulas import like_parts, listed, where_true
+from gpu_wcoj.query.sql.formulas import filtered_each, like_parts, listed, where_true
 from gpu_wcoj.query.sql.known import check_parts, has_query
 from gpu_wcoj.query.sql.literals import spelled
 from gpu_wcoj.query.sql.scope import Scope
@@ -52,6 +52,11 @@ def truth(context: Context, node: Node, wanted: str, scope: Scope, branch: Branc
         is_or = isinstance(node, exp.Or)
         if wanted == (FALSE if is_or else TRUE):
             parts = sorted(node.flatten(), key=lambda one: _may_split(one, wanted))
+            likes = [one for one in parts if _is_like(one)]
+            if len(likes) > 1:
+                rest = [one for one in parts if not _is_like(one)]
+                found = _all(context, rest, _OPPOSITE[wanted] if is_or else wanted, scope, branch, node, negated=is_or)
+                return [one for there in found for one in _likes(context, likes, wanted, scope, there)]
         elif not has_query(node):
             return _whole(context, node, wanted, scope, branch)
         else:
@@ -112,6 +117,23 @@ def _all(
         true = [found for where in true for found in one(part, TRUE, where)]
         context.limited([*true, *unknown, *false], node)
     return {TRUE: true, FALSE: false, UNKNOWN: unknown}[wanted]
+
+
+def _is_like(node: Node) -> bool:
+    from sqlglot import expressions as exp
+
+    return isinstance(node.unnest() if not isinstance(node, exp.Not) else node.this.unnest(), (exp.Like, exp.Escape))
+
+
+def _likes(context: Context, parts: Sequence[Node], wanted: str, scope: Scope, branch: Branch) -> list[Branch]:
+    """Where all LIKEs of a conjunction have the truth value that is wanted."""
+    numbers = context.numbered(len(parts))
+    values: dict[int, Expression] = {}
+    for number, part in zip(numbers, parts, strict=True):
+        branch, value = context.formula(part, scope, branch.with_values(values))
+        values = {number: value if wanted == TRUE else negated(value)}
+    branch = branch.with_values(values)
+    return filtered_each(context, branch, [branch.values[number] for number in numbers])
 
 
 def _one_of(

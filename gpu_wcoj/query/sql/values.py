@@ -38,7 +38,7 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
     if isinstance(node, (exp.AggFunc, exp.Filter)):
         raise place.wrong("an aggregate cannot stand here; use it in SELECT or HAVING", node)
     if isinstance(node, (*conditions(), exp.Case, exp.If, exp.Coalesce, exp.Nullif)) and not has_query(node):
-        return [context.formula(node, scope, branch)]
+        return [context.value(node, scope, branch)]
     if isinstance(node, conditions()):
         values = ((TRUE, Constant(True)), (FALSE, Constant(False)), (UNKNOWN, NULL))
         found: list[Case] = [
