@@ -108,15 +108,19 @@ def unified(
     return found
 
 
-def in_common(context: Context, values: Sequence[Expression]) -> list[Expression]:
-    """Values of one column, as `unified` has them, null where they were; dates of the text are spelled beside dates."""
+def in_common(context: Context, values: Sequence[Expression], node: Node) -> list[Expression]:
+    """Values of one column, converted as `unified` does it; null where they were."""
     families = {_family(context, one) for one in values}
     constants = [one.value for one in values if isinstance(one, Constant)]
     scales = [-int(one.as_tuple().exponent) for one in constants if isinstance(one, Decimal)]
     families |= {"double" for one in constants if isinstance(one, float)} | {"decimal" for _ in scales}
     wanted = _common(families)
     found = [_converted(context, one, wanted, max([0, *scales])) for one in values] if wanted else list(values)
-    if any((context.kind(one) or "").startswith(("date", "timestamp")) for one in found):
+    if any(map(is_date, found)):
+        others = [context.kind(one) for one in found if not is_date(one) and one != NULL]
+        if not others or any(one is not None and not one.startswith(("date", "timestamp")) for one in others):
+            what = "a date of the text is compared, and cannot be a column's value by itself"
+            raise context.place.refused(what, node, "Compare a column with it.")
         found = [spelled(one) for one in found]
     return found
 

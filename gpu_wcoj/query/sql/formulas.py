@@ -120,7 +120,7 @@ class _Formulas:
             return self.case(node)
         if isinstance(node, exp.Coalesce):
             check_parts(node, place, "this", "expressions")
-            values = in_common(self.context, [self.value(one) for one in (node.this, *node.expressions)])
+            values = in_common(self.context, [self.value(one) for one in (node.this, *node.expressions)], node)
             pairs = [part for one in values[:-1] for part in (called("eq", called("isnull", one), FALSE), one)]
             return called("case", *pairs, values[-1])
         if isinstance(node, exp.Nullif):
@@ -221,7 +221,7 @@ class _Formulas:
             values.append(self.value(one.args["true"]))
         other = node.args.get("default") or node.args.get("false")
         values.append(NULL if other is None else self.value(other))
-        values = in_common(self.context, values)
+        values = in_common(self.context, values, node)
         pairs = [part for pair in zip(conditions, values[:-1], strict=True) for part in pair]
         return called("case", *pairs, values[-1])
 
