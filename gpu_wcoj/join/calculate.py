@@ -94,6 +94,11 @@ class FormulaRun:
 
     A calculation that fails counts only where the other operands leave the result open: as a fourth value beside true,
     false and unknown, which AND with false is false, and OR with true is true. So no order of operands matters.
+
+    Attributes
+    ----------
+    lost
+        The calculations that have been done, their arguments, and where they have no value.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class FormulaRun:
         self.xp = backend.xp
         self.dictionary = dictionary
         self.ranks = ranks
+        self.lost: list[tuple[Calculation, list[Int64Array], BoolArray]] = []
 
     def value(self, formula: Formula, alive: BoolArray) -> Nullable:
         """The codes of a formula's results."""
@@ -185,6 +191,7 @@ class FormulaRun:
         codes, lost = calculated(formula.calculation, columns, there, self.backend, self.dictionary, self.ranks)
         if lost is not None and lost is not False:
             lost = lost if null is None else lost & ~null
+            self.lost.append((formula.calculation, columns, lost))
             failed = _either(failed, lost)
         null = null if null is None or failed is None else null & ~failed
         return Nullable(codes, null, failed)

@@ -10,7 +10,8 @@ from typing import Protocol
 from gpu_wcoj.join.path import Calculation, Condition, Formula
 from gpu_wcoj.planner.equalities import Resolve
 from gpu_wcoj.planner.nulls import Nulls
-from gpu_wcoj.planner.results import BOOL, decimal_kind, kind_of
+from gpu_wcoj.planner.results import BOOL, STRING, decimal_kind, kind_of
+from gpu_wcoj.query.constant import is_spelled
 from gpu_wcoj.query.rules import Computed, Rule
 from gpu_wcoj.query.terms import COMPARING, MIRRORED, NULL, Call, Constant, Expression, Term, Variable
 from gpu_wcoj.schema import INT64, DataType
@@ -144,11 +145,17 @@ class _Translation:
         return expression if isinstance(expression, Call) else self.resolve(expression)
 
     def kind(self, expression: Expression) -> DataType | None:
-        """The type of an expression; None of a constant."""
+        """The type of an expression; None of what has that of what it stands beside."""
+        if is_spelled(expression):
+            return None
         if isinstance(expression, Variable):
             term = self.resolve(expression)
             return self.types.get(expression.name) if term != NULL else None
         return kind_of(expression, lambda one: self.types.get(one.name) or INT64)
+
+    def known_kind(self, expression: Expression) -> DataType:
+        """The type of an expression that stands beside nothing else."""
+        return STRING if is_spelled(expression) else self.kind(expression) or INT64
 
     def formula(self, expression: Expression, wanted: DataType, op: str = "") -> Formula:
         """The formula of an expression; a constant is one of the type that is wanted, compared by `op`."""
@@ -170,7 +177,7 @@ class _Translation:
             return Formula(term.op, tuple(self.formula(one, BOOL) for one in term.arguments))
         if term.op == "isnull":
             (value,) = term.arguments
-            return Formula(term.op, (self.formula(value, self.kind(value) or INT64),))
+            return Formula(term.op, (self.formula(value, self.known_kind(value)),))
         if term.op == "case":
             last = len(term.arguments) // 2 * 2
             return Formula("case", tuple(
@@ -201,7 +208,7 @@ class _Translation:
                 kind = _kind_of_constant(term.value, result)
             else:
                 terms.append(name)
-                kind = own[name.name] = self.kind(one) or INT64
+                kind = own[name.name] = self.known_kind(one)
             parts.append(self.formula(one, kind))
         made = calculation_of(Computed(Variable("#"), call), terms, own, self.kinds, (), ())
         return Formula("call", tuple(parts), calculation=made)
@@ -210,11 +217,11 @@ class _Translation:
         left, right = call.arguments
         op = COMPARING[call.op]
         kinds = [self.kind(left), self.kind(right)]
-        common = _common(kinds)
+        common = _common(kinds) if any(kinds) else self.known_kind(left if is_spelled(left) else right)
         family = common.family if common.has_dictionary and op not in ("=", "!=") else ""
         parts = []
         for one, mirrored in ((left, MIRRORED[op]), (right, op)):
-            is_constant = isinstance(self.term(one), Constant)
+            is_constant = isinstance(self.term(one), Constant) or is_spelled(one)
             parts.append(self.formula(one, common, mirrored) if is_constant else self._scaled(one, common))
         return Formula(call.op, tuple(parts), family=family)
 
@@ -224,7 +231,7 @@ class _Translation:
         constants = [one for one in terms if isinstance(one, Constant)]
         if len(constants) < len(terms) or isinstance(self.term(value), Constant):
             return self.formula(Call("any", tuple(Call("eq", (value, one)) for one in listed)), BOOL)
-        kind = self.kind(value) or INT64
+        kind = self.known_kind(value)
         codes = [self.kinds.encode(kind, one.value, "=") for one in constants if one != NULL]
         return Formula(
             "among", (self.formula(value, kind),), codes=tuple(sorted(set(codes))), has_null=NULL in constants

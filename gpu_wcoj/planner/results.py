@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from gpu_wcoj.errors import TypeMismatchError
+from gpu_wcoj.query.constant import is_spelled
 from gpu_wcoj.query.terms import CHECKED, COMPARING, NULL_AWARE, Call, Constant, Expression, Variable
 from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
 
@@ -126,7 +127,7 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
     """The type that values compared with each other have in common; constants are of what they stand beside."""
     known: DataType | None = None
     for one, kind in pairs:
-        if kind is None:
+        if kind is None or is_spelled(one):
             continue
         if known is None or known.family == kind.family:
             known = kind if known is None else known.common(kind, is_worked_out=True)
@@ -137,7 +138,8 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
                 f"'{call.op}' in '{rule}' has '{one}' of type '{kind.name}' beside one of type '{known.name}'.\n"
                 "  Cast a column, so that both are of one type."
             )
-    constants = [one.value for one, kind in pairs if isinstance(one, Constant) and one.value is not None]
+    constants = [one.value for one, _ in pairs if isinstance(one, Constant) and one.value is not None]
+    constants += [constant for one, _ in pairs if isinstance(one, Call) and is_spelled(one) for constant in ("",)]
     if known is None:
         groups = {_group(type(value)) for value in constants}
         is_wrong = len(groups) > 1

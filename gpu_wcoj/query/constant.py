@@ -252,6 +252,17 @@ def folded(value: Expression) -> Expression:
     return replace(value, arguments=tuple(arguments))
 
 
+def is_spelled(expression: Expression) -> bool:
+    """Whether an expression is a text constant, or a case of such: a text, date or time by what it stands beside."""
+    if isinstance(expression, Constant):
+        return isinstance(expression.value, str)
+    if not isinstance(expression, Call) or expression.op != "case":
+        return False
+    parts = expression.arguments
+    values = (*parts[1::2], parts[-1]) if len(parts) % 2 else parts[1::2]
+    return all(one == NULL or is_spelled(one) for one in values) and any(map(is_spelled, values))
+
+
 def negated(condition: Expression) -> Expression:
     """NOT: comparisons are turned round, AND and OR exchanged; unknown stays unknown."""
     if isinstance(condition, Constant):

@@ -202,6 +202,6 @@ def test_helpers_of_inputs_take_filters(judge: Judge):
                 name: tables[name].arrow([row for row, _ in rows], [weight for _, weight in rows])
                 for name, rows in tick.items() if name in program.inputs
             })  # fmt: skip
-        found = Counter({row: weight for row, weight in program.relation(program.outputs[0]).rows()})
+        found = Counter(dict(program.relation(program.outputs[0]).rows()))
         expected = right[-1][""][0]  # type: ignore[index]
         assert found.total() == expected.total(), f"seed {seed!r}\n{case}"

@@ -246,7 +246,7 @@ def test_a_view_of_the_query_is_what_duckdb_answers(name: str):
     filled = 0
     for _ in range(5):
         _ = program.step({table: arrow(table, *rows) for table, rows in changes.items()})
-        found = Counter({row: weight for row, weight in program.relation(program.outputs[0]).rows()})
+        found = Counter(dict(program.relation(program.outputs[0]).rows()))
         with duckdb.connect() as judge:
             for table, rows in state.items():
                 judge.register(table, arrow(table, rows))
