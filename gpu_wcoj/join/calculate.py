@@ -25,7 +25,6 @@ from gpu_wcoj.join.integers import OF_INTEGERS, Calculated
 from gpu_wcoj.join.path import Calculation, Formula
 from gpu_wcoj.join.pattern import like
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.query.terms import COMPARING
 from gpu_wcoj.trace.arrangement import COMPARE
 from gpu_wcoj.zset.arrays import BoolArray
 
@@ -131,14 +130,14 @@ class FormulaRun:
         """The truth of a formula's results; false where they are null or fail."""
         if formula.op in ("all", "any"):
             return self._connected(formula, alive)
-        if formula.op in COMPARING:
+        if formula.op in COMPARE:
             left, right = (self.value(one, alive) for one in formula.parts)
             codes = [left.codes, right.codes]
             if formula.family:
                 assert self.ranks is not None
                 rank = self.ranks(formula.family)
                 codes = [rank[one] for one in codes]
-            found = COMPARE[COMPARING[formula.op]](*codes)
+            found = COMPARE[formula.op](*codes)
             return _settled(found, _either(left.null, right.null), _either(left.failed, right.failed))
         if formula.op == "among":
             (part,) = formula.parts

@@ -61,7 +61,8 @@ class Formula:
     Attributes
     ----------
     op
-        A null-aware function, ``column``, ``constant``, or ``call`` for a calculation that is null where a part is.
+        An operator that compares, another null-aware function, ``column``, ``constant``, or ``call`` for a calculation
+        that is null where a part is.
     parts
         The operands.
     place, flag

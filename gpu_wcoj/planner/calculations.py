@@ -223,7 +223,7 @@ class _Translation:
         for one, mirrored in ((left, MIRRORED[op]), (right, op)):
             is_constant = isinstance(self.term(one), Constant) or is_spelled(one)
             parts.append(self.formula(one, common, mirrored) if is_constant else self._scaled(one, common))
-        return Formula(call.op, tuple(parts), family=family)
+        return Formula(op, tuple(parts), family=family)
 
     def _among(self, call: Call) -> Formula:
         value, *listed = call.arguments

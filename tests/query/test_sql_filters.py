@@ -105,9 +105,9 @@ def case_of(seed: str) -> Case:
     chance = random.Random(seed)
     names = [f"{letter}{number}" for number in (1, 2) for letter in chance.sample(sorted(KINDS), 3)]
     tables = tuple(
-        Table(f"t{number}", (Column(f"k{number}", "int"), *(Column(one, KINDS[one[0]]) for one in names if one[1] == str(number))))
-        for number in (1, 2)
-    )  # fmt: skip
+        Table(f"t{at}", (Column(f"k{at}", "int"), *(Column(one, KINDS[one[0]]) for one in names if one[1] == str(at))))
+        for at in (1, 2)
+    )
     columns = {one.name: one.kind for table in tables for one in table.columns}
     writer, first = Writer(chance, columns), Writer(chance, {one.name: one.kind for one in tables[0].columns})
     depth = chance.choice((1, 2, 3, DEPTH if chance.random() < 0.3 else 2))
@@ -124,7 +124,7 @@ def case_of(seed: str) -> Case:
         f"SELECT k1, k2, {shown} AS v FROM t1 {join} JOIN t2 ON k1 = k2 WHERE {where}",
         f"SELECT k1, k2, {shown} AS v FROM t1 {join} JOIN t2 ON {on} WHERE {where}",
         f"SELECT k1, {on} AS v, CASE WHEN {where} THEN k1 WHEN {on} THEN k2 END AS w FROM t1 JOIN t2 ON k1 = k2",
-        f"SELECT k1, COUNT(*) FILTER (WHERE {where}) AS n, SUM(CASE WHEN {on} THEN k2 END) AS x FROM t1, t2 GROUP BY k1",
+        f"SELECT k1, COUNT(*) FILTER (WHERE {where}) n, SUM(CASE WHEN {on} THEN k2 END) x FROM t1, t2 GROUP BY k1",
         f"SELECT k1, COUNT(*) AS n FROM t1, t2 WHERE {on} GROUP BY k1 HAVING COUNT(*) > 2 OR (k1 = 1 AND SUM(k2) < 4)",
         f"SELECT k1 FROM t1 WHERE EXISTS (SELECT 1 FROM t2 WHERE {where}) OR {first.condition(2)}",
         f"SELECT k1 FROM t1 WHERE NOT EXISTS (SELECT 1 FROM t2 WHERE k2 = k1 AND {where})",
