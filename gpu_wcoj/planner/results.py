@@ -158,7 +158,9 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
         return type_of_constants(constants) if constants else None
     if known.family == "decimal":
         for value in constants:
-            known = known.common(decimal_kind(Decimal(value) if isinstance(value, int) else value), is_worked_out=True)
+            exact = Decimal(value) if isinstance(value, int) else value
+            assert isinstance(exact, (float, Decimal))
+            known = known.common(decimal_kind(exact), is_worked_out=True)
     elif known.family == "integer" and any(isinstance(value, Decimal) for value in constants):
         return type_of_constants([*constants, 10 ** (MOST_DIGITS - max(map(_n_behind, constants))) - 1])
     elif known.family == "integer" and any(isinstance(value, float) for value in constants):

@@ -103,8 +103,16 @@ GOLDEN = {
         """,
     ),
     "CASE is a value": (
-        "SELECT CASE WHEN a > 1 THEN b ELSE 0 END AS v, a = 1 AS w FROM r",
-        "answer(case(gt(a, 1), b, 0), eq(a, 1)) :- r(a, b).",
+        "SELECT CASE WHEN a > 1 OR b = 2 THEN b ELSE 0 END AS v, a = 1 AS w FROM r",
+        "answer(case(any(gt(a, 1), eq(b, 2)), b, 0), eq(a, 1)) :- r(a, b).",
+    ),
+    "CASE of one comparison is a rule for each value": (
+        "SELECT CASE WHEN a > 1 THEN b ELSE 0 END AS v FROM r",
+        """
+        answer(b) :- r(a, b), a > 1.
+        answer(0) :- r(a, _), a <= 1.
+        answer(0) :- r(null, _).
+        """,
     ),
     "a left join": (
         "SELECT r.a, e.dst FROM r LEFT JOIN edge e ON r.b = e.src",

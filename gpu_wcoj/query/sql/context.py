@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MOST_BRANCHES = 128
 """How many rules one query may become."""
-MOST_CASES = 16
+MOST_CASES = 32
 """How many branches the values of one row may become; where there are more, they are calculated with their nulls."""
 MOST_ATOMS = 16
 """A query of so many atoms is joined in place; a longer one becomes a relation."""

@@ -64,7 +64,7 @@ def truth(context: Context, node: Node, wanted: str, scope: Scope, branch: Branc
             if wanted != UNKNOWN:
                 return _one_of(context, parts, wanted, scope, branch, node)
         return _all(context, parts, _OPPOSITE[wanted] if is_or else wanted, scope, branch, node, negated=is_or)
-    if (wanted == UNKNOWN or _has_choice(node)) and not has_query(node):
+    if ((wanted == UNKNOWN and not is_simple(node)) or _has_choice(node)) and not has_query(node):
         return _whole(context, node, wanted, scope, branch)
     if type(node) in operators:
         check_parts(node, place, "this", "expression")
@@ -168,6 +168,15 @@ def _whole(context: Context, node: Node, wanted: str, scope: Scope, branch: Bran
     if wanted == UNKNOWN:
         return where_true(context, joined, called("isnull", condition))
     return where_true(context, joined, condition if wanted == TRUE else negated(condition))
+
+
+def is_simple(node: Node) -> bool:
+    """Whether a condition compares a column with a column or a literal."""
+    from sqlglot import expressions as exp
+
+    if not isinstance(node, (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        return False
+    return all(isinstance(one, (exp.Column, exp.Literal)) for one in (node.this, node.expression))
 
 
 def _has_choice(node: Node) -> bool:

@@ -11,7 +11,7 @@ from gpu_wcoj.query.sql.context import Case, Context
 from gpu_wcoj.query.sql.known import check_parts, has_query
 from gpu_wcoj.query.sql.literals import is_date, literal
 from gpu_wcoj.query.sql.scope import Scope
-from gpu_wcoj.query.sql.truth import FALSE, TRUE, UNKNOWN, conditions
+from gpu_wcoj.query.sql.truth import FALSE, TRUE, UNKNOWN, conditions, is_simple
 from gpu_wcoj.query.terms import NULL, Call, Constant
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
         )
     if isinstance(node, (exp.AggFunc, exp.Filter)):
         raise place.wrong("an aggregate cannot stand here; use it in SELECT or HAVING", node)
-    if isinstance(node, (*conditions(), exp.Case, exp.If, exp.Coalesce, exp.Nullif)) and not has_query(node):
+    is_choice = isinstance(node, (*conditions(), exp.Case, exp.If, exp.Coalesce, exp.Nullif))
+    if is_choice and not _is_split(node) and not has_query(node):
         return [context.value(node, scope, branch)]
     if isinstance(node, conditions()):
         values = ((TRUE, Constant(True)), (FALSE, Constant(False)), (UNKNOWN, NULL))
@@ -62,6 +63,16 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
             ]
         return found
     return _calculated(context, node, scope, branch)
+
+
+def _is_split(node: Node) -> bool:
+    """Whether a CASE becomes a rule for each value: one comparison of a column selects rows by an index then."""
+    from sqlglot import expressions as exp
+
+    if not isinstance(node, exp.Case) or node.this is not None:
+        return False
+    arms = node.args.get("ifs") or ()
+    return len(arms) == 1 and is_simple(arms[0].this)
 
 
 def _case(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Case]:
