@@ -188,7 +188,7 @@ class FormulaRun:
             there = there if lacks is None else there & ~lacks
         columns = [one.codes for one in given]
         codes, lost = calculated(formula.calculation, columns, there, self.backend, self.dictionary, self.ranks)
-        if lost is not None and lost is not False:
+        if lost is not None:
             lost = lost if null is None else lost & ~null
             self.lost.append((formula.calculation, columns, lost))
             failed = _either(failed, lost)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from gpu_wcoj.planner.equalities import Resolve, resolver
 from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.terms import NULL, Atom, Call, Expression, Term, Variable, plain
+from gpu_wcoj.query.terms import NULL, Atom, Call, Expression, Term, Variable
 
 Nullable = Mapping[str, Sequence[bool]]
 """Per relation, which columns may hold null."""
@@ -202,7 +202,9 @@ def _places(rule: Rule, resolve: Resolve) -> dict[Variable, list[tuple[str, int]
 
 def _uses(rule: Rule, resolve: Resolve, kept: int | None) -> tuple[set[Variable], set[Variable]]:
     """The variables whose values are needed, and those that stand once in the body."""
-    valued = [plain(term) for one in rule.computed if not one.call.takes_nulls for term in one.call.arguments]
+    valued: list[Expression] = []
+    for one in rule.computed:
+        valued += [] if one.call.takes_nulls else one.call.arguments
     valued += [term for one in rule.comparisons if not one.is_null_test for term in (one.left, one.right)]
     if kept is not None:
         valued.append(rule.head.terms[kept])

@@ -88,7 +88,7 @@ class Types:
         calculated = {one.variable for one in rule.computed}
         compared = [(plain(one.left), plain(one.right)) for one in rule.comparisons if not one.is_null_test]
         compared += [
-            (left, right)
+            (plain(left), plain(right))
             for one in rule.computed
             for left, right in _compared_in(one.call)
             if not isinstance(left, Call) and not isinstance(right, Call)

@@ -109,7 +109,7 @@ GOLDEN = {
     "CASE of one comparison is a rule for each value": (
         "SELECT CASE WHEN a > 1 THEN b ELSE 0 END AS v FROM r",
         """
-        answer(b) :- r(a, b), a > 1.
+        answer(v) :- r(a, v), a > 1.
         answer(0) :- r(a, _), a <= 1.
         answer(0) :- r(null, _).
         """,

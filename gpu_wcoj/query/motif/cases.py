@@ -210,10 +210,10 @@ def _joins(condition: Condition) -> bool:
     """Whether a condition compares columns of two elements for equality."""
     if isinstance(condition, All):
         return any(map(_joins, condition.parts))
-    is_equal = isinstance(condition, Test) and condition.op == "="
-    if not is_equal or not isinstance(condition.left, Field) or not isinstance(condition.right, Field):
+    if not isinstance(condition, Test) or condition.op != "=":
         return False
-    return condition.left.element != condition.right.element
+    left, right = condition.left, condition.right
+    return isinstance(left, Field) and isinstance(right, Field) and left.element != right.element
 
 
 def combined(conditions: Sequence[Condition]) -> list[Case]:

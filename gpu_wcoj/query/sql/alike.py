@@ -132,8 +132,9 @@ def _as(
     if _converted(context, values[at], wanted) == values[at]:
         yield branch, values
         return
-    if isinstance(values[at], Call) and values[at].takes_nulls:
-        yield branch, (*values[:at], _converted(context, values[at], wanted, scale), *values[at + 1 :])
+    own = values[at]
+    if isinstance(own, Call) and own.takes_nulls:
+        yield branch, (*values[:at], _converted(context, own, wanted, scale), *values[at + 1 :])
         return
     numbers = context.numbered(len(values))
     branch = branch.with_values(dict(zip(numbers, values, strict=True)))

@@ -71,7 +71,7 @@ def _is_split(node: Node) -> bool:
 
     if not isinstance(node, exp.Case) or node.this is not None:
         return False
-    arms = node.args.get("ifs") or ()
+    arms: Sequence[Node] = node.args.get("ifs") or ()
     return len(arms) == 1 and is_simple(arms[0].this)
 
 
