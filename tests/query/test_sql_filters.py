@@ -17,7 +17,7 @@ from tests.query.sql_judge import Case, Judge, UnfitError, disagreement
 from tests.query.sql_tables import TYPES, Column, Table, random_script
 
 SEED = int(os.environ.get("TEST_SEED", "1"))
-N_CASES = 400 if IS_LONG else 16
+N_CASES = 400 if IS_LONG else 5
 """Cases of one block."""
 DEPTH = 6
 KINDS = {"a": "int", "b": "int", "s": "text", "p": "truth", "m": "decimal", "d": "date", "f": "float"}
