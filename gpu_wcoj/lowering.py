@@ -23,7 +23,8 @@ from gpu_wcoj.planner.draft import NOTHING, Strategy
 from gpu_wcoj.planner.equalities import resolver
 from gpu_wcoj.planner.lower import Plan, lower, plan
 from gpu_wcoj.planner.nulls import null_columns
-from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
+from gpu_wcoj.planner.results import type_of_constant, type_of_constants
+from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.schema import MOST_DIGITS, DataType
 from gpu_wcoj.trace.spine import MergePolicy

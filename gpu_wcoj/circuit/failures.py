@@ -24,11 +24,11 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.afresh import joins_afresh
 from gpu_wcoj.column import floats_of
 from gpu_wcoj.errors import CalculationError
-from gpu_wcoj.join.calculate import calculated
+from gpu_wcoj.join.calculate import FormulaRun, calculated
 from gpu_wcoj.join.conditions import passes
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, DeltaQuery, names_of
+from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, DeltaQuery, Formula, names_of
 from gpu_wcoj.join.weights import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.schema import MOST_DIGITS
@@ -108,6 +108,7 @@ class _Failures:
         for use in self.atoms:
             alive &= self._weights(use, [values[name] for name in use.variables]) != 0
         undefined: dict[str, BoolArray] = {}
+        ranks = execution.ranks if execution.host_ranks else None
 
         def lacks(read: Sequence[str]) -> BoolArray:
             mask: BoolArray = xp.zeros(n, np.bool_)
@@ -117,7 +118,7 @@ class _Failures:
 
         for one in self.query.calculations:
             given = [self._column(term, values, n) for term in one.arguments]
-            values[one.variable], failed = calculated(one, given, alive, backend, execution.dictionary)
+            values[one.variable], failed = calculated(one, given, alive, backend, execution.dictionary, ranks)
             unsaid = undefined[one.variable] = lacks(names_of(one))
             if failed is not None and one.drops:
                 alive &= unsaid | ~failed
@@ -135,7 +136,19 @@ class _Failures:
 
         one = next(one for one in self.query.calculations if number(undefined[one.variable]))
         arguments = [number(self._column(term, values, n)) for term in one.arguments]
+        if one.formula is not None:
+            one, arguments = self._lost(one.formula, arguments)
         return tuple(number(values[name]) for name in names), one, arguments
+
+    def _lost(self, formula: Formula, arguments: Sequence[int]) -> tuple[Calculation, list[int]]:
+        """The first calculation within a formula that has no value for one row, and the codes of its arguments."""
+        backend, execution = self.join.execution.backend, self.join.execution
+        columns = [backend.asarray(np.array([one], np.int64)) for one in arguments]
+        ranks = execution.ranks if execution.host_ranks else None
+        run = FormulaRun(columns, backend, execution.dictionary, ranks)
+        _ = run.value(formula, backend.xp.ones(1, np.bool_))
+        found, given = next((one, own) for one, own, lost in run.lost if bool(backend.to_host(lost)[0]))
+        return found, [int(backend.to_host(column)[0]) for column in given]
 
     def _holds(self, check: Check, values: dict[str, Int64Array], n: int) -> BoolArray:
         if isinstance(check, Absent):
@@ -188,7 +201,8 @@ def _shown(calculation: Calculation, arguments: Sequence[int], execution: Execut
             shown[i] = str(float(floats_of(np.array([arguments[i]]), 4 if family == "float32" else 8)[0]))
         elif family == "decimal":
             shown[i] = str(Decimal(arguments[i]).scaleb(-calculation.scales[i]))
-    return str(replace(calculation, arguments=tuple(shown)))
+    made = str(replace(calculation, arguments=tuple(shown)))
+    return made.removeprefix("# = ")  # of a null-aware calculation, a piece that has no name
 
 
 def _why(calculation: Calculation, arguments: Sequence[int]) -> str:

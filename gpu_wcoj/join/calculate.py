@@ -11,6 +11,7 @@ exact; what leaves int64 or the digits of the result's type is a failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +22,17 @@ from gpu_wcoj.join.calendar import calendar_of
 from gpu_wcoj.join.casing import downcase, upcase
 from gpu_wcoj.join.decimals import doubles, of_decimals
 from gpu_wcoj.join.integers import OF_INTEGERS, Calculated
-from gpu_wcoj.join.path import Calculation
+from gpu_wcoj.join.path import Calculation, Formula
 from gpu_wcoj.join.pattern import like
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import COMPARE
 from gpu_wcoj.zset.arrays import BoolArray
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
+
+Ranks = Callable[[str], Int64Array]
+"""Per family of text, the rank of every code in text order."""
 
 
 def calculated(
@@ -36,8 +41,9 @@ def calculated(
     alive: BoolArray,
     backend: Backend,
     dictionary: Dictionary | None = None,
+    ranks: Ranks | None = None,
 ) -> Calculated:
-    """The results for every row; of texts, for the rows that are alive.
+    """The results for every row; of texts, for the rows that are alive. A null-aware result that is null has code 0.
 
     Examples
     --------
@@ -46,6 +52,16 @@ def calculated(
     >>> calculated(division, columns, np.ones(3, bool), cpu_backend())
     (array([ 3, -3,  7]), array([False, False,  True]))
     """
+    if calculation.formula is not None:
+        found = FormulaRun(arguments, backend, dictionary, ranks).value(calculation.formula, alive)
+        n = len(alive)
+        lacks = backend.xp.zeros(n, np.bool_) if found.null is None else found.null
+        if calculation.op == "flag":
+            return lacks.astype(np.int64), None
+        codes = found.codes
+        if calculation.family.startswith("float") and not calculation.keeps_zero_sign:
+            codes = without_zero_signs(codes, backend.xp)
+        return backend.xp.where(lacks, 0, codes), found.failed
     if "string" in calculation.families:
         assert dictionary is not None
         return _of_texts(calculation, arguments, alive, backend, dictionary)
@@ -56,6 +72,188 @@ def calculated(
     if calculation.family == "decimal":
         return of_decimals(calculation, arguments, backend.xp)
     return OF_INTEGERS[calculation.op](backend.xp, *arguments)
+
+
+@dataclass(frozen=True)
+class Nullable:
+    """Codes, or truth values, of many rows.
+
+    Attributes
+    ----------
+    null
+        Where there is none; None for nowhere.
+    failed
+        Where a calculation has no value that the result needs; None for nowhere.
+    """
+
+    codes: Any
+    null: BoolArray | None = None
+    failed: BoolArray | None = None
+
+
+class FormulaRun:
+    """A formula evaluated for many rows at once, in three-valued logic.
+
+    A calculation that fails counts only where the other operands leave the result open: as a fourth value beside true,
+    false and unknown, which AND with false is false, and OR with true is true. So no order of operands matters.
+
+    Attributes
+    ----------
+    lost
+        The calculations that have been done, their arguments, and where they have no value.
+    """
+
+    def __init__(
+        self, columns: Sequence[Int64Array], backend: Backend, dictionary: Dictionary | None, ranks: Ranks | None
+    ) -> None:
+        self.columns = columns
+        self.backend = backend
+        self.xp = backend.xp
+        self.dictionary = dictionary
+        self.ranks = ranks
+        self.lost: list[tuple[Calculation, list[Int64Array], BoolArray]] = []
+
+    def value(self, formula: Formula, alive: BoolArray) -> Nullable:
+        """The codes of a formula's results."""
+        xp, n = self.xp, len(alive)
+        if formula.op == "column":
+            flags = None if formula.flag < 0 else self.columns[formula.flag] != 0
+            return Nullable(self.columns[formula.place], flags)
+        if formula.op == "constant":
+            is_null = formula.code is None
+            return Nullable(xp.full(n, formula.code or 0, np.int64), xp.ones(n, np.bool_) if is_null else None)
+        if formula.op == "call":
+            return self._called(formula, alive)
+        if formula.op == "case":
+            return self._case(formula, alive)
+        found = self.truth(formula, alive)
+        return Nullable(found.codes.astype(np.int64), found.null, found.failed)
+
+    def truth(self, formula: Formula, alive: BoolArray) -> Nullable:
+        """The truth of a formula's results; false where they are null or fail."""
+        if formula.op in ("all", "any"):
+            return self._connected(formula, alive)
+        if formula.op in COMPARE:
+            left, right = (self.value(one, alive) for one in formula.parts)
+            codes = [left.codes, right.codes]
+            if formula.family:
+                assert self.ranks is not None
+                rank = self.ranks(formula.family)
+                codes = [rank[one] for one in codes]
+            found = COMPARE[formula.op](*codes)
+            return _settled(found, _either(left.null, right.null), _either(left.failed, right.failed))
+        if formula.op == "among":
+            (part,) = formula.parts
+            given = self.value(part, alive)
+            found = self._listed(given.codes, formula.codes)
+            lacks = _either(given.null, ~found if formula.has_null else None)
+            return _settled(found, lacks, given.failed)
+        if formula.op == "isnull":
+            (part,) = formula.parts
+            given = self.value(part, alive)
+            nothing = self.xp.zeros(len(alive), np.bool_)
+            return _settled(nothing if given.null is None else given.null, None, given.failed)
+        if formula.op == "istrue":
+            (part,) = formula.parts
+            given = self.truth(part, alive)
+            return Nullable(given.codes, None, given.failed)
+        given = self.value(formula, alive)
+        return _settled(given.codes != 0, given.null, given.failed)
+
+    def _connected(self, formula: Formula, alive: BoolArray) -> Nullable:
+        """AND or OR: a part that decides settles the row, and later parts are not calculated for it."""
+        is_any = formula.op == "any"
+        decided = self.xp.zeros(len(alive), np.bool_)
+        null: BoolArray | None = None
+        failed: BoolArray | None = None
+        for part in formula.parts:
+            found = self.truth(part, alive & ~decided)
+            null, failed = _either(null, found.null), _either(failed, found.failed)
+            decides = found.codes if is_any else ~found.codes
+            if not is_any:
+                for lacks in (found.null, found.failed):
+                    decides = decides if lacks is None else decides & ~lacks
+            decided = decided | decides
+        null = None if null is None else null & ~decided
+        failed = None if failed is None else failed & ~decided
+        return _settled(decided if is_any else ~decided, null, failed)
+
+    def _called(self, formula: Formula, alive: BoolArray) -> Nullable:
+        """A calculation, null where an argument is."""
+        assert formula.calculation is not None
+        given = [self.value(one, alive) for one in formula.parts]
+        null: BoolArray | None = None
+        failed: BoolArray | None = None
+        for one in given:
+            null, failed = _either(null, one.null), _either(failed, one.failed)
+        there = alive
+        for lacks in (null, failed):
+            there = there if lacks is None else there & ~lacks
+        columns = [one.codes for one in given]
+        codes, lost = calculated(formula.calculation, columns, there, self.backend, self.dictionary, self.ranks)
+        if lost is not None:
+            lost = lost if null is None else lost & ~null
+            self.lost.append((formula.calculation, columns, lost))
+            failed = _either(failed, lost)
+        null = null if null is None or failed is None else null & ~failed
+        return Nullable(codes, null, failed)
+
+    def _case(self, formula: Formula, alive: BoolArray) -> Nullable:
+        """The value behind the first condition that is true; a condition that fails before it fails the row."""
+        xp, n = self.xp, len(alive)
+        codes, null = xp.zeros(n, np.int64), xp.ones(n, np.bool_)
+        failed = xp.zeros(n, np.bool_)
+        left = xp.ones(n, np.bool_)  # no condition has been true or failed so far
+        parts = formula.parts
+        pairs: list[tuple[Formula | None, Formula]] = list(zip(parts[::2], parts[1::2], strict=False))
+        if len(parts) % 2:
+            pairs.append((None, parts[-1]))
+        for condition, part in pairs:
+            chosen = left
+            if condition is not None:
+                asked = self.truth(condition, alive & left)
+                chosen = left & asked.codes
+                if asked.failed is not None:
+                    failed = failed | (left & asked.failed)
+                    left = left & ~asked.failed
+            left = left & ~chosen
+            value = self.value(part, alive & chosen)
+            codes = xp.where(chosen, value.codes, codes)
+            null = xp.where(chosen, False if value.null is None else value.null, null)
+            if value.failed is not None:
+                failed = failed | (chosen & value.failed)
+        return Nullable(codes, null & ~failed, failed)
+
+    def _listed(self, codes: Int64Array, listed: tuple[int, ...]) -> BoolArray:
+        """Which codes are among those of a list, which is in order."""
+        xp = self.xp
+        found: BoolArray = xp.zeros(len(codes), np.bool_)
+        if len(listed) <= FEW_LISTED:
+            for one in listed:
+                found = found | (codes == one)
+            return found
+        known = self.backend.asarray(np.array(listed, np.int64))
+        places = xp.minimum(xp.searchsorted(known, codes), len(listed) - 1)
+        matches: BoolArray = known[places] == codes
+        return matches
+
+
+FEW_LISTED = 8
+"""How many codes are compared one by one; more of them are searched."""
+
+
+def _either(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
+
+
+def _settled(found: BoolArray, null: BoolArray | None, failed: BoolArray | None) -> Nullable:
+    """Truth values that are false where they are null or fail; what fails is not null."""
+    null = null if null is None or failed is None else null & ~failed
+    for lacks in (null, failed):
+        found = found if lacks is None else found & ~lacks
+    return Nullable(found, null, failed)
 
 
 def _of_floats(calculation: Calculation, arguments: Sequence[Int64Array], backend: Backend) -> Calculated:

@@ -43,7 +43,7 @@ def checked(
             arguments = [column(term) for term in check.arguments]
             from gpu_wcoj.join.calculate import calculated  # which few programs need
 
-            values[check.variable], failed = calculated(check, arguments, held, backend, join.dictionary)
+            values[check.variable], failed = calculated(check, arguments, held, backend, join.dictionary, join.ranks)
             if failed is not None and (check.drops or not check.is_inverse):
                 if not check.drops:
                     join.failed.append((failed & held).any())

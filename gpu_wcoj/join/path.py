@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,6 +55,48 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Formula:
+    """A piece of a null-aware calculation, on codes and null flags.
+
+    Attributes
+    ----------
+    op
+        An operator that compares, another null-aware function, ``column``, ``constant``, or ``call`` for a calculation
+        that is null where a part is.
+    parts
+        The operands.
+    place, flag
+        Of a column, which argument of the calculation holds its codes, and which its flags (-1: it has no nulls).
+    code
+        Of a constant; None for null.
+    codes
+        Of ``among``, the codes of the values that are listed, in order.
+    has_null
+        Whether such a list has a null, too.
+    family
+        For comparisons of text by order, which dictionary; else an empty string.
+    calculation
+        Of ``call``; its arguments are the parts.
+    """
+
+    op: str
+    parts: tuple[Formula, ...] = ()
+    place: int = -1
+    flag: int = -1
+    code: int | None = None
+    codes: tuple[int, ...] = ()
+    has_null: bool = False
+    family: str = ""
+    calculation: Calculation | None = None
+
+    @cached_property
+    def makes_text(self) -> bool:
+        """Whether texts are calculated."""
+        own = self.calculation is not None and self.calculation.family == "string"
+        return own or any(one.makes_text for one in self.parts)
+
+
+@dataclass(frozen=True)
 class Calculation:
     """``variable = op(arguments)`` on codes.
 
@@ -78,6 +120,10 @@ class Calculation:
         Of a point in time, how many of its units make a day.
     keeps_zero_sign
         Whether a result of -0.0 stays one; where it is compared, it becomes 0.0.
+    formula
+        Of a null-aware calculation, what it does; `op` is ``formula``, or ``flag`` for whether the result is null.
+    shown
+        The text of a null-aware calculation; the names in it are those of the rule.
     """
 
     variable: str
@@ -92,8 +138,17 @@ class Calculation:
     most: int = 0
     per_day: int = 1
     keeps_zero_sign: bool = False
+    formula: Formula | None = None
+    shown: object = field(default="", compare=False)
+
+    @property
+    def makes_text(self) -> bool:
+        """Whether texts are calculated."""
+        return self.formula.makes_text if self.formula is not None else self.family == "string"
 
     def __str__(self) -> str:
+        if self.formula is not None:
+            return f"{self.variable} = {self.shown if self.op == 'formula' else f'isnull({self.shown})'}"
         shown = list(map(str, self.arguments))
         if self.op.isalpha():
             return f"{self.variable} = {self.op}({', '.join(shown)})"

@@ -242,7 +242,7 @@ class PathRunner:
     @cached_property
     def _makes_text(self) -> bool:
         """Whether texts are calculated: then one thread gives them their codes, the same ones every time."""
-        return any(one.family == "string" for path in self.query.paths for one in path.calculations)
+        return any(one.makes_text for path in self.query.paths for one in path.calculations)
 
     def over_paths(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Iterator[_T]:
         """Run over the seeds of these paths, in blocks on several threads where there are many; in the seeds' order."""

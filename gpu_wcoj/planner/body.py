@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from gpu_wcoj.join.path import Calculation, Condition
-from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of, comparable
+from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of, comparable, formula_of
 from gpu_wcoj.planner.equalities import Resolve, resolver
 from gpu_wcoj.planner.nulls import Nulls, never_holds, nulls_of
 from gpu_wcoj.query.rules import Rule
@@ -215,9 +215,13 @@ def normalise(
             other = kinds.encode(kind, right.value, op) if home is None else _code(encode, *home, right, kinds, op)
         ordered = op not in ("=", "!=")
         conditions.append(Condition(name, op, other, textual=bool(family) and ordered, family=family))
+    conditions += [Condition(flag, "=", 0) for flag in nulls.dropped.values()]
     calculations = []
     signed = kinds.signed(rule) if rule.computed else ()
     for computed in rule.computed:
+        if computed.call.takes_nulls:
+            calculations += formula_of(computed, resolve, nulls, types, kinds, signed)
+            continue
         terms = [resolve(argument) for argument in computed.call.arguments]
         calculations.append(calculation_of(computed, terms, types, kinds, conditions, calculated, signed))
     return Body(

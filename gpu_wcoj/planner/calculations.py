@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Protocol
 
-from gpu_wcoj.join.path import Calculation, Condition
-from gpu_wcoj.planner.results import decimal_kind
+import numpy as np
+
+from gpu_wcoj.column import without_zero_signs
+from gpu_wcoj.join.path import Calculation, Condition, Formula
+from gpu_wcoj.planner.equalities import Resolve
+from gpu_wcoj.planner.nulls import Nulls
+from gpu_wcoj.planner.results import BOOL, STRING, decimal_kind, kind_of
+from gpu_wcoj.query.constant import is_spelled
 from gpu_wcoj.query.rules import Computed, Rule
-from gpu_wcoj.query.terms import Term, Variable
+from gpu_wcoj.query.terms import COMPARING, MIRRORED, NULL, Call, Constant, Expression, Term, Variable
 from gpu_wcoj.schema import INT64, DataType
 
 
@@ -106,6 +112,179 @@ def calculation_of(
         per_day=of_arguments[0].per_day if call.op in ("year", "month", "day") else 1,
         keeps_zero_sign=name in signed,
     )
+
+
+def formula_of(
+    computed: Computed,
+    resolve: Resolve,
+    nulls: Nulls,
+    types: Mapping[str, DataType | None],
+    kinds: Kinds,
+    signed: Collection[str] = (),
+) -> list[Calculation]:
+    """A null-aware calculation on codes, and one of its flag where it may be null.
+
+    Parameters
+    ----------
+    resolve
+        What stands for a variable of the call; null where the rule asks for that.
+    signed
+        The names of variables that keep the sign of a zero.
+    """
+    name = computed.variable.name
+    translation = _Translation(resolve, nulls, types, kinds)
+    result = types.get(name) or INT64
+    formula = translation.formula(computed.call, result)
+    arguments = tuple(translation.arguments)
+    made = Calculation(
+        name, "formula", arguments, ("integer",) * len(arguments), result.family, formula=formula, shown=computed.call,
+        keeps_zero_sign=name in signed,
+    )  # fmt: skip
+    flag = nulls.flags.get(name) or nulls.dropped.get(name)
+    return [made] if flag is None else [made, replace(made, variable=flag, op="flag", family="integer")]
+
+
+class _Translation:
+    """Expressions as formulas over the arguments that they read, each once."""
+
+    def __init__(self, resolve: Resolve, nulls: Nulls, types: Mapping[str, DataType | None], kinds: Kinds) -> None:
+        self.resolve = resolve
+        self.nulls = nulls
+        self.types = types
+        self.kinds = kinds
+        self.arguments: dict[str, int] = {}
+
+    def term(self, expression: Expression) -> Expression:
+        """The expression, with what stands for a variable in its place."""
+        return expression if isinstance(expression, Call) else self.resolve(expression)
+
+    def kind(self, expression: Expression) -> DataType | None:
+        """The type of an expression; None of what has that of what it stands beside."""
+        if is_spelled(expression):
+            return None
+        if isinstance(expression, Variable):
+            term = self.resolve(expression)
+            return self.types.get(expression.name) if term != NULL else None
+        return kind_of(expression, lambda one: self.types.get(one.name) or INT64)
+
+    def known_kind(self, expression: Expression) -> DataType:
+        """The type of an expression that stands beside nothing else."""
+        return STRING if is_spelled(expression) else self.kind(expression) or INT64
+
+    def formula(self, expression: Expression, wanted: DataType, op: str = "") -> Formula:
+        """The formula of an expression; a constant is one of the type that is wanted, compared by `op`."""
+        term = self.term(expression)
+        if isinstance(term, Constant):
+            code = None if term == NULL else self.kinds.encode(wanted, term.value, op)
+            return Formula("constant", code=code)
+        if isinstance(term, Variable):
+            flag = self.nulls.flags.get(term.name)
+            return Formula(
+                "column", place=self._place(term.name), flag=-1 if flag is None else self._place(flag)
+            )  # fmt: skip
+        assert isinstance(term, Call)
+        if term.op in COMPARING:
+            return self._compared(term)
+        if term.op == "among":
+            return self._among(term)
+        if term.op in ("all", "any", "istrue"):
+            return Formula(term.op, tuple(self.formula(one, BOOL) for one in term.arguments))
+        if term.op == "isnull":
+            (value,) = term.arguments
+            return Formula(term.op, (self.formula(value, self.known_kind(value)),))
+        if term.op == "case":
+            last = len(term.arguments) // 2 * 2
+            return Formula("case", tuple(
+                self.formula(one, BOOL) if at % 2 == 0 and at < last else self._scaled(one, wanted)
+                for at, one in enumerate(term.arguments)
+            ))  # fmt: skip
+        if term.op == "cat" and len(term.arguments) > 2:
+            first = Call("cat", term.arguments[:2])
+            return self.formula(Call("cat", (first, *term.arguments[2:])), wanted)
+        return self._calculated(term)
+
+    def _place(self, name: str) -> int:
+        return self.arguments.setdefault(name, len(self.arguments))
+
+    def _calculated(self, call: Call) -> Formula:
+        """A calculation of values, which are none of them null where it is done."""
+        result = self.kind(call) or INT64
+        names = [Variable(f"#{at}") for at in range(len(call.arguments))]
+        own: dict[str, DataType | None] = {"#": result}
+        terms: list[Term] = []
+        parts = []
+        for name, one in zip(names, call.arguments, strict=True):
+            term = self.term(one)
+            if term == NULL:
+                return Formula("constant")
+            if isinstance(term, Constant):
+                terms.append(term)
+                kind = _kind_of_constant(term.value, result)
+            else:
+                terms.append(name)
+                kind = own[name.name] = self.known_kind(one)
+            parts.append(self.formula(one, kind))
+        made = calculation_of(Computed(Variable("#"), call), terms, own, self.kinds, (), (), ("#",))
+        return Formula("call", tuple(parts), calculation=made)
+
+    def _compared(self, call: Call) -> Formula:
+        left, right = call.arguments
+        op = COMPARING[call.op]
+        kinds = [self.kind(left), self.kind(right)]
+        common = _common(kinds) if any(kinds) else self.known_kind(left if is_spelled(left) else right)
+        family = common.family if common.has_dictionary and op not in ("=", "!=") else ""
+        parts = []
+        for one, mirrored in ((left, MIRRORED[op]), (right, op)):
+            is_constant = isinstance(self.term(one), Constant) or is_spelled(one)
+            part = self.formula(one, common, mirrored) if is_constant else self._scaled(one, common)
+            parts.append(_with_one_zero(part, common))
+        return Formula(op, tuple(parts), family=family)
+
+    def _among(self, call: Call) -> Formula:
+        value, *listed = call.arguments
+        terms = [self.term(one) for one in listed]
+        constants = [one for one in terms if isinstance(one, Constant)]
+        if len(constants) < len(terms) or isinstance(self.term(value), Constant):
+            return self.formula(Call("any", tuple(Call("eq", (value, one)) for one in listed)), BOOL)
+        kind = self.known_kind(value)
+        codes = [self.kinds.encode(kind, one.value, "=") for one in constants if one != NULL]
+        if kind.family.startswith("float"):
+            codes = without_zero_signs(np.array(codes, np.int64)).tolist()
+        part = _with_one_zero(self.formula(value, kind), kind)
+        return Formula("among", (part,), codes=tuple(sorted(set(codes))), has_null=NULL in constants)
+
+    def _scaled(self, expression: Expression, wanted: DataType) -> Formula:
+        """An expression in the type that is wanted: decimals and integers in its scale."""
+        found = self.formula(expression, wanted)
+        term = self.term(expression)
+        kind = None if isinstance(term, Constant) else self.kind(expression)
+        if wanted.family != "decimal" or kind is None or _scale_of(kind) == _scale_of(wanted):
+            return found
+        made = Calculation(
+            "#", "scale", ("#0",), (kind.family,), "decimal", scales=(_scale_of(kind),), scale=_scale_of(wanted),
+            most=_MOST,
+        )  # fmt: skip
+        return Formula("call", (found,), calculation=made)
+
+
+def _with_one_zero(part: Formula, kind: DataType) -> Formula:
+    """Return the operand of a comparison with -0.0 as 0.0; columns have one zero where they are compared."""
+    if not kind.family.startswith("float") or part.op == "column":
+        return part
+    if part.op == "constant":
+        return part if part.code is None else replace(part, code=int(without_zero_signs(np.array([part.code]))[0]))
+    return Formula("call", (part,), calculation=Calculation("#", "double", ("#0",), (kind.family,), kind.family))
+
+
+def _common(kinds: Sequence[DataType | None]) -> DataType:
+    """The type in which two values are compared."""
+    known = [one for one in kinds if one is not None]
+    if len(known) < 2:
+        return known[0] if known else INT64
+    left, right = known
+    if "decimal" in (left.family, right.family):
+        return max(known, key=_scale_of)
+    return left
 
 
 def comparable(

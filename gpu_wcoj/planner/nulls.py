@@ -1,18 +1,19 @@
 """Which variables of a rule may be null, as far as its relations have nulls.
 
 A variable that stands once in a body, or is null-safe and stands in nullable columns only, is carried with its flag.
-Any other one has a value. What a rule asks to be null becomes a constant; a rule that asks it of a column that has no
-null, or of what has a value, derives nothing.
+Any other one has a value. What a null-aware call gives may be null, and is carried with a flag of its own, unless its
+value is needed: then rows in which it is null are dropped. What a rule asks to be null becomes a constant; a rule that
+asks it of a column that has no null, or of what has a value, derives nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from gpu_wcoj.planner.equalities import Resolve, resolver
 from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.terms import NULL, Atom, Expression, Term, Variable
+from gpu_wcoj.query.terms import NULL, Atom, Call, Expression, Term, Variable
 
 Nullable = Mapping[str, Sequence[bool]]
 """Per relation, which columns may hold null."""
@@ -28,10 +29,13 @@ class Nulls:
         The variables that are null in every row: null stands in their place.
     flags
         Per variable that may be null, by name, the variable of its flag.
+    dropped
+        Per variable that a null-aware call gives and whose value is needed, that of its flag, which has to be 0.
     """
 
     asked: frozenset[Variable]
     flags: Mapping[str, str]
+    dropped: Mapping[str, str] = field(default_factory=dict)
 
     def term(self, term: Term) -> Term:
         """What stands in the place of a term, once equalities are substituted."""
@@ -63,7 +67,8 @@ def nulls_of(
     >>> nulls_of(rule, lambda term: term, {"r": (True, True, True), "s": (False, False)}).flags
     {'x': 'x?'}
     """
-    if not (asked or rule.says_null or any(any(nullable[atom.relation]) for atom in rule.atoms)):
+    calls = [one for one in rule.computed if one.call.takes_nulls]
+    if not (asked or calls or rule.says_null or any(any(nullable[atom.relation]) for atom in rule.atoms)):
         return Nulls(frozenset(), {})
     places = _places(rule, resolve)
     strict, single = _uses(rule, resolve, kept)
@@ -96,7 +101,31 @@ def nulls_of(
                 flag += "?"
             taken.add(flag)
             flags[one.name] = flag
-    return Nulls(is_asked, flags)
+    needed = (
+        strict | {resolve(term) for atom in (*rule.atoms, *rule.negated) for term in atom.terms} if calls else strict
+    )
+    dropped: dict[str, str] = {}
+    for call in calls:
+        found = resolve(call.variable)
+        known = {*flags, *(one.name for one in is_asked)}
+        if isinstance(found, Variable) and may_be_null(call.call, resolve, known):
+            (dropped if found in needed else flags)[found.name] = f"{found.name}?"
+    return Nulls(is_asked, flags, dropped)
+
+
+def may_be_null(expression: Expression, resolve: Resolve, names: Collection[str]) -> bool:
+    """Whether an expression can be null where the variables of these names can."""
+    if not isinstance(expression, Call):
+        term = resolve(expression)
+        return term == NULL or (isinstance(term, Variable) and term.name in names)
+    if expression.op in ("isnull", "istrue"):
+        return False
+    parts = expression.arguments
+    if expression.op == "case":
+        if len(parts) % 2 == 0:
+            return True
+        parts = (*parts[1::2], parts[-1])
+    return any(may_be_null(one, resolve, names) for one in parts)
 
 
 def cases(rule: Rule, nullable: Nullable, kept: int | None = None) -> list[dict[Variable, bool]]:
@@ -173,7 +202,9 @@ def _places(rule: Rule, resolve: Resolve) -> dict[Variable, list[tuple[str, int]
 
 def _uses(rule: Rule, resolve: Resolve, kept: int | None) -> tuple[set[Variable], set[Variable]]:
     """The variables whose values are needed, and those that stand once in the body."""
-    valued = [term for one in rule.computed for term in one.call.arguments]
+    valued: list[Expression] = []
+    for one in rule.computed:
+        valued += [] if one.call.takes_nulls else one.call.arguments
     valued += [term for one in rule.comparisons if not one.is_null_test for term in (one.left, one.right)]
     if kept is not None:
         valued.append(rule.head.terms[kept])

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.query.terms import CHECKED, Call, Constant
+from gpu_wcoj.query.constant import is_spelled
+from gpu_wcoj.query.terms import CHECKED, COMPARING, NULL_AWARE, Call, Constant, Expression, Variable
 from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
 
 BOOL = DataType("bool")
@@ -22,15 +23,37 @@ _OF_TEXT = {
 _OF_TIME = ("year", "month", "day")
 
 
-def result_of(call: Call, kinds: Sequence[DataType | None], rule: str, is_last: bool = True) -> DataType | None:
-    """The type of a call, whose arguments are variables and constants; None as long as it is not known.
+def kind_of(
+    expression: Expression,
+    kinds: Callable[[Variable], DataType | None],
+    rule: object = "",
+    is_last: bool = True,
+) -> DataType | None:
+    """The type of an expression by those of its variables; None where it is not known, and of a constant.
+
+    Examples
+    --------
+    >>> x = Variable("x")
+    >>> kind_of(Call("case", (Call("gt", (x, Constant(1))), Call("double", (x,)))), lambda _: INT64).name
+    'double'
+    """
+    if isinstance(expression, Variable):
+        return kinds(expression)
+    if not isinstance(expression, Call):
+        return None
+    of_arguments = [kind_of(one, kinds, rule, is_last) for one in expression.arguments]
+    return result_of(expression, of_arguments, rule, is_last)
+
+
+def result_of(call: Call, kinds: Sequence[DataType | None], rule: object, is_last: bool = True) -> DataType | None:
+    """The type of a call by those of its arguments; None as long as it is not known.
 
     Parameters
     ----------
     kinds
         Per argument, the type of a variable, where known; of constants it does not count.
     rule
-        For messages.
+        For messages, which alone make a text of it.
     is_last
         Whether arguments of no known type are taken to be of no type of their own: otherwise only what holds whatever
         they turn out to be is told.
@@ -51,6 +74,8 @@ def result_of(call: Call, kinds: Sequence[DataType | None], rule: str, is_last: 
     >>> result_of(Call("*", (x, y)), [DataType("decimal128(9, 2)"), DataType("decimal128(4, 1)")], "").name
     'decimal128(13, 3)'
     """
+    if call.op in NULL_AWARE:
+        return _null_aware(call, kinds, rule, is_last)
     if call.op in _OF_TEXT:
         _check_text(call, kinds, rule)
         return _OF_TEXT[call.op]
@@ -70,7 +95,96 @@ def result_of(call: Call, kinds: Sequence[DataType | None], rule: str, is_last: 
     return INT64 if known else None
 
 
-def _numbers(call: Call, kinds: Sequence[DataType | None], rule: str) -> list[DataType]:
+def _null_aware(call: Call, kinds: Sequence[DataType | None], rule: object, is_last: bool) -> DataType | None:
+    """The type of what a function of three-valued logic gives; its operands have to go together."""
+    pairs = list(zip(call.arguments, kinds, strict=True))
+    if call.op in COMPARING or call.op == "among":
+        _ = _together(call, pairs, rule)
+        return BOOL
+    if call.op == "isnull":
+        return BOOL
+    if call.op != "case":
+        _check_conditions(call, pairs, rule)
+        return BOOL
+    _check_conditions(call, pairs[: len(pairs) // 2 * 2 : 2], rule)
+    values = [*pairs[1::2], *(pairs[-1:] if len(pairs) % 2 else ())]
+    is_open = any(kind is None and not isinstance(one, Constant) for one, kind in values)
+    if is_open and not (is_last and any(kind is not None for _, kind in values)):
+        return None
+    return _together(call, values, rule)
+
+
+def _check_conditions(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], rule: object) -> None:
+    for one, kind in pairs:
+        is_wrong = one.value not in (None, True, False) if isinstance(one, Constant) else kind not in (None, BOOL)
+        if is_wrong or (isinstance(one, Constant) and type(one.value) in (int, float)):
+            shown = "a constant" if kind is None else f"of type '{kind.name}'"
+            raise TypeMismatchError(
+                f"'{one}' in '{rule}' is {shown}, and '{call.op}' takes conditions.\n  Compare it with something."
+            )
+
+
+def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], rule: object) -> DataType | None:
+    """The type that values compared with each other have in common; constants are of what they stand beside."""
+    known: DataType | None = None
+    for one, kind in pairs:
+        if kind is None or is_spelled(one):
+            continue
+        if known is None or known.family == kind.family:
+            known = kind if known is None else known.common(kind, is_worked_out=True)
+        elif {known.family, kind.family} == {"integer", "decimal"} and call.op != "case":
+            known = kind if kind.family == "decimal" else known
+        else:
+            raise TypeMismatchError(
+                f"'{call.op}' in '{rule}' has '{one}' of type '{kind.name}' beside one of type '{known.name}'.\n"
+                "  Cast a column, so that both are of one type."
+            )
+    constants = [one.value for one, _ in pairs if isinstance(one, Constant) and one.value is not None]
+    constants += [constant for one, _ in pairs if isinstance(one, Call) and is_spelled(one) for constant in ("",)]
+    if known is None:
+        groups = {_group(type(value)) for value in constants}
+        is_wrong = len(groups) > 1
+    else:
+        fitting = {"bool": bool, "string": str, "date": str, "timestamp": str, "zoned": str}.get(known.family, float)
+        is_wrong = any(_group(type(value)) is not fitting for value in constants)
+    if is_wrong:
+        shown = "" if known is None else f" beside one of type '{known.name}'"
+        raise TypeMismatchError(
+            f"'{call.op}' in '{rule}' has the constants {', '.join(map(repr, constants[:5]))}{shown}.\n"
+            "  Write constants of one type."
+        )
+    if call.op != "case":
+        return known
+    if known is None:
+        return type_of_constants(constants) if constants else None
+    if known.family == "decimal":
+        for value in constants:
+            exact = Decimal(value) if isinstance(value, int) else value
+            assert isinstance(exact, (float, Decimal))
+            known = known.common(decimal_kind(exact), is_worked_out=True)
+    elif known.family == "integer" and any(isinstance(value, Decimal) for value in constants):
+        return type_of_constants([*constants, 10 ** (MOST_DIGITS - max(map(_n_behind, constants))) - 1])
+    elif known.family == "integer" and any(isinstance(value, float) for value in constants):
+        raise TypeMismatchError(
+            f"'{call}' in '{rule}' mixes an integer and a float.\n  Write double(...) around the integer."
+        )
+    elif known.family == "integer" and constants:
+        known = INT64
+    return known
+
+
+def _n_behind(value: object) -> int:
+    """How many digits a number has behind the point."""
+    exponent = value.as_tuple().exponent if isinstance(value, Decimal) else 0
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def _group(kind: type) -> type:
+    """The kind of a constant, all numbers being one."""
+    return float if kind in (int, float, Decimal) else kind
+
+
+def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list[DataType]:
     """The types of arguments, as far as they are known; constants have those of what they are calculated with."""
     of_variables: list[DataType] = []
     for argument, kind in zip(call.arguments, kinds, strict=True):
@@ -136,7 +250,46 @@ def decimal_kind(value: float | Decimal) -> DataType:
     return decimal_of(precision, scale)
 
 
-def _decimal_of(call: Call, known: Sequence[DataType], rule: str) -> DataType:
+def type_of_constant(value: object) -> DataType:
+    """The type that a constant has where nothing else says it; of a decimal of too many digits that of floats.
+
+    Examples
+    --------
+    >>> type_of_constant(True).name, type_of_constant("x").name
+    ('bool', 'string')
+    """
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, str):
+        return STRING
+    if isinstance(value, Decimal):
+        try:
+            return decimal_kind(value)
+        except TypeMismatchError:
+            return DOUBLE
+    return DOUBLE if isinstance(value, float) else INT64
+
+
+def type_of_constants(values: Sequence[object]) -> DataType:
+    """The type of a column that holds these constants, where nothing else says it.
+
+    Examples
+    --------
+    >>> type_of_constants([1, 0.5]).name, type_of_constants([Decimal("0.25"), 12]).name
+    ('double', 'decimal128(4, 2)')
+    """
+    kinds = {type_of_constant(value) for value in values}
+    families = {kind.family for kind in kinds}
+    if len(kinds) == 1 or not families <= {"integer", "decimal", "float64"}:
+        return type_of_constant(values[0])
+    if "float64" in families:
+        return DOUBLE
+    scales = [kind.digits[1] for kind in kinds]
+    wholes = [len(str(abs(int(value)))) for value in values if isinstance(value, (int, Decimal))]
+    return decimal_of(max(wholes) + max(scales), max(scales)) if max(wholes) + max(scales) <= MOST_DIGITS else DOUBLE
+
+
+def _decimal_of(call: Call, known: Sequence[DataType], rule: object) -> DataType:
     """The type of a decimal result: enough digits for all results, at most 18."""
     precisions, scales = zip(*(kind.digits for kind in known), strict=True)
     if CHECKED.get(call.op, call.op) == "/":
@@ -156,7 +309,7 @@ def _decimal_of(call: Call, known: Sequence[DataType], rule: str) -> DataType:
     return decimal_of(whole + scale + (call.op in "+-" and len(known) > 1), scale)
 
 
-def _check_text(call: Call, kinds: Sequence[DataType | None], rule: str) -> None:
+def _check_text(call: Call, kinds: Sequence[DataType | None], rule: object) -> None:
     wanted = ("string", "integer", "integer") if call.op == "substr" else ("string",) * len(kinds)
     for argument, kind, family in zip(call.arguments, kinds, wanted, strict=True):
         if isinstance(argument, Constant):
@@ -171,7 +324,7 @@ def _check_text(call: Call, kinds: Sequence[DataType | None], rule: str) -> None
             raise TypeMismatchError(f"'{call.op}' takes {word}, and {what}.\n  Cast the column, or leave it out.")
 
 
-def _check_time(call: Call, kinds: Sequence[DataType | None], rule: str) -> None:
+def _check_time(call: Call, kinds: Sequence[DataType | None], rule: object) -> None:
     (argument,), (kind,) = call.arguments, kinds
     if isinstance(argument, Constant):
         raise TypeMismatchError(

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from gpu_wcoj.planner.body import Alias
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.strata import components
-from gpu_wcoj.query.terms import Expression, Variable
+from gpu_wcoj.query.terms import Call, Expression, Variable
 
 
 def same_rows(by_head: Mapping[str, Sequence[Rule]]) -> dict[str, Alias]:
@@ -50,7 +50,7 @@ def _numbers(rule: Rule) -> dict[Expression, int]:
     """The variables of a body, numbered in the order in which they first stand."""
     terms = [term for atom in (*rule.atoms, *rule.negated) for term in atom.terms]
     terms += [term for one in rule.comparisons for term in (one.left, one.right)]
-    terms += [term for one in rule.computed for term in (one.variable, *one.call.arguments)]
+    terms += [term for one in rule.computed for term in (one.variable, *one.call.variables)]
     return {term: at for at, term in enumerate(dict.fromkeys(one for one in terms if isinstance(one, Variable)))}
 
 
@@ -58,7 +58,12 @@ def _signature(rule: Rule, numbers: Mapping[Expression, int]) -> Hashable:
     """What a body says, whatever its variables are called."""
 
     def told(terms: Sequence[Expression]) -> tuple[Hashable, ...]:
-        return tuple((numbers[term], term.name.endswith("?")) if isinstance(term, Variable) else term for term in terms)
+        return tuple(map(_told, terms))
+
+    def _told(term: Expression) -> Hashable:
+        if isinstance(term, Call):
+            return term.op, told(term.arguments)
+        return (numbers[term], term.name.endswith("?")) if isinstance(term, Variable) else term
 
     return (
         tuple((atom.relation, told(atom.terms)) for atom in rule.atoms),

@@ -8,11 +8,11 @@ from decimal import Decimal
 from functools import partial
 
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.planner.results import BOOL, DOUBLE, STRING, aggregate_of, decimal_kind, result_of
+from gpu_wcoj.planner.results import aggregate_of, kind_of, type_of_constants
 from gpu_wcoj.query.rules import Computed, Rule, Rules
 from gpu_wcoj.query.stratified import loops_of
-from gpu_wcoj.query.terms import NULL, Constant, Variable, plain
-from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
+from gpu_wcoj.query.terms import COMPARING, NULL, Call, Constant, Expression, Variable, plain, variables_of
+from gpu_wcoj.schema import DataType
 
 Place = tuple[str, int]
 """A relation and one of its columns."""
@@ -34,11 +34,11 @@ class Types:
         self._parent: dict[Place, Place] = {}
         self._seen: dict[Place, dict[Place, DataType]] = {}
         self._worked_out: dict[Place, dict[Place, DataType]] = {}
-        self._constants: dict[Place, list[tuple[str | None, object]]] = {}  # with the rule; facts have none
+        self._constants: dict[Place, list[tuple[Rule | None, object]]] = {}  # with the rule; facts have none
         self._homes: dict[Rule, dict[str, Place]] = {}
-        self._calculated: list[tuple[Rule, Computed, Place]] = []
-        self._compared: list[tuple[str, Place, Place]] = []
-        self._linked_by: dict[frozenset[Place], str] = {}  # the rule that compares the two
+        self._calculated: list[tuple[Rule, Mapping[str, Place], Computed, Place]] = []
+        self._compared: list[tuple[Rule, Place, Place]] = []
+        self._linked_by: dict[frozenset[Place], Rule] = {}  # the rule that compares the two
         self._rules = rules
         self._equated: frozenset[Place] | None = frozenset()  # roots of classes; None is all
         for number, rule in enumerate(rules.rules):
@@ -73,11 +73,12 @@ class Types:
     def _read(self, number: int, rule: Rule) -> None:
         """Link the columns that the variables of a rule link; what is calculated has a place of its own."""
         home: dict[Variable, Place] = {}
+        homes: dict[str, Place] = {}
         literal: list[tuple[Place, Constant]] = []
         for one in rule.computed:
             place = (f"{number}#{one.variable.name}", 0)
             self._parent.setdefault(place, place)
-            self._calculated.append((rule, one, place))
+            self._calculated.append((rule, homes, one, place))
             home[one.variable] = place
         for atom in (*rule.atoms, *rule.negated, rule.head):
             for column, term in enumerate(map(plain, atom.terms)):
@@ -92,24 +93,30 @@ class Types:
                 else:
                     home[term] = place
         calculated = {one.variable for one in rule.computed}
-        for comparison in rule.comparisons:
-            if comparison.is_null_test:
-                continue
-            left, right = plain(comparison.left), plain(comparison.right)
+        compared = [(plain(one.left), plain(one.right)) for one in rule.comparisons if not one.is_null_test]
+        compared += [
+            (plain(left), plain(right))
+            for one in rule.computed
+            for left, right in _compared_in(one.call)
+            if not isinstance(left, Call) and not isinstance(right, Call)
+        ]
+        for left, right in compared:
             if isinstance(left, Variable) and isinstance(right, Variable):
                 if left in home and right in home:
                     if left in calculated or right in calculated:
-                        self._compared.append((str(rule), home[left], home[right]))
+                        self._compared.append((rule, home[left], home[right]))
                     else:
                         self._link(home[left], home[right])
-                        self._linked_by[frozenset((home[left], home[right]))] = str(rule)
+                        self._linked_by[frozenset((home[left], home[right]))] = rule
                 continue
             for variable, other in ((left, right), (right, left)):
-                if isinstance(variable, Variable) and isinstance(other, Constant) and variable in home:
+                is_literal = isinstance(other, Constant) and other != NULL
+                if isinstance(variable, Variable) and isinstance(other, Constant) and is_literal and variable in home:
                     literal.append((home[variable], other))
         for place, constant in literal:
-            self._constants.setdefault(place, []).append((str(rule), constant.value))
-        self._homes[rule] = {variable.name: place for variable, place in home.items()}
+            self._constants.setdefault(place, []).append((rule, constant.value))
+        homes.update({variable.name: place for variable, place in home.items()})
+        self._homes[rule] = homes
 
     def _equated_places(self, bag: bool) -> Iterator[Place]:
         """Columns, and results of calculations, in which some rule tells equal values from others, or orders them.
@@ -129,6 +136,8 @@ class Types:
             compared = {variable for variable, n in joined.items() if n > 1}
             compared.update(term for atom in rule.negated for term in atom.variables)
             compared.update(term for one in rule.comparisons if not one.is_null_test for term in one.variables)
+            for one in rule.computed:
+                compared.update(variables_of(side for sides in _compared_in(one.call) for side in sides))
             yield from (homes[variable.name] for variable in compared if variable.name in homes)
             for atom in (*rule.atoms, *rule.negated):
                 fixed = (isinstance(term, Constant) and term != NULL for term in atom.terms)
@@ -159,7 +168,7 @@ class Types:
         So have those that something calculated or aggregated reaches, if they are no numbers.
         """
         reached = {self._root(place) for place in typed}
-        results = [place for _, _, place in self._calculated]
+        results = [place for *_, place in self._calculated]
         results += [(one.relation, one.keys) for one in self._rules.groupings if one.op not in ("min", "max")]
         derived = {self._root(place) for place in results}
         for place in self._constants:
@@ -179,25 +188,24 @@ class Types:
         for is_last in (False, True):
             while self._derive_once(is_last):
                 pass
-        for text, left, right in self._compared:
+        for rule, left, right in self._compared:
             kinds = [self.of(*left), self.of(*right)]
             known = [kind for kind in kinds if kind is not None]
             families = {kind.family for kind in known}
             if len(families) == 2 and families != {"integer", "decimal"}:
                 raise TypeMismatchError(
-                    f"the rule '{text}' compares something of type '{known[0].name}' with one of type "
+                    f"the rule '{rule}' compares something of type '{known[0].name}' with one of type "
                     f"'{known[1].name}'.\n  Cast a column, so that both are of one type."
                 )
 
     def _derive_once(self, is_last: bool) -> bool:
         changed = False
-        for rule, one, place in self._calculated:
-            homes = self._homes[rule]
-            kinds = [
-                self.of(*homes[term.name]) if isinstance(term, Variable) and term.name in homes else None
-                for term in one.call.arguments
-            ]
-            changed |= self._show(place, result_of(one.call, kinds, str(rule), is_last))
+        for rule, homes, one, place in self._calculated:
+
+            def of_variable(term: Variable, homes: Mapping[str, Place] = homes) -> DataType | None:
+                return self.of(*homes[term.name]) if term.name in homes else None
+
+            changed |= self._show(place, kind_of(one.call, of_variable, rule, is_last))
         for grouping in self._rules.groupings:
             value = None if grouping.op == "count" else self.of(grouping.source, grouping.keys)
             place = (grouping.relation, grouping.keys)
@@ -349,7 +357,8 @@ class Types:
     def _join_words(self, place: Place, other: Place) -> str:
         if place == other:
             return "was declared or has been so far"
-        rule, there = self._linked_by.get(frozenset((place, other)), "#"), self._label(other)
+        there = self._label(other)
+        rule = str(self._linked_by.get(frozenset((place, other)), "#"))
         return f"joins {there}" if "#" in rule else f"the rule '{rule}' compares it with {there},"
 
     def _check_constants(self, root: Place, shown: Place, name: str | None) -> None:
@@ -386,43 +395,14 @@ class Types:
             self._parent[right] = left
 
 
-def type_of_constant(value: object) -> DataType:
-    """The type that a constant has where nothing else says it; of a decimal of too many digits that of floats.
-
-    Examples
-    --------
-    >>> type_of_constant(True).name, type_of_constant("x").name
-    ('bool', 'string')
-    """
-    if isinstance(value, bool):
-        return BOOL
-    if isinstance(value, str):
-        return STRING
-    if isinstance(value, Decimal):
-        try:
-            return decimal_kind(value)
-        except TypeMismatchError:
-            return DOUBLE
-    return DOUBLE if isinstance(value, float) else INT64
-
-
-def type_of_constants(values: Sequence[object]) -> DataType:
-    """The type of a column that holds these constants, where nothing else says it.
-
-    Examples
-    --------
-    >>> type_of_constants([1, 0.5]).name, type_of_constants([Decimal("0.25"), 12]).name
-    ('double', 'decimal128(4, 2)')
-    """
-    kinds = {type_of_constant(value) for value in values}
-    families = {kind.family for kind in kinds}
-    if len(kinds) == 1 or not families <= {"integer", "decimal", "float64"}:
-        return type_of_constant(values[0])
-    if "float64" in families:
-        return DOUBLE
-    scales = [kind.digits[1] for kind in kinds]
-    wholes = [len(str(abs(int(value)))) for value in values if isinstance(value, (int, Decimal))]
-    return decimal_of(max(wholes) + max(scales), max(scales)) if max(wholes) + max(scales) <= MOST_DIGITS else DOUBLE
+def _compared_in(call: Call) -> Iterator[tuple[Expression, Expression]]:
+    """The pairs of expressions that are compared within a null-aware call."""
+    if call.op in COMPARING or call.op == "among":
+        first, *others = call.arguments
+        yield from ((first, one) for one in others)
+    for part in call.arguments:
+        if isinstance(part, Call):
+            yield from _compared_in(part)
 
 
 def fits(value: object, kind: DataType) -> bool:

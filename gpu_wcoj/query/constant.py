@@ -1,15 +1,30 @@
-"""What can be worked out of constants alone."""
+"""Calls as far as constants decide them."""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from gpu_wcoj.errors import CalculationError, TypeMismatchError
-from gpu_wcoj.query.terms import ARITHMETIC, CHECKED, MOST_DIGITS, NULL, Call, Constant, Expression
+from gpu_wcoj.query.terms import (
+    ARITHMETIC,
+    CHECKED,
+    COMPARING,
+    FALSE,
+    MOST_DIGITS,
+    NULL,
+    NULL_AWARE,
+    OPPOSITE,
+    TRUE,
+    Call,
+    Constant,
+    Expression,
+    Variable,
+)
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -39,6 +54,10 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
     >>> print(calculated(Call("+", (Constant(1), Constant(0.5))), (Constant(1), Constant(0.5))))
     1.5
     """
+    if call.op in NULL_AWARE:
+        return _null_aware(call.op, arguments)
+    if NULL in arguments:  # as only null-aware functions let it stand
+        return NULL
     values: list[Any] = [one.value for one in arguments]
     shown = str(Call(call.op, tuple(arguments)))
     op = CHECKED.get(call.op, call.op)
@@ -119,6 +138,28 @@ def equality_key(constant: Expression, *, is_double: bool) -> object:
     return float(value) if is_double else Decimal(repr(value) if isinstance(value, float) else value)
 
 
+def _null_aware(op: str, arguments: Sequence[Constant]) -> Constant:
+    """The value of a function of three-valued logic."""
+    if op in COMPARING:
+        left, right = arguments
+        return NULL if NULL in arguments else Constant(holds(COMPARING[op], left, right))
+    if op in ("all", "any"):
+        decisive = Constant(op == "any")
+        return decisive if decisive in arguments else NULL if NULL in arguments else Constant(op == "all")
+    if op == "among":
+        value, *listed = arguments
+        found = [one for one in listed if one != NULL and value != NULL and holds("=", value, one)]
+        return Constant(True) if found else NULL if NULL in arguments else Constant(False)
+    if op == "isnull":
+        return Constant(arguments[0] == NULL)
+    if op == "istrue":
+        return Constant(arguments[0] == Constant(True))
+    for condition, value in zip(arguments[::2], arguments[1::2], strict=False):
+        if condition == Constant(True):
+            return value
+    return arguments[-1] if len(arguments) % 2 else NULL
+
+
 _WORDS = {str: "a text", int: "an integer"}
 _EXACT = Context(prec=200, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
@@ -148,6 +189,122 @@ def _number(op: str, values: Sequence[Any]) -> int | float | Decimal:
     quotient = abs(left) // abs(right)
     quotient = quotient if (left < 0) == (right < 0) else -quotient
     return quotient if op == "/" else left - right * quotient  # type: ignore[no-any-return]  # so too
+
+
+def called(op: str, *arguments: Expression) -> Expression:
+    """A call of a null-aware function, or of another one within it, as far as constants do not decide it.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.terms import FALSE
+    >>> x = Variable("x")
+    >>> print(called("any", called("eq", x, NULL), FALSE, called("gt", x, Constant(2))))
+    any(null, gt(x, 2))
+    >>> print(called("all", called("eq", x, NULL), FALSE), called("eq", called("ne", x, Constant(1)), FALSE))
+    false eq(x, 1)
+    """
+    if op in ("all", "any"):
+        parts: dict[Expression, None] = {}
+        for one in arguments:
+            is_same = isinstance(one, Call) and one.op == op
+            parts.update(dict.fromkeys(one.arguments if isinstance(one, Call) and is_same else (one,)))
+        decisive, neutral = Constant(op == "any"), Constant(op == "all")
+        if decisive in parts:
+            return decisive
+        left = [one for one in parts if one != neutral]
+        if op == "any" and len(left) > 1:
+            left = _listed(left)
+        return Call(op, tuple(left)) if len(left) > 1 else left[0] if left else neutral
+    constants = [one for one in arguments if isinstance(one, Constant)]
+    if len(constants) == len(arguments):
+        return calculated(Call(op, tuple(arguments)), constants)
+    if op in COMPARING or op not in NULL_AWARE:
+        if NULL in arguments:
+            return NULL
+        if op in ("eq", "ne") and all(isinstance(one, Variable) for one in arguments):
+            arguments = tuple(sorted(arguments, key=str))
+    if op == "eq" and FALSE in arguments:
+        return negated(arguments[1] if arguments[0] == FALSE else arguments[0])
+    if op in ("istrue", "isnull") and _has_value(arguments[0]):
+        return arguments[0] if op == "istrue" else FALSE
+    if op == "case":
+        return _chosen(arguments)
+    return Call(op, arguments)
+
+
+def _listed(sides: Sequence[Expression]) -> list[Expression]:
+    """The sides of an OR; equalities of one variable with constants are a list, if they are all that there is."""
+    calls = [one for one in sides if isinstance(one, Call) and one.op in ("eq", "among")]
+    firsts = {one.arguments[0] for one in calls}
+    listed = dict.fromkeys(part for one in calls for part in one.arguments[1:])
+    if len(calls) < len(sides) or len(firsts) > 1 or not all(isinstance(one, Constant) for one in listed):
+        return list(sides)
+    return [Call("among", (*firsts, *listed))]
+
+
+def _has_value(condition: Expression) -> bool:
+    """Whether a condition is never unknown."""
+    if not isinstance(condition, Call):
+        return False
+    if condition.op == "eq" and condition.arguments[1] == FALSE:
+        return _has_value(condition.arguments[0])
+    return condition.op in ("isnull", "istrue")
+
+
+def _chosen(parts: Sequence[Expression]) -> Expression:
+    """A case without the conditions that constants decide."""
+    left: list[Expression] = []
+    last: Expression = parts[-1] if len(parts) % 2 else NULL
+    for condition, value in zip(parts[::2], parts[1::2], strict=False):
+        if condition == TRUE:
+            last = value
+            break
+        if not isinstance(condition, Constant):
+            left += [condition, value]
+    if all(one == last for one in left[1::2]):
+        return last
+    return Call("case", (*left, *(() if last == NULL else (last,))))
+
+
+def folded(value: Expression) -> Expression:
+    """The call with all that is made of constants alone worked out.
+
+    Examples
+    --------
+    >>> print(folded(Call("+", (Variable("x"), Call("*", (Constant(2), Constant(3)))))))
+    x + 6
+    """
+    if not isinstance(value, Call):
+        return value
+    arguments = [folded(one) for one in value.arguments]
+    if value.takes_nulls or all(isinstance(one, Constant) for one in arguments):
+        return called(value.op, *arguments)
+    return replace(value, arguments=tuple(arguments))
+
+
+def is_spelled(expression: Expression) -> bool:
+    """Whether an expression is a text constant, or a case of such: a text, date or time by what it stands beside."""
+    if isinstance(expression, Constant):
+        return isinstance(expression.value, str)
+    if not isinstance(expression, Call) or expression.op != "case":
+        return False
+    parts = expression.arguments
+    values = (*parts[1::2], parts[-1]) if len(parts) % 2 else parts[1::2]
+    return all(one == NULL or is_spelled(one) for one in values) and any(map(is_spelled, values))
+
+
+def negated(condition: Expression) -> Expression:
+    """NOT: comparisons are turned round, AND and OR exchanged; unknown stays unknown."""
+    if isinstance(condition, Constant):
+        return NULL if condition == NULL else Constant(condition == FALSE)
+    if isinstance(condition, Call):
+        if condition.op in ("all", "any"):
+            return called("any" if condition.op == "all" else "all", *map(negated, condition.arguments))
+        if condition.op in COMPARING:
+            if condition.op == "eq" and condition.arguments[1] == FALSE:
+                return condition.arguments[0]
+            return Call(OPPOSITE[condition.op], condition.arguments)
+    return Call("eq", (condition, FALSE))
 
 
 def holds(op: str, left: Constant, right: Constant) -> bool:

@@ -1,7 +1,7 @@
 """From a program as it is written to its core form, which is what the planner takes.
 
-In core form a rule's atoms and comparisons hold variables and constants, and what is calculated stands apart. The rest
-becomes relations of names that no text can spell:
+In core form a rule's atoms and comparisons hold variables and constants, and what is calculated stands apart, a
+null-aware call in one piece. The rest becomes relations of names that no text can spell:
 
 - An aggregate in a body becomes the relation of the ways to satisfy its braces (``rule#1``), a grouping of it
   (``agg#1``), and an atom that reads that. A count or a sum of nothing is 0: for it there is a second rule, with the
@@ -72,7 +72,8 @@ def _is_plain(rule: Rule) -> bool:
     for comparison in rule.comparisons:
         parts += [comparison.left, comparison.right]
     for one in rule.computed:
-        parts += one.call.arguments
+        if not one.call.takes_nulls:
+            parts += one.call.arguments
     bound = {*rule.variables, *(one.variable for one in rule.computed)}
     negated = [term for atom in rule.negated for term in atom.variables]
     are_plain = all(isinstance(part, (Variable, Constant)) for part in parts)

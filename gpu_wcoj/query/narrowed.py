@@ -15,9 +15,9 @@ from dataclasses import replace
 from gpu_wcoj.query.binding import inner_aggregates
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.stratified import guarded
-from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Expression, Variable, variables_of
+from gpu_wcoj.query.terms import NULL, NULL_AWARE, Atom, Call, Comparison, Expression, Variable, variables_of
 
-_TOTAL = {"double", "downcase", "lower", "strlen", "upcase", "upper", "year", "month", "day"}
+_TOTAL = {*NULL_AWARE, "double", "downcase", "lower", "strlen", "upcase", "upper", "year", "month", "day"}
 """Functions that have a value for every argument, so that they may be asked of rows that no join takes."""
 
 

@@ -1,6 +1,7 @@
 """What null and null-safe variables can do in a rule, and what not.
 
-Null is no value: nothing is calculated with it, and it compares with nothing. It can be asked for, in an atom
+Null is no value: nothing is calculated with it, and it compares with nothing; only null-aware functions take it, and
+what stands in their arguments. It can be asked for, in an atom
 (``r(x, null)``) or of a variable (``x = null``, ``x != null``), and a head can hold it. For a null-safe variable,
 ``x?``, it equals itself: rows without a value join each other, and are what a negated atom can hold.
 """
@@ -69,7 +70,7 @@ def _check_body(body: Rule | Aggregate, at: _At) -> None:
 
 def _check_calls(expression: Expression, span: Span, at: _At) -> None:
     """Check what is calculated in an expression."""
-    if not isinstance(expression, Call):
+    if not isinstance(expression, Call) or expression.takes_nulls:
         return
     span = expression.span if expression.span.line else span
     for one in expression.arguments:
@@ -103,7 +104,7 @@ def _check_comparison(comparison: Comparison, bound: set[Variable], is_within: b
     if not isinstance(asked, (Variable, Call, Aggregate)):
         raise UnsupportedError(at(f"{shown} asks a constant for null; leave it out", span))
     _check_calls(asked, span, at)
-    if op == "!=" or asked in bound:
+    if op == "!=" or asked in bound or (isinstance(asked, Call) and asked.takes_nulls):
         return
     if isinstance(asked, Variable) and is_within:
         what = f"{shown} asks for null of what the braces do not bind; ask outside of them"

@@ -31,7 +31,10 @@ DEMAND = "demand#"
 
 @dataclass(frozen=True)
 class Computed:
-    """``variable = call`` of a rule in core form: the call's arguments are variables and constants."""
+    """``variable = call`` of a rule in core form: the arguments are variables and constants.
+
+    Those of a call that takes nulls may be calls of their own, and the variable may be null.
+    """
 
     variable: Variable
     call: Call

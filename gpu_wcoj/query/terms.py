@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 
 from gpu_wcoj.errors import UnsupportedTypeError
 
@@ -100,6 +101,8 @@ def _n_digits(value: Decimal) -> int:
 NULL = Constant(None)
 """No value. In an atom it takes rows without one in that column; compared, it asks whether there is none."""
 
+TRUE, FALSE = Constant(True), Constant(False)
+
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 """Characters of a string constant and how the text spells them; others that do not print are ``\\uXXXX``."""
 
@@ -145,11 +148,33 @@ FUNCTIONS = {
     "year": "a date or timestamp",
     "month": "a date or timestamp",
     "day": "a date or timestamp",
+    "eq": "two values",
+    "ne": "two values",
+    "lt": "two values",
+    "le": "two values",
+    "gt": "two values",
+    "ge": "two values",
+    "all": "conditions",
+    "any": "conditions",
+    "among": "a value and the values that it may be",
+    "isnull": "a value",
+    "istrue": "a condition",
+    "case": "conditions, each with a value behind it, and maybe a last value",
 }
 """Functions, and what each takes."""
+MOST_PARTS = 100_000
+"""How many arguments a function of any number takes at most."""
+COMPARING = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+"""Functions that compare two values, and the operator that each is."""
+OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+"""Functions that compare, and the one that is true where the other is false."""
+NULL_AWARE = frozenset((*COMPARING, "all", "any", "among", "isnull", "istrue", "case"))
+"""Functions of SQL's three-valued logic: they take nulls, and give null where the answer is unknown."""
 TAKEN = {
-    "cat": (2, 100), "substr": (3, 3), "like": (2, 3), "match": (2, 2), "contains": (2, 2), "quotient": (2, 2),
-    "rest": (2, 2),
+    "cat": (2, 100), "substr": (3, 3), "like": (2, 3), "match": (2, 2), "contains": (2, 2),
+    "quotient": (2, 2), "rest": (2, 2),
+    **dict.fromkeys(COMPARING, (2, 2)), "all": (1, MOST_PARTS), "any": (1, MOST_PARTS), "among": (2, MOST_PARTS),
+    "case": (2, MOST_PARTS),
 }  # fmt: skip
 """How many arguments a function takes at least and at most; one where it does not stand here."""
 CONSTRAINTS = ("match", "contains")
@@ -178,6 +203,12 @@ class Call:
     ``upcase`` make one character of each, as DuckDB. As a direct argument of a head, one of `AGGREGATES` may be called
     as well: ``total(x, sum(v))``.
 
+    `NULL_AWARE` functions follow SQL's three-valued logic. ``eq``, ``ne``, ``lt``, ``le``, ``gt``, ``ge`` compare;
+    ``all`` is AND, ``any`` is OR, and ``eq(c, false)`` is NOT; ``among`` is IN. ``isnull`` and ``istrue`` are never
+    null. ``case`` gives the value behind the first condition that is true, else the last value, else null. What is
+    calculated within them is null where an argument is. A calculation without a value is an error only where the rest
+    of the condition does not decide: ``all(ne(x, 0), gt(1 / x, 2))`` is false for 0.
+
     Examples
     --------
     >>> print(Call("*", (Call("+", (Variable("a"), Constant(1))), Variable("b"))))
@@ -203,6 +234,14 @@ class Call:
     def variables(self) -> tuple[Variable, ...]:
         """The distinct variables, in the order in which they first stand; see `variables_of`."""
         return variables_of(self.arguments)
+
+    @cached_property
+    def takes_nulls(self) -> bool:
+        """Whether the function, or one that is called in its arguments, is among `NULL_AWARE`.
+
+        Such a call stays one piece in core form, with all that is calculated in it.
+        """
+        return self.op in NULL_AWARE or any(isinstance(one, Call) and one.takes_nulls for one in self.arguments)
 
 
 def _is_closed(piece: Call | Constant) -> bool:
@@ -256,6 +295,18 @@ def variables_of(parts: Iterable[Expression]) -> tuple[Variable, ...]:
         elif isinstance(part, Call):
             found.update(dict.fromkeys(part.variables))
     return tuple(found)
+
+
+def valued_variables(parts: Iterable[Expression]) -> tuple[Variable, ...]:
+    """The distinct variables that expressions need a value of; those that stand in null-aware calls may be null.
+
+    Examples
+    --------
+    >>> x, y = Variable("x"), Variable("y")
+    >>> [str(one) for one in valued_variables([Call("+", (x, Constant(1))), Call("eq", (x, y))])]
+    ['x']
+    """
+    return variables_of(one for one in parts if not (isinstance(one, Call) and one.takes_nulls))
 
 
 def aggregates_of(parts: Iterable[Expression]) -> Iterator[Aggregate]:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.query.binding import definitions, keys_of, needed, standing
-from gpu_wcoj.query.constant import calculated, holds
+from gpu_wcoj.query.constant import calculated, called, holds
 from gpu_wcoj.query.rules import Computed, Rule
 from gpu_wcoj.query.terms import NULL, Aggregate, Atom, Call, Comparison, Constant, Expression, Term, Variable
 
@@ -112,6 +112,11 @@ class Variant:
                 return True
         if not self._is_bound(needed(comparison.left, self.outside) | needed(comparison.right, self.outside)):
             return False
+        if comparison.is_null_test:
+            asked = comparison.left if comparison.right == NULL else comparison.right
+            if isinstance(asked, Call) and asked.takes_nulls:
+                test = Comparison("=", Call("isnull", (asked,)), Constant(comparison.op == "="), comparison.span)
+                return self._take(test)
         left, right = self._term(comparison.left), self._term(comparison.right)
         if isinstance(left, Constant) and isinstance(right, Constant):
             self.fails = self.fails or not holds(comparison.op, left, right)
@@ -140,10 +145,18 @@ class Variant:
             if expression not in self.known:
                 self.known[expression] = self._aggregated(expression, name or self._fresh())
             return self.known[expression]
+        if expression.takes_nulls:
+            nested = self._nested(expression)
+            return self._calculated(nested, name) if isinstance(nested, Call) else self._term(nested)
         arguments = [self._term(one) for one in expression.arguments]
         while len(arguments) > 2 and expression.op == "cat":
             arguments[:2] = [self._calculated(Call("cat", tuple(arguments[:2])), None)]
         return self._calculated(Call(expression.op, tuple(arguments)), name)
+
+    def _nested(self, call: Call) -> Expression:
+        """A null-aware call, whose arguments stay expressions, with terms in the place of variables and aggregates."""
+        arguments = (self._nested(one) if isinstance(one, Call) else self._term(one) for one in call.arguments)
+        return called(call.op, *arguments)
 
     def _calculated(self, call: Call, name: Variable | None) -> Term:
         if call not in self.known:

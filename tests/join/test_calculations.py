@@ -243,3 +243,73 @@ def test_the_least_values_that_fail_are_named():
     for order in (1, -1):
         with pytest.raises(CalculationError, match=message):
             program.step({"e": [(MOST, 2), (LEAST, -1), (5, MOST), (LEAST, 3)][::order]})
+
+
+THREE_VALUED = {
+    "any(eq(x, 1), gt(y, 1))": lambda x, y: either(x == 1 if x is not None else None, None if y is None else y > 1),
+    "all(ne(x, 1), le(y, 1))": lambda x, y: both(x != 1 if x is not None else None, None if y is None else y <= 1),
+    "eq(any(isnull(x), eq(x, y)), false)": lambda x, y: x is not None and (None if y is None else x != y),
+    "among(x, 0, 2, null)": lambda x, y: True if x in (0, 2) else None,
+    "among(x + y, 1, 2, 3, 4, 5, 6, 7, 8, 9)": lambda x, y: None if None in (x, y) else 1 <= x + y <= 9,
+    "istrue(lt(x, y))": lambda x, y: None not in (x, y) and x < y,
+    "case(eq(x, 1), gt(y, 0), isnull(x), true)": lambda x, y: (
+        (None if y is None else y > 0) if x == 1 else True if x is None else None
+    ),
+    "case(isnull(y), false, lt(x - y, 1))": lambda x, y: False if y is None else None if x is None else x - y < 1,
+    "all(ne(y, 0), ge(x / y, 1))": lambda x, y: (
+        False if y == 0 else None if None in (x, y) else int(x / y) >= 1
+    ),
+    "any(ge(x / y, 1), eq(y, 0))": lambda x, y: True if y == 0 else None if None in (x, y) else int(x / y) >= 1,
+}  # fmt: skip
+"""Null-aware calls, and what each comes to; None for unknown."""
+
+
+def both(one, other):
+    return False if False in (one, other) else None if None in (one, other) else True
+
+
+def either(one, other):
+    return True if True in (one, other) else None if None in (one, other) else False
+
+
+@pytest.mark.parametrize("text", THREE_VALUED)
+def test_a_condition_is_true_false_or_unknown(text, backend):
+    values = (None, 0, 1, 2, -3)
+    rows = [(x, y) for x in values for y in values]
+    columns = {"x": [x for x, _ in rows], "y": [y for _, y in rows]}
+    program = f"""
+        h(x, y, {text}) :- r(x, y).
+        yes(x, y) :- r(x, y), {text} = true.
+        no(x, y) :- r(x, y), {text} = false.
+        unknown(x, y) :- r(x, y), {text} = null.
+    """
+    found = gw.Program(program, backend=backend).step({"r": columns})
+    right = {row: THREE_VALUED[text](*row) for row in rows}
+    assert found["h"].to_dict() == {(*row, truth): 1 for row, truth in right.items()}
+    for head, truth in (("yes", True), ("no", False), ("unknown", None)):
+        assert set(found[head].to_dict()) == {row for row, own in right.items() if own is truth}, head
+
+
+def test_a_condition_is_kept_up_to_date_through_a_join(backend):
+    text = "h(x, z) :- r(x, y), s(y, z), any(eq(x, 1), all(isnull(z), gt(x, 2))) = true."
+    program = gw.Program(text, backend=backend, bag=True)
+    found = program.step({"r": [(1, 5), (2, 5), (3, 5)], "s": {"y": [5, 5], "z": [None, 7]}})["h"].to_dict()
+    assert found == {(1, None): 1, (1, 7): 1, (3, None): 1}
+    gone = pa.table({"y": [5], "z": pa.array([None], pa.int64()), "weight": [-1]})
+    assert program.step({"s": gone})["h"].to_dict() == {(1, None): -1, (3, None): -1}
+    assert program.step({"r": [(4, 5), (1, 5)]})["h"].to_dict() == {(1, 7): 1}
+
+
+def test_a_calculation_in_a_condition_fails_where_the_rest_does_not_decide():
+    program = gw.Program("h(y) :- r(x, y), any(gt(10 / x, 2), eq(y, 6)) = true.")
+    assert program.step({"r": [(0, 6), (2, 7)]})["h"].to_dict() == {(6,): 1, (7,): 1}
+    with pytest.raises(CalculationError, match=r"10 / 0 has no value: it divides by zero"):
+        program.step({"r": [(0, 5), (3, 8)]})
+    assert program.relation("h").to_dict() == {(6,): 1, (7,): 1}
+
+
+def test_texts_in_conditions_compare_as_texts_and_dates_as_dates():
+    rows = pa.table({"s": ["b", None, "ab", "c"], "d": pa.array([0, 400, None, 800], pa.int32()).cast(pa.date32())})
+    text = 'h(s, d) :- r(s, d), any(lt(s, "b"), ge(d, "1971-06-01"), eq(case(isnull(d), "ab"), s)) = true.'
+    found = {row[0] for row in gw.Program(text).step({"r": rows})["h"].to_dict()}
+    assert found == {"ab", "c"}

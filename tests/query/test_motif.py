@@ -8,6 +8,7 @@ from gpu_wcoj.errors import GpuWcojError, MotifSyntaxError, UnsupportedError, Us
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.motif import Graph, compiled, parse
 from gpu_wcoj.query.motif.reading import MOST_EDGES, MOST_HOPS, NAME_LENGTH, TEXT_BYTES
+from gpu_wcoj.query.rules import Rule
 
 FORMS = {
     "(a)": ("a",),
@@ -232,13 +233,27 @@ def test_conditions_that_cannot_be_answered(text, message):
         compiled(parse("(a)-[t]-(b)"), where=text)
 
 
-def test_conditions_of_many_cases_are_refused():
+def test_an_or_is_one_rule_with_a_filter():
     text = " OR ".join(f"a.x = b.y + {at}" for at in range(100))
-    with pytest.raises(UnsupportedError, match="more than 64 cases that exclude each other"):
-        compiled(parse("(a)-[t]->(b)"), where=text)
+    (rule,) = _matching(text)
+    (test,) = rule.comparisons
+    assert str(test).startswith("istrue(any(eq(a_x, b_y + 0), eq(a_x, b_y + 1), ")
+
+
+def test_an_or_whose_sides_join_elements_is_split_up_to_a_limit():
+    rules = _matching("a.x = b.x OR a.y = b.y AND a.z > 1")
+    assert [[str(one) for one in rule.comparisons] for rule in rules] == [
+        ["a_x = b_x"],
+        ["a_y = b_y", "a_z > 1", "eq(istrue(eq(a_x, b_x)), false) = true"],
+    ]
     pairs = " AND ".join(f"(a.x = b.x{at} OR a.y = b.y{at})" for at in range(7))
-    with pytest.raises(UnsupportedError, match="more than 64 cases that exclude each other"):
-        compiled(parse("(a)-[t]->(b)"), where=pairs)
+    assert len(_matching(pairs)) == 64
+
+
+def _matching(where: str) -> list[Rule]:
+    """The rules of the matches themselves."""
+    rules = compiled(parse("(a)-[t]->(b)"), where=where).rules.rules
+    return [rule for rule in rules if rule.head.relation == "motif"]
 
 
 @pytest.mark.parametrize(

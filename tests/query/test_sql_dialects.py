@@ -158,7 +158,7 @@ def test_the_readme_names_the_functions():
     line = next(one for one in text.splitlines() if "SQL is views" in one)
     named = re.findall("`([A-Z]+)`", line.split("Functions are")[1].split(".")[0])
     assert tuple(named) == KNOWN
-    refused = ("SELECT (SELECT MAX(a) FROM s WHERE s.b = r.b) FROM r", "SELECT r.a FROM r, s WHERE r.a = 1 OR s.a = 2",
+    refused = ("SELECT (SELECT MAX(a) FROM s WHERE s.b = r.b) FROM r",
                "SELECT CAST(a AS VARCHAR) FROM r", "SELECT a + INTERVAL 1 DAY FROM r", "SELECT a FROM r LIMIT 1",
                "SELECT ROW_NUMBER() OVER () FROM r")  # fmt: skip
     for query in refused:

@@ -49,13 +49,6 @@ UNSUPPORTED = [
         "GROUP BY in a subquery",
     ),
     ("SELECT a FROM r QUALIFY 1 = 1", "1 = 1", "QUALIFY is not supported", "window functions"),
-    (
-        "SELECT a FROM r JOIN s ON r.a = 1 OR s.c = 2",
-        "r.a = 1 OR s.c = 2",
-        r"OR across relations \(r, s\)",
-        "UNION ALL",
-    ),
-    ("SELECT a FROM r, s WHERE r.a = s.b OR r.a = s.c", "r.a = s.b OR r.a = s.c", "OR across relations", "IN"),
     ("SELECT (SELECT MAX(c) FROM s WHERE s.b = r.b) FROM r", "r.b", "cannot refer to the query around", "groups by"),
     ("SELECT a FROM r WHERE a = (SELECT c FROM s)", "c FROM s", "with one aggregate", "Join with the query in FROM"),
     ("SELECT a FROM r WHERE a IN (SELECT MAX(c) FROM s WHERE s.b = r.b)", "r.b", "a query with aggregates", "Join"),
@@ -171,7 +164,12 @@ UNSUPPORTED = [
     ("SELECT d FROM t WHERE d < DATE '2020-01-01' + INTERVAL '1' QUARTER", None, "the unit 'quarter'", "'3' MONTH"),
     ("SELECT d FROM t WHERE d < TIMESTAMP '2020-01-01 00:00:00+01'", None, "times with a zone", ""),
     ("SELECT YEAR(DATE '2020-01-01')", None, "a date is not calculated with but for intervals", ""),
-    ("SELECT a = 1, a = 2, a = 3, b = 1, b = 2, a = 4, b = 5 FROM r", None, "more than 128 rules", "a view of its own"),
+    (
+        "SELECT a FROM r WHERE " + " OR ".join(f"a IN (SELECT c FROM s WHERE b = {i})" for i in range(9)),
+        None,
+        "more than 128 rules",
+        "a view of its own",
+    ),
 ]
 
 WRONG = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from inspect import cleandoc
 
@@ -11,6 +12,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse as parse_datalog
 from gpu_wcoj.query.printed import as_datalog
+from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql import parse
 
 TABLES = {"edge": ["src", "dst"], "person": {"id": "int64", "name": "string", "born": "date32[day]"}, "r": ["a", "b"]}
@@ -63,12 +65,53 @@ GOLDEN = {
         answer(x) :- part#1(x, y), part#1(y, y_2), part#1(y_2, x).
         """,
     ),
-    "OR is split, each row once": (
+    "OR is a filter": (
         "SELECT a FROM r WHERE a = 1 OR b > 2",
+        "answer(a) :- r(a, b), istrue(any(eq(a, 1), gt(b, 2))) = true.",
+    ),
+    "OR of equalities with constants is a list": (
+        "SELECT b FROM r WHERE a = 1 OR a IN (2, 3)",
         """
-        answer(a) :- r(a, _), a = 1.
-        answer(a) :- r(a, b), a != 1, b > 2.
-        answer(null) :- r(null, b), b > 2.
+        in#1(1).
+        in#1(2).
+        in#1(3).
+        answer(b) :- r(a, b), in#1(a).
+        """,
+    ),
+    "what all sides of an OR say joins, and each relation is asked what they say of it": (
+        "SELECT r.a FROM r, edge WHERE (b = src AND a = 1 AND dst > 2) OR (src = b AND a = 3 AND dst > 4)",
+        (
+            "answer(a) :- r(a, b), edge(b, dst), istrue(among(a, 1, 3)) = true,"
+            " istrue(any(gt(dst, 2), gt(dst, 4))) = true,"
+            " istrue(any(all(eq(a, 1), gt(dst, 2)), all(eq(a, 3), gt(dst, 4)))) = true, a != null, dst != null."
+        ),
+    ),
+    "OR of joins is split, each row once": (
+        "SELECT r.a FROM r, edge WHERE r.a = src OR r.b = dst",
+        """
+        answer(a) :- r(a, _), edge(a, _).
+        answer(a) :- r(a, b), edge(src, b), eq(istrue(eq(a, src)), false) = true.
+        """,
+    ),
+    "OR with a query is split into the query and the rest": (
+        "SELECT a FROM r WHERE a = 1 OR EXISTS (SELECT 1 FROM edge WHERE src = b) OR b IS NULL",
+        """
+        keys#1(b) :- edge(b, _), b != null.
+        once#2(c0, count()) :- keys#1(c0).
+        answer(a) :- r(a, b), istrue(any(eq(a, 1), isnull(b))) = true.
+        answer(a) :- r(a, b), once#2(b, _), eq(istrue(any(eq(a, 1), isnull(b))), false) = true.
+        """,
+    ),
+    "CASE is a value": (
+        "SELECT CASE WHEN a > 1 OR b = 2 THEN b ELSE 0 END AS v, a = 1 AS w FROM r",
+        "answer(case(any(gt(a, 1), eq(b, 2)), b, 0), eq(a, 1)) :- r(a, b).",
+    ),
+    "CASE of one comparison is a rule for each value": (
+        "SELECT CASE WHEN a > 1 THEN b ELSE 0 END AS v FROM r",
+        """
+        answer(v) :- r(a, v), a > 1.
+        answer(0) :- r(a, _), a <= 1.
+        answer(0) :- r(null, _).
         """,
     ),
     "a left join": (
@@ -219,3 +262,41 @@ def test_stars_stand_where_the_dialect_puts_them():
 
     assert columns("duckdb") == ("p", "k", "q")
     assert columns("postgres") == ("k", "p", "q")
+
+
+COLUMNS = {"t": {**dict.fromkeys("abcdef", "int64"), "s": "string"}}
+
+
+def random_terms(count: int) -> str:
+    chance = random.Random(count)
+    ways = (
+        "{0} = {1}", "{0} BETWEEN {1} AND 7", "{0} IN (1, {1}, 9)", "{0} IS NULL", "NOT ({0} > {1})", "s LIKE 'x{1}%'",
+        "({0} < {1} AND b IS NOT NULL)",
+    )  # fmt: skip
+    terms = [chance.choice(ways).format(chance.choice("abcdef"), chance.randrange(9)) for _ in range(count)]
+    halves = [" OR ".join(terms[at::4]) for at in range(4)]
+    return f"(({halves[0]}) AND NOT ({halves[1]})) OR (({halves[2]}) AND ({halves[3]}))"
+
+
+@pytest.mark.parametrize(
+    ("text", "most_rules"),
+    [
+        (f"SELECT a FROM t WHERE {random_terms(60)}", 1),
+        ("SELECT s FROM t WHERE " + " AND ".join(f"s NOT LIKE 'z{at}%'" for at in range(200)), 1),
+        ("SELECT s FROM t WHERE " + " OR ".join(f"s LIKE 'z{at}%'" for at in range(200)), 1),
+        ("SELECT " + ", ".join(f"a + {at} AS c{at}" for at in range(200)) + " FROM t", 2),
+        ("SELECT " + ", ".join(f"{at} = a AS c{at}, b + {at} AS d{at}" for at in range(50)) + " FROM t", 2),
+    ],
+    ids=["60 terms", "200 NOT LIKE", "200 LIKE", "200 sums", "50 truth values"],
+)
+def test_long_conditions_are_few_rules_which_are_not_spelled(
+    text: str, most_rules: int, monkeypatch: pytest.MonkeyPatch
+):
+    spelled: list[Rule] = []
+    monkeypatch.setattr(Rule, "__str__", lambda rule: spelled.append(rule) or "a rule")
+    rules = parse(text, COLUMNS)
+    assert len(rules.rules) <= most_rules
+    program = gw.Program(rules, bag=True, backend="cpu")
+    row = pa.table({name: pa.array([1], pa.int64()) for name in "abcdef"} | {"s": ["x"]})
+    _ = program.step({"t": row})
+    assert len(spelled) <= 20 * most_rules  # once a stage, however many terms there are

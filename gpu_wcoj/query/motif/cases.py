@@ -1,19 +1,20 @@
-"""Conditions as conjunctions of which no two hold at once, so that a bag of matches counts each match once.
+"""Conditions as conjuncts, with negation in the comparisons, and as conjunctions of which no two hold at once.
 
 Under SQL's three values, what is unknown is not true. Once negation has moved inwards to the comparisons, a condition
-is true where enough of them are true; so only "true" and "not true" are told apart from there on.
+is true where enough of them are true. A conjunct that is an OR becomes a filter; only one whose sides join elements is
+taken apart, so that a bag of matches counts each match once.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any as Anything
 
-from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedError
+from gpu_wcoj.errors import CalculationError, TypeMismatchError
 from gpu_wcoj.query.motif.condition import (
     All,
     Among,
@@ -32,10 +33,22 @@ from gpu_wcoj.query.motif.condition import (
 from gpu_wcoj.query.terms import Constant
 
 MOST_CASES = 64
-"""How many conjunctions a condition may become."""
+"""How many conjunctions the conditions of a motif become at most."""
+MOST_SPLIT = 8
+"""How many sides of an OR become conjunctions of their own at most."""
 
-Literal = Test | Among | IsNull
-Case = tuple[Literal, ...]
+Case = tuple["Condition | Untrue", ...]
+
+
+@dataclass(frozen=True)
+class Untrue:
+    """That a condition is false or unknown."""
+
+    condition: Condition
+
+    def __str__(self) -> str:
+        return f"{self.condition} IS NOT TRUE"
+
 
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _COMPARED: dict[str, Callable[[Anything, Anything], bool]] = {
@@ -169,99 +182,48 @@ def _calculated(operation: Operation, numbers: Sequence[int | float]) -> int | f
     return calculate[operation.op](left, right)
 
 
-def cases(condition: Condition, limit: int = MOST_CASES) -> list[Case]:
-    """Conjunctions of which one holds where the condition is true, and no two hold at once.
+def cases(condition: Condition) -> list[Case]:
+    """Conjunctions of which one holds where the condition is true, and no two at once: mostly the condition itself.
 
-    Raises
-    ------
-    UnsupportedError
-        If there are more than `limit`.
+    An OR is taken apart where each of its sides compares columns of two elements for equality, by which they join.
 
     Examples
     --------
     >>> from gpu_wcoj.query.motif import parse as parse_motif
     >>> from gpu_wcoj.query.motif.condition import parse
-    >>> given = parse("a.x = 1 OR a.y = 2", parse_motif("(a)"))
-    >>> for case in cases(given):
-    ...     print(*case, sep=" and ")
-    a.x = 1
-    a.x != 1 and a.y = 2
-    a.x IS NULL and a.y = 2
+    >>> for text in ("a.x = 1 OR b.y = 2", "a.x = b.x OR a.y = b.y AND a.z > 1"):
+    ...     for case in cases(parse(text, parse_motif("(a); (b)"))):
+    ...         print(*case, sep=" and ")
+    (a.x = 1 OR b.y = 2)
+    a.x = b.x
+    a.y = b.y and a.z > 1 and a.x = b.x IS NOT TRUE
     """
-    done: list[Case] = []
-    waiting: list[tuple[Case, tuple[_Goal, ...]]] = [((), ((condition, True),))]
-    while waiting:
-        so_far, goals = waiting.pop(0)
-        if not goals:
-            done.append(so_far)
-        else:
-            (first, is_true), *rest = goals
-            ways = [
-                (longer, (*further, *rest))
-                for literals, further in _ways(first, is_true)
-                if (longer := _joined(so_far, literals)) is not None
-            ]
-            waiting = [*ways, *waiting]
-        if len(done) + len(waiting) > limit:
-            raise UnsupportedError(too_many(limit))
-    return done
+    if not isinstance(condition, Any) or len(condition.parts) > MOST_SPLIT or not all(map(_joins, condition.parts)):
+        return [(condition,)]
+    return [
+        (*(part.parts if isinstance(part, All) else (part,)), *map(Untrue, condition.parts[:at]))
+        for at, part in enumerate(condition.parts)
+    ]
 
 
-_Goal = tuple[Condition, bool]
-"""A condition, and whether it is to be true, or else false or unknown."""
+def _joins(condition: Condition) -> bool:
+    """Whether a condition compares columns of two elements for equality."""
+    if isinstance(condition, All):
+        return any(map(_joins, condition.parts))
+    if not isinstance(condition, Test) or condition.op != "=":
+        return False
+    left, right = condition.left, condition.right
+    return isinstance(left, Field) and isinstance(right, Field) and left.element != right.element
 
 
-def _ways(one: Condition, is_true: bool) -> list[tuple[Case, tuple[_Goal, ...]]]:
-    """The ways to reach a goal, which exclude each other: literals, and goals that are left."""
-    if isinstance(one, Truth):
-        return [((), ())] if one.holds == is_true else []
-    if isinstance(one, (All, Any)):
-        if isinstance(one, All) == is_true:
-            return [((), tuple((part, is_true) for part in one.parts))]
-        first, *others = one.parts
-        ways: list[tuple[Case, tuple[_Goal, ...]]] = [((), ((first, is_true),))]
-        if others:
-            left = All(tuple(others)) if isinstance(one, All) else Any(tuple(others))
-            ways.append(((), ((first, not is_true), (left, is_true))))
-        return ways
-    assert not isinstance(one, Not), "negation stands in the comparisons"
-    if is_true:
-        return [((one,), ())]
-    if isinstance(one, IsNull):
-        return [((replace(one, is_negated=not one.is_negated),), ())]
-    opposite: Literal
-    if isinstance(one, Among):
-        opposite = replace(one, is_negated=not one.is_negated)
-    else:
-        opposite = replace(one, op=_OPPOSITE[one.op])
-    fields = list(dict.fromkeys(fields_of(one)))
-    unknown = [(*(IsNull(before, True) for before in fields[:at]), IsNull(field)) for at, field in enumerate(fields)]
-    return [((opposite,), ()), *((case, ()) for case in unknown)]
+def combined(conditions: Sequence[Condition]) -> list[Case]:
+    """Conjunctions of which one holds where all conditions are true, and no two hold at once.
 
-
-def too_many(limit: int) -> str:
-    """What is said of a condition with too many cases."""
-    return (
-        f"the condition has more than {limit} cases that exclude each other.\n"
-        "  Ask for less with OR, or put a list of values into IN."
-    )
-
-
-def _joined(left: Iterable[Literal], right: Iterable[Literal]) -> Case | None:
-    """Both conjunctions; None if they ask for a null that another part of them excludes."""
-    both = tuple(dict.fromkeys([*left, *right]))
-    nulls = {one.value for one in both if isinstance(one, IsNull) and not one.is_negated}
-    if nulls:
-        for one in both:
-            is_null = isinstance(one, IsNull) and not one.is_negated
-            if not is_null and nulls & set(fields_of(one)):
-                return None
-    return both
-
-
-def combined(parts: Sequence[Sequence[Case]], limit: int = MOST_CASES) -> list[Case]:
-    """Every choice of one case of each part."""
-    if math.prod(map(len, parts)) > limit:
-        raise UnsupportedError(too_many(limit))
-    joined = (tuple(literal for case in choice for literal in case) for choice in product(*parts))
-    return [found for one in joined if (found := _joined(one, ())) is not None]
+    There are `MOST_CASES` at most: beyond them, an OR stays whole.
+    """
+    found: list[Case] = [()]
+    for one in conditions:
+        ways = cases(one)
+        ways = ways if len(found) * len(ways) <= MOST_CASES else [(one,)]
+        found = [(*case, *way) for case, way in product(found, ways)]
+    return found

@@ -121,12 +121,18 @@ class All:
 
     parts: tuple[Condition, ...]
 
+    def __str__(self) -> str:
+        return f"({' AND '.join(map(str, self.parts))})"
+
 
 @dataclass(frozen=True)
 class Any:
     """Whether one part is true at least."""
 
     parts: tuple[Condition, ...]
+
+    def __str__(self) -> str:
+        return f"({' OR '.join(map(str, self.parts))})"
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpu_wcoj.query.constant import equality_key
-from gpu_wcoj.query.motif.cases import Case
-from gpu_wcoj.query.motif.condition import Among, Field, IsNull, Null, Operation, Test, Value
-from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Constant, Expression
+from gpu_wcoj.query.constant import called, equality_key, negated
+from gpu_wcoj.query.motif.cases import Case, Untrue
+from gpu_wcoj.query.motif.condition import All, Among, Any, Condition, Field, IsNull, Null, Operation, Test, Value
+from gpu_wcoj.query.terms import COMPARING, NULL, TRUE, Atom, Call, Comparison, Constant, Expression
 
 FUNCTIONS = {"lower": "lower", "upper": "upper", "length": "strlen", "abs": "abs", "year": "year", "month": "month",
              "day": "day"}  # fmt: skip
@@ -53,12 +53,16 @@ class Writer:
         atoms: list[Atom] = []
         negated: list[Atom] = []
         for literal in case:
-            if isinstance(literal, IsNull):
+            if isinstance(literal, (All, Any, Untrue)):
+                comparisons.append(Comparison("=", called("istrue", self.condition(literal)), TRUE))
+            elif isinstance(literal, IsNull):
                 op = "!=" if literal.is_negated else "="
                 comparisons.append(Comparison(op, self.written(literal.value)[0], NULL))
             elif isinstance(literal, Test):
                 left, right = self.alike(self.written(literal.left), self.written(literal.right))
                 comparisons.append(Comparison(literal.op, left, right))
+            elif not isinstance(literal, Among):
+                raise AssertionError(f"'{literal}' was to be decided before")
             elif len(literal.among) <= (FEW if literal.is_negated else 1):
                 op = "!=" if literal.is_negated else "="
                 value = self.written(literal.value)
@@ -69,8 +73,29 @@ class Writer:
                 (negated if literal.is_negated else atoms).append(self.among(literal))
         return Literals(tuple(comparisons), tuple(atoms), tuple(negated))
 
+    def condition(self, one: Condition | Untrue) -> Expression:
+        """A condition as a null-aware call."""
+        if isinstance(one, Untrue):
+            return negated(called("istrue", self.condition(one.condition)))
+        if isinstance(one, (All, Any)):
+            return called("all" if isinstance(one, All) else "any", *map(self.condition, one.parts))
+        if isinstance(one, IsNull):
+            test = called("isnull", self.written(one.value)[0])
+            return negated(test) if one.is_negated else test
+        if isinstance(one, Among):
+            found = called("among", *self.value_and_list(one))
+            return negated(found) if one.is_negated else found
+        assert isinstance(one, Test), f"'{one}' was to be decided before"
+        left, right = self.alike(self.written(one.left), self.written(one.right))
+        return called(next(name for name, op in COMPARING.items() if op == one.op), left, right)
+
     def among(self, literal: Among) -> Atom:
-        """That a value is one of a list, whose values are of its type then."""
+        """That a value is one of a list."""
+        value, *values = self.value_and_list(literal)
+        return Atom(self.listed(tuple(one for one in values if isinstance(one, Constant))), (value,))
+
+    def value_and_list(self, literal: Among) -> tuple[Expression, ...]:
+        """A value, and the list that it is in, whose values are of its type."""
         value, kind = self.written(literal.value)
         values = literal.among
         are_whole = [isinstance(one.value, int) for one in values]
@@ -80,7 +105,7 @@ class Writer:
             value = Call("double", (value,))
             values = tuple(Constant(float(one.value)) if type(one.value) is int else one for one in values)
         distinct = {equality_key(one, is_double=kind in _FLOATS): one for one in values}
-        return Atom(self.listed(tuple(distinct.values())), (value,))
+        return (value, *distinct.values())
 
     def written(self, value: Value) -> tuple[Expression, str | None]:
         """A value, and the family of its type."""

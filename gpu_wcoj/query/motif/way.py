@@ -8,7 +8,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import UnsupportedError
-from gpu_wcoj.query.motif.cases import cases, combined, known
+from gpu_wcoj.query.motif.cases import Untrue, combined, known
 from gpu_wcoj.query.motif.condition import Condition, Field, Null, Truth, Value, fields_of
 from gpu_wcoj.query.motif.expressions import Writer
 from gpu_wcoj.query.motif.form import ROW, Element, Part
@@ -103,11 +103,11 @@ class Way:
                 own.setdefault(next(iter(owners)), []).append(left)
             else:
                 across.append(left)
-        chosen = combined([cases(one) for one in across])
+        chosen = combined(across)
         needed: dict[str, list[str]] = {}
         for case in chosen:
             for literal in case:
-                for one in fields_of(literal):
+                for one in fields_of(literal.condition if isinstance(literal, Untrue) else literal):
                     columns = needed.setdefault(self.owner(one), [])
                     if one.column not in columns:
                         columns.append(one.column)
@@ -267,7 +267,7 @@ class Way:
             )
             head = Atom(name, tuple(own_terms[one] for one in columns))
             lists = tuple(Atom(one.relation, (own_terms[self.graph.id],)) for one in ids)
-            for case in combined([cases(one) for one in own]):
+            for case in combined(own):
                 written = inner.writer(own_terms).literals(case)
                 self.compiler.rules.append(
                     Rule(head, (read, *lists, *written.atoms), written.comparisons, written.negated)

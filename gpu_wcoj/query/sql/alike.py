@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.query.constant import is_spelled
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.literals import is_date, spelled
@@ -65,8 +66,8 @@ def group_of(kind: str) -> str:
 def _check_groups(context: Context, left: Expression, right: Expression, node: Node) -> None:
     kinds = [context.kind(one) for one in (left, right)]
     groups = {group_of(one) for one in kinds if one is not None}
-    is_spelled = any(isinstance(one, Constant) and isinstance(one.value, str) for one in (left, right))
-    if len(groups) > 1 and not (is_spelled and groups == {"text", "time"}):
+    is_text = any(map(is_spelled, (left, right)))
+    if len(groups) > 1 and not (is_text and groups == {"text", "time"}):
         raise context.place.mistyped(f"values of the types '{kinds[0]}' and '{kinds[1]}' do not compare", node)
     if groups == {"time"} and len({DataType(one).family for one in kinds if one is not None}) > 1:
         what = f"this compares values of the types '{kinds[0]}' and '{kinds[1]}'; give both columns one of the two"
@@ -108,12 +109,32 @@ def unified(
     return found
 
 
+def in_common(context: Context, values: Sequence[Expression], node: Node) -> list[Expression]:
+    """Values of one column, converted as `unified` does it; null where they were."""
+    families = {_family(context, one) for one in values}
+    constants = [one.value for one in values if isinstance(one, Constant)]
+    scales = [-int(one.as_tuple().exponent) for one in constants if isinstance(one, Decimal)]
+    families |= {"double" for one in constants if isinstance(one, float)} | {"decimal" for _ in scales}
+    wanted = _common(families)
+    found = [_converted(context, one, wanted, max([0, *scales])) for one in values] if wanted else list(values)
+    if any(map(is_date, found)) and not all(is_date(one) or one == NULL for one in found):
+        for kind in (context.kind(one) for one in found if not is_date(one) and one != NULL):
+            if kind is not None and not kind.startswith(("date", "timestamp")):
+                raise context.place.mistyped(f"a date stands beside a value of type '{kind}'", node)
+        found = [spelled(one) for one in found]
+    return found
+
+
 def _as(
     context: Context, branch: Branch, values: Values, at: int, wanted: str, scale: int
 ) -> Iterator[tuple[Branch, Values]]:
     """A row with one of its columns as a double or a decimal, or null."""
     if _converted(context, values[at], wanted) == values[at]:
         yield branch, values
+        return
+    own = values[at]
+    if isinstance(own, Call) and own.takes_nulls:
+        yield branch, (*values[:at], _converted(context, own, wanted, scale), *values[at + 1 :])
         return
     numbers = context.numbered(len(values))
     branch = branch.with_values(dict(zip(numbers, values, strict=True)))

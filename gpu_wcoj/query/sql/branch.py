@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpu_wcoj.query.constant import holds
+from gpu_wcoj.query.constant import called, holds
 from gpu_wcoj.query.terms import (
+    FALSE,
     MIRRORED,
     NEVER,
     NULL,
+    TRUE,
     Atom,
     Call,
     Comparison,
     Constant,
     Expression,
     Variable,
+    valued_variables,
     variables_of,
 )
 
@@ -55,9 +58,11 @@ class Branch:
     values: Mapping[int, Expression] = field(default_factory=dict)
 
     def may_be_null(self, value: Expression) -> bool:
-        """Whether a value can be null here. What is calculated never is."""
+        """Whether a value can be null here. What is calculated never is, but for null-aware calls."""
         if isinstance(value, Variable):
             return value not in self.solid and value not in self.known
+        if isinstance(value, Call) and value.takes_nulls:
+            return value.op not in ("istrue", "isnull")
         return value == NULL
 
     @property
@@ -109,7 +114,16 @@ class Branch:
         """Where a value is not null."""
         if value == NULL:
             return None
+        if isinstance(value, Call) and value.takes_nulls:
+            return self._tested(value, FALSE)
         return self.required(variables_of([value]))
+
+    def _tested(self, value: Call, is_null: Constant) -> Branch | None:
+        """Where a null-aware call is null, or is not."""
+        test = called("isnull", value)
+        if isinstance(test, Constant):
+            return self if test == is_null else None
+        return replace(self, comparisons=(*self.comparisons, Comparison("=", test, is_null)))
 
     def required(self, variables: Iterable[Variable]) -> Branch:
         """Where variables are not null."""
@@ -124,6 +138,8 @@ class Branch:
             if value not in self.fixed:
                 return self.replaced({value: NULL})
             return replace(self, comparisons=(*self.comparisons, Comparison("=", value, NULL)))
+        if isinstance(value, Call):
+            return self._tested(value, TRUE)
         return self
 
     def compared(self, op: str, left: Expression, right: Expression) -> Branch | None:
@@ -134,9 +150,9 @@ class Branch:
             return self if holds(op, left, right) else None
         if isinstance(left, Constant):
             left, right, op = right, left, MIRRORED[op]
-        if any(Comparison("=", one, NULL) in self.comparisons for one in variables_of([left, right])):
+        if any(Comparison("=", one, NULL) in self.comparisons for one in valued_variables([left, right])):
             return None
-        known = self.required(variables_of([left, right]))
+        known = self.required(valued_variables([left, right]))
         if left == right and isinstance(left, Variable):
             return known if op in ("=", "<=", ">=") else None
         if op == "=" and isinstance(left, Variable) and isinstance(right, Variable):
@@ -169,7 +185,8 @@ def substituted(value: Expression, names: Mapping[Variable, Expression]) -> Expr
     if isinstance(value, Variable):
         return names.get(value, value)
     if isinstance(value, Call):
-        return replace(value, arguments=tuple(substituted(one, names) for one in value.arguments))
+        arguments = tuple(substituted(one, names) for one in value.arguments)
+        return called(value.op, *arguments) if value.takes_nulls else replace(value, arguments=arguments)
     return value
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.sql import groups, literals, recursion, selection, sets, truth, values
+from gpu_wcoj.query.sql import formulas, groups, literals, recursion, selection, sets, truth, values
 from gpu_wcoj.query.sql.alike import alike, unified
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import Case, Context, Derived
@@ -117,6 +117,20 @@ class Compiler(Context):
 
     def cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
         """See `gpu_wcoj.query.sql.context.Context.cases`."""
+        leaf = self.leaf(node, scope, branch)
+        return values.cases(self, node, scope, branch) if leaf is None else [leaf]
+
+    def formula(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """See `gpu_wcoj.query.sql.context.Context.formula`."""
+        return formulas.formula(self, node, scope, branch)
+
+    def value(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """See `gpu_wcoj.query.sql.context.Context.value`."""
+        branch, found = formulas.formula(self, node, scope, branch)
+        return branch, formulas.nullable(branch, found)
+
+    def leaf(self, node: Node, scope: Scope, branch: Branch) -> Case | None:
+        """See `gpu_wcoj.query.sql.context.Context.leaf`."""
         from sqlglot import expressions as exp
 
         if isinstance(scope, GroupedScope):
@@ -124,10 +138,10 @@ class Compiler(Context):
             if found is not None:
                 return found
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
-            return [(branch, self.column(node, scope, branch))]
+            return branch, self.column(node, scope, branch)
         if isinstance(node, exp.Subquery):
-            return [self.single(node, scope, branch)]
-        return values.cases(self, node, scope, branch)
+            return self.single(node, scope, branch)
+        return None
 
     def column(self, node: ColumnNode, scope: Scope, branch: Branch) -> Expression:
         """The value of a column, also of one of a query around that groups by it."""
@@ -168,7 +182,7 @@ class Compiler(Context):
         read, (value,) = self.reading(self.named(derived), derived)
         return branch.joined(read), value
 
-    def grouped_case(self, node: Node, scope: GroupedScope, branch: Branch) -> list[Case] | None:
+    def grouped_case(self, node: Node, scope: GroupedScope, branch: Branch) -> Case | None:
         """The value of a key or an aggregate; None if it is something else, made of them."""
         from sqlglot import expressions as exp
 
@@ -179,10 +193,10 @@ class Compiler(Context):
         plain = scope.plain
         if isinstance(node, exp.Column) and node.args.get("number") is None and plain.own(node, self.place) is None:
             item = None if node.args.get("table") else scope.named.get(self.place.names.key(node.name))
-            return None if item is None else self.cases(item, replace(scope, named={}), branch)
+            return None if item is None else self.value(item, replace(scope, named={}), branch)
         number = scope.known.get(identity(self, node, plain))
         if number is not None:
-            return [(branch, branch.values[number])]
+            return branch, branch.values[number]
         if isinstance(node, exp.Column):
             raise self.place.wrong(
                 f"the column '{node.name}' is neither grouped nor aggregated; name it in GROUP BY, or take its MIN",

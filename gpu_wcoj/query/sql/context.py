@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql.branch import Branch, Values
+from gpu_wcoj.query.sql.known import has_query
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.sql.writing import rule
-from gpu_wcoj.query.terms import NULL, Atom, Call, Constant, Expression, Variable, variables_of
+from gpu_wcoj.query.terms import NULL, NULL_AWARE, Atom, Call, Constant, Expression, Variable, variables_of
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
 MOST_BRANCHES = 128
 """How many rules one query may become."""
+MOST_CASES = 32
+"""How many branches the values of one row may become; where there are more, they are calculated with their nulls."""
 MOST_ATOMS = 16
 """A query of so many atoms is joined in place; a longer one becomes a relation."""
 UNIT = "one#"
@@ -83,6 +86,18 @@ class Context(ABC):
         """The values of an expression and where it has them, disjoint."""
 
     @abstractmethod
+    def formula(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """The value of an expression without EXISTS and IN of a query, as one null-aware call; see `formulas`."""
+
+    @abstractmethod
+    def value(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """The same as a column's value, which keeps the rows in which it is null."""
+
+    @abstractmethod
+    def leaf(self, node: Node, scope: Scope, branch: Branch) -> Case | None:
+        """The value of a column, a key, an aggregate or a query with one row; None of what is made of such."""
+
+    @abstractmethod
     def select_within(self, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
         """The rows of a query within a condition, joined to a row of the query around."""
 
@@ -110,9 +125,18 @@ class Context(ABC):
             found = [
                 there.with_values({number: value}) for where in found for there, value in self.cases(node, scope, where)
             ]
-            if nodes:
-                _ = self.limited(found, node)
+            if len(found) > MOST_CASES and not any(map(has_query, nodes)):
+                return self._calculated_each(nodes, scope, branch)
+            _ = self.limited(found, node)
         return [(one, tuple(one.values[number] for number in numbers)) for one in found]
+
+    def _calculated_each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+        """The values of several expressions, which may be null, in one branch."""
+        numbers = self.numbered(len(nodes))
+        for number, node in zip(numbers, nodes, strict=True):
+            branch, value = self.value(node, scope, branch)
+            branch = branch.with_values({number: value})
+        return [(branch, tuple(branch.values[number] for number in numbers))]
 
     def equated(self, branch: Branch, pairs: Sequence[tuple[Expression, Expression]]) -> list[Branch]:
         """Where the two values of each pair are equal: one branch, or none."""
@@ -236,7 +260,16 @@ def _kind_of_call(call: Call, kinds: list[str | None]) -> str | None:
         return "int64"
     if call.op == "double":
         return "double"
-    if call.op == "like":
+    if call.op == "case":
+        values = [*zip(call.arguments[1::2], kinds[1::2], strict=False)]
+        values += [(call.arguments[-1], kinds[-1])] if len(kinds) % 2 else []
+        found = {kind for one, kind in values if not isinstance(one, Constant)} or {
+            k for one, k in values if one != NULL
+        }
+        if len(found) > 1 and None not in found and all("decimal" in str(kind) for kind in found):
+            return "decimal"
+        return found.pop() if len(found) == 1 else None
+    if call.op == "like" or call.op in NULL_AWARE:
         return "bool"
     if all(one is not None and "int" in one for one in kinds):
         return "int64"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -47,13 +48,28 @@ def number(node: Node, place: Place, sign: str = "") -> Constant:
 
 
 def is_date(value: Expression) -> bool:
-    """Whether a value is a date or time that the text spells."""
-    return isinstance(value, Call) and value.op == DATE
+    """Whether a value is a date or time that the text spells, or a CASE of such."""
+    if not isinstance(value, Call):
+        return False
+    if value.op != "case":
+        return value.op == DATE
+    return any(map(is_date, values_of(value)))
+
+
+def values_of(case: Call) -> tuple[Expression, ...]:
+    """What a CASE may give, but for null."""
+    parts = case.arguments
+    values = (*parts[1::2], parts[-1]) if len(parts) % 2 else parts[1::2]
+    return tuple(one for one in values if one != NULL)
 
 
 def spelled(value: Expression) -> Expression:
     """A date of the text as the text constant that it is compared as; anything else as it is."""
-    return value.arguments[0] if isinstance(value, Call) and value.op == DATE else value
+    if not isinstance(value, Call) or not is_date(value):
+        return value
+    if value.op == DATE:
+        return value.arguments[0]
+    return replace(value, arguments=tuple(map(spelled, value.arguments)))
 
 
 def _moment(node: Node, place: Place) -> dt.date | None:

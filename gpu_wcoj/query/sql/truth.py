@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.constant import equality_key
-from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.constant import called, equality_key, negated
 from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.existence import within, without
-from gpu_wcoj.query.sql.known import check_parts
+from gpu_wcoj.query.sql.formulas import filtered_each, like_parts, listed, where_true
+from gpu_wcoj.query.sql.known import check_parts, has_query
 from gpu_wcoj.query.sql.literals import spelled
 from gpu_wcoj.query.sql.scope import Scope
-from gpu_wcoj.query.terms import NULL, Atom, Call, Constant, Expression
+from gpu_wcoj.query.terms import COMPARING, NULL, Call, Constant, Expression
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -23,8 +22,6 @@ TRUE, FALSE, UNKNOWN = "T", "F", "U"
 _OPPOSITE = {TRUE: FALSE, FALSE: TRUE, UNKNOWN: UNKNOWN}
 MOST_UNEQUAL = 8
 """How many constants of NOT IN are compared one by one; more of them are a relation."""
-BACKSLASH = ("postgres", "redshift", "spark", "databricks", "bigquery", "materialize", "risingwave")
-"""Dialects in which a backslash escapes in LIKE by itself."""
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -52,11 +49,23 @@ def truth(context: Context, node: Node, wanted: str, scope: Scope, branch: Branc
         return truth(context, node.this, _OPPOSITE[wanted], scope, branch)
     if isinstance(node, (exp.And, exp.Or)):
         check_parts(node, place, "this", "expression")
-        parts = list(node.flatten())
-        if isinstance(node, exp.Or):
-            check_one_relation(context, node, scope)
-            return _all(context, parts, _OPPOSITE[wanted], scope, branch, node, negated=True)
-        return _all(context, parts, wanted, scope, branch, node)
+        is_or = isinstance(node, exp.Or)
+        if wanted == (FALSE if is_or else TRUE):
+            parts = sorted(node.flatten(), key=lambda one: _may_split(one, wanted))
+            likes = [one for one in parts if _is_like(one)]
+            if len(likes) > 1:
+                rest = [one for one in parts if not _is_like(one)]
+                found = _all(context, rest, _OPPOSITE[wanted] if is_or else wanted, scope, branch, node, negated=is_or)
+                return [one for there in found for one in _likes(context, likes, wanted, scope, there)]
+        elif not has_query(node):
+            return _whole(context, node, wanted, scope, branch)
+        else:
+            parts = _grouped(list(node.flatten()), node)
+            if wanted != UNKNOWN:
+                return _one_of(context, parts, wanted, scope, branch, node)
+        return _all(context, parts, _OPPOSITE[wanted] if is_or else wanted, scope, branch, node, negated=is_or)
+    if ((wanted == UNKNOWN and not is_simple(node)) or _has_choice(node)) and not has_query(node):
+        return _whole(context, node, wanted, scope, branch)
     if type(node) in operators:
         check_parts(node, place, "this", "expression")
         return _compared(context, operators[type(node)], node.this, node.expression, node, wanted, scope, branch)
@@ -110,23 +119,100 @@ def _all(
     return {TRUE: true, FALSE: false, UNKNOWN: unknown}[wanted]
 
 
-def check_one_relation(context: Context, node: Node, scope: Scope) -> None:
-    """Refuse OR whose sides speak of several relations of FROM."""
+def _is_like(node: Node) -> bool:
     from sqlglot import expressions as exp
 
-    owners: set[str] = set()
-    for one in node.find_all(exp.Column):
-        if one.find_ancestor(exp.Select) is not node.find_ancestor(exp.Select) or isinstance(one.this, exp.Star):
-            continue
-        number = scope.own(one, context.place)
-        owners.update(source.name for source in scope.sources if any(number == own for _, own in source.columns))
-    if len(owners) > 1:
-        raise context.place.refused(
-            f"OR across relations ({', '.join(sorted(owners))}) is not supported",
-            node,
-            "Write a query for each case, so that no row is in two of them, and put UNION ALL between;\n"
-            "  or, of equalities with constants, (a.x, b.y) IN ((1, 2), (3, 4)).",
-        )
+    return isinstance(node.unnest() if not isinstance(node, exp.Not) else node.this.unnest(), (exp.Like, exp.Escape))
+
+
+def _likes(context: Context, parts: Sequence[Node], wanted: str, scope: Scope, branch: Branch) -> list[Branch]:
+    """Where all LIKEs of a conjunction have the truth value that is wanted."""
+    numbers = context.numbered(len(parts))
+    values: dict[int, Expression] = {}
+    for number, part in zip(numbers, parts, strict=True):
+        branch, value = context.formula(part, scope, branch.with_values(values))
+        values = {number: value if wanted == TRUE else negated(value)}
+    branch = branch.with_values(values)
+    return filtered_each(context, branch, [branch.values[number] for number in numbers])
+
+
+def _one_of(
+    context: Context, parts: Sequence[Node], wanted: str, scope: Scope, branch: Branch, node: Node
+) -> list[Branch]:
+    """Where a part has the truth value that is wanted, and none before it has: OR is true so, and AND false."""
+    found: list[Branch] = []
+    rest = [branch]
+    for part in parts:
+        found += [one for there in rest for one in truth(context, part, wanted, scope, there)]
+        rest = [one for there in rest for one in _without(context, part, wanted, scope, there)]
+        _ = context.limited([*found, *rest], node)
+    return found
+
+
+def _without(context: Context, node: Node, unwanted: str, scope: Scope, branch: Branch) -> list[Branch]:
+    """Where a condition has another truth value than the one that is not wanted."""
+    if has_query(node):
+        others = [one for one in (TRUE, FALSE, UNKNOWN) if one != unwanted]
+        return [one for wanted in others for one in truth(context, node, wanted, scope, branch)]
+    joined, condition = context.formula(node, scope, branch)
+    condition = condition if unwanted == TRUE else negated(condition)
+    return where_true(context, joined, negated(called("istrue", condition)))
+
+
+def _whole(context: Context, node: Node, wanted: str, scope: Scope, branch: Branch) -> list[Branch]:
+    """Where a condition without queries has the truth value that is wanted, as a filter rather than by its parts."""
+    joined, condition = context.formula(node, scope, branch)
+    kind = context.kind(condition)
+    if condition != NULL and kind not in (None, "bool"):
+        raise context.place.mistyped(f"a condition is true or false, and this is of type '{kind}'", node)
+    if wanted == UNKNOWN:
+        return where_true(context, joined, called("isnull", condition))
+    return where_true(context, joined, condition if wanted == TRUE else negated(condition))
+
+
+def is_simple(node: Node) -> bool:
+    """Whether a condition compares a column with a column or a literal."""
+    from sqlglot import expressions as exp
+
+    if not isinstance(node, (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        return False
+    return all(isinstance(one, (exp.Column, exp.Literal)) for one in (node.this, node.expression))
+
+
+def _has_choice(node: Node) -> bool:
+    """Whether a comparison's operand has its value by a condition, so that its cases would be branches."""
+    from sqlglot import expressions as exp
+
+    if isinstance(node, (exp.Case, exp.If, exp.Coalesce, exp.Nullif)):
+        return True
+    if not isinstance(
+        node, (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ)
+    ):
+        return False
+    chosen = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, *conditions())
+    return any(isinstance(one, chosen) for side in (node.this, node.expression) for one in side.walk())
+
+
+def _may_split(node: Node, wanted: str) -> bool:
+    """Whether a condition is an OR, which is looked at when it is known what the other conditions join."""
+    from sqlglot import expressions as exp
+
+    while isinstance(node, (exp.Paren, exp.Not)):
+        wanted = _OPPOSITE[wanted] if isinstance(node, exp.Not) else wanted
+        node = node.this
+    return isinstance(node, exp.Or if wanted == TRUE else exp.And)
+
+
+def _grouped(parts: list[Node], node: Node) -> list[Node]:
+    """The operands of AND or OR, with those that ask for no query's rows as one, so that they become a filter."""
+    plain = [one for one in parts if not has_query(one)]
+    if len(plain) < 2:
+        return sorted(parts, key=has_query)
+    both = plain[0].copy()
+    for one in plain[1:]:
+        both = type(node)(this=both, expression=one.copy())
+    both.parent = node
+    return [both, *(one for one in parts if has_query(one))]
 
 
 def compared(
@@ -140,7 +226,12 @@ def compared(
     elif NULL in (left, right):
         found = []
     else:
-        found = [branch.compared(op if wanted == TRUE else NEGATED[op], *context.alike(left, right, node))]
+        op = op if wanted == TRUE else NEGATED[op]
+        left, right = context.alike(left, right, node)
+        if any(isinstance(one, Call) and one.takes_nulls for one in (left, right)):
+            name = next(name for name, own in COMPARING.items() if own == op)
+            return where_true(context, branch, called(name, left, right))
+        found = [branch.compared(op, left, right)]
     return [one for one in found if one is not None]
 
 
@@ -186,6 +277,8 @@ def _is(context: Context, node: Node, wanted: str, scope: Scope, branch: Branch)
     right = node.expression
     if isinstance(right, exp.Boolean):
         asked = TRUE if right.this else FALSE
+        if wanted == FALSE and not has_query(node):
+            return _whole(context, node, wanted, scope, branch)
         values = [asked] if wanted == TRUE else [one for one in (TRUE, FALSE, UNKNOWN) if one != asked]
         return [] if wanted == UNKNOWN else [f for one in values for f in truth(context, node.this, one, scope, branch)]
     if not isinstance(right, exp.Null):
@@ -237,8 +330,8 @@ def _in(context: Context, node: Node, wanted: str, scope: Scope, branch: Branch)
             return _in_list(context, node, columns, plain, scope, branch)
         if wanted == FALSE and len(rows) > MOST_UNEQUAL and len(columns) == 1:
             return [] if has_null else _in_list(context, node, columns, plain, scope, branch, negated=True)
-    if len(plain) != len(rows) and len(rows) > 1:
-        check_one_relation(context, node, scope)
+    if wanted == TRUE and len(rows) > 1:
+        return _whole(context, node, wanted, scope, branch)
     for one in node.expressions:
         equal = exp.EQ(this=node.this.copy(), expression=one.copy())
         equal.parent = node
@@ -266,8 +359,8 @@ def _in_list(
         if "string" in kinds and len(kinds) > 1:
             raise context.place.mistyped("the values of IN are of different types", node)
     result: list[Branch] = []
-    for where, values in context.each(columns, scope, branch):
-        solid = [where]
+    for here, values in context.each(columns, scope, branch):
+        solid = [here]
         for value in values:
             solid = [one for one in (each.not_null(value) for each in solid) if one is not None]
         for there in solid:
@@ -277,16 +370,7 @@ def _in_list(
             if all(isinstance(one, Constant) for one in lefts):
                 result += [there] if (_row_key(context, lefts, lefts) in kept) != negated else []
                 continue
-            if not kept:
-                continue
-            name = context.helper("in")
-            context.rules += [Rule(Atom(name, row), ()) for row in kept.values()]
-            if negated:
-                result.append(replace(there, negated=(*there.negated, Atom(name, tuple(lefts)))))
-                continue
-            terms = tuple(context.fresh("value", context.kind(one)) for one in lefts)
-            listed = there.joined(Branch((Atom(name, terms),), known=frozenset(terms)))
-            result += context.equated(listed, list(zip(lefts, terms, strict=True)))
+            result += listed(context, there, lefts, list(kept.values()), negated)
     return result
 
 
@@ -345,51 +429,26 @@ def exists(context: Context, query: Node, wanted: str, scope: Scope, branch: Bra
 
 
 def _like(context: Context, node: Node, wanted: str, scope: Scope, branch: Branch) -> list[Branch]:
-    from sqlglot import expressions as exp
-
-    place = context.place
-    escape: tuple[Expression, ...] = (Constant("\\"),) if context.dialect in BACKSLASH else ()
-    like = node
-    if isinstance(node, exp.Escape):
-        check_parts(node, place, "this", "expression")
-        like = node.this
-        char = context.literal(node.expression)
-        if (
-            not isinstance(like, exp.Like)
-            or not isinstance(char, Constant)
-            or not isinstance(char.value, str)
-            or len(char.value) != 1
-        ):
-            raise place.refused("ESCAPE is supported behind LIKE, with a character", node)
-        escape = (char,)
-    check_parts(like, place, "this", "expression", "negate")
-    if like.args.get("negate"):
-        wanted = _OPPOSITE[wanted]
-    pattern = context.literal(like.expression)
-    if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
-        raise place.refused("LIKE is supported with a constant pattern", like)
-    found = []
-    for where, value in context.cases(like.this, scope, branch):
-        if wanted == UNKNOWN:
-            found.append(where.null(value))
+    text, pattern, is_negated = like_parts(context, node)
+    found: list[Branch] = []
+    for there, value in context.cases(text, scope, branch):
+        if value == NULL:
             continue
-        solid = where.not_null(value)
-        call = Call("like", (value, pattern, *escape))
-        found.append(solid and solid.compared("=", call, Constant(wanted == TRUE)))
-    return [one for one in found if one is not None]
+        is_like = called("like", value, *pattern)
+        found += where_true(context, there, negated(is_like) if is_negated == (wanted == TRUE) else is_like)
+    return found
 
 
 def _of_value(context: Context, node: Node, wanted: str, scope: Scope, branch: Branch) -> list[Branch]:
     """A column or another expression as a condition: it has to be a boolean."""
-    found = []
-    for where, value in context.cases(node, scope, branch):
+    found: list[Branch] = []
+    for there, value in context.cases(node, scope, branch):
         kind = context.kind(value)
         if value != NULL and kind not in (None, "bool"):
             raise context.place.mistyped(f"a condition is true or false, and this is of type '{kind}'", node)
         if wanted == UNKNOWN:
-            found.append(where.null(value))
-        elif isinstance(value, Constant):
-            found.append(where if value.value is (wanted == TRUE) else None)
+            empty = there.null(value)
+            found += [] if empty is None else [empty]
         else:
-            found.append(where.compared("=", value, Constant(wanted == TRUE)))
-    return [one for one in found if one is not None]
+            found += where_true(context, there, value if wanted == TRUE else negated(value))
+    return found

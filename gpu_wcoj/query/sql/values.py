@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.constant import calculated
+from gpu_wcoj.query.constant import folded
 from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Case, Context
-from gpu_wcoj.query.sql.known import check_parts
+from gpu_wcoj.query.sql.known import check_parts, has_query
 from gpu_wcoj.query.sql.literals import is_date, literal
 from gpu_wcoj.query.sql.scope import Scope
-from gpu_wcoj.query.sql.truth import FALSE, TRUE, UNKNOWN, conditions
-from gpu_wcoj.query.terms import NULL, Call, Constant, Expression
+from gpu_wcoj.query.sql.truth import FALSE, TRUE, UNKNOWN, conditions, is_simple
+from gpu_wcoj.query.terms import NULL, Call, Constant
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -37,6 +37,9 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
         )
     if isinstance(node, (exp.AggFunc, exp.Filter)):
         raise place.wrong("an aggregate cannot stand here; use it in SELECT or HAVING", node)
+    is_choice = isinstance(node, (*conditions(), exp.Case, exp.If, exp.Coalesce, exp.Nullif))
+    if is_choice and not _is_split(node) and not has_query(node):
+        return [context.value(node, scope, branch)]
     if isinstance(node, conditions()):
         values = ((TRUE, Constant(True)), (FALSE, Constant(False)), (UNKNOWN, NULL))
         found: list[Case] = [
@@ -60,6 +63,16 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
             ]
         return found
     return _calculated(context, node, scope, branch)
+
+
+def _is_split(node: Node) -> bool:
+    """Whether a CASE becomes a rule for each value: one comparison of a column selects rows by an index then."""
+    from sqlglot import expressions as exp
+
+    if not isinstance(node, exp.Case) or node.this is not None:
+        return False
+    arms: Sequence[Node] = node.args.get("ifs") or ()
+    return len(arms) == 1 and is_simple(arms[0].this)
 
 
 def _case(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Case]:
@@ -124,7 +137,7 @@ def _calculated(context: Context, node: Node, scope: Scope, branch: Branch) -> l
         for number in numbers:
             assert rest is not None
             value = rest.values[number]
-            if not rest.may_be_null(value):
+            if not rest.may_be_null(value) or isinstance(value, Call):
                 continue
             none, rest = rest.null(value), rest.not_null(value)
             found += [] if none is None else [(none, NULL)]
@@ -137,16 +150,6 @@ def _calculated(context: Context, node: Node, scope: Scope, branch: Branch) -> l
                     raise context.place.refused(
                         "a date is not calculated with but for intervals, and is compared", node
                     )
-            found.append((rest, _folded(context, make(given), node)))
+            found.append((rest, folded(make(given))))
     context.limited([one for one, _ in found], node)
     return found
-
-
-def _folded(context: Context, value: Expression, node: Node) -> Expression:
-    """What is made of constants alone is worked out."""
-    if isinstance(value, Call):
-        arguments = [_folded(context, one, node) for one in value.arguments]
-        constants = [one for one in arguments if isinstance(one, Constant)]
-        if arguments and len(constants) == len(arguments):
-            return calculated(value, constants)
-    return value

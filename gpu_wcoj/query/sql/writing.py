@@ -19,6 +19,7 @@ from gpu_wcoj.query.terms import (
     Constant,
     Expression,
     Variable,
+    valued_variables,
     variables_of,
 )
 
@@ -36,8 +37,8 @@ def rule(head: str, values: Values, branch: Branch, columns: Sequence[str] = ())
     h(a, b) :- r(a, 3), s(b), b != null.
     """
     atoms, comparisons = _with_constants(branch, values)
-    tested = frozenset(variables_of(part for one in comparisons for part in (one.left, one.right)))
-    calculated = frozenset(variables_of(one for one in values if isinstance(one, Call)))
+    tested = frozenset(valued_variables(part for one in comparisons for part in (one.left, one.right)))
+    calculated = frozenset(valued_variables(one for one in values if isinstance(one, Call)))
     standing = Counter(term for atom in atoms for term in atom.terms)
     negated = {term for atom in branch.negated for term in atom.terms}
     solid = branch.solid | branch.known

@@ -1,0 +1,438 @@
+"""Expressions and conditions of SQL as null-aware calls: one value for every row, in place of a branch for each case.
+
+A condition that is no conjunction of comparisons becomes a filter, ``istrue(any(...)) = true``. What all of the sides
+of an OR have in common is taken out of it first, so that equalities in it still join. An OR is split into branches only
+where each side joins relations that nothing else joins: there a filter would be asked of all pairs of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.query.constant import called, equality_key, folded, negated
+from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.sql.alike import in_common
+from gpu_wcoj.query.sql.branch import Branch
+from gpu_wcoj.query.sql.context import Context
+from gpu_wcoj.query.sql.functions import function
+from gpu_wcoj.query.sql.known import check_parts
+from gpu_wcoj.query.sql.literals import is_date, spelled
+from gpu_wcoj.query.sql.scope import Scope
+from gpu_wcoj.query.terms import (
+    COMPARING,
+    FALSE,
+    MIRRORED,
+    NULL,
+    NULL_AWARE,
+    TRUE,
+    Atom,
+    Call,
+    Comparison,
+    Constant,
+    Expression,
+    Variable,
+    valued_variables,
+    variables_of,
+)
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr as Node
+
+MOST_SPLIT = 8
+"""How many sides of an OR become branches of their own at most, where each of them joins relations."""
+BACKSLASH = ("postgres", "redshift", "spark", "databricks", "bigquery", "materialize", "risingwave")
+"""Dialects in which a backslash escapes in LIKE by itself."""
+_OPERATORS = {op: name for name, op in COMPARING.items()}
+
+Valued = tuple[Branch, Expression]
+"""A branch, to which a query that is a value may have been joined, and what an expression is in it."""
+
+
+def formula(context: Context, node: Node, scope: Scope, branch: Branch) -> Valued:
+    """The value of an expression without EXISTS and IN of a query, for every row of a branch, null where it is."""
+    formulas = _Formulas(context, scope, branch)
+    found = formulas.value(node)
+    return formulas.branch, found
+
+
+def nullable(branch: Branch, value: Expression) -> Expression:
+    """The value of an expression, as one that keeps the rows in which it is null."""
+    if isinstance(value, Call) and not value.takes_nulls and not is_date(value):
+        empty = [one for one in value.variables if branch.may_be_null(one)]
+        if empty:
+            return Call("case", (called("all", *(negated(called("isnull", one)) for one in empty)), value))
+    return value
+
+
+class _Formulas:
+    """One expression on its way to a null-aware call."""
+
+    def __init__(self, context: Context, scope: Scope, branch: Branch) -> None:
+        self.context = context
+        self.scope = scope
+        self.branch = branch
+
+    def value(self, node: Node) -> Expression:
+        from sqlglot import expressions as exp
+
+        context, place = self.context, self.context.place
+        constant = context.literal(node)
+        if constant is not None:
+            return constant
+        if isinstance(node, (exp.Paren, exp.Alias)):
+            check_parts(node, place, "this", "alias")
+            return self.value(node.this)
+        leaf = context.leaf(node, self.scope, self.branch)
+        if leaf is not None:
+            self.branch, found = leaf
+            return found
+        if isinstance(node, exp.Not):
+            check_parts(node, place, "this")
+            return negated(self.condition(node.this))
+        if isinstance(node, (exp.And, exp.Or)):
+            check_parts(node, place, "this", "expression")
+            return called("all" if isinstance(node, exp.And) else "any", *map(self.condition, node.flatten()))
+        operators: dict[type, str] = {
+            exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+        }  # fmt: skip
+        if type(node) in operators:
+            check_parts(node, place, "this", "expression")
+            return self.compared(operators[type(node)], node.this, node.expression, node)
+        if isinstance(node, exp.Between):
+            check_parts(node, place, "this", "low", "high")
+            low, high = (
+                self.compared(op, node.this, node.args[one], node) for one, op in (("low", ">="), ("high", "<="))
+            )
+            return called("all", low, high)
+        if isinstance(node, exp.Is):
+            return self.tested(node)
+        if isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ)):
+            check_parts(node, place, "this", "expression")
+            same = self.same(self.value(node.this), self.value(node.expression), node)
+            return same if isinstance(node, exp.NullSafeEQ) else negated(same)
+        if isinstance(node, exp.In):
+            return self.listed(node)
+        if isinstance(node, (exp.Like, exp.Escape)):
+            return self.like(node)
+        if isinstance(node, (exp.Case, exp.If)):
+            return self.case(node)
+        if isinstance(node, exp.Coalesce):
+            check_parts(node, place, "this", "expressions")
+            values = in_common(self.context, [self.value(one) for one in (node.this, *node.expressions)], node)
+            pairs = [part for one in values[:-1] for part in (called("eq", called("isnull", one), FALSE), one)]
+            return called("case", *pairs, values[-1])
+        if isinstance(node, exp.Nullif):
+            check_parts(node, place, "this", "expression")
+            equal = self.compared("=", node.this, node.expression, node)
+            return called("case", equal, NULL, self.value(node.this))
+        return self.calculated(node)
+
+    def condition(self, node: Node) -> Expression:
+        """An expression that is true, false or unknown."""
+        value = self.value(node)
+        kind = self.context.kind(value)
+        if value != NULL and kind not in (None, "bool"):
+            raise self.context.place.mistyped(f"a condition is true or false, and this is of type '{kind}'", node)
+        return value
+
+    def compared(self, op: str, left: Node, right: Node, node: Node) -> Expression:
+        from sqlglot import expressions as exp
+
+        if not isinstance(left, exp.Tuple) and not isinstance(right, exp.Tuple):
+            return self.pair(op, self.value(left), self.value(right), node)
+        if op not in ("=", "!="):
+            raise self.context.place.refused("rows are only compared by = and <>", node)
+        sides = [one.expressions if isinstance(one, exp.Tuple) else [one] for one in (left, right)]
+        if len(sides[0]) != len(sides[1]):
+            what = f"a row of {len(sides[0])} is compared with one of {len(sides[1])}"
+            raise self.context.place.wrong(what, node)
+        equal = self.same if self.context.dialect == "duckdb" else self.equal
+        found = called("all", *(equal(self.value(a), self.value(b), node) for a, b in zip(*sides, strict=True)))
+        return found if op == "=" else negated(found)
+
+    def pair(self, op: str, left: Expression, right: Expression, node: Node) -> Expression:
+        """A comparison of two values, in types that compare."""
+        if NULL in (left, right):
+            return NULL
+        left, right = self.context.alike(left, right, node)
+        if isinstance(left, Constant) and not isinstance(right, Constant):
+            return self.pair(MIRRORED[op], right, left, node)
+        return called(_OPERATORS[op], left, right)
+
+    def equal(self, left: Expression, right: Expression, node: Node) -> Expression:
+        return self.pair("=", left, right, node)
+
+    def same(self, left: Expression, right: Expression, node: Node) -> Expression:
+        """IS NOT DISTINCT FROM."""
+        both = called("all", called("isnull", spelled(left)), called("isnull", spelled(right)))
+        return called("any", called("istrue", self.equal(left, right, node)), both)
+
+    def tested(self, node: Node) -> Expression:
+        """IS NULL, IS TRUE and IS FALSE."""
+        from sqlglot import expressions as exp
+
+        check_parts(node, self.context.place, "this", "expression")
+        right = node.expression
+        if isinstance(right, exp.Boolean):
+            asked = self.condition(node.this)
+            return called("istrue", asked if right.this else negated(asked))
+        if not isinstance(right, exp.Null):
+            raise self.context.place.refused("IS is supported with NULL, TRUE and FALSE", node)
+        return called("isnull", spelled(self.value(node.this)))
+
+    def listed(self, node: Node) -> Expression:
+        """IN with a list."""
+        from sqlglot import expressions as exp
+
+        check_parts(node, self.context.place, "this", "expressions")
+        if not node.expressions:
+            raise self.context.place.wrong("IN names no value", node)
+        if isinstance(node.this, exp.Tuple):
+            return called("any", *(self.compared("=", node.this, one, node) for one in node.expressions))
+        value = self.value(node.this)
+        equal = [self.pair("=", value, self.value(one), node) for one in node.expressions]
+        return called("any", *equal)
+
+    def like(self, node: Node) -> Expression:
+        context = self.context
+        text, pattern, is_negated = like_parts(context, node)
+        value = self.value(text)
+        if value == NULL:
+            return NULL
+        found = called("like", value, *pattern)
+        return negated(found) if is_negated else found
+
+    def case(self, node: Node) -> Expression:
+        """CASE; conditions and values in turn, and the value of ELSE."""
+        from sqlglot import expressions as exp
+
+        check_parts(node, self.context.place, "this", "ifs", "default", "true", "false")
+        conditions: list[Expression] = []
+        values: list[Expression] = []
+        if isinstance(node, exp.If):
+            conditions.append(self.condition(node.this))
+            values.append(self.value(node.args["true"]))
+        for one in node.args.get("ifs") or ():
+            check_parts(one, self.context.place, "this", "true")
+            is_compared = isinstance(node, exp.Case) and node.this is not None
+            conditions.append(self.compared("=", node.this, one.this, one) if is_compared else self.condition(one.this))
+            values.append(self.value(one.args["true"]))
+        other = node.args.get("default") or node.args.get("false")
+        values.append(NULL if other is None else self.value(other))
+        values = in_common(self.context, values, node)
+        pairs = [part for pair in zip(conditions, values[:-1], strict=True) for part in pair]
+        return called("case", *pairs, values[-1])
+
+    def calculated(self, node: Node) -> Expression:
+        """Arithmetic and functions: null where an argument is."""
+        arguments, make = function(self.context, node)
+        values = [self.value(one) for one in arguments]
+        if NULL in values:
+            return NULL
+        for one in values:
+            if is_date(one):
+                what = "a date is not calculated with but for intervals, and is compared"
+                raise self.context.place.refused(what, node)
+        return folded(make(values))
+
+
+def like_parts(context: Context, node: Node) -> tuple[Node, tuple[Expression, ...], bool]:
+    """The text of a LIKE, its pattern and escape, and whether it is NOT LIKE."""
+    from sqlglot import expressions as exp
+
+    place = context.place
+    escape: tuple[Expression, ...] = (Constant("\\"),) if context.dialect in BACKSLASH else ()
+    like = node
+    if isinstance(node, exp.Escape):
+        check_parts(node, place, "this", "expression")
+        like = node.this
+        char = context.literal(node.expression)
+        is_char = isinstance(char, Constant) and isinstance(char.value, str) and len(char.value) == 1
+        if not isinstance(like, exp.Like) or char is None or not is_char:
+            raise place.refused("ESCAPE is supported behind LIKE, with a character", node)
+        escape = (char,)
+    check_parts(like, place, "this", "expression", "negate")
+    pattern = context.literal(like.expression)
+    if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
+        raise place.refused("LIKE is supported with a constant pattern", like)
+    return like.this, (pattern, *escape), bool(like.args.get("negate"))
+
+
+def where_true(context: Context, branch: Branch, condition: Expression) -> list[Branch]:
+    """Where a condition is true: mostly one branch."""
+    if isinstance(condition, Constant):
+        return [branch] if condition == TRUE else []
+    if isinstance(condition, Variable):
+        return _one(branch.compared("=", condition, TRUE))
+    assert isinstance(condition, Call)
+    op, arguments = condition.op, condition.arguments
+    if op == "all":
+        return _all(context, branch, arguments)
+    if op == "any":
+        return _any(context, branch, condition)
+    if op in COMPARING and not any(isinstance(one, Call) and one.takes_nulls for one in arguments):
+        return _one(branch.compared(COMPARING[op], *arguments))
+    if op == "among" and isinstance(arguments[0], Variable):
+        is_double = context.kind(arguments[0]) == "double"
+        distinct = {equality_key(one, is_double=is_double): one for one in arguments[1:] if one != NULL}
+        return listed(context, branch, arguments[:1], [(one,) for one in distinct.values()])
+    if op not in NULL_AWARE and not condition.takes_nulls:
+        return _one(branch.compared("=", condition, TRUE))
+    return _one(filtered(branch, condition))
+
+
+def _one(branch: Branch | None) -> list[Branch]:
+    return [] if branch is None else [branch]
+
+
+def filtered(branch: Branch, condition: Expression) -> Branch | None:
+    """The branch with a filter."""
+    test = called("istrue", condition)
+    if isinstance(test, Constant):
+        return branch if test == TRUE else None
+    one = Comparison("=", test, TRUE)
+    known = branch.required(_valued(condition) - branch.known)
+    return known if one in known.comparisons else replace(known, comparisons=(*known.comparisons, one))
+
+
+def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable]:
+    """The variables that have a value wherever a condition is true, or false."""
+    if isinstance(condition, Variable):
+        return frozenset((condition,))
+    if not isinstance(condition, Call):
+        return frozenset()
+    op, arguments = condition.op, condition.arguments
+    if op == "eq" and arguments[1] == FALSE:
+        return _valued(arguments[0], FALSE if truth == TRUE else TRUE)
+    if op in ("all", "any"):
+        parts = [_valued(one, truth) for one in arguments]
+        return frozenset.union(*parts) if (op == "all") == (truth == TRUE) else frozenset.intersection(*parts)
+    if op == "istrue":
+        return _valued(arguments[0]) if truth == TRUE else frozenset()
+    if op == "isnull":
+        value = arguments[0]
+        return frozenset(valued_variables([value])) if truth == FALSE else frozenset()
+    if op == "case":
+        return frozenset()
+    return frozenset(valued_variables(arguments[:1] if op == "among" else arguments)).union(
+        *(_needed(one) for one in arguments if isinstance(one, Call))
+    )
+
+
+def _needed(value: Call) -> frozenset[Variable]:
+    """The variables without which a value is null."""
+    if value.op in ("case", "istrue", "isnull", "all", "any"):
+        return frozenset()
+    return frozenset(one for one in value.arguments if isinstance(one, Variable)).union(
+        *(_needed(one) for one in value.arguments if isinstance(one, Call))
+    )
+
+
+def filtered_each(context: Context, branch: Branch, parts: Sequence[Expression]) -> list[Branch]:
+    """Where all of some conditions are true, those of the same variables as one filter."""
+    groups: dict[frozenset[Variable], list[Expression]] = {}
+    for one in parts:
+        groups.setdefault(frozenset(variables_of([one])), []).append(one)
+    found: list[Branch] = [branch]
+    for own in groups.values():
+        if len(own) == 1:
+            found = [kept for one in found for kept in where_true(context, one, own[0])]
+        else:
+            found = [kept for one in found if (kept := filtered(one, called("all", *own))) is not None]
+    return found
+
+
+def _all(context: Context, branch: Branch, parts: Iterable[Expression]) -> list[Branch]:
+    """Where all of some conditions are true; those that may split come last, when it is known what is joined."""
+    ordered = sorted(parts, key=lambda one: isinstance(one, Call) and one.op == "any")
+    numbers = context.numbered(len(ordered))
+    found = [branch.with_values(dict(zip(numbers, ordered, strict=True)))]
+    for number in numbers:
+        found = [kept for one in found for kept in where_true(context, one, one.values[number])]
+    return [
+        replace(one, values={key: value for key, value in one.values.items() if key not in numbers}) for one in found
+    ]
+
+
+def listed(
+    context: Context, branch: Branch, values: Sequence[Expression], rows: Sequence[tuple[Expression, ...]],
+    is_negated: bool = False,
+) -> list[Branch]:  # fmt: skip
+    """Where values are one of the rows of a list of constants, which becomes a relation that the text gives."""
+    if not rows:
+        return [branch] if is_negated else []
+    name = context.helper("in")
+    context.rules += [Rule(Atom(name, row), ()) for row in rows]
+    if is_negated:
+        return [replace(branch, negated=(*branch.negated, Atom(name, tuple(values))))]
+    terms = tuple(context.fresh("value", context.kind(one)) for one in values)
+    joined = branch.joined(Branch((Atom(name, terms),), known=frozenset(terms)))
+    return context.equated(joined, list(zip(values, terms, strict=True)))
+
+
+def _any(context: Context, branch: Branch, condition: Call) -> list[Branch]:
+    """Where one of several conditions is true at least."""
+    sides = [_conjuncts(one) for one in condition.arguments]
+    common = [one for one in sides[0] if all(one in other for other in sides[1:])]
+    if common:
+        rest = [called("all", *(one for one in side if one not in common)) for side in sides]
+        return _all(context, branch, [*common, called("any", *rest)])
+    if len(sides) <= MOST_SPLIT and all(any(_joins(branch, one) for one in side) for side in sides):
+        return _split(context, branch, condition.arguments)
+    for implied in _implied(branch, sides):
+        branch = filtered(branch, implied) or branch.never()
+    return _one(filtered(branch, condition))
+
+
+def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
+    return condition.arguments if isinstance(condition, Call) and condition.op == "all" else (condition,)
+
+
+def _joins(branch: Branch, condition: Expression) -> bool:
+    """Whether a condition joins relations of a branch that nothing joins so far."""
+    if not isinstance(condition, Call) or condition.op != "eq":
+        return False
+    left, right = condition.arguments
+    if not isinstance(left, Variable) or not isinstance(right, Variable) or left in branch.fixed | {right}:
+        return False
+    reached = {left}
+    waiting = [set(variables_of(atom.terms)) for atom in branch.atoms]
+    while True:
+        joined = [one for one in waiting if reached & one]
+        if not joined:
+            return right not in reached
+        waiting = [one for one in waiting if one not in joined]
+        reached.update(*joined)
+
+
+def _split(context: Context, branch: Branch, sides: Sequence[Expression]) -> list[Branch]:
+    """Where a side is true and none before it is: each row of a bag once."""
+    numbers = context.numbered(len(sides))
+    branch = branch.with_values(dict(zip(numbers, sides, strict=True)))
+    found = []
+    for at, number in enumerate(numbers):
+        for one in where_true(context, branch, branch.values[number]):
+            before = [negated(called("istrue", one.values[other])) for other in numbers[:at]]
+            found += _all(context, one, before)
+    return [replace(one, values={key: at for key, at in one.values.items() if key not in numbers}) for one in found]
+
+
+def _implied(branch: Branch, sides: Sequence[Sequence[Expression]]) -> Iterator[Expression]:
+    """What an OR over several relations says of each of them alone, so that it can be asked earlier."""
+    atoms = [frozenset(variables_of(atom.terms)) for atom in branch.atoms]
+    everything = {one for side in sides for part in side for one in variables_of([part])}
+    for own in dict.fromkeys(atoms):
+        if everything <= own:
+            continue
+        parts = [[one for one in side if _is_plain(one) and set(variables_of([one])) <= own] for side in sides]
+        if all(parts):
+            yield called("any", *(called("all", *part) for part in parts))
+
+
+def _is_plain(condition: Expression) -> bool:
+    """Whether nothing is calculated in a condition, so that it has an answer for every row."""
+    if isinstance(condition, Call):
+        return condition.op in NULL_AWARE and all(map(_is_plain, condition.arguments))
+    return True
