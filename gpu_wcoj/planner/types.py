@@ -136,8 +136,8 @@ class Types:
             compared = {variable for variable, n in joined.items() if n > 1}
             compared.update(term for atom in rule.negated for term in atom.variables)
             compared.update(term for one in rule.comparisons if not one.is_null_test for term in one.variables)
-            for one in rule.computed:
-                compared.update(variables_of(side for sides in _compared_in(one.call) for side in sides))
+            for computed in rule.computed:
+                compared.update(variables_of(side for sides in _compared_in(computed.call) for side in sides))
             yield from (homes[variable.name] for variable in compared if variable.name in homes)
             for atom in (*rule.atoms, *rule.negated):
                 fixed = (isinstance(term, Constant) and term != NULL for term in atom.terms)
