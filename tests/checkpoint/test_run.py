@@ -117,7 +117,7 @@ def test_another_folder_of_output_is_refused(stream: Path, tmp_path: Path, capfd
     assert "is not the one that this run has written" in refused(capfd, arguments(stream, place, tmp_path / "new"))
     said = refused(capfd, arguments(stream, tmp_path / "other", tmp_path / "output"))
     assert "holds files already" in said  # and the folder is still that of the first run
-    (tmp_path / "output" / "triangle" / ".writable").touch()  # as a kill leaves it
+    (tmp_path / "output" / "triangle" / ".tick-000000030.parquet.tmp").touch()  # as a kill leaves it
     run(capfd, short, place, tmp_path / "output")
     pq.write_table(table.slice(0, 20 * 31), short)
     run(capfd, short, place)

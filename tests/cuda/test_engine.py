@@ -185,7 +185,7 @@ def test_values_that_agree_in_one_half_with_marked_ones(on):
     sought = [*alike, *held[:5]]
     options: dict[str, Any] = {"backend": "cpu"} if on == "cpu" else {"backend": shim_backend(0), "route": "device"}
     for text, key in (("p(h, x, v) :- k(h, x), a(x, v), b(h, v).", 0), ("p(x, h, v) :- k(x, h), a(x, v), b(h, v).", 1)):
-        program = gw.Program(text, **options)
+        program = gw.Program(text, inputs=["k", "a", "b"], **options)
         program.load({"b": [(0, value) for value in held], "a": list(enumerate(sought))})
         keys = [(0, x) if key == 0 else (x, 0) for x in range(len(sought))]
         found = [(row, weight) for row, weight in program.step({"k": keys})["p"].rows()]

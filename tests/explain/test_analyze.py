@@ -266,7 +266,7 @@ def test_the_bound_on_the_work_counts_what_may_be_looked_at(kind):
     text = "h(a, b, c) :- e(a, b), f(b, c), t(c)."
     two = text.replace(", t(c)", "")
     apart, alike = (gw.Program(two, analyze=True, backend=kind.backend(), inputs=named(two)) for _ in range(2))
-    taken_back = gw.Program(text, analyze=True, backend=kind.backend())
+    taken_back = gw.Program(text, analyze=True, backend=kind.backend(), inputs=named(text))
     found = []
     for program, f, e in (
         (apart, {"f": [(b, c) for b in range(50) for c in range(20)]}, {"e": [(0, b) for b in range(50)]}),
