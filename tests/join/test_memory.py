@@ -49,7 +49,7 @@ print(json.dumps({
 
 PRODUCT = """
 n, ways = int(sys.argv[1]), sys.argv[2]
-program = gw.Program("h(a, b, c) :- v(b), r(a, b), s(b, c).", threads=1)
+program = gw.Program("h(a, b, c) :- v(b), r(a, b), s(b, c).", threads=1, inputs=["r", "s", "v"])
 program.step({"r": {"a": range(n), "b": [0] * n}, "s": {"b": [0] * n, "c": range(n)}})
 before = peak_bytes()
 if ways == "step_counts":
@@ -89,7 +89,7 @@ def test_one_prefix_with_ten_million_rows_takes_one_piece(way):
 
 THREADS = """
 n, width = 4096, 80
-program = gw.Program("h(a, b, c) :- v(b), r(a, b), s(b, c).", threads=2)
+program = gw.Program("h(a, b, c) :- v(b), r(a, b), s(b, c).", threads=2, inputs=["r", "s", "v"])
 b, x = np.repeat(np.arange(n), width), np.tile(np.arange(width), n)
 program.step({"r": {"a": x, "b": b}, "s": {"b": b, "c": x}})
 before = peak_bytes()
