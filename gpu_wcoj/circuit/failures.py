@@ -208,7 +208,8 @@ def _shown(calculation: Calculation, arguments: Sequence[int], execution: Execut
 def _why(calculation: Calculation, arguments: Sequence[int]) -> str:
     if calculation.op == "substr":
         return "has no value: a begin or a length is negative"
-    if calculation.op in ("/", "%", "quotient", "rest") and arguments[1] == 0:
+    divides = calculation.op in ("/", "%", "quotient", "rest")
+    if divides and (arguments[1] == 0 or calculation.family.startswith("float")):  # floats fail by either zero alone
         return "has no value: it divides by zero"
     if calculation.op == "like":
         return "has no value: the escape is not one character, or ends the pattern"

@@ -84,7 +84,7 @@ def test_division_that_fails_by_zero_for_floats_too(name, op, backend):
     text = text.replace(", y != 0", "")
     for row in rows:
         if row[1] == 0:
-            shown = f"{name}({row[0] + 0.0}, 0.0) has no value: it divides by zero"
+            shown = f"{name}({row[0]}, {row[1]}) has no value: it divides by zero"
             with pytest.raises(CalculationError, match=re.escape(shown)):
                 stepped(text, {"e": [(1.0, 2.0), row]}, backend)
     single = pa.table({"x": pa.array([1.5], pa.float32()), "y": pa.array([0.0], pa.float32())})
