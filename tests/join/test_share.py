@@ -65,7 +65,7 @@ def test_shares_add_up(text: str, n: int, is_text: bool, bag: bool) -> None:
 
 def test_large_ticks_are_shared_evenly() -> None:
     """Rows of one hub go to all shares."""
-    shares = [Program(TEXTS[3], threads=2) for _ in range(4)]
+    shares = [Program(TEXTS[3], threads=2, inputs=["r", "s"]) for _ in range(4)]
     rows = {"r": [(0, i) for i in range(5000)], "s": [(0, i) for i in range(3)]}
     found = []
     for number, share in enumerate(shares):

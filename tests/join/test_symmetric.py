@@ -13,6 +13,7 @@ from gpu_wcoj.join import delta
 from gpu_wcoj.join.symmetry import Symmetry
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.draft import STRATEGIES, Strategy
+from tests.answers import named
 from tests.kinds import Kind
 from tests.long import IS_LONG
 
@@ -81,8 +82,9 @@ def test_all_kinds_of_kernels(kind: Kind, bag: bool, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(delta, "SMALL_SHARE", float("inf"))
     for number, text in enumerate((TEXTS["its vertices too"], TEXTS["diamond"], TEXTS["star"])):
         chance = random.Random(f"{text} {bag}")
-        counted = gw.Program(text, bag=bag, backend=kind.backend(number), threads=1, chunk_rows=(None, 2)[number % 2])
-        listed = gw.Program(text, bag=bag, backend="cpu")
+        options = {"bag": bag, "inputs": named(text)}
+        counted = gw.Program(text, backend=kind.backend(number), threads=1, chunk_rows=(None, 2)[number % 2], **options)
+        listed = gw.Program(text, backend="cpu", **options)
         for _ in range(5):
             given = changes(chance, counted.inputs, bag, lacks=False)
             assert counted.step_counts(given)["h"].net == sum(listed.step(given)["h"].to_dict().values())
