@@ -32,9 +32,12 @@ class Fresh:
     number: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lookup:
-    """``[attribute, value]``: the entity that has the value of an attribute whose values are unique."""
+    """``[attribute, value]``: the entity that has the value of an attribute whose values are unique.
+
+    The value is what the user gave: nobody has seen yet that it can be compared or hashed, so references are not.
+    """
 
     attribute: str
     value: Any

@@ -112,7 +112,7 @@ class Entities:
 
     def _refuse_unmade(self, singles: Sequence[Single], mentioned: dict[TempId, int]) -> None:
         """A temporary id that nothing is said of, or that is to be retracted, is an error of writing."""
-        made = {one.entity for one in singles if one.operation == "add"}
+        made = (one.entity for one in singles if one.operation == "add")
         roots = {self._known[one] for one in made if _is_temporary(one)}  # type: ignore[index]  # as was just asked
         for stands, place in mentioned.items():
             if self._known[stands] not in roots:

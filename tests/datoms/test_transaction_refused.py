@@ -1,5 +1,6 @@
 """Transactions that contradict themselves, and forms that are none: nothing of them happens."""
 
+import numpy as np
 import pytest
 
 from gpu_wcoj.errors import TransactionConflictError, TransactionError
@@ -92,6 +93,44 @@ def test_what_is_no_form_is_refused(db, case):
     with pytest.raises(TransactionError, match=f"(?s){message}"):
         db.transact(forms)
     assert (len(db), db.transactions) == (0, 0)
+
+
+class Unlike:
+    """A value that cannot be hashed, nor compared."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        raise AssertionError("a value was compared")
+
+    def __repr__(self):
+        return "Unlike()"
+
+
+UNHASHABLE = [[], {}, set(), bytearray(b"x"), [[1], 2], {"a": []}, np.array([1, 2]), Unlike()]
+PLACES = {
+    "the value of a lookup reference": lambda value: [":db/add", (":email", value), ":age", 1],
+    "a lookup reference to retract": lambda value: [":db/retractEntity", [":email", value]],
+    "a lookup reference in a map": lambda value: {":db/id": [":email", value], ":age": 1},
+    "a lookup reference as a value": lambda value: [":db/add", 1, ":boss", [":email", value]],
+    "a value": lambda value: [":db/add", 1, ":name", value],
+    "a value of no type yet": lambda value: [":db/add", 1, ":new", value],
+    "a value that refers": lambda value: [":db/add", 1, ":boss", (value, value)],
+    "an entity": lambda value: [":db/add", value, ":age", 1],
+    "an attribute": lambda value: [":db/add", 1, value, 1],
+    "an operation": lambda value: [value, 1, ":age", 1],
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("beside", [[], [[":db/add", "t", ":age", 1]]], ids=["alone", "beside a temporary id"])
+def test_values_that_cannot_be_hashed_are_refused(db, place, beside):
+    for value in UNHASHABLE:
+        with pytest.raises(TransactionError) as caught:
+            db.transact([*beside, PLACES[place](value)])
+        assert repr(value) in str(caught.value)
+        assert f"(form {len(beside) + 1})" in str(caught.value)
+        assert (len(db), db.transactions) == (0, 0)
 
 
 def test_maps_cannot_nest_without_end(db):
