@@ -217,7 +217,7 @@ class _Core:
         """The number of the helpers of an aggregate; see `gpu_wcoj.query.variant.Helpers`."""
         own = bound_variables(aggregate, {*keys, *standing(aggregate)})
         missing = tuple(key for key in keys if key not in own)
-        rest = context.so_far(Atom("", keys)) if missing else None
+        rest = context.keys_rule(Atom("", keys), aggregate) if missing else None
         known = (aggregate, keys, rest)
         if known in self.of_aggregate:
             return self.of_aggregate[known]
@@ -225,12 +225,12 @@ class _Core:
         demand = Atom(f"demand#{number}", keys) if rest is not None and self.is_recursive(rest, context.rule) else None
         self.of_aggregate[known] = number, demand
         body = aggregate.atoms
-        if demand is not None:
-            self.rules.append(context.so_far(Atom(f"keys#{number}", keys)))
+        if rest is not None and demand is not None:
+            self.rules.append(replace(rest, head=Atom(f"keys#{number}", keys)))
             self.rules.append(recursive_rule(Atom(f"keys#{number}", keys)))
             body = (demand, *body)
-        elif missing:
-            self.rules.append(context.so_far(Atom(f"row#{number}", keys)))
+        elif rest is not None:
+            self.rules.append(replace(rest, head=Atom(f"row#{number}", keys)))
             self.groupings.append(Grouping(f"once#{number}", f"row#{number}", len(keys), "count"))
             self.project(f"keys#{number}", f"once#{number}", keys)
             body = (Atom(f"keys#{number}", keys), *body)

@@ -15,10 +15,7 @@ from dataclasses import replace
 from gpu_wcoj.query.binding import inner_aggregates
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.stratified import guarded
-from gpu_wcoj.query.terms import NULL, NULL_AWARE, Atom, Call, Comparison, Expression, Variable, variables_of
-
-_TOTAL = {*NULL_AWARE, "double", "downcase", "lower", "strlen", "upcase", "upper", "year", "month", "day"}
-"""Functions that have a value for every argument, so that they may be asked of rows that no join takes."""
+from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Expression, Variable, is_total, variables_of
 
 
 def narrowed(rules: Rules) -> Rules:
@@ -91,14 +88,7 @@ def _is_about(comparison: Comparison, atom: Atom) -> bool:
     """Whether a comparison is about an atom alone, and has an answer for all of its rows."""
     sides = (comparison.left, comparison.right)
     found = variables_of(sides)
-    return bool(found) and all(one in atom.terms for one in found) and all(map(_is_total, sides))
-
-
-def _is_total(expression: Expression) -> bool:
-    if isinstance(expression, Call):
-        is_known = expression.op in _TOTAL or (expression.op == "like" and len(expression.arguments) == 2)
-        return is_known and all(map(_is_total, expression.arguments))
-    return True
+    return bool(found) and all(one in atom.terms for one in found) and all(map(is_total, sides))
 
 
 def _stands_in(term: Variable, comparisons: Sequence[Comparison]) -> bool:

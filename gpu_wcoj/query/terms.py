@@ -309,6 +309,29 @@ def valued_variables(parts: Iterable[Expression]) -> tuple[Variable, ...]:
     return variables_of(one for one in parts if not (isinstance(one, Call) and one.takes_nulls))
 
 
+_TOTAL = {*NULL_AWARE, "double", "downcase", "lower", "strlen", "upcase", "upper", "year", "month", "day"}
+
+
+def is_total(expression: Expression) -> bool:
+    """Return whether an expression has a value for every binding; for arithmetic, which may leave int64, False.
+
+    Examples
+    --------
+    >>> x = Variable("x")
+    >>> is_total(Call("lower", (x,))), is_total(Call("/", (x, x))), is_total(Call("any", (Call("-", (x,)), x)))
+    (True, False, False)
+    """
+    if isinstance(expression, Aggregate):
+        parts = [] if expression.value is None else [expression.value]
+        parts += [term for atom in (*expression.atoms, *expression.negated) for term in atom.terms]
+        parts += [side for one in expression.comparisons for side in (one.left, one.right)]
+        return all(map(is_total, parts))
+    if isinstance(expression, Call):
+        is_known = expression.op in _TOTAL or (expression.op == "like" and len(expression.arguments) == 2)
+        return is_known and all(map(is_total, expression.arguments))
+    return True
+
+
 def aggregates_of(parts: Iterable[Expression]) -> Iterator[Aggregate]:
     """The aggregates of expressions, in the order in which they stand; not those within other ones."""
     for part in parts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -10,7 +10,19 @@ from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.query.binding import definitions, keys_of, needed, standing
 from gpu_wcoj.query.constant import calculated, called, holds
 from gpu_wcoj.query.rules import Computed, Rule
-from gpu_wcoj.query.terms import NULL, Aggregate, Atom, Call, Comparison, Constant, Expression, Term, Variable
+from gpu_wcoj.query.terms import (
+    NULL,
+    Aggregate,
+    Atom,
+    Call,
+    Comparison,
+    Constant,
+    Expression,
+    Term,
+    Variable,
+    aggregates_of,
+    is_total,
+)
 
 UNIT = "unit#facts"
 """An input of one row."""
@@ -70,13 +82,9 @@ class Variant:
         given = [Comparison("=", one.variable, one.call) for one in rule.computed]
         waiting = [*self._positive(), *given, *rule.comparisons]
         while waiting:
-            rest = [one for one in waiting if not self._take(one)]
-            assert len(rest) < len(waiting), f"'{rule}' is not safe"
-            waiting = rest
+            waiting = self._without_taken(waiting)
         head = replace(rule.head, terms=tuple(map(self._term, rule.head.terms)))
-        for atom in rule.negated:
-            terms = tuple(term if is_wildcard(term) else self._term(term) for term in atom.terms)
-            self.negated.append(self.program.projected(replace(atom, terms=terms)))
+        self.negated += [*self._negated_atoms()]
         if self.fails:
             return None
         if self.negated and not self.atoms:
@@ -85,11 +93,49 @@ class Variant:
         for variable in self.compared:
             if places.count(variable) == 1:  # else it has a value anyway
                 self.comparisons.append(Comparison("!=", variable, NULL))
-        return self.so_far(head)
-
-    def so_far(self, head: Atom) -> Rule:
-        """The rule as far as it has come, with another head."""
         return Rule(head, tuple(self.atoms), tuple(self.comparisons), tuple(self.negated), tuple(self.computed))
+
+    def keys_rule(self, head: Atom, aggregate: Aggregate) -> Rule:
+        """Return the rule of the keys of an aggregate: what the rule says beside the aggregate, as far as it has come.
+
+        A binding that lacks a value which the keys are not made of is among them: whether it is an error is for the
+        rule to say, by the aggregate too. If the keys or the braces may lack a value themselves, the keys are only
+        those of bindings for which all that can be asked without the aggregate is true.
+        """
+        partial = self._partial()
+        comparisons, negated = self.comparisons, self.negated
+        if is_total(aggregate) and partial.isdisjoint(head.variables):
+            comparisons = [one for one in comparisons if partial.isdisjoint(one.variables)]
+            negated = [one for one in negated if partial.isdisjoint(one.variables)]
+        else:
+            bound = self.bound | set(self.value)
+            negated = [*negated, *self._negated_atoms(bound)]
+            partial = set()
+        used = {one for part in (head, *self.atoms, *negated, *comparisons) for one in part.variables}
+        computed: list[Computed] = []
+        for one in reversed(self.computed):
+            if one.variable in used and one.variable not in partial:
+                used.update(one.call.variables)
+                computed.insert(0, one)
+        return Rule(head, tuple(self.atoms), tuple(comparisons), tuple(negated), tuple(computed))
+
+    def _partial(self) -> set[Variable]:
+        """The calculated variables that may lack a value."""
+        found: set[Variable] = set()
+        for one in self.computed:
+            if not is_total(one.call) or not found.isdisjoint(one.call.variables):
+                found.add(one.variable)
+        return found
+
+    def _negated_atoms(self, bound: Container[Variable] | None = None) -> Iterator[Atom]:
+        """The negated atoms of the text; with `bound`, only those of these variables, without what they calculate."""
+        for atom in self.rule.negated:
+            if bound is not None and not all(
+                isinstance(one, Constant) or is_wildcard(one) or one in bound for one in atom.terms
+            ):
+                continue
+            terms = tuple(term if is_wildcard(term) else self._term(term) for term in atom.terms)
+            yield self.program.projected(replace(atom, terms=terms))
 
     def _positive(self) -> Iterator[Comparison]:
         """Take the positive atoms; what is calculated in them is compared with what stands in their place."""
@@ -103,6 +149,26 @@ class Variant:
                 yield Comparison("=", terms[-1], term)
             self.bound.update(term for term in terms if isinstance(term, Variable))
             self.atoms.append(replace(atom, terms=tuple(terms)))
+
+    def _without_taken(self, waiting: list[Comparison]) -> list[Comparison]:
+        """Take what can be taken: one comparison with an aggregate, or all without, which say more of the keys."""
+        ranks = list(map(self._rank, waiting))
+        rest = [one for one, rank in zip(waiting, ranks, strict=True) if rank > 0 or not self._take(one)]
+        if len(rest) < len(waiting):
+            return rest
+        for at in sorted(range(len(waiting)), key=ranks.__getitem__):
+            if ranks[at] > 0 and self._take(waiting[at]):
+                return [*waiting[:at], *waiting[at + 1 :]]
+        raise AssertionError(f"'{self.rule}' is not safe")
+
+    def _rank(self, comparison: Comparison) -> int:
+        """Return 0 for a comparison without aggregates; 2 if one of its aggregates may lack a value, or its keys."""
+        aggregates = [*aggregates_of((comparison.left, comparison.right))]
+        if not aggregates:
+            return 0
+        partial = self._partial()
+        keys = {self.value.get(key, key) for one in aggregates for key in keys_of(one, self.outside | self.bound)}
+        return 1 if all(map(is_total, aggregates)) and partial.isdisjoint(keys) else 2
 
     def _take(self, comparison: Comparison) -> bool:
         """Take a comparison, if all that it needs is bound by now, or it binds a variable."""

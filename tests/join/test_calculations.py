@@ -220,6 +220,54 @@ def test_when_a_missing_value_is_an_error(name, way, bag, backend):
     assert len(program.relation("e")) == 2 + (not fails)
 
 
+BESIDE = "e(x), z = 1 / x, m = min q : { g(q), q > x }"
+BY = "e(x), z = 1 / x, m = min q : { g(q), q > z }"
+LOOP = "h(x) :- e(x), x > 0. h(x - 1) :- h(x)"
+KEYS = {
+    "beside the keys, where the aggregate drops it": (f"h(x) :- {BESIDE}, m > 8.", []),
+    "beside the keys": (f"h(x) :- {BESIDE}.", None),
+    "compared beside the keys": ("h(x) :- e(x), 1 / x != 7, m = min q : { g(q), q > x }.", None),
+    "compared beside the keys, and dropped": ("h(x) :- e(x), 1 / x != 7, 8 < min q : { g(q), q > x }.", []),
+    "two aggregates": (
+        "h(x) :- e(x), z = (x / x) % 5, m = count : { g(q), q > x }, 0 = min q : { g(q), q > x - 1, q < m }.",
+        [],
+    ),
+    "a key": (f"h(x) :- {BY}.", None),
+    "a key of a count": ("h(x) :- e(x), z = 1 / x, 100 < count : { g(q), q > z }.", None),
+    "a key, guarded behind": (f"h(x) :- {BY}, x != 0.", [1, 2]),
+    "a key, guarded before": (f"h(x) :- x != 0, {BY}.", [1, 2]),
+    "a key, negated": (f"h(x) :- {BY}, !f(x).", [1, 2]),
+    "a key, not negated": (f"h(x) :- {BY}, !g(x).", None),
+    "a key, where another aggregate drops it": (f"h(x) :- {BY}, 100 < count : {{ g(q), q > x }}.", []),
+    "in the braces": ("h(x) :- e(x), 0 <= count : { g(q), q / x > 1 }.", None),
+    "in the braces, guarded behind": ("h(x) :- e(x), 0 <= count : { g(q), q / x > 1 }, x != 0.", [1, 2]),
+    "in the braces, negated": ("h(x) :- e(x), 0 <= count : { g(q), q / x > 1 }, !f(x).", [1, 2]),
+    "in the braces, guarded by what is calculated": (
+        "h(x) :- e(x), 0 <= count : { g(q), q / x > 1 }, c > 1, c = x + 1.",
+        [1, 2],
+    ),
+    "in a loop": (f"{LOOP}, z = 1 / x, m = min q : {{ g(q), q > x }}.", None),
+    "in a loop, where the aggregate drops it": (f"{LOOP}, z = 1 / x, 8 < min q : {{ g(q), q > x }}.", [1, 2]),
+    "in a loop, a key that is guarded": (f"{LOOP}, z = 1 / x, m = min q : {{ g(q), q > z }}, x > 0.", [0, 1, 2]),
+    "in a loop, braces that are guarded": (f"{LOOP}, 0 <= count : {{ g(q), q / x > x }}, x > 0.", [0, 1, 2]),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_missing_value_beside_an_aggregate(name, backend):
+    """An error exactly if the whole body, the aggregates too, drops nothing; wherever in the text it stands."""
+    text, expected = KEYS[name]
+    program = gw.Program(text, backend=backend)
+    changes = {"e": [(0,), (1,), (2,)], "g": [(1,), (5,)], "f": [(0,)]}
+    changes = {one: rows for one, rows in changes.items() if one in program.inputs}
+    if expected is not None:
+        assert program.step(changes)["h"].to_dict() == {(x,): 1 for x in expected}
+        return
+    with pytest.raises(CalculationError, match="divides by zero"):
+        program.step(changes)
+    assert [len(program.relation(one)) for one in (*program.inputs, "h")] == [0] * (len(program.inputs) + 1)
+
+
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_what_comes_and_goes_in_one_tick_is_no_error(bag, backend):
     program = gw.Program(

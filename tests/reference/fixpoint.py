@@ -292,10 +292,18 @@ def _tested(test: Test, binding: Binding, known: Facts, bag: bool) -> Iterator[B
     for one in aggregates(test):
         inside = names_in(one.body) | (set() if one.value is None else names(one.value))
         shared = {name: own for name, own in binding.items() if name in inside}
-        values = [
-            (None if one.value is None else value(one.value, found), weight)
-            for found, weight in satisfied(one.body, shared, known, bag, never_null=_calculated(one.value))
-        ]
+        lost = next((own for own in shared.values() if isinstance(own, UndefinedError)), None)
+        if lost is not None:  # of keys without a value nothing can be asked
+            answers[id(one)] = UndefinedError(str(lost))
+            continue
+        try:
+            values = [
+                (None if one.value is None else value(one.value, found), weight)
+                for found, weight in satisfied(one.body, shared, known, bag, never_null=_calculated(one.value))
+            ]
+        except UndefinedError as error:  # nor of braces that lack one
+            answers[id(one)] = UndefinedError(str(error))
+            continue
         if one.op != "count":
             values = [(own, weight) for own, weight in values if own is not None]
         answer = aggregated(one.op, values)
@@ -364,7 +372,10 @@ def value(term: Term, binding: Binding, answers: Mapping[int, object] | None = N
         return known
     if isinstance(term, Aggregate):
         assert answers is not None
-        return answers[id(term)]
+        answer = answers[id(term)]
+        if isinstance(answer, UndefinedError):
+            raise UndefinedError(str(answer))
+        return answer
     if not isinstance(term, Call):
         return term
     try:
