@@ -111,7 +111,8 @@ class Variant:
             bound = self.bound | set(self.value)
             negated = [*negated, *self._negated_atoms(bound)]
             partial = set()
-        used = {one for part in (head, *self.atoms, *negated, *comparisons) for one in part.variables}
+        parts: list[Atom | Comparison] = [head, *self.atoms, *negated, *comparisons]
+        used = {one for part in parts for one in part.variables}
         computed: list[Computed] = []
         for one in reversed(self.computed):
             if one.variable in used and one.variable not in partial:

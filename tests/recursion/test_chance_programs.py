@@ -119,7 +119,7 @@ def test_what_is_calculated_in_vain(backend, monkeypatch):
             raise
 
     monkeypatch.setattr(Judges, "step", noted)
-    for seed in range(100):
+    for seed in range(100) if IS_LONG else range(8, 12):
         text = chance_text(random.Random(f"lack {seed}"), lacking=True)
         check_scripts(text, [seed], clingo=False, values=SIGNED, backend=backend.name)
-    assert len(refused) > 10
+    assert len(refused) > (10 if IS_LONG else 1)

@@ -292,8 +292,10 @@ def _tested(test: Test, binding: Binding, known: Facts, bag: bool) -> Iterator[B
     for one in aggregates(test):
         inside = names_in(one.body) | (set() if one.value is None else names(one.value))
         shared = {name: own for name, own in binding.items() if name in inside}
-        lost = next((own for own in shared.values() if isinstance(own, UndefinedError)), None)
-        if lost is not None:  # of keys without a value nothing can be asked
+        atoms = [literal for literal in one.body if isinstance(literal, Atom) and literal.positive]
+        held = {term for atom in atoms for term in atom.terms if isinstance(term, Name)}
+        lost = next((own for name, own in shared.items() if isinstance(own, UndefinedError) and name not in held), None)
+        if lost is not None:  # of keys without a value nothing can be asked, unless the braces have it in an atom
             answers[id(one)] = UndefinedError(str(lost))
             continue
         try:

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.long import IS_LONG
 from tests.reference.asp import answer_set
 from tests.reference.chance import INPUTS, chance_text
 from tests.reference.fixpoint import NoEndError, NotStratifiedError, fixpoint
@@ -153,7 +154,7 @@ def test_what_has_no_value():
 @pytest.mark.parametrize("block", range(4))
 def test_both_judges_say_the_same_of_what_chance_writes(block):
     held: dict[str, int] = {}
-    for seed in range(block, 400, 4):
+    for seed in range(block, 400 if IS_LONG else 100, 4):
         chance = random.Random(seed)
         negative = seed % 3 > 0
         text = chance_text(chance, negative)
@@ -168,8 +169,8 @@ def test_both_judges_say_the_same_of_what_chance_writes(block):
             assert answer_set(program, given) == found, f"{seed}: {text}"
             held["some"] = held.get("some", 0) + any(found.values())
             _note_features(program, text, held)
-    assert held["some"] > 100, held
-    assert min(held[one] for one in ("!", "count", "sum", "min", "max", "%", "/", "recursion")) > 5, held
+    assert held["some"] > 25, held
+    assert min(held[one] for one in ("!", "count", "sum", "min", "max", "%", "/", "recursion")) > 2, held
 
 
 def _note_features(program: Written, text: str, held: dict[str, int]) -> None:
