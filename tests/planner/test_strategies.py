@@ -142,9 +142,8 @@ def test_a_batch_is_its_rows_one_per_tick_in_any_chunks(strategy, bag):
         batch = {relation: fed(("rows", own), inputs[relation]) for relation, (_, own) in tick.items()}
         found: list[dict[str, ZSet]] = []
         for chunk_rows, threads in ((None, 1), (1, 1), (2, 2), (7, 2)):
-            program = gw.Program(
-                text, bag=bag, backend="cpu", strategy=strategy, chunk_rows=chunk_rows, threads=threads
-            )
+            options = {"chunk_rows": chunk_rows, "threads": threads, "inputs": named(text)}
+            program = gw.Program(text, bag=bag, backend="cpu", strategy=strategy, **options)
             found.append({head: changes.to_dict() for head, changes in program.step(batch).items()})
         program = gw.Program(text, bag=bag, backend="cpu", strategy=strategy, inputs=named(text))
         total: dict[str, ZSet] = {head: {} for head in program.outputs}

@@ -14,6 +14,7 @@ from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.schema import DataType
+from tests.answers import named
 
 ARROW = {
     "int8": pa.int8(),
@@ -117,7 +118,7 @@ def test_types_that_do_not_fit(rule, kinds, match):
 
 
 def ticks(text, *changes):
-    program = gw.Program(text)
+    program = gw.Program(text, inputs=named(text))
     for change in changes:
         answers = program.step(change)
     (name,) = answers
