@@ -218,12 +218,18 @@ def normalise(
     conditions += [Condition(flag, "=", 0) for flag in nulls.dropped.values()]
     calculations = []
     signed = kinds.signed(rule) if rule.computed else ()
+    equated = {
+        name
+        for one in conditions
+        if one.op == "=" and not {one.variable, one.other}.issubset(calculated)
+        for name in (one.variable, one.other)
+    }
     for computed in rule.computed:
         if computed.call.takes_nulls:
             calculations += formula_of(computed, resolve, nulls, types, kinds, signed)
             continue
         terms = [resolve(argument) for argument in computed.call.arguments]
-        calculations.append(calculation_of(computed, terms, types, kinds, conditions, calculated, signed))
+        calculations.append(calculation_of(computed, terms, types, kinds, equated, signed))
     return Body(
         rule,
         _head(rule, shapes, resolve, nulls, encode),

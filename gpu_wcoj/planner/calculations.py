@@ -13,7 +13,7 @@ from gpu_wcoj.column import without_zero_signs
 from gpu_wcoj.join.path import Calculation, Condition, Formula
 from gpu_wcoj.planner.equalities import Resolve
 from gpu_wcoj.planner.nulls import Nulls
-from gpu_wcoj.planner.results import BOOL, STRING, decimal_kind, kind_of
+from gpu_wcoj.planner.results import BOOL, STRING, decimal_kind, result_of
 from gpu_wcoj.query.constant import is_spelled
 from gpu_wcoj.query.rules import Computed, Rule
 from gpu_wcoj.query.terms import COMPARING, MIRRORED, NULL, Call, Constant, Expression, Term, Variable
@@ -64,8 +64,7 @@ def calculation_of(
     terms: Sequence[Term],
     types: Mapping[str, DataType | None],
     kinds: Kinds,
-    conditions: Sequence[Condition],
-    calculated: Collection[str],
+    equated: Collection[str | int],
     signed: Collection[str] = (),
 ) -> Calculation:
     """A calculation on codes.
@@ -76,8 +75,8 @@ def calculation_of(
         What stands for the call's arguments.
     types
         Of variables, by name.
-    conditions, calculated
-        Of the rule: all comparisons, and the names of what is calculated.
+    equated
+        The names of variables that the rule compares by ``=`` with what is not calculated.
     signed
         The names of variables that keep the sign of a zero.
     """
@@ -93,11 +92,7 @@ def calculation_of(
             kind = _kind_of_constant(term.value, result)
             arguments.append(kinds.encode(kind, term.value))
         of_arguments.append(kind)
-    is_equal = any(
-        one.op == "=" and name in (one.variable, one.other) and not {one.variable, one.other}.issubset(calculated)
-        for one in conditions
-    )
-    drops = is_equal and result.family == "integer" and call.op in ("+", "-", "*")
+    drops = name in equated and result.family == "integer" and call.op in ("+", "-", "*")
     families = tuple(kind.family for kind in of_arguments)
     return Calculation(
         name,
@@ -153,6 +148,7 @@ class _Translation:
         self.types = types
         self.kinds = kinds
         self.arguments: dict[str, int] = {}
+        self._of_calls: dict[int, tuple[Expression, DataType | None]] = {}  # by id(), as a hash reads the whole call
 
     def term(self, expression: Expression) -> Expression:
         """The expression, with what stands for a variable in its place."""
@@ -165,7 +161,19 @@ class _Translation:
         if isinstance(expression, Variable):
             term = self.resolve(expression)
             return self.types.get(expression.name) if term != NULL else None
-        return kind_of(expression, lambda one: self.types.get(one.name) or INT64)
+        return self._of_value(expression)
+
+    def _of_value(self, value: Expression) -> DataType | None:
+        """The type of a value by those of its variables; that of a call is worked out once."""
+        if isinstance(value, Variable):
+            return self.types.get(value.name) or INT64
+        if not isinstance(value, Call):
+            return None
+        found = self._of_calls.get(id(value))
+        if found is None:
+            found = value, result_of(value, list(map(self._of_value, value.arguments)), "")
+            self._of_calls[id(value)] = found
+        return found[1]
 
     def known_kind(self, expression: Expression) -> DataType:
         """The type of an expression that stands beside nothing else."""
@@ -224,7 +232,7 @@ class _Translation:
                 terms.append(name)
                 kind = own[name.name] = self.known_kind(one)
             parts.append(self.formula(one, kind))
-        made = calculation_of(Computed(Variable("#"), call), terms, own, self.kinds, (), (), ("#",))
+        made = calculation_of(Computed(Variable("#"), call), terms, own, self.kinds, (), ("#",))
         return Formula("call", tuple(parts), calculation=made)
 
     def _compared(self, call: Call) -> Formula:

@@ -122,24 +122,27 @@ def _placed(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Plac
             depth[inverse.variable] = max((depth[other] for other in names_of(inverse)), default=0)
             calculations.append(inverse)
             waiting.append(Condition(name, "=", inverse.variable))
+    own_at: list[list[Calculation]] = [[] for _ in range(n_levels + 1)]
+    for calculation in calculations:
+        own_at[depth[calculation.variable]].append(calculation)
+    ready_at: list[list[Condition | Absent]] = [[] for _ in range(n_levels + 1)]
+    for check in waiting:
+        ready_at[max((depth[name] for name in names_of(check)), default=0)].append(check)
     found: Placed = []
-    for level in range(n_levels + 1):
-        own = [one for one in calculations if depth[one.variable] == level]
-        late = {one.variable for one in own}
-        ready = [one for one in waiting if all(depth[name] <= level for name in names_of(one))]
-        waiting = [one for one in waiting if one not in ready]
-        early = [one for one in ready if not late.intersection(names_of(one))]
-        conditions = [one for one in early if isinstance(one, Condition)]
+    for level, (own, ready) in enumerate(zip(own_at, ready_at, strict=True)):
+        rank = {calculation.variable: at for at, calculation in enumerate(own)}
+        early: list[Condition | Absent] = []
+        behind: list[list[Condition | Absent]] = [[] for _ in own]
+        for check in ready:
+            late = [rank[name] for name in names_of(check) if name in rank]
+            (behind[max(late)] if late else early).append(check)
+        conditions = [check for check in early if isinstance(check, Condition)]
         if level and conditions:
-            (variable,) = (name for name, at in depth.items() if at == level and name not in late)
-            conditions = [_facing(one, variable) for one in conditions]
-        checks: list[Check] = [one for one in early if isinstance(one, Absent)]
-        ready = [one for one in ready if one not in early]
-        for one in own:
-            checks.append(one)
-            late.remove(one.variable)
-            checks += [check for check in ready if not late.intersection(names_of(check))]
-            ready = [check for check in ready if late.intersection(names_of(check))]
+            (variable,) = (name for name, at in depth.items() if at == level and name not in rank)
+            conditions = [_facing(condition, variable) for condition in conditions]
+        checks: list[Check] = [check for check in early if isinstance(check, Absent)]
+        for calculation, following in zip(own, behind, strict=True):
+            checks += [calculation, *following]
         found.append((tuple(conditions), tuple(checks)))
     return found
 
