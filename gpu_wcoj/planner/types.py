@@ -37,6 +37,7 @@ class Types:
         self._constants: dict[Place, list[tuple[Rule | None, object]]] = {}  # with the rule; facts have none
         self._homes: dict[Rule, dict[str, Place]] = {}
         self._calculated: list[tuple[Rule, Mapping[str, Place], Computed, Place]] = []
+        self._results: dict[tuple[Place, bool], tuple[list[DataType | None], DataType | None]] = {}
         self._compared: list[tuple[Rule, Place, Place]] = []
         self._linked_by: dict[frozenset[Place], Rule] = {}  # the rule that compares the two
         self._rules = rules
@@ -201,11 +202,14 @@ class Types:
     def _derive_once(self, is_last: bool) -> bool:
         changed = False
         for rule, homes, one, place in self._calculated:
-
-            def of_variable(term: Variable, homes: Mapping[str, Place] = homes) -> DataType | None:
-                return self.of(*homes[term.name]) if term.name in homes else None
-
-            changed |= self._show(place, kind_of(one.call, of_variable, rule, is_last))
+            variables = one.call.variables
+            kinds = [self.of(*homes[name]) if (name := term.name) in homes else None for term in variables]
+            found = self._results.get((place, is_last))
+            if found is None or found[0] != kinds:
+                kind_by_variable = dict(zip(variables, kinds, strict=True))
+                found = kinds, kind_of(one.call, kind_by_variable.__getitem__, rule, is_last)
+                self._results[place, is_last] = found
+            changed |= self._show(place, found[1])
         for grouping in self._rules.groupings:
             value = None if grouping.op == "count" else self.of(grouping.source, grouping.keys)
             place = (grouping.relation, grouping.keys)
@@ -279,6 +283,7 @@ class Types:
         other._said = self._said
         other._homes = self._homes
         other._calculated = self._calculated
+        other._results = dict(self._results)
         other._compared = self._compared
         other._linked_by = self._linked_by
         other._rules = self._rules

@@ -230,7 +230,7 @@ class Call:
         shown = [str(one) if not isinstance(one, Call) or _is_closed(one) else f"({one})" for one in self.arguments]
         return f" {self.op} ".join(shown)
 
-    @property
+    @cached_property
     def variables(self) -> tuple[Variable, ...]:
         """The distinct variables, in the order in which they first stand; see `variables_of`."""
         return variables_of(self.arguments)
