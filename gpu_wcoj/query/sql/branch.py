@@ -150,7 +150,8 @@ class Branch:
             return self if holds(op, left, right) else None
         if isinstance(left, Constant):
             left, right, op = right, left, MIRRORED[op]
-        if any(Comparison("=", one, NULL) in self.comparisons for one in valued_variables([left, right])):
+        fixed = self.fixed.intersection(valued_variables([left, right]))  # others that are null have been replaced
+        if any(Comparison("=", one, NULL) in self.comparisons for one in fixed):
             return None
         known = self.required(valued_variables([left, right]))
         if left == right and isinstance(left, Variable):

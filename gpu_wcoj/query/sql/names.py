@@ -40,6 +40,7 @@ class Names:
 
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
+        self._folded: dict[tuple[str, bool], str] = {}
 
     @cached_property
     def _rules(self) -> Any:
@@ -65,12 +66,15 @@ class Names:
         >>> Names("bigquery").folded("Src", is_table=True)
         'Src'
         """
-        from sqlglot import expressions as exp
+        found = self._folded.get((name, is_table))
+        if found is None:
+            from sqlglot import expressions as exp
 
-        node = exp.Identifier(this=name, quoted=False)
-        if is_table:
-            node.meta["is_table"] = True
-        return str(self._rules.normalize_identifier(node).this)
+            node = exp.Identifier(this=name, quoted=False)
+            if is_table:
+                node.meta["is_table"] = True
+            found = self._folded[name, is_table] = str(self._rules.normalize_identifier(node).this)
+        return found
 
     def key(self, name: str) -> str:
         """Return what is the same for names of the text, as `fold` leaves them, that are one."""
@@ -125,9 +129,9 @@ def unique(names: Sequence[str], rules: Names) -> tuple[str, ...]:
     taken: set[str] = set()
     for name in names:
         number, own = 0, name
-        while rules.key(own) in taken:
+        while (key := rules.key(own)) in taken:
             number += 1
             own = f"{name}_{number}"
-        taken.add(rules.key(own))
+        taken.add(key)
         found.append(own)
     return tuple(found)
