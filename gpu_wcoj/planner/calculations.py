@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from gpu_wcoj.column import without_zero_signs
-from gpu_wcoj.join.path import Calculation, Condition, Formula
+from gpu_wcoj.join.path import Calculation, Formula
 from gpu_wcoj.planner.equalities import Resolve
 from gpu_wcoj.planner.nulls import Nulls
 from gpu_wcoj.planner.results import BOOL, STRING, decimal_kind, result_of

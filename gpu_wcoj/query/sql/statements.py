@@ -52,7 +52,8 @@ def statements(text: str, dialect: str, place: Place) -> list[Node]:
         with _quiet():
             tokens = sqlglot.tokenize(text, read=dialect)
             _check_tokens(tokens, place)
-            found = [one for one in sqlglot.Dialect.get_or_raise(dialect).parser().parse(tokens, text) if one is not None]
+            parser = sqlglot.Dialect.get_or_raise(dialect).parser()
+            found = [one for one in parser.parse(tokens, text) if one is not None]
         for one in found:
             _check_depth(one, place)
     except ParseError as error:
