@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from gpu_wcoj.arrow.incoming import encode
-from gpu_wcoj.arrow.types import to_pyarrow
+from gpu_wcoj.arrow.types import storage_of, to_pyarrow
+from gpu_wcoj.column import float_codes
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.schema import NO_DECIMAL, DataType
 
@@ -44,11 +45,13 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     literals = _LITERALS.get(kind.family)
     if literals is not None and type(value) not in literals:
         raise TypeMismatchError(f"the constant {value!r} is no value of type '{kind.name}'.\n  Write one of that type.")
+    if kind.family == "bool":
+        return int(value)  # type: ignore[call-overload]  # of a bool
     try:
         if isinstance(value, str):
             array = pa.array([value]).cast(to_pyarrow(kind))
         elif kind.family.startswith("float"):
-            array = pa.array([_as_float(value, kind)], to_pyarrow(kind))
+            return int(float_codes(np.array([_as_float(value, kind)], storage_of(kind)[0]))[0])
         else:
             array = pa.array([value], to_pyarrow(kind))
     except (pa.ArrowException, OverflowError, ValueError) as error:
