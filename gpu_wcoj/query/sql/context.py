@@ -120,15 +120,24 @@ class Context(ABC):
     def each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
         """The values of several expressions and where they have them, disjoint."""
         numbers = self.numbered(len(nodes))
-        found = [branch]
+        found: list[tuple[Branch, Values]] = [(branch, ())]
         for number, node in zip(numbers, nodes, strict=True):
+            is_rewritten = number != numbers[-1]  # later nodes may put terms in the place of its variables
             found = [
-                there.with_values({number: value}) for where in found for there, value in self.cases(node, scope, where)
+                (
+                    there.with_values({number: value}) if is_rewritten and not isinstance(value, Constant) else there,
+                    (*values, value),
+                )
+                for where, values in found
+                for there, value in self.cases(node, scope, where)
             ]
             if len(found) > MOST_CASES and not any(map(has_query, nodes)):
                 return self._calculated_each(nodes, scope, branch)
-            _ = self.limited(found, node)
-        return [(one, tuple(one.values[number] for number in numbers)) for one in found]
+            _ = self.limited([there for there, _ in found], node)
+        return [
+            (there, tuple(there.values.get(number, value) for number, value in zip(numbers, values, strict=True)))
+            for there, values in found
+        ]
 
     def _calculated_each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
         """The values of several expressions, which may be null, in one branch."""

@@ -131,9 +131,14 @@ def _calculated(context: Context, node: Node, scope: Scope, branch: Branch) -> l
     arguments, make = function(context, node)
     found: list[Case] = []
     for where, values in context.each(arguments, scope, branch):
+        nullable = [value for value in values if not isinstance(value, Call) and where.may_be_null(value)]
+        if NULL in nullable[:1]:
+            found.append((where, NULL))
+            continue
         rest: Branch | None = where
-        numbers = context.numbered(len(values))
-        rest = where.with_values(dict(zip(numbers, values, strict=True)))
+        numbers = context.numbered(len(values) if nullable else 0)
+        if nullable:
+            rest = where.with_values(dict(zip(numbers, values, strict=True)))
         for number in numbers:
             assert rest is not None
             value = rest.values[number]
@@ -144,7 +149,7 @@ def _calculated(context: Context, node: Node, scope: Scope, branch: Branch) -> l
             if rest is None:
                 break
         if rest is not None:
-            given = tuple(rest.values[number] for number in numbers)
+            given = tuple(rest.values[number] for number in numbers) if nullable else values
             for one in given:
                 if is_date(one):
                     raise context.place.refused(
