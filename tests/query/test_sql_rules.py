@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from inspect import cleandoc
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.planner import calculations, results
+from gpu_wcoj.planner.passes import checks
 from gpu_wcoj.query.datalog import parse as parse_datalog
 from gpu_wcoj.query.printed import as_datalog
 from gpu_wcoj.query.rules import Rule
@@ -300,3 +304,36 @@ def test_long_conditions_are_few_rules_which_are_not_spelled(
     row = pa.table({name: pa.array([1], pa.int64()) for name in "abcdef"} | {"s": ["x"]})
     _ = program.step({"t": row})
     assert len(spelled) <= 20 * most_rules  # once a stage, however many terms there are
+
+
+@pytest.mark.parametrize(
+    ("text", "most_types", "most_placed"),
+    [
+        ("SELECT s FROM t WHERE " + " AND ".join(f"s NOT LIKE 'z{at}%'" for at in range(100)), 12, 1),
+        ("SELECT " + ", ".join(f"a + {at} AS c{at}" for at in range(100)) + " FROM t", 8, 4),
+        ("SELECT a FROM t WHERE " + " AND ".join(f"a + {at} <> {at}" for at in range(100)), 8, 10),
+    ],
+    ids=["NOT LIKE", "columns", "comparisons"],
+)
+def test_types_and_places_are_worked_out_a_few_times_a_term(
+    text: str, most_types: int, most_placed: int, monkeypatch: pytest.MonkeyPatch
+):
+    counts = Counter[str]()
+
+    def counted(module: ModuleType, name: str) -> None:
+        function = getattr(module, name)
+
+        def call(*arguments: object) -> object:
+            counts[name] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(module, name, call)
+
+    counted(results, "result_of")
+    counted(calculations, "result_of")
+    counted(checks, "names_of")
+    program = gw.Program(parse(text, COLUMNS), bag=True, backend="cpu")
+    row = pa.table({name: pa.array([1], pa.int64()) for name in "abcdef"} | {"s": ["x"]})
+    _ = program.step({"t": row})
+    assert 0 < counts["result_of"] <= 100 * most_types
+    assert counts["names_of"] <= 100 * most_placed
