@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpu_wcoj.query import terms
 from gpu_wcoj.query.rules import Rules
+from tests.reference.changes import ZSet
+from tests.reference.fixpoint import Facts, fixpoint
 from tests.reference.written import Aggregate, Atom, Call, Literal, Name, Rule, Term, Test, Written
 
 
@@ -42,3 +46,14 @@ def _term(term: terms.Expression) -> Term:
         return term.value
     assert isinstance(term, terms.Call), f"{term} is in no core form"
     return Call(term.op, tuple(map(_term, term.arguments)))
+
+
+def with_demands(program: Written, demands: Mapping[str, str], given: Facts, bag: bool) -> dict[str, ZSet]:
+    """The answers, where the inputs of demanded keys hold what the heads behind the recursions find."""
+    keys: dict[str, ZSet] = {name: {} for name in demands.values()}
+    while True:
+        found = fixpoint(program, {**given, **keys}, bag)
+        news = {name: found[head] for head, name in demands.items()}
+        if news == keys:
+            return found
+        keys = news

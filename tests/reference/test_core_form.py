@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
 import pytest
 
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.rules import Rules
 from tests.long import IS_LONG
 from tests.reference.chance import INPUTS, chance_text
-from tests.reference.changes import ZSet
-from tests.reference.core import from_core
+from tests.reference.core import from_core, with_demands
 from tests.reference.fixpoint import fixpoint
 from tests.reference.written import written
 
@@ -35,20 +32,8 @@ def test_what_chance_writes(block, bag):
                 }
                 for name, width in INPUTS.items()
             }
-            expected, found = fixpoint(program, given, bag), _with_demands(rules, given, bag)
+            expected, found = fixpoint(program, given, bag), with_demands(from_core(rules), rules.demands, given, bag)
             assert {head: found[head] for head in expected} == expected, f"{seed}: {text}"
-
-
-def _with_demands(rules: Rules, given: Mapping[str, ZSet], bag: bool) -> dict[str, ZSet]:
-    """The answers, where the inputs of demanded keys hold what the heads behind the recursions find."""
-    lowered = from_core(rules)
-    keys: dict[str, ZSet] = {name: {} for name in rules.demands.values()}
-    while True:
-        found = fixpoint(lowered, {**given, **keys}, bag)
-        news = {name: found[head] for head, name in rules.demands.items()}
-        if news == keys:
-            return found
-        keys = news
 
 
 @pytest.mark.parametrize("seed", range(40))
