@@ -46,7 +46,7 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     if literals is not None and type(value) not in literals:
         raise TypeMismatchError(f"the constant {value!r} is no value of type '{kind.name}'.\n  Write one of that type.")
     if kind.family == "bool":
-        return int(value)  # type: ignore[call-overload]  # of a bool
+        return int(value is True)
     try:
         if isinstance(value, str):
             array = pa.array([value]).cast(to_pyarrow(kind))

@@ -203,7 +203,7 @@ class Types:
         changed = False
         for rule, homes, one, place in self._calculated:
             variables = one.call.variables
-            kinds = [self.of(*homes[name]) if (name := term.name) in homes else None for term in variables]
+            kinds = [self.of(*homes[term.name]) if term.name in homes else None for term in variables]
             found = self._results.get((place, is_last))
             if found is None or found[0] != kinds:
                 kind_by_variable = dict(zip(variables, kinds, strict=True))
