@@ -132,7 +132,8 @@ class Variant:
         """The negated atoms of the text; with `bound`, only those of these variables, without what they calculate."""
         for atom in self.rule.negated:
             if bound is not None and not all(
-                isinstance(one, Constant) or is_wildcard(one) or one in bound for one in atom.terms
+                isinstance(one, Constant) or is_wildcard(one) or (isinstance(one, Variable) and one in bound)
+                for one in atom.terms
             ):
                 continue
             terms = tuple(term if is_wildcard(term) else self._term(term) for term in atom.terms)

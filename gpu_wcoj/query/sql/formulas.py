@@ -214,10 +214,11 @@ class _Formulas:
         if isinstance(node, exp.If):
             conditions.append(self.condition(node.this))
             values.append(self.value(node.args["true"]))
+        subject = node.this if isinstance(node, exp.Case) else None
         for one in node.args.get("ifs") or ():
             check_parts(one, self.context.place, "this", "true")
-            is_compared = isinstance(node, exp.Case) and node.this is not None
-            conditions.append(self.compared("=", node.this, one.this, one) if is_compared else self.condition(one.this))
+            is_plain = subject is None
+            conditions.append(self.condition(one.this) if is_plain else self.compared("=", subject, one.this, one))
             values.append(self.value(one.args["true"]))
         other = node.args.get("default") or node.args.get("false")
         values.append(NULL if other is None else self.value(other))
