@@ -136,6 +136,7 @@ def test_the_bar_shows_no_share_of_an_unknown_total(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     for total, share in ((None, ""), (3000, "66%, "), (2001, "99%, "), (2000, "100%, ")):
+        capfd.readouterr()  # what the bar before has shown at its end
         with LateBar("rows") as bar:
             bar.update("tick 2", 2000, total)
             while "tick 2" not in (shown := capfd.readouterr().err):

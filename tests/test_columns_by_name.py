@@ -120,7 +120,7 @@ def test_a_table_without_rows_tells_names():
 
 
 def test_a_failed_tick_teaches_no_names():
-    program = gw.Program("o(x, y) :- edge(x, y), node(y).")
+    program = gw.Program("o(x, y) :- edge(x, y), node(y).", inputs=["edge", "node"])
     program.step({"node": {"id": [2, 4, 9]}})
     with pytest.raises(ColumnError, match="relation 'node' has no column 'ident'"):
         program.step({"edge": {"a": [1], "b": [2]}, "node": {"ident": [3]}})

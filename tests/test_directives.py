@@ -247,7 +247,9 @@ def test_a_line_of_names_is_passed_over(capfd: pytest.CaptureFixture[str], folde
 
 
 def test_nothing_to_run_on(capfd: pytest.CaptureFixture[str], folder: Path):
-    assert "or name files in the program" in complaint(capfd, written(folder, "h(x) :- edge(x, _)."))
+    assert "Give --input edge=PATH" in complaint(capfd, written(folder, "h(x) :- edge(x, _)."))
+    said = complaint(capfd, written(folder, ".decl edge(x, y)\nh(x) :- edge(x, _)."))
+    assert "or name files in the program" in said
 
 
 @pytest.mark.parametrize("atom", ["lnik(b, c)", "!lnik(b, 1)"])

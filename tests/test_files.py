@@ -212,7 +212,7 @@ def test_a_column_called_weight_is_a_weight_among_changes_only(tmp_path: Path):
         read_text(path, "src,dst,weight\n1,2,-1\n")
     assert read_ticks([f"edge={path}"], 10) == [{"edge": [(1, 2, -1)]}]
     chosen = read(path, "?columns=src,weight")
-    assert chosen.column_names == ["c0", "c1"]
+    assert chosen.column_names == ["src", "weight"]
     assert rows(chosen) == [(1, -1)]
 
 

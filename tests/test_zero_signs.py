@@ -55,6 +55,10 @@ PASSED_ON = (
     "SELECT k, SUM(x) AS q, AVG(x) AS a, COUNT(x) AS c FROM t GROUP BY k",
     "WITH d AS (SELECT -x AS n FROM t) SELECT n FROM d",
     "SELECT x FROM t WHERE x * -1.0 = 0.0",
+    "SELECT x FROM t WHERE x * -1.0 = 0.0 OR k > 2",
+    "SELECT y FROM t WHERE x * 1.0 IN (0.0, 7.0) OR k > 2",
+    "SELECT CASE WHEN k > 1 OR y > 2 THEN x END AS c FROM t",
+    "SELECT CASE WHEN k > 1 OR y * 2 > 2 THEN x * -1.0 ELSE -0.0 END AS c FROM t",
 )
 COMPARED = (
     "SELECT x, z FROM t JOIN s ON t.x = s.z",
@@ -69,6 +73,9 @@ COMPARED = (
     "SELECT x FROM t WHERE x = 0",
     "SELECT x FROM t WHERE x = -0.0",
     "SELECT x FROM t WHERE x < 0.0",
+    "SELECT x FROM t WHERE x < 0.0 OR k > 4",
+    "SELECT x FROM t WHERE x IN (-0.0, 2.5) OR k > 4",
+    "SELECT x FROM t WHERE CASE WHEN k > 2 THEN x ELSE -0.0 END = 0.0 OR k = 1",
     "SELECT x FROM t WHERE x >= 0.0",
     "SELECT MIN(x) AS a, MAX(x) AS b FROM t WHERE x <= 0.0",
     "SELECT x FROM t WHERE EXISTS (SELECT 1 FROM s WHERE s.z = t.x)",

@@ -27,7 +27,8 @@ def names_by_program(
 ) -> bool | None:
     """Return whether the first line names the columns, by what a program or the options say of them; None if nothing.
 
-    A line with all the names is a header. So is one that does not hold values of the types where the row after it does.
+    A line with all the names is a header. So is one that does not hold values of the types where the row after it does,
+    unless it has a number elsewhere, which is a value of a row.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ def names_by_program(
     True
     >>> names_by_program(["ann", "5"], ["bo", "6"], (), {0: "string", 1: "int64"})
     False
+    >>> names_by_program(["1", "x"], ["2", "3"], (), {1: "int64"})
+    False
     >>> names_by_program(["ann", "bo"], ["bo", "cy"], ["x", "y"], {0: "string", 1: "string"}) is None
     True
     """
@@ -56,6 +59,8 @@ def names_by_program(
     if not typed:
         return None
     if any(_fits(cells[at], kind) for at, kind in typed.items()) or not all(_may_be_name(cells[at]) for at in typed):
+        return False
+    if any(is_number(cell) for at, cell in enumerate(cells) if at not in typed):
         return False
     return all(_fits(following[at].strip(), kind) for at, kind in typed.items() if at < len(following))
 

@@ -11,7 +11,7 @@ from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.results import aggregate_of, kind_of, type_of_constants
 from gpu_wcoj.query.rules import Computed, Rule, Rules
 from gpu_wcoj.query.stratified import loops_of
-from gpu_wcoj.query.terms import COMPARING, NULL, Call, Constant, Expression, Variable, plain, variables_of
+from gpu_wcoj.query.terms import COMPARING, NULL, Call, Constant, Expression, Variable, plain
 from gpu_wcoj.schema import DataType
 
 Place = tuple[str, int]
@@ -138,7 +138,7 @@ class Types:
             compared.update(term for atom in rule.negated for term in atom.variables)
             compared.update(term for one in rule.comparisons if not one.is_null_test for term in one.variables)
             for computed in rule.computed:
-                compared.update(variables_of(side for sides in _compared_in(computed.call) for side in sides))
+                compared.update(one for sides in _compared_in(computed.call) for side in sides for one in _passed(side))
             yield from (homes[variable.name] for variable in compared if variable.name in homes)
             for atom in (*rule.atoms, *rule.negated):
                 fixed = (isinstance(term, Constant) and term != NULL for term in atom.terms)
@@ -408,6 +408,17 @@ def _compared_in(call: Call) -> Iterator[tuple[Expression, Expression]]:
     for part in call.arguments:
         if isinstance(part, Call):
             yield from _compared_in(part)
+
+
+def _passed(expression: Expression) -> Iterator[Variable]:
+    """The variables whose values an expression may have as they are."""
+    if isinstance(expression, Variable):
+        yield expression
+    elif isinstance(expression, Call) and expression.op == "case":
+        last = len(expression.arguments) // 2 * 2
+        for at, one in enumerate(expression.arguments):
+            if at % 2 or at == last:
+                yield from _passed(one)
 
 
 def fits(value: object, kind: DataType) -> bool:
