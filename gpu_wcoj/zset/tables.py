@@ -57,6 +57,7 @@ def from_numpy(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from_numpy(np.array([[1, 2], [1, 2]])).rows()
     [((1, 2), 2)]
     """

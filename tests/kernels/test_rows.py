@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.cases import DOMAINS, LARGE_SIZES, SIZES, WEIGHTS, columns_of, moved, random_rows
@@ -159,6 +159,7 @@ def test_exclusive_sum(kind, seed, weights_are):
 
 
 @given(seeds)
+@example(4)  # masks that have rows, however few examples are asked for
 @settings(max_examples=40)
 def test_held_rows(kind, seed):
     rng = random.Random(seed)
