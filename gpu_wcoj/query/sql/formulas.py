@@ -217,8 +217,10 @@ class _Formulas:
         subject = node.this if isinstance(node, exp.Case) else None
         for one in node.args.get("ifs") or ():
             check_parts(one, self.context.place, "this", "true")
-            is_plain = subject is None
-            conditions.append(self.condition(one.this) if is_plain else self.compared("=", subject, one.this, one))
+            if subject is None:
+                conditions.append(self.condition(one.this))
+            else:
+                conditions.append(self.compared("=", subject, one.this, one))
             values.append(self.value(one.args["true"]))
         other = node.args.get("default") or node.args.get("false")
         values.append(NULL if other is None else self.value(other))
