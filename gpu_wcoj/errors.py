@@ -434,7 +434,7 @@ def _is_ours(module: object) -> bool:
 
 
 def _is_installed(file: str) -> bool:
-    """Whether code is of Python's own library or of another package: our callee, below an entry point."""
+    """Return whether code is of Python's own library or of another package: our callee, below an entry point."""
     return (
         "site-packages" in file or "dist-packages" in file or file.startswith(("<frozen", os.path.dirname(os.__file__)))
     )

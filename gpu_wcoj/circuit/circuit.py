@@ -294,7 +294,7 @@ class Circuit:
         return counts, rows, ignored
 
     def _is_asked(self, name: str, head: Derived, collect: frozenset[str] | None) -> bool:
-        """Whether a head without state is evaluated."""
+        """Return whether a head without state is evaluated."""
         if collect is None:
             return name in self.outputs and self._may_fail(head)
         return name in self.outputs or name in collect

@@ -91,7 +91,7 @@ class BinaryReader:
 
     @property
     def n_rows(self) -> int | None:
-        """How many rows the file has."""
+        """Return how many rows the file has."""
         return self._n_rows
 
     @property

@@ -102,12 +102,12 @@ def names_by_rows(first: Sequence[str], sample: Sequence[Sequence[str]]) -> bool
 
 
 def _tells(kind: str) -> bool:
-    """Whether not every text is a value of the type."""
+    """Return whether not every text is a value of the type."""
     return DataType(kind).family not in ("string", "binary")
 
 
 def _fits(cell: str, kind: str) -> bool:
-    """Whether a text spells a value of the type, or none."""
+    """Return whether a text spells a value of the type, or none."""
     family = DataType(kind).family
     if not cell:
         return True
@@ -121,6 +121,6 @@ def _fits(cell: str, kind: str) -> bool:
 
 
 def _may_be_name(cell: str) -> bool:
-    """Whether a text over numbers is a name rather than a number that is spelled otherwise, or a missing one."""
+    """Return whether a text over numbers is a name rather than a number that is spelled otherwise, or a missing one."""
     has_letter = any(char.isalpha() for char in cell)
     return has_letter and cell.lower() not in _MISSING and not _HEXADECIMAL.fullmatch(cell)

@@ -112,7 +112,7 @@ class TextFile:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the last of the lines have been handed out."""
+        """Return whether the last of the lines have been handed out."""
         return self._is_at_end
 
     def blocks(self) -> Iterator[Lines]:

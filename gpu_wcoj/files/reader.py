@@ -20,7 +20,7 @@ class Reader(Protocol):
 
     @property
     def n_rows(self) -> int | None:
-        """How many rows the file has; None as long as that is not known."""
+        """Return how many rows the file has; None as long as that is not known."""
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:

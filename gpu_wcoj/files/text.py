@@ -84,7 +84,7 @@ class TextReader:
 
     @property
     def n_rows(self) -> int | None:
-        """How many rows the file has; None until its last block has been read."""
+        """Return how many rows the file has; None until its last block has been read."""
         is_counted = self._first is None and self._file.is_at_end  # the first block waits until `blocks` is called
         return self._n_rows if is_counted or not self._has_rows else None
 
@@ -214,7 +214,7 @@ class TextReader:
     def _names_columns(
         self, fields: list[str], sample: list[list[str]], arity: int | None, changes: bool
     ) -> bool | None:
-        """Whether the first line names the columns; None where that is open."""
+        """Return whether the first line names the columns; None where that is open."""
         spec = self._spec
         if spec.declared is not None or is_facts(spec.path):  # Soufflé's files have no names if nothing says so
             names = [name for name, _ in spec.declared or ()]

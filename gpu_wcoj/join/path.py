@@ -91,7 +91,7 @@ class Formula:
 
     @cached_property
     def makes_text(self) -> bool:
-        """Whether texts are calculated."""
+        """Return whether texts are calculated."""
         own = self.calculation is not None and self.calculation.family == "string"
         return own or any(one.makes_text for one in self.parts)
 
@@ -143,7 +143,7 @@ class Calculation:
 
     @property
     def makes_text(self) -> bool:
-        """Whether texts are calculated."""
+        """Return whether texts are calculated."""
         return self.formula.makes_text if self.formula is not None else self.family == "string"
 
     def __str__(self) -> str:

@@ -114,7 +114,7 @@ def nulls_of(
 
 
 def may_be_null(expression: Expression, resolve: Resolve, names: Collection[str]) -> bool:
-    """Whether an expression can be null where the variables of these names can."""
+    """Return whether an expression can be null where the variables of these names can."""
     if not isinstance(expression, Call):
         term = resolve(expression)
         return term == NULL or (isinstance(term, Variable) and term.name in names)

@@ -174,7 +174,7 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
 
 
 def _n_behind(value: object) -> int:
-    """How many digits a number has behind the point."""
+    """Return how many digits a number has behind the point."""
     exponent = value.as_tuple().exponent if isinstance(value, Decimal) else 0
     return max(0, -exponent) if isinstance(exponent, int) else 0
 

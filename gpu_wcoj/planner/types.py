@@ -271,7 +271,7 @@ class Types:
 
     @property
     def tells_zeros_apart(self) -> bool:
-        """Whether any column may; not in the state of a checkpoint that was written when none did."""
+        """Return whether any column may; not in the state of a checkpoint that was written when none did."""
         return self._equated is not None
 
     def copy(self) -> Types:

@@ -243,7 +243,7 @@ def _listed(sides: Sequence[Expression]) -> list[Expression]:
 
 
 def _has_value(condition: Expression) -> bool:
-    """Whether a condition is never unknown."""
+    """Return whether a condition is never unknown."""
     if not isinstance(condition, Call):
         return False
     if condition.op == "eq" and condition.arguments[1] == FALSE:

@@ -242,7 +242,7 @@ class _Core:
         return number, demand
 
     def is_recursive(self, rest: Rule, rule: Rule) -> bool:
-        """Whether what has been written down of a rule reads the recursion that the rule stands in."""
+        """Return whether what has been written down of a rule reads the recursion that the rule stands in."""
         loop = self.loops.get(rule.head.relation, ())
         return any(atom.relation in loop for atom in rest.atoms)
 

@@ -237,7 +237,7 @@ class Call:
 
     @cached_property
     def takes_nulls(self) -> bool:
-        """Whether the function, or one that is called in its arguments, is among `NULL_AWARE`.
+        """Return whether the function, or one that is called in its arguments, is among `NULL_AWARE`.
 
         Such a call stays one piece in core form, with all that is calculated in it.
         """

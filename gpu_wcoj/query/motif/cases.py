@@ -207,7 +207,7 @@ def cases(condition: Condition) -> list[Case]:
 
 
 def _joins(condition: Condition) -> bool:
-    """Whether a condition compares columns of two elements for equality."""
+    """Return whether a condition compares columns of two elements for equality."""
     if isinstance(condition, All):
         return any(map(_joins, condition.parts))
     if not isinstance(condition, Test) or condition.op != "=":

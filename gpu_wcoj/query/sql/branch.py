@@ -58,7 +58,7 @@ class Branch:
     values: Mapping[int, Expression] = field(default_factory=dict)
 
     def may_be_null(self, value: Expression) -> bool:
-        """Whether a value can be null here. What is calculated never is, but for null-aware calls."""
+        """Return whether a value can be null here. What is calculated never is, but for null-aware calls."""
         if isinstance(value, Variable):
             return value not in self.solid and value not in self.known
         if isinstance(value, Call) and value.takes_nulls:

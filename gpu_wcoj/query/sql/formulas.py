@@ -264,7 +264,7 @@ def like_parts(context: Context, node: Node) -> tuple[Node, tuple[Expression, ..
 
 
 def where_true(context: Context, branch: Branch, condition: Expression) -> list[Branch]:
-    """Where a condition is true: mostly one branch."""
+    """Return the branches where a condition is true: mostly one."""
     if isinstance(condition, Constant):
         return [branch] if condition == TRUE else []
     if isinstance(condition, Variable):
@@ -334,7 +334,7 @@ def _needed(value: Call) -> frozenset[Variable]:
 
 
 def filtered_each(context: Context, branch: Branch, parts: Sequence[Expression]) -> list[Branch]:
-    """Where all of some conditions are true, those of the same variables as one filter."""
+    """Return the branches where all conditions are true; those of the same variables are one filter."""
     groups: dict[frozenset[Variable], list[Expression]] = {}
     for one in parts:
         groups.setdefault(frozenset(variables_of([one])), []).append(one)
@@ -348,7 +348,7 @@ def filtered_each(context: Context, branch: Branch, parts: Sequence[Expression])
 
 
 def _all(context: Context, branch: Branch, parts: Iterable[Expression]) -> list[Branch]:
-    """Where all of some conditions are true; those that may split come last, when it is known what is joined."""
+    """Return the branches where all conditions are true; those that may split come last."""
     ordered = sorted(parts, key=lambda one: isinstance(one, Call) and one.op == "any")
     numbers = context.numbered(len(ordered))
     found = [branch.with_values(dict(zip(numbers, ordered, strict=True)))]
@@ -363,7 +363,7 @@ def listed(
     context: Context, branch: Branch, values: Sequence[Expression], rows: Sequence[tuple[Expression, ...]],
     is_negated: bool = False,
 ) -> list[Branch]:  # fmt: skip
-    """Where values are one of the rows of a list of constants, which becomes a relation that the text gives."""
+    """Return the branches where values are a row of a list, which becomes a relation of constants."""
     if not rows:
         return [branch] if is_negated else []
     name = context.helper("in")
@@ -376,7 +376,7 @@ def listed(
 
 
 def _any(context: Context, branch: Branch, condition: Call) -> list[Branch]:
-    """Where one of several conditions is true at least."""
+    """Return the branches where at least one condition is true."""
     sides = [_conjuncts(one) for one in condition.arguments]
     common = [one for one in sides[0] if all(one in other for other in sides[1:])]
     if common:
@@ -394,7 +394,7 @@ def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
 
 
 def _joins(branch: Branch, condition: Expression) -> bool:
-    """Whether a condition joins relations of a branch that nothing joins so far."""
+    """Return whether a condition joins relations of a branch that nothing joins so far."""
     if not isinstance(condition, Call) or condition.op != "eq":
         return False
     left, right = condition.arguments
@@ -411,7 +411,7 @@ def _joins(branch: Branch, condition: Expression) -> bool:
 
 
 def _split(context: Context, branch: Branch, sides: Sequence[Expression]) -> list[Branch]:
-    """Where a side is true and none before it is: each row of a bag once."""
+    """Return branches where a side is true and none before it is, so that a bag has each row once."""
     numbers = context.numbered(len(sides))
     branch = branch.with_values(dict(zip(numbers, sides, strict=True)))
     found = []
@@ -423,7 +423,7 @@ def _split(context: Context, branch: Branch, sides: Sequence[Expression]) -> lis
 
 
 def _implied(branch: Branch, sides: Sequence[Sequence[Expression]]) -> Iterator[Expression]:
-    """What an OR over several relations says of each of them alone, so that it can be asked earlier."""
+    """Yield conditions on single relations that an OR over several implies; they are checked earlier."""
     atoms = [frozenset(variables_of(atom.terms)) for atom in branch.atoms]
     everything = {one for side in sides for part in side for one in variables_of([part])}
     for own in dict.fromkeys(atoms):
@@ -435,7 +435,7 @@ def _implied(branch: Branch, sides: Sequence[Sequence[Expression]]) -> Iterator[
 
 
 def _is_plain(condition: Expression) -> bool:
-    """Whether nothing is calculated in a condition, so that it has an answer for every row."""
+    """Return whether nothing is calculated in a condition, so that it has an answer for every row."""
     if isinstance(condition, Call):
         return condition.op in NULL_AWARE and all(map(_is_plain, condition.arguments))
     return True

@@ -83,7 +83,7 @@ def called(node: Node) -> str:
 
 
 def has_query(node: Node) -> bool:
-    """Whether a condition asks for rows of a query: EXISTS or IN, which no filter can."""
+    """Return whether a condition asks for rows of a query: EXISTS or IN, which no filter can."""
     from sqlglot import expressions as exp
 
     return any(isinstance(one, exp.Exists) or one.args.get("query") is not None for one in node.find_all(exp.Predicate))

@@ -48,7 +48,7 @@ def number(node: Node, place: Place, sign: str = "") -> Constant:
 
 
 def is_date(value: Expression) -> bool:
-    """Whether a value is a date or time that the text spells, or a CASE of such."""
+    """Return whether a value is a date or time that the text spells, or a CASE of such."""
     if not isinstance(value, Call):
         return False
     if value.op != "case":

@@ -51,7 +51,7 @@ class Names:
 
     @cached_property
     def has_case(self) -> bool:
-        """Whether quotes keep the case of a name: unquoted names are folded, and then compared exactly."""
+        """Return whether quotes keep the case of a name: unquoted names are folded, and then compared exactly."""
         from sqlglot.dialects.dialect import NormalizationStrategy
 
         return self._rules.normalization_strategy in (NormalizationStrategy.LOWERCASE, NormalizationStrategy.UPPERCASE)

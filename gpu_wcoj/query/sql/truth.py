@@ -171,7 +171,7 @@ def _whole(context: Context, node: Node, wanted: str, scope: Scope, branch: Bran
 
 
 def is_simple(node: Node) -> bool:
-    """Whether a condition compares a column with a column or a literal."""
+    """Return whether a condition compares a column with a column or a literal."""
     from sqlglot import expressions as exp
 
     if not isinstance(node, (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
@@ -180,7 +180,7 @@ def is_simple(node: Node) -> bool:
 
 
 def _has_choice(node: Node) -> bool:
-    """Whether a comparison's operand has its value by a condition, so that its cases would be branches."""
+    """Return whether a comparison's operand has its value by a condition, so that its cases would be branches."""
     from sqlglot import expressions as exp
 
     if isinstance(node, (exp.Case, exp.If, exp.Coalesce, exp.Nullif)):
@@ -194,7 +194,7 @@ def _has_choice(node: Node) -> bool:
 
 
 def _may_split(node: Node, wanted: str) -> bool:
-    """Whether a condition is an OR, which is looked at when it is known what the other conditions join."""
+    """Return whether a condition is an OR, which is looked at when it is known what the other conditions join."""
     from sqlglot import expressions as exp
 
     while isinstance(node, (exp.Paren, exp.Not)):

@@ -66,7 +66,7 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
 
 
 def _is_split(node: Node) -> bool:
-    """Whether a CASE becomes a rule for each value: one comparison of a column selects rows by an index then."""
+    """Return whether a CASE becomes a rule for each value: one comparison of a column selects rows by an index then."""
     from sqlglot import expressions as exp
 
     if not isinstance(node, exp.Case) or node.this is not None:
