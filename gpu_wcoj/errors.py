@@ -7,7 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable
 from types import FunctionType, TracebackType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -64,10 +64,185 @@ def _visible(text: str) -> str:
 
 
 class GpuWcojError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose.
+
+    The class methods are the templates of messages: ``<problem>: got <value>, expected <allowed>.``, and the remedy on
+    a line of its own. Each returns an error to raise.
+
+    Attributes
+    ----------
+    subject
+        The option, argument, relation, column or file at fault, or None.
+    got
+        The value at fault, or None.
+    expected
+        The allowed values in words, or None.
+    remedy
+        One imperative sentence or more, or None.
+    """
+
+    subject: str | None = None
+    got: object = None
+    expected: str | None = None
+    remedy: str | None = None
 
     def __str__(self) -> str:
         return " ".join(str(part) for part in self.args)
+
+    @classmethod
+    def with_parts(
+        cls, problem: str, *, subject: str | None = None, got: object = None, expected: str = "", remedy: str = ""
+    ) -> Self:
+        """Return an error of `problem`, a sentence without its full stop, with its structured fields.
+
+        `got` is kept as a field; the sentence names it. `expected` and `remedy` are appended where they are given.
+
+        Examples
+        --------
+        >>> print(UsageError.with_parts("the file is empty", expected="at least one row", remedy="Add a row."))
+        the file is empty: expected at least one row.
+          Add a row.
+        """
+        text = f"{problem}: expected {expected}." if expected else f"{problem}."
+        error = cls(f"{text}\n  {remedy}" if remedy else text)
+        error.subject, error.got = subject, got
+        error.expected, error.remedy = expected or None, remedy or None
+        return error
+
+    @classmethod
+    def invalid_value(cls, name: str, value: object, expected: str, remedy: str = "") -> Self:
+        """Return the error of an option or argument `name` whose value is outside what is allowed.
+
+        Examples
+        --------
+        >>> print(UsageError.invalid_value("threads", 0, "an integer from 1 on"))
+        threads=0 is not allowed: expected an integer from 1 on.
+        """
+        return cls.with_parts(
+            f"{name}={value!r:.80} is not allowed", subject=name, got=value, expected=expected, remedy=remedy
+        )
+
+    @classmethod
+    def wrong_type(cls, subject: str, value: object, expected: str, remedy: str = "") -> Self:
+        """Return the error of a value of the wrong Python type; the message names the type and shows the value.
+
+        Examples
+        --------
+        >>> print(UsageError.wrong_type("the program", 3, "text or Rules"))
+        the program has the wrong type: got int (3), expected text or Rules.
+        """
+        shown = f"{type(value).__name__} ({value!r:.80})"
+        text = f"{subject} has the wrong type: got {shown}, expected {expected}."
+        error = cls(f"{text}\n  {remedy}" if remedy else text)
+        error.subject, error.got, error.expected, error.remedy = subject, value, expected, remedy or None
+        return error
+
+    @classmethod
+    def mismatch(cls, subject: str, problem: str, got: object, expected: object, remedy: str = "") -> Self:
+        """Return the error of something that differs from what was declared, stored or given before.
+
+        Examples
+        --------
+        >>> print(SchemaError.mismatch("relation 'edge'", "has the wrong number of columns", 3, 2))
+        relation 'edge' has the wrong number of columns: got 3, expected 2.
+        """
+        text = f"{subject} {problem}: got {got}, expected {expected}."
+        error = cls(f"{text}\n  {remedy}" if remedy else text)
+        error.subject, error.got, error.expected, error.remedy = subject, got, str(expected), remedy or None
+        return error
+
+    @classmethod
+    def unknown_name(cls, what: str, name: str, known: Iterable[str], remedy: str = "") -> Self:
+        """Return the error of a name that is not among `known`, with the nearest of them.
+
+        Examples
+        --------
+        >>> print(UsageError.unknown_name("option", "thread", ["threads", "backend"]))
+        unknown option 'thread': expected one of 'backend', 'threads'. Did you mean 'threads'?
+        """
+        names = sorted(known)
+        allowed = f"one of {listed(names)}" if names else "none"
+        text = f"unknown {what} '{name}': expected {allowed}.{nearest(name, names)}"
+        error = cls(f"{text}\n  {remedy}" if remedy else text)
+        error.subject, error.got, error.expected, error.remedy = what, name, allowed, remedy or None
+        return error
+
+    @classmethod
+    def duplicate(cls, what: str, name: str, where: str = "", remedy: str = "") -> Self:
+        """Return the error of a name or key that is given more than once.
+
+        Examples
+        --------
+        >>> print(SchemaError.duplicate("column", "src", "in relation 'edge'", "Rename one of them."))
+        column 'src' is given twice in relation 'edge'.
+          Rename one of them.
+        """
+        problem = f"{what} '{name}' is given twice" + (f" {where}" if where else "")
+        return cls.with_parts(problem, subject=what, got=name, remedy=remedy)
+
+    @classmethod
+    def conflict(cls, first: str, second: str, remedy: str = "", why: str = "") -> Self:
+        """Return the error of two options, arguments or parts that exclude each other.
+
+        Examples
+        --------
+        >>> print(UsageError.conflict("tick_rows=10", "a 'tick' column", "Leave one of them out."))
+        tick_rows=10 and a 'tick' column cannot be combined.
+          Leave one of them out.
+        """
+        problem = f"{first} and {second} cannot be combined" + (f": {why}" if why else "")
+        return cls.with_parts(problem, subject=first, got=second, remedy=remedy)
+
+    @classmethod
+    def missing(cls, subject: str, what: str, remedy: str = "") -> Self:
+        """Return the error of something that lacks a part it needs.
+
+        Examples
+        --------
+        >>> print(UsageError.missing("the table 'edges'", "a column 'src'", "Name it: src='...'."))
+        the table 'edges' needs a column 'src', which is missing.
+          Name it: src='...'.
+        """
+        return cls.with_parts(f"{subject} needs {what}, which is missing", subject=subject, got=what, remedy=remedy)
+
+    @classmethod
+    def wrong_state(cls, action: str, why: str, remedy: str = "") -> Self:
+        """Return the error of an action that the state of its object does not allow (yet, or any more).
+
+        Examples
+        --------
+        >>> print(UsageError.wrong_state("share()", "the first tick was taken", "Create a new Program."))
+        share() is not possible: the first tick was taken.
+          Create a new Program.
+        """
+        return cls.with_parts(f"{action} is not possible: {why}", subject=action, remedy=remedy)
+
+    @classmethod
+    def unsupported(cls, feature: str, why: str = "", remedy: str = "") -> Self:
+        """Return the error of something that the engine does not do.
+
+        Examples
+        --------
+        >>> print(UnsupportedError.unsupported("a window function", remedy="Group the rows."))
+        a window function is not supported.
+          Group the rows.
+        """
+        return cls.with_parts(
+            f"{feature} is not supported" + (f": {why}" if why else ""), subject=feature, remedy=remedy
+        )
+
+    @classmethod
+    def missing_package(cls, feature: str, package: str, extra: str) -> Self:
+        """Return the error of a feature whose optional package is not installed.
+
+        Examples
+        --------
+        >>> print(BackendUnavailableError.missing_package("SQL", "sqlglot", "sql"))
+        SQL needs sqlglot, which is not installed.
+          Install it: pip install 'gpu_wcoj[sql]'.
+        """
+        remedy = f"Install it: pip install 'gpu_wcoj[{extra}]'."
+        return cls.with_parts(f"{feature} needs {package}, which is not installed", subject=package, remedy=remedy)
 
 
 class UsageError(GpuWcojError, ValueError):
