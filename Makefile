@@ -74,9 +74,10 @@ else
 	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(EDGES)' $(if $(TICK_ROWS),--tick-rows $(TICK_ROWS))
 endif
 
-check: setup  ## lint, format, types, layers
+check: setup  ## lint, format, house style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tests.house
 	$(BIN)/mypy & mypy=$$!; \
 	  $(BIN)/pyright --pythonpath $(BIN)/python && $(BIN)/lint-imports; found=$$?; wait $$mypy && exit $$found
 
