@@ -1,7 +1,8 @@
-"""Give a circuit the state of another one over the same relations, whose rules are planned otherwise.
+"""Transfer the state of a circuit to one with another plan of the same rules.
 
-Batches are immutable, so what both circuits arrange alike they share; the other one is left as it is. What only the new
-one has is built from an arrangement of the same rows, in one pass of sorting; an auxiliary relation is joined.
+Batches are immutable, so both circuits share the arrangements that they have in common; the previous circuit is not
+changed. An arrangement that only the new circuit has is built from another arrangement of the same rows, in one pass of
+sorting; a new auxiliary relation is joined.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from gpu_wcoj.zset.arrays import within_memory
 from gpu_wcoj.zset.index import IndexedZSet
 
 
-def adopt(circuit: Circuit, other: Circuit) -> None:
-    """Let an empty circuit hold what another one holds, on the same backend, of the same relations and heads.
+def adopt(circuit: Circuit, previous: Circuit) -> None:
+    """Fill an empty circuit with the state of `previous`, which has the same relations and backend.
 
     Raises
     ------
     AuxiliaryError
-        If an auxiliary relation that only the empty circuit has is not worth keeping.
+        If an auxiliary relation that only the empty circuit has exceeds its size limit.
     """
     with within_memory(circuit.backend, "arranging the state anew"):
-        for index, source in _pairs(circuit, other):
+        for index, source in _paired_indices(circuit, previous):
             made: dict[ArrangementKey, IndexedZSet] = {}
             for key, arrangement in index.arrangements.items():
                 if key in source.arrangements:
@@ -36,55 +37,57 @@ def adopt(circuit: Circuit, other: Circuit) -> None:
                     if len(batch):
                         arrangement.spine = Spine((batch,), arrangement.spine.policy)
         for name, head in circuit.heads.items():
-            if name not in other.heads:
+            if name not in previous.heads:
                 from gpu_wcoj.circuit.auxiliary import AuxiliaryHead  # which few programs need
 
                 assert isinstance(head, AuxiliaryHead)
                 head.fill()
     for name, head in circuit.heads.items():
-        leader = other.heads.get(name, head)
+        leader = previous.heads.get(name, head)
         head.weight_bound = leader.weight_bound
         if isinstance(head, Head) and isinstance(leader, Head):
             head.total = leader.total
 
 
-def rows_to_build(circuit: Circuit, other: Circuit) -> int:
-    """How many rows `adopt` would have to sort."""
+def rows_to_build(circuit: Circuit, previous: Circuit) -> int:
+    """Return the number of rows that `adopt` would sort."""
     return sum(
-        len(source.arrangements[_source(key, source)].spine)
-        for index, source in _pairs(circuit, other)
+        len(source.arrangements[_source_key(key, source)].spine)
+        for index, source in _paired_indices(circuit, previous)
         for key in index.arrangements
         if key not in source.arrangements
     )
 
 
-def _pairs(circuit: Circuit, other: Circuit) -> Iterator[tuple[RelationIndex, RelationIndex]]:
-    """What both circuits keep of each relation and head."""
+def _paired_indices(circuit: Circuit, previous: Circuit) -> Iterator[tuple[RelationIndex, RelationIndex]]:
+    """Yield the pairs of indices of the relations and heads that both circuits have."""
     for name, index in circuit.sources.items():
-        yield index, other.sources[name]
+        yield index, previous.sources[name]
     for name, head in circuit.heads.items():
-        if name in other.heads:
-            yield from zip(head.state, other.heads[name].state, strict=True)
+        if name in previous.heads:
+            yield from zip(head.state, previous.heads[name].state, strict=True)
 
 
-def _source(key: ArrangementKey, index: RelationIndex) -> ArrangementKey:
-    """The arrangement to build one from: of the same rows, where there is one, else of all."""
-    return next((held for held in index.arrangements if held.selection == key.selection), index.canonical)
+def _source_key(key: ArrangementKey, index: RelationIndex) -> ArrangementKey:
+    """Return the key of the arrangement to build `key` from: of the same selection if possible, else of all rows."""
+    return next(
+        (candidate for candidate in index.arrangements if candidate.selection == key.selection), index.canonical
+    )
 
 
 def _arranged(arrangement: Arrangement, index: RelationIndex, made: dict[ArrangementKey, IndexedZSet]) -> IndexedZSet:
-    """The rows of a relation as an arrangement of another one wants them; `made` keeps what has been merged."""
+    """Build the batch of an arrangement from `index`; `made` caches merged arrangements."""
     key, backend = arrangement.key, arrangement.backend
-    held = _source(key, index)
-    if held not in made:
-        batches = index.arrangements[held].spine.compact().batches
-        made[held] = batches[0] if batches else IndexedZSet.empty(len(held.order), backend)
-    whole = made[held]
-    if held.selection == key.selection and whole.weights is None:
-        return IndexedZSet.rearranged([whole], [held.order.index(column) for column in key.order], backend)
-    if held.selection != key.selection:
+    source = _source_key(key, index)
+    if source not in made:
+        batches = index.arrangements[source].spine.compact().batches
+        made[source] = batches[0] if batches else IndexedZSet.empty(len(source.order), backend)
+    rows = made[source]
+    if source.selection == key.selection and rows.weights is None:
+        return IndexedZSet.rearranged([rows], [source.order.index(column) for column in key.order], backend)
+    if source.selection != key.selection:
         return arrangement.index(PhaseRows(*index.rows()))
-    columns, weights = whole.columns(), whole.weight_column()
-    places = [held.order.index(column) for column in key.order]
+    columns, weights = rows.columns(), rows.weight_column()
+    places = [source.order.index(column) for column in key.order]
     order = backend.kernels.lexsort([columns[place] for place in places])
     return IndexedZSet.from_sorted([columns[place][order] for place in places], weights[order], backend)

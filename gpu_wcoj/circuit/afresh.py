@@ -1,4 +1,4 @@
-"""Joins over arrangements whose whole state is this tick's change: from the empty state, one path is left."""
+"""Joins for full recomputation: the whole state is pending, so a single delta path remains."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.zset.index import IndexedZSet
 
 
-def joins_afresh(
+def recomputation_joins(
     joins: Iterable[IncrementalGenericJoin], execution: Execution, after: bool = False
 ) -> list[IncrementalGenericJoin]:
-    """The joins, to be evaluated from scratch.
+    """Return the joins over arrangements whose whole state is pending, for full recomputation.
 
     Parameters
     ----------
     after
-        Whether to take the state with this tick's change rather than the committed one.
+        Whether to use the state with this tick's change rather than the committed state.
     """
-    whole: dict[ArrangementKey, Arrangement] = {}
-    made = []
+    changes: dict[ArrangementKey, Arrangement] = {}
+    rebuilt = []
     for join in joins:
         for key in join.query.keys:
-            if key not in whole:
-                whole[key] = as_change(join.arrangements[key], execution, after)
-        made.append(IncrementalGenericJoin(join.query, whole, execution))
-    return made
+            if key not in changes:
+                changes[key] = as_change(join.arrangements[key], execution, after)
+        rebuilt.append(IncrementalGenericJoin(join.query, changes, execution))
+    return rebuilt
 
 
 def as_change(arrangement: Arrangement, execution: Execution, after: bool) -> Arrangement:
-    """An arrangement in which all that the given one holds, perhaps after this tick, is pending."""
+    """Return an arrangement in which all rows are pending: committed rows, or those after this tick."""
     change = Arrangement(arrangement.key, execution.backend)
     spine = arrangement.committed() if after else arrangement.spine
     compact = spine.compact().batches

@@ -1,4 +1,4 @@
-"""Auxiliary relations: what is kept for the rules of others, as long as it stays small."""
+"""Auxiliary relations: joins materialised for other rules as long as they stay small."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from gpu_wcoj.circuit.afresh import joins_afresh
+from gpu_wcoj.circuit.afresh import recomputation_joins
 from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink
 from gpu_wcoj.errors import AuxiliaryError, WeightOverflowError
 from gpu_wcoj.join.index import RelationIndex
@@ -14,41 +14,41 @@ from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.trace.arrangement import PhaseRows
 
 PER_ROW = 4
-"""Rows that it may have, or that a tick may bring, for each row of what is joined, changed or there."""
+"""Maximum rows of an auxiliary relation, or of its change in a tick, per row of the joined relations (a ratio)."""
 
 SPARE_ROWS = 1 << 16
-"""So many there may be in any case."""
+"""Rows that an auxiliary relation or its change may have, whatever the size of the joined relations."""
 
 
 @dataclass(eq=False)
 class AuxiliaryHead(Head):
-    """A head that nobody asked for.
+    """A head that is materialised for other rules and is not part of the program's answer.
 
     Attributes
     ----------
-    read
-        The relations that it joins.
+    inputs
+        The joined relations.
     """
 
     read: Sequence[RelationIndex] = ()
 
     def evaluate(self, collect: bool, sink: PieceSink | None = None) -> tuple[ChangeCount, list[PhaseRows] | None]:
-        """As `Head.evaluate`.
+        """Evaluate this tick as `Head.evaluate` does.
 
         Raises
         ------
         AuxiliaryError
-            If the relation or its change has more rows than it is worth, or the weight of one leaves int64.
+            If the relation or its change exceeds the limit of rows, or a weight leaves int64.
         """
-        with self._given_up():
-            found = super().evaluate(collect, sink)
+        with self._as_auxiliary_error():
+            result = super().evaluate(collect, sink)
         assert self.relation is not None
-        if _rows(self.relation) > self._most:
-            raise AuxiliaryError(self.name, f"has more than {self._most:,} rows")
-        return found
+        if _count_rows(self.relation) > self._max_rows:
+            raise AuxiliaryError(self.name, f"has more than {self._max_rows:,} rows")
+        return result
 
     def fill(self) -> None:
-        """Join what is read as it is committed, and keep that.
+        """Join the committed state of the inputs and store the result.
 
         Raises
         ------
@@ -57,31 +57,31 @@ class AuxiliaryHead(Head):
         """
         assert self.relation is not None
         self.execution.begin()
-        joins = joins_afresh(self.joins, self.execution)
-        with self._given_up():
+        joins = recomputation_joins(self.joins, self.execution)
+        with self._as_auxiliary_error():
             columns, weights = replace(self, joins=joins, relation=None).derived()
         if len(weights):
             self.relation.load(columns, weights)
 
     @contextmanager
-    def _given_up(self) -> Generator[None]:
+    def _as_auxiliary_error(self) -> Generator[None]:
         try:
             yield
         except WeightOverflowError as error:
             raise AuxiliaryError(self.name, "has a weight outside int64") from error
 
     @property
-    def _most(self) -> int:
-        return SPARE_ROWS + PER_ROW * sum(map(_rows, self.read))
+    def _max_rows(self) -> int:
+        return SPARE_ROWS + PER_ROW * sum(map(_count_rows, self.read))
 
     def _pieces(self) -> Iterator[Piece]:
-        most, found = self._most, 0
+        max_rows, n_rows = self._max_rows, 0
         for piece in super()._pieces():
-            found += len(piece)
-            if found > most:
-                raise AuxiliaryError(self.name, f"changes by more than {most:,} rows")
+            n_rows += len(piece)
+            if n_rows > max_rows:
+                raise AuxiliaryError(self.name, f"changes by more than {max_rows:,} rows")
             yield piece
 
 
-def _rows(index: RelationIndex) -> int:
+def _count_rows(index: RelationIndex) -> int:
     return len(index) + sum(batch.n_rows for batch in index.arrangements[index.canonical].pending)

@@ -1,8 +1,8 @@
-"""A circuit: relations and heads in the order in which a tick evaluates them, and the tick itself.
+"""Circuits: relations and heads in evaluation order, and the tick.
 
 A tick is `evaluate`, `prepare` and `install`. All joins see the state before the tick plus what is pending; `prepare`
-builds the new state beside the old one. What a circuit holds can be installed again at any time, so whoever keeps the
-state before a tick can go back to it.
+builds the new state beside the old one. A snapshot can be installed again at any time, so a tick can be undone with the
+snapshot from before it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """All that a circuit holds between two ticks; immutable.
+    """The state of a circuit between two ticks; immutable.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Held:
     weight_bounds
         Per head, in the circuit's order; see `Head.weight_bound`.
     totals
-        Likewise; see `Head.total`.
+        Per head, in the circuit's order; see `Head.total`.
     """
 
     spines: Sequence[Mapping[ArrangementKey, Spine]]
@@ -62,15 +62,24 @@ class Held:
 
     @property
     def merged_rows(self) -> int:
-        """Rows that merging these spines' batches has read so far."""
+        """Rows read so far by merging the batches of these spines."""
         return sum(spine.merged_rows for spines in self.spines for spine in spines.values())
 
 
 @dataclass(frozen=True, eq=False)
 class InputChange:
-    """What one input relation gets in a tick: stored columns, weights (None: all 1), whether the rows are in order.
+    """The change of one input relation in a tick, in arrays of the host or of the device.
 
-    Arrays of the host or of the device. Rows in no order are distinct, unless `is_distinct` says that they may not be.
+    Attributes
+    ----------
+    columns
+        Stored columns.
+    weights
+        None if all are 1.
+    is_ordered
+        Whether the rows are operations in order, so that the last operation on a row wins.
+    is_distinct
+        Whether unordered rows are distinct.
     """
 
     columns: Sequence[Int64Array]
@@ -81,14 +90,14 @@ class InputChange:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one tick measured.
+    """Counts and times measured in one tick.
 
     Attributes
     ----------
     joins
         Per head, its joins; those of a loop are at its first head.
     seconds
-        Per head that was evaluated, how long that took; a loop is evaluated at its first head.
+        Per evaluated head, the seconds it took; a loop is evaluated at its first head.
     """
 
     joins: Mapping[str, tuple[JoinCounts, ...]]
@@ -96,36 +105,36 @@ class Measured:
 
 
 VALUE_ERRORS = (AggregateOverflowError, CalculationError, NegativeWeightError, WeightOverflowError)
-"""The errors of a tick that the values of its rows are the reason of."""
+"""Errors of a tick that are caused by the values of its rows."""
 
 Evaluated: TypeAlias = "tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]"
-"""What `Circuit.evaluate` gives."""
+"""Result of `Circuit.evaluate`."""
 
 Derived: TypeAlias = "Head | LoopHead | GroupingHead | PositiveHead"
-"""What a circuit derives: a relation, or what a loop reads of one."""
+"""Any head of a circuit: a derived relation, or the set that a loop reads of a bag."""
 
 
 @dataclass(eq=False)
 class Circuit:
-    """A lowered program.
+    """A compiled program.
 
     Attributes
     ----------
     sources
         The input relations, by name.
     heads
-        The derived relations, each behind those that its rules read; those of a loop stand together.
+        The derived relations, each after the relations that its rules read; those of a loop are adjacent.
     outputs
-        The heads whose changes may be asked for; others are evaluated only where they have state.
+        The heads whose changes may be requested; other heads are evaluated only if they have state.
     seconds
-        Of the last tick, how long each head took, if that was measured.
+        Seconds that each head took in the last tick, if measured.
     common
         Joins that several rules share.
     beginnings
-        What several delta paths begin with; None if there are no such paths.
+        Common prefixes of delta paths; None if no paths share a prefix.
     demands
-        Heads whose rows an input holds, which lies before a recursion; see `demanded`. Those that depend on each other
-        stand together, behind those that they depend on.
+        Heads whose rows are fed to an input before a recursion; see `find_demanded_keys`. Heads that depend on each
+        other form one group, after the groups that they depend on.
     """
 
     sources: dict[str, RelationIndex]
@@ -139,11 +148,11 @@ class Circuit:
 
     @property
     def backend(self) -> Backend:
-        """Where the state lives."""
+        """The backend of the state."""
         return self.execution.backend
 
     def indices(self) -> list[RelationIndex]:
-        """All state."""
+        """Return the indices of all state."""
         return [*self.sources.values(), *(index for head in self.heads.values() for index in head.state)]
 
     def evaluate(
@@ -152,39 +161,39 @@ class Circuit:
         collect: frozenset[str] | None,
         sink: Callable[[str, Piece], None] | None = None,
     ) -> Evaluated:
-        """Find this tick's changes; the state does not move.
+        """Compute this tick's changes without changing the state.
 
         Parameters
         ----------
         changes
             Per input relation.
         collect
-            The heads whose rows are wanted; None to evaluate no more than the state needs.
+            The heads whose rows to return; None to evaluate no more than the state needs.
         sink
-            Where rows of those heads go piece by piece instead, where nothing else needs them.
+            Receives the rows of those heads piece by piece instead, if nothing else needs them.
 
         Returns
         -------
         counts : per head
         rows : per head of `collect` whose rows did not go to `sink`
-        ignored : per input relation, the given rows that change nothing
+        ignored : per input relation, the number of input rows that change nothing
         """
         with within_memory(self.backend, "evaluating a tick"):
             return self._evaluate(changes, collect, sink, self.heads)
 
     def demanded(self, changes: Mapping[str, InputChange]) -> dict[str, InputChange]:
-        """Find what a tick with these changes adds to the keys at which recursions ask for aggregates; nothing moves.
+        """Compute the change of the keys at which recursive rules read aggregates; the state stays as it is.
 
-        An aggregate in a recursive rule reads relations that are settled before the recursion, at keys that only the
-        recursion finds. So these keys are an input, which lies before it, and a head behind it says which they are.
-        Ticks of the heads that this one needs are taken, and undone at the end: the first with `changes`, each other
-        one with the change of the keys by the one before it, until they change no more. Keys only come then, as fewer
-        of them make less of a recursion. An aggregate has no more than one value at a key, so the answer is the one
-        that a single tick with all of these keys has.
+        An aggregate in a recursive rule reads relations that are complete before the recursion, at keys that only the
+        recursion derives. So the keys are an input before the recursion, and a head after it derives them. The heads
+        that this head needs are evaluated in trial ticks, which are undone at the end: the first with `changes`, each
+        further tick with the change of the keys by the previous one, until the keys do not change any more. Keys are
+        only added in these ticks, as fewer keys make a recursion derive less. An aggregate has at most one value at a
+        key, so the answer equals that of a single tick with all of these keys.
 
         Returns
         -------
-        Per input of `demands` the change of the keys, which a tick with `changes` needs beside them
+        Per input of `demands`, the change of the keys, which a tick with `changes` needs in addition
 
         Raises
         ------
@@ -192,67 +201,69 @@ class Circuit:
             If the keys still change after as many ticks as a recursion may have iterations.
         """
         before = self.held()
-        found: dict[str, InputChange] = {}
+        key_changes: dict[str, InputChange] = {}
         for keys in self.demands:
             with within_memory(self.backend, "finding the keys of aggregates in a recursion"):
                 try:
-                    found |= self._demanded({**changes, **found}, keys, {})
+                    key_changes |= self._find_demanded_keys({**changes, **key_changes}, keys, {})
                 except VALUE_ERRORS:
                     self.install(before)
-                    held = {name: self.sources[name].rows() for name in keys.values() if len(self.sources[name])}
-                    if not held:
+                    rows_by_input = {
+                        name: self.sources[name].rows() for name in keys.values() if len(self.sources[name])
+                    }
+                    if not rows_by_input:
                         raise
-                    # An aggregate may lack a value at a key that is no longer asked for, so begin without any keys.
-                    cleared = {name: rows for name, (rows, _) in held.items()}
-                    found |= self._demanded({**changes, **found}, keys, cleared)
+                    # An aggregate may lack a value at a key that is no longer demanded, so begin without any keys.
+                    cleared = {name: rows for name, (rows, _) in rows_by_input.items()}
+                    key_changes |= self._find_demanded_keys({**changes, **key_changes}, keys, cleared)
                 finally:
                     self.install(before)
-        return found
+        return key_changes
 
-    def _demanded(
+    def _find_demanded_keys(
         self, changes: Mapping[str, InputChange], keys: Mapping[str, str], cleared: Mapping[str, Sequence[Int64Array]]
     ) -> dict[str, InputChange]:
-        """The change of some keys, those of the inputs that are `cleared` being taken away in the first tick."""
+        """Compute the change of one group of keys; the keys of `cleared` inputs are deleted in the first tick."""
         from gpu_wcoj.circuit.recursion.loop import LoopHead
 
-        found = {name: [PhaseRows(rows, -1)] for name, rows in cleared.items()}
-        changes = {**changes, **{name: self._as_change(own) for name, own in found.items()}}
-        needed = self._needed(keys)
-        back = {name: [PhaseRows(rows, 1)] for name, rows in cleared.items()}
-        taken = 0
+        phases_by_input = {name: [PhaseRows(rows, -1)] for name, rows in cleared.items()}
+        changes = {**changes, **{name: self._merge_phases(added) for name, added in phases_by_input.items()}}
+        needed = self._required_heads(keys)
+        restored = {name: [PhaseRows(rows, 1)] for name, rows in cleared.items()}
+        n_ticks = 0
         while changes:
-            if taken > self.execution.iterations:
+            if n_ticks > self.execution.iterations:
                 loops = dict.fromkeys(head.loop.cycle for head in needed.values() if isinstance(head, LoopHead))
                 raise IterationLimitError("the recursion " + ", ".join(loops), self.execution.iterations)
             _, rows, _ = self._evaluate(changes, frozenset(keys), None, needed)
             self.install(self.prepare())
             changes = {}
             for head, name in keys.items():
-                phases = [*rows[head], *back.pop(name, ())]
-                change = self._as_change(phases)
+                phases = [*rows[head], *restored.pop(name, ())]
+                change = self._merge_phases(phases)
                 if len(change.columns[0]):
                     changes[name] = change
-                    found.setdefault(name, []).extend(phases)
-            taken += 1
-        return {name: self._as_change(own) for name, own in found.items()}
+                    phases_by_input.setdefault(name, []).extend(phases)
+            n_ticks += 1
+        return {name: self._merge_phases(added) for name, added in phases_by_input.items()}
 
-    def _as_change(self, phases: Sequence[PhaseRows]) -> InputChange:
-        """The change of an input that all of these make together."""
+    def _merge_phases(self, phases: Sequence[PhaseRows]) -> InputChange:
+        """Merge phases into one change of an input."""
         xp = self.backend.xp
-        columns = [xp.concatenate(own) for own in zip(*(phase.columns for phase in phases), strict=True)]
+        columns = [xp.concatenate(parts) for parts in zip(*(phase.columns for phase in phases), strict=True)]
         weights = xp.concatenate([phase.weight_column(xp) for phase in phases])
         return InputChange(*self.backend.kernels.consolidate(columns, weights), False)
 
-    def _needed(self, names: Iterable[str]) -> dict[str, Derived]:
-        """The heads that these follow from, and these."""
-        found: set[str] = set()
+    def _required_heads(self, names: Iterable[str]) -> dict[str, Derived]:
+        """Return the named heads and all heads that they depend on, in the circuit's order."""
+        needed: set[str] = set()
         waiting = list(names)
         while waiting:
             name = waiting.pop()
-            if name in self.heads and name not in found:
-                found.add(name)
+            if name in self.heads and name not in needed:
+                needed.add(name)
                 waiting += self.heads[name].reads
-        return {name: head for name, head in self.heads.items() if name in found}
+        return {name: head for name, head in self.heads.items() if name in needed}
 
     def _evaluate(
         self,
@@ -278,29 +289,29 @@ class Circuit:
         for head in self.heads.values():
             head.begin()
         if self.common:
-            self._announce(collect if sink is None else frozenset(), heads)
+            self._announce_listing(collect if sink is None else frozenset(), heads)
         if self.beginnings is not None:
             self.beginnings.begin(collect)
         if self.seconds:
             self.seconds = {}
         for name, head in heads.items():
-            if not (head.state or self._is_asked(name, head, collect)):
+            if not (head.state or self._is_evaluated(name, head, collect)):
                 continue
             to = None if sink is None else (lambda piece, name=name: sink(name, piece))
-            evaluate = self._timed(name, head) if self.execution.measures else head.evaluate
-            counts[name], found = evaluate(collect is not None and name in collect, to)
-            if found is not None and collect is not None and name in collect:
-                rows[name] = found
+            evaluate = self._with_timing(name, head) if self.execution.measures else head.evaluate
+            counts[name], head_rows = evaluate(collect is not None and name in collect, to)
+            if head_rows is not None and collect is not None and name in collect:
+                rows[name] = head_rows
         return counts, rows, ignored
 
-    def _is_asked(self, name: str, head: Derived, collect: frozenset[str] | None) -> bool:
+    def _is_evaluated(self, name: str, head: Derived, collect: frozenset[str] | None) -> bool:
         """Return whether a head without state is evaluated."""
         if collect is None:
             return name in self.outputs and self._may_fail(head)
         return name in self.outputs or name in collect
 
-    def _announce(self, collect: frozenset[str] | None, heads: Collection[str]) -> None:
-        """Tell joins that rules share which of these `heads` are going to list their rows."""
+    def _announce_listing(self, collect: frozenset[str] | None, heads: Collection[str]) -> None:
+        """Tell shared joins which of these `heads` will enumerate their rows."""
         from gpu_wcoj.join.common import SharedJoin
 
         for name, head in self.heads.items():
@@ -308,99 +319,99 @@ class Circuit:
             for join in head.joins:
                 if isinstance(join, SharedJoin):
                     join.asks = asks
-        for one in self.common:
-            one.begin()
+        for shared in self.common:
+            shared.begin()
 
-    def _timed(
+    def _with_timing(
         self, name: str, head: Derived
     ) -> Callable[[bool, PieceSink | None], tuple[ChangeCount, list[PhaseRows] | None]]:
-        """Evaluate the head and note how long that takes."""
+        """Return a function that evaluates the head and records the seconds it takes."""
         from gpu_wcoj.join.meter import now
 
         def evaluate(collect: bool, sink: PieceSink | None) -> tuple[ChangeCount, list[PhaseRows] | None]:
             start = now(self.backend)
-            found = head.evaluate(collect, sink)
+            result = head.evaluate(collect, sink)
             self.seconds[name] = now(self.backend) - start
-            return found
+            return result
 
         return evaluate
 
     def _may_fail(self, head: Derived) -> bool:
-        """Whether a tick has to be looked at for its errors, also where nobody asks for its answer."""
+        """Return whether a head must be evaluated for its errors even if its answer is not requested."""
         return self.execution.weighted or (isinstance(head, Head) and head.calculates)
 
     @property
     def work(self) -> dict[str, dict[int, dict[int, dict[str, Int64Array]]]]:
-        """Of the last tick, per head, rule, path and variable, what the kernels counted. Waits once for a device."""
+        """Kernel counts of the last tick per head, rule, path and variable. Waits once for a device."""
         if self.backend.device is not None:
             fetch_work(self.backend, (join for head in self.heads.values() for join in head.joins))
         return {name: {i: join.work for i, join in enumerate(head.joins)} for name, head in self.heads.items()}
 
     @property
     def recounted(self) -> dict[str, tuple[Recounted, ...]]:
-        """Of the last tick, the heads whose change was counted as the difference of whole counts."""
-        return {name: tuple(one.last) for name, one in self._recountings() if one.last}
+        """Heads of the last tick whose change was counted by full recomputation, and its costs."""
+        return {name: tuple(recounting.last) for name, recounting in self._recountings() if recounting.last}
 
     @property
     def declined(self) -> dict[str, tuple[Declined, ...]]:
-        """Of the last tick, why the changes of heads were followed though whole counts were thought of."""
-        return {name: tuple(one.declined) for name, one in self._recountings() if one.declined}
+        """Reasons for which full recomputation was considered but not used in the last tick, per head."""
+        return {name: tuple(recounting.declined) for name, recounting in self._recountings() if recounting.declined}
 
     def _recountings(self) -> Iterator[tuple[str, Recounting]]:
         return ((name, head.recounting) for name, head in self.heads.items() if isinstance(head, Head))
 
     @property
     def measured(self) -> Measured | None:
-        """Of the last tick, what was measured; None where `Execution.measures` is off. Waits for a device."""
+        """Measurements of the last tick; None if `Execution.measures` is off. Waits for a device."""
         if not self.execution.measures:
             return None
         joins = {name: tuple(join.measured for join in head.joins) for name, head in self.heads.items()}
         return Measured(joins, dict(self.seconds))
 
     def held(self) -> Held:
-        """The committed state."""
+        """Return the committed state."""
         bounds = [head.weight_bound for head in self.heads.values()]
         totals = [head.total if isinstance(head, Head) else None for head in self.heads.values()]
         return Held([index.spines() for index in self.indices()], bounds, totals)
 
     def prepare(self) -> Held:
-        """The state after this tick, built beside the present one."""
+        """Build the state after this tick beside the present state."""
         bounds = [head.pending_bound for head in self.heads.values()]
         with within_memory(self.backend, "building the state after a tick"):
             totals = [head.pending_total if isinstance(head, Head) else None for head in self.heads.values()]
             return Held([index.committed() for index in self.indices()], bounds, totals)
 
-    def install(self, held: Held) -> None:
-        """Make this the state, and forget what is pending.
+    def install(self, state: Held) -> None:
+        """Replace the state and discard pending changes.
 
-        It only sets attributes. Cut short by an interrupt, it can be called again with this state or the one before.
+        It only sets attributes, so after an interrupt it can be called again with this state or the previous one.
         """
-        for index, spines in zip(self.indices(), held.spines, strict=True):
+        for index, spines in zip(self.indices(), state.spines, strict=True):
             index.commit(spines)
-        for one in self.common:
-            one.forget()
+        for join in self.common:
+            join.forget()
         if self.beginnings is not None:
             self.beginnings.forget()
-        for head, bound, total in zip(self.heads.values(), held.weight_bounds, held.totals, strict=True):
+        for head, bound, total in zip(self.heads.values(), state.weight_bounds, state.totals, strict=True):
             head.weight_bound = bound
             if isinstance(head, Head):
                 head.total = total
 
     def discard(self) -> None:
-        """Forget the tick."""
+        """Discard the pending changes of the tick."""
         for index in self.indices():
             index.discard()
 
     def stores(self, name: str) -> bool:
-        """Whether a relation's rows are kept, or else are joined afresh when they are asked for."""
+        """Return whether a relation's rows are stored; otherwise they are recomputed on request."""
         return name in self.sources or bool(self.heads[name].state)
 
     def whole(self, name: str) -> tuple[list[Int64Array], Int64Array]:
-        """All rows of a relation, sorted, with their weights; a head that is not kept is joined afresh."""
+        """Return all rows of a relation, sorted, with their weights; recomputed if they are not stored."""
         with within_memory(self.backend, f"reading relation '{name}'"):
-            return self._whole(name)
+            return self._rows(name)
 
-    def _whole(self, name: str) -> tuple[list[Int64Array], Int64Array]:
+    def _rows(self, name: str) -> tuple[list[Int64Array], Int64Array]:
         if name in self.sources:
             return self.sources[name].rows()
         head = self.heads[name]
@@ -408,8 +419,8 @@ class Circuit:
             return head.relation.visible_rows()
         if head.derivations is not None:
             columns, weights = head.derivations.rows()
-            (kept,) = positions(self.backend, weights > 0)
-            return [column[kept] for column in columns], self.backend.xp.ones(len(kept), np.int64)
+            (positive,) = positions(self.backend, weights > 0)
+            return [column[positive] for column in columns], self.backend.xp.ones(len(positive), np.int64)
         assert isinstance(head, Head)
         self.execution.begin()
         _, phases = afresh(head).evaluate(collect=True)
@@ -418,7 +429,7 @@ class Circuit:
         return list(rows.columns), rows.weight_column(self.backend.xp)
 
     def total(self, name: str) -> int:
-        """Sum of the weights of a relation's rows; a head that is not kept is counted without enumerating it."""
+        """Return the sum of a relation's weights; a head that is not stored is counted, not enumerated."""
         with within_memory(self.backend, f"counting relation '{name}'"):
             head = self.heads.get(name)
             if isinstance(head, Head) and not head.state:
@@ -433,13 +444,13 @@ class Circuit:
                 from gpu_wcoj.circuit.positive import PositiveHead
 
                 if not isinstance(head, (GroupingHead, PositiveHead)):
-                    from gpu_wcoj.circuit.recursion.ranked import rows_held  # which loops alone need
+                    from gpu_wcoj.circuit.recursion.ranked import count_rows  # which loops alone need
 
-                    return rows_held(head.relation)
-            return exact_sum(self.backend, self._whole(name)[1])
+                    return count_rows(head.relation)
+            return exact_sum(self.backend, self._rows(name)[1])
 
     def compact(self) -> None:
-        """Merge every arrangement into one batch at most; nothing that has cancelled is left."""
+        """Merge every arrangement into at most one batch without cancelled rows."""
         with within_memory(self.backend, "compacting the state"):
             for index in self.indices():
                 index.compact()

@@ -1,4 +1,4 @@
-"""The change of a join with weights as Python integers: slow, asked only where a bound cannot rule out an overflow."""
+"""Join changes with weights as Python integers: slow, used only if int64 may overflow."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 
 def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ...], int]:
-    """Head rows and their exact weights, not consolidated to int64.
+    """Return the changed head rows of a phase and their exact weights as Python integers.
 
-    Every row is bound to the last variable, and each atom's weight is looked up again: sums over an atom's batches
-    are weights of the state, which fit int64, so adding them modulo 2^64 is exact. The products are on the host.
+    All variables are bound, and each atom's weight is looked up again: sums over an atom's batches are weights of the
+    state, which fit int64, so adding them modulo 2^64 is exact. The products are computed on the host.
     """
     backend = join.execution.backend
     total: dict[tuple[int, ...], int] = {}
-    for number, path in enumerate(join.query.paths):
-        generic = join.generic_join(number, phase)
+    for path_index, path in enumerate(join.query.paths):
+        generic = join.generic_join(path_index, phase)
         if generic is None:
             continue
         generic = replace(generic, needed=generic.needed.union(path.order), work={}, _extensions={})
         change = join.arrangements[path.seed.key].pending[phase]
-        for piece in generic.pieces(bind(path, join.seeds_of(number, phase, generic), generic), path.steps):
+        for piece in generic.pieces(bind(path, join.seeds_of(path_index, phase, generic), generic), path.steps):
             weight = _weights((change,), path.seed.variables, piece.values, backend)
             if path.is_negated:
                 before = join.arrangements[path.seed.key].before(phase)

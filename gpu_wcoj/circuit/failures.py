@@ -1,14 +1,14 @@
-"""Calculations without a value: when they are an error.
+"""Undefined values: bindings for which a calculation of a rule has no value.
 
-A tick fails if and only if, in the state after it, a rule has a binding that lacks a value and of which nothing is
-false: its atoms hold it, and no negated atom and no comparison drops it; those that cannot be asked for want of the
-value drop nothing. So a comparison such as ``y != 0`` guards a division by y wherever in the rule it stands, and
-whatever the plan. A sum, difference or product outside int64 is equal to no value, so ``y = x + 1`` is false of such a
-one where y stands in an atom.
+A tick fails if and only if, in the state after it, a rule has a binding with an undefined value that no other part of
+the rule rejects: all its positive atoms contain it, and no negated atom and no comparison drops it. Atoms and
+comparisons that need the undefined value drop nothing. So a comparison such as ``y != 0`` guards a division by y
+wherever it is written in the rule, and under every plan. A sum, difference or product outside int64 equals no value, so
+``y = x + 1`` is false in that case if y is a variable of an atom.
 
-Joins calculate as early as they can, for bindings that may be dropped later or that are in no state at all, and drop
-those that lack a value: a loop must not go on with one, which would be better than every true one, say. Only if there
-were any are the bindings that the tick may have brought looked at, and each is looked up in the state.
+Joins calculate as early as possible, also for bindings that are dropped later or are in no state, and drop bindings
+with an undefined value: a loop must not continue with one, which might be taken for the best value. Only if a join
+dropped any, the bindings that the tick may have added are enumerated, and each is looked up in the state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.afresh import joins_afresh
+from gpu_wcoj.circuit.afresh import recomputation_joins
 from gpu_wcoj.column import floats_of
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.join.calculate import FormulaRun, calculated
@@ -36,12 +36,12 @@ from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 
 
 def refuse_failures(joins: Sequence[IncrementalGenericJoin]) -> None:
-    """Raise if a binding of the state after this tick lacks a value; see the module's text.
+    """Raise if a binding of the state after this tick has an undefined value; see the module docstring.
 
     Raises
     ------
     CalculationError
-        For the first calculation of the rule that fails, with the least values for which it does.
+        For the first failing calculation of the rule, with the smallest values for which it fails.
     """
     for join in joins:
         if join.may_have_failed:
@@ -49,58 +49,61 @@ def refuse_failures(joins: Sequence[IncrementalGenericJoin]) -> None:
 
 
 def refuse_failure(join: IncrementalGenericJoin) -> None:
-    """Raise if a binding of a rule lacks a value after this tick, which its arrangements hold as pending."""
-    _Failures(join).refuse()
+    """Raise if a binding of a rule has an undefined value after this tick, whose change is pending."""
+    _FailureSearch(join).refuse()
 
 
-class _Failures:
-    """The bindings of one rule."""
+class _FailureSearch:
+    """Search for the bindings of one rule that have an undefined value."""
 
     def __init__(self, join: IncrementalGenericJoin) -> None:
         self.join = join
         self.query = join.query
-        self.names = {one.variable for path in self.query.paths for one in path.calculations}
+        self.names = {calculation.variable for path in self.query.paths for calculation in path.calculations}
         path = next(path for path in self.query.paths if not path.is_negated)
         self.atoms = (path.seed, *path.others)
         checks = (*path.seed_conditions, *path.seed_checks)
         checks += tuple(check for step in path.steps for check in (*step.conditions, *step.checks))
-        helping = self.names.difference(one.variable for one in self.query.calculations)
-        said = [check for check in checks if not isinstance(check, Calculation)]
-        self.checks = [check for check in said if not helping.intersection(names_of(check))]
+        helping = self.names.difference(calculation.variable for calculation in self.query.calculations)
+        kept_checks = [check for check in checks if not isinstance(check, Calculation)]
+        self.checks = [check for check in kept_checks if not helping.intersection(names_of(check))]
 
     def refuse(self) -> None:
-        """Raise for the least binding that fails."""
+        """Raise for the smallest failing binding."""
         execution = self.join.execution
-        least: tuple[tuple[int, ...], Calculation, list[int]] | None = None
+        smallest: tuple[tuple[int, ...], Calculation, list[int]] | None = None
         for values in self._bindings():
-            found = self._failing(values, execution.backend)
-            if found is not None and (least is None or found[0] < least[0]):
-                least = found
-        if least is not None:
-            _, calculation, arguments = least
-            shown = f"in the rule '{self.query.rule}', {_shown(calculation, arguments, execution)}"
-            raise CalculationError(shown, _why(calculation, arguments))
+            failure = self._failing(values, execution.backend)
+            if failure is not None and (smallest is None or failure[0] < smallest[0]):
+                smallest = failure
+        if smallest is not None:
+            _, calculation, arguments = smallest
+            described = f"in the rule '{self.query.rule}', {_describe(calculation, arguments, execution)}"
+            raise CalculationError(described, _failure_reason(calculation, arguments))
 
     def _bindings(self) -> Iterator[dict[str, Int64Array]]:
-        """Those that the tick may have brought, and others; without what is calculated."""
-        base = _without(self.query, self.names)
+        """Yield a superset of the bindings added by the tick, without calculated variables."""
+        base = _without_calculations(self.query, self.names)
         join = self.join
         if self._is_uncovered():
-            (join,) = joins_afresh([join], join.execution, after=True)
+            (join,) = recomputation_joins([join], join.execution, after=True)
         join = IncrementalGenericJoin(base, join.arrangements, join.execution)
         for phase in range(len(join.execution.phases)):
             for piece in join.join(phase):
                 yield {str(name): column for name, column in zip(base.head, piece.columns, strict=True)}
 
     def _is_uncovered(self) -> bool:
-        """Whether a negated atom with what is calculated changes: then bindings are new that no other atom brings."""
+        """Return whether a negated atom with calculated variables changes.
+
+        Then there are new bindings that the delta paths of the other atoms do not derive.
+        """
         seeds = [path.seed for path in self.query.paths if path.is_negated and self.names & set(path.seed.variables)]
         return any(batch.n_rows for use in seeds for batch in self.join.arrangements[use.key].pending)
 
     def _failing(
         self, values: dict[str, Int64Array], backend: Backend
     ) -> tuple[tuple[int, ...], Calculation, list[int]] | None:
-        """The least binding that fails, what fails, and the codes of its arguments."""
+        """Return the smallest failing binding, its failing calculation, and the codes of the arguments."""
         xp, execution = backend.xp, self.join.execution
         n = len(next(iter(values.values())))
         names = sorted(values)
@@ -116,14 +119,16 @@ class _Failures:
                 mask |= undefined.get(name, False)
             return mask
 
-        for one in self.query.calculations:
-            given = [self._column(term, values, n) for term in one.arguments]
-            values[one.variable], failed = calculated(one, given, alive, backend, execution.dictionary, ranks)
-            unsaid = undefined[one.variable] = lacks(names_of(one))
-            if failed is not None and one.drops:
-                alive &= unsaid | ~failed
+        for calculation in self.query.calculations:
+            arguments_now = [self._column(term, values, n) for term in calculation.arguments]
+            values[calculation.variable], failed = calculated(
+                calculation, arguments_now, alive, backend, execution.dictionary, ranks
+            )
+            undefined_input = undefined[calculation.variable] = lacks(names_of(calculation))
+            if failed is not None and calculation.drops:
+                alive &= undefined_input | ~failed
             elif failed is not None:
-                undefined[one.variable] = unsaid | failed
+                undefined[calculation.variable] = undefined_input | failed
         for check in self.checks:
             alive &= lacks(names_of(check)) | self._holds(check, values, n)
         (rows,) = positions(backend, alive & lacks(list(undefined)))
@@ -131,24 +136,30 @@ class _Failures:
             return None
         first = backend.kernels.lexsort([values[name][rows] for name in names])[:1]
 
-        def number(column: Any) -> int:
+        def first_value(column: Any) -> int:
             return int(backend.to_host(column[rows[first]])[0])
 
-        one = next(one for one in self.query.calculations if number(undefined[one.variable]))
-        arguments = [number(self._column(term, values, n)) for term in one.arguments]
-        if one.formula is not None:
-            one, arguments = self._lost(one.formula, arguments)
-        return tuple(number(values[name]) for name in names), one, arguments
+        failed_calculation = next(
+            failed_calculation
+            for failed_calculation in self.query.calculations
+            if first_value(undefined[failed_calculation.variable])
+        )
+        arguments = [first_value(self._column(term, values, n)) for term in failed_calculation.arguments]
+        if failed_calculation.formula is not None:
+            failed_calculation, arguments = self._find_failed_step(failed_calculation.formula, arguments)
+        return tuple(first_value(values[name]) for name in names), failed_calculation, arguments
 
-    def _lost(self, formula: Formula, arguments: Sequence[int]) -> tuple[Calculation, list[int]]:
-        """The first calculation within a formula that has no value for one row, and the codes of its arguments."""
+    def _find_failed_step(self, formula: Formula, arguments: Sequence[int]) -> tuple[Calculation, list[int]]:
+        """Return the first undefined calculation within a formula for one row, and the codes of its arguments."""
         backend, execution = self.join.execution.backend, self.join.execution
-        columns = [backend.asarray(np.array([one], np.int64)) for one in arguments]
+        columns = [backend.asarray(np.array([code], np.int64)) for code in arguments]
         ranks = execution.ranks if execution.host_ranks else None
         run = FormulaRun(columns, backend, execution.dictionary, ranks)
         _ = run.value(formula, backend.xp.ones(1, np.bool_))
-        found, given = next((one, own) for one, own, lost in run.lost if bool(backend.to_host(lost)[0]))
-        return found, [int(backend.to_host(column)[0]) for column in given]
+        calculation, columns_of_arguments = next(
+            (one, own) for one, own, lost in run.lost if bool(backend.to_host(lost)[0])
+        )
+        return calculation, [int(backend.to_host(column)[0]) for column in columns_of_arguments]
 
     def _holds(self, check: Check, values: dict[str, Int64Array], n: int) -> BoolArray:
         if isinstance(check, Absent):
@@ -159,7 +170,7 @@ class _Failures:
         return passes([check], values, execution.ranks if execution.host_ranks else None, execution.backend.xp)
 
     def _weights(self, use: AtomUse, columns: Sequence[Int64Array]) -> Int64Array:
-        """After the tick."""
+        """Return the weights of rows of an atom after the tick."""
         backend = self.join.execution.backend
         batches = self.join.arrangements[use.key].after(len(self.join.execution.phases) - 1)
         if not batches:
@@ -173,39 +184,39 @@ class _Failures:
         return column
 
 
-def _without(query: DeltaQuery, names: set[str]) -> DeltaQuery:
-    """The query without what is calculated and whatever speaks of it, its head all variables of the positive atoms."""
+def _without_calculations(query: DeltaQuery, names: set[str]) -> DeltaQuery:
+    """Return the query without calculations and checks that use them; its head has all variables of positive atoms."""
 
     def is_kept(check: Check) -> bool:
         return not isinstance(check, Calculation) and not names.intersection(names_of(check))
 
-    def over(path: DeltaPath) -> DeltaPath:
+    def strip(path: DeltaPath) -> DeltaPath:
         steps = []
         for step in path.steps:
             conditions = tuple(filter(is_kept, step.conditions))
             steps.append(replace(step, conditions=conditions, checks=tuple(filter(is_kept, step.checks))))
         return replace(path, steps=tuple(steps), variants=(), seed_checks=tuple(filter(is_kept, path.seed_checks)))
 
-    paths = [over(path) for path in query.paths if not (path.is_negated and names & set(path.seed.variables))]
+    paths = [strip(path) for path in query.paths if not (path.is_negated and names & set(path.seed.variables))]
     head = tuple(sorted(next(path for path in paths if not path.is_negated).order))
     return DeltaQuery(query.rule, head, tuple(paths))
 
 
-def _shown(calculation: Calculation, arguments: Sequence[int], execution: Execution) -> str:
-    shown = list(map(str, arguments))
+def _describe(calculation: Calculation, arguments: Sequence[int], execution: Execution) -> str:
+    texts = list(map(str, arguments))
     for i, family in enumerate(calculation.families):
         if family == "string":
             assert execution.dictionary is not None
-            shown[i] = repr(execution.dictionary.value_of(arguments[i]))
+            texts[i] = repr(execution.dictionary.value_of(arguments[i]))
         elif family.startswith("float"):
-            shown[i] = str(float(floats_of(np.array([arguments[i]]), 4 if family == "float32" else 8)[0]))
+            texts[i] = str(float(floats_of(np.array([arguments[i]]), 4 if family == "float32" else 8)[0]))
         elif family == "decimal":
-            shown[i] = str(Decimal(arguments[i]).scaleb(-calculation.scales[i]))
-    made = str(replace(calculation, arguments=tuple(shown)))
-    return made.removeprefix("# = ")  # of a null-aware calculation, a piece that has no name
+            texts[i] = str(Decimal(arguments[i]).scaleb(-calculation.scales[i]))
+    text = str(replace(calculation, arguments=tuple(texts)))
+    return text.removeprefix("# = ")  # part of a null-aware calculation, which has no name
 
 
-def _why(calculation: Calculation, arguments: Sequence[int]) -> str:
+def _failure_reason(calculation: Calculation, arguments: Sequence[int]) -> str:
     if calculation.op == "substr":
         return "has no value: a begin or a length is negative"
     divides = calculation.op in ("/", "%", "quotient", "rest")

@@ -1,4 +1,4 @@
-"""Heads: the union of the joins of a head's rules, made distinct where set semantics asks for it."""
+"""Heads: the union of the joins of a head's rules, made distinct in set semantics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.circuit.afresh import joins_afresh
+from gpu_wcoj.circuit.afresh import recomputation_joins
 from gpu_wcoj.circuit.recount import Recounting
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.errors import WeightOverflowError
@@ -23,7 +23,7 @@ from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.arrays import exact_sum, numbers, positions
 
 CONSOLIDATE_ROWS = 1 << 22
-"""Pieces of a projected or bag answer are consolidated whenever so many rows have gathered."""
+"""Gathered rows after which the pieces of a projected or bag answer are consolidated."""
 
 PieceSink = Callable[[Piece], None]
 
@@ -33,14 +33,14 @@ _Weighted = tuple[Sequence[Int64Array], Int64Array]
 
 @dataclass(frozen=True)
 class ChangeCount:
-    """How many rows of an answer a tick changes.
+    """Numbers of rows of an answer that a tick changes.
 
     Attributes
     ----------
     inserted, deleted
-        Rows that came and went; None in bag semantics, where weights cancel before they are seen.
+        Inserted and deleted rows; None in bag semantics, where weights cancel before they are counted.
     net
-        The change of the answer's total weight.
+        Change of the answer's total weight.
     """
 
     inserted: int | None
@@ -50,16 +50,16 @@ class ChangeCount:
 
 @dataclass(eq=False)
 class Head:
-    """One derived relation.
+    """A derived relation.
 
     Attributes
     ----------
     joins
         One per rule.
     derivations
-        Where rows may be derived more than once, how often each is; None if `distinct` cannot act.
+        Number of derivations of each row; None if no row can be derived twice.
     relation
-        The state of the head, if another rule reads it or it is to be kept; else None.
+        The stored rows of the head, if another rule reads them or the program keeps them; else None.
     """
 
     name: str
@@ -69,48 +69,48 @@ class Head:
     relation: RelationIndex | None
     execution: Execution
     weight_bound: int = 0
-    """No row of a bag's answer has a larger weight; kept so that an answer that is not stored can be trusted."""
+    """Upper bound of the weights of a bag's answer that is not stored, to detect overflow."""
     pending_bound: int = 0
     total: int | None = None
-    """The sum of the weights of an answer that is not stored, where that is known."""
+    """Sum of the weights of an answer that is not stored; None if unknown."""
     pending_total: int | None = None
-    """What it is after this tick."""
+    """The value of `total` after this tick."""
     _magnitude: int = 0
-    """What the magnitudes of this tick's pieces add up to, at most."""
+    """Upper bound of the sum of the weight magnitudes of this tick's pieces."""
 
     def evaluate(self, collect: bool, sink: PieceSink | None = None) -> tuple[ChangeCount, list[PhaseRows] | None]:
-        """This tick's change, from the pending changes of what the rules read.
+        """Compute this tick's change from the pending changes of the relations that the rules read.
 
         Parameters
         ----------
         collect
-            Whether to return the rows; without it they are counted, and enumerated only as far as `distinct` needs.
+            Whether to return the rows; otherwise they are counted, and enumerated only as far as `distinct` needs.
         sink
-            Where rows go piece by piece instead, if nothing else needs them.
+            Receives the rows piece by piece instead, if nothing else needs them.
 
         Raises
         ------
         CalculationError
-            If a binding lacks a value that a rule calculates.
+            If a calculation of a rule has no value for a binding.
         WeightOverflowError
             If the exact weight of a row leaves int64.
         """
-        found = self._evaluate(collect, sink)
+        result = self._evaluate(collect, sink)
         if self.calculates:
             from gpu_wcoj.circuit.failures import refuse_failures  # which few programs need
 
             refuse_failures(self.joins)
         if self.pending_total is None and (before := self._total_before()) is not None:
-            self.pending_total = before + found[0].net
-        return found
+            self.pending_total = before + result[0].net
+        return result
 
     @cached_property
     def reads(self) -> frozenset[str]:
-        """The relations that the rules read."""
+        """Names of the relations that the rules read."""
         return frozenset(key.relation for join in self.joins for key in join.arrangements)
 
     def _total_before(self) -> int | None:
-        """The sum of weights before the tick, where it is known: also where an atom of each rule has no rows yet."""
+        """Return the sum of weights before the tick, or None if unknown; 0 if each rule has an empty atom."""
         if self.total is not None:
             return self.total
         for join in self.joins:
@@ -133,7 +133,7 @@ class Head:
         return ChangeCount(inserted, -deleted, inserted + deleted), None
 
     def _counts(self) -> list[int]:
-        """By how much each phase changes the sum of weights: followed, or counted afresh where that is cheaper."""
+        """Return the change of the sum of weights per phase, by delta paths or by cheaper full recomputation."""
         total = self._total_before()
         changes = []
         for phase in range(len(self.execution.phases)):
@@ -160,22 +160,22 @@ class Head:
         phases = []
         for phase, sign in enumerate(self.execution.phases):
             pieces = [list(piece.columns) for join in self.joins for piece in join.join(phase)]
-            phases.append(PhaseRows(self._sorted(pieces), sign))
+            phases.append(PhaseRows(self._sort_distinct(pieces), sign))
         if self.relation is not None:
             self.relation.receive_delta(phases)
         deleted, inserted = map(len, phases)
         return ChangeCount(inserted, deleted, inserted - deleted), phases
 
     def _evaluate_signed(self) -> tuple[ChangeCount, list[PhaseRows]]:
-        """Where a negated atom changes, either phase brings rows of both signs, and what cancels is no change."""
-        columns, weights = self._consolidated()
+        """Evaluate the change of a negated atom: either phase derives rows of both signs, which may cancel."""
+        columns, weights = self._gather()
         gone, come = positions(self.execution.backend, weights < 0, weights > 0)
         phases = [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
         if self.relation is not None:
             self.relation.receive_delta(phases)
         return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases
 
-    def _sorted(self, pieces: list[list[Int64Array]]) -> list[Int64Array]:
+    def _sort_distinct(self, pieces: list[list[Int64Array]]) -> list[Int64Array]:
         if not pieces:
             return self._no_columns()
         backend = self.execution.backend
@@ -187,7 +187,7 @@ class Head:
 
     def _evaluate_distinct(self) -> tuple[ChangeCount, list[PhaseRows]]:
         assert self.derivations is not None
-        columns, change = self._consolidated()
+        columns, change = self._gather()
         before = self.derivations.weights_of(columns)
         after = before + change
         backend = self.execution.backend
@@ -198,7 +198,7 @@ class Head:
             ((before ^ after) & (change ^ after)) < 0,  # the sum has left int64
         )
         if len(beyond):
-            row, old, more = ([int(one[beyond[0]]) for one in found] for found in (columns, [before], [change]))
+            row, old, more = ([int(column[beyond[0]]) for column in source] for source in (columns, [before], [change]))
             raise WeightOverflowError(self.name, tuple(row), old[0] + more[0])
         phases = [
             PhaseRows([column[gone] for column in columns], -1),
@@ -215,14 +215,16 @@ class Head:
             if self.recounting.last:
                 self.pending_bound = self.recounting.bound()
                 return ChangeCount(None, None, net), None
-            self._magnitude = sum(max(one.weight_bound * max(1, one.survivors), one.magnitude) for one in self.joins)
+            self._magnitude = sum(
+                max(join.weight_bound * max(1, join.survivors), join.magnitude) for join in self.joins
+            )
             if self._magnitude >= 1 << 63:
-                net = exact_sum(self.execution.backend, self._consolidated()[1])
+                net = exact_sum(self.execution.backend, self._gather()[1])
                 self.pending_total = None
-            self._bound_whole()
+            self._check_weight_bound()
             return ChangeCount(None, None, net), None
-        columns, weights = self._consolidated()
-        self._bound_whole()
+        columns, weights = self._gather()
+        self._check_weight_bound()
         if self.relation is not None:
             refuse_overflow(self.name, columns, weights, self.relation, self.execution.backend)
             self.relation.receive_delta([PhaseRows(columns, weights)])
@@ -230,13 +232,13 @@ class Head:
         return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
 
     def derived(self) -> tuple[list[Int64Array], Int64Array]:
-        """This tick's change of how often each row is derived."""
-        return self._consolidated()
+        """Return this tick's change of the number of derivations of each row."""
+        return self._gather()
 
-    def _consolidated(self) -> tuple[list[Int64Array], Int64Array]:
-        """The change over all rules and phases, gathered and consolidated piece by piece.
+    def _gather(self) -> tuple[list[Int64Array], Int64Array]:
+        """Return the change over all rules and phases, gathered and consolidated piece by piece.
 
-        Where the sum of all magnitudes may leave int64, weights are added as Python integers, on the host.
+        If the sum of all magnitudes may leave int64, weights are added as Python integers on the host.
 
         Raises
         ------
@@ -264,22 +266,22 @@ class Head:
             return self._no_columns(), backend.xp.empty(0, np.int64)
         columns, sums = _consolidate(gathered, backend)
         if any(join.weight_bound >= 1 << 63 for join in self.joins):  # products of weights are modulo 2^64
-            self._checked(self.joins)
+            self._sum_exactly(self.joins)
             if sums.dtype == object:
                 sums = ((sums + (1 << 63)) % (1 << 64)) - (1 << 63)
-                kept = np.flatnonzero(sums != 0)
-                columns, sums = [column[kept] for column in columns], sums[kept]
+                nonzero = np.flatnonzero(sums != 0)
+                columns, sums = [column[nonzero] for column in columns], sums[nonzero]
         elif sums.dtype == object:
-            self._refuse_beyond(columns, sums)
+            self._refuse_out_of_range(columns, sums)
         if sums.dtype == object:
             return [backend.asarray(column) for column in columns], backend.asarray(sums.astype(np.int64))
         return list(columns), sums
 
-    def _refuse_beyond(self, columns: Sequence[Int64Array], sums: Int64Array) -> None:
-        """Raise for the first Python integer that int64 does not hold."""
-        for at, weight in enumerate(sums.tolist()):
+    def _refuse_out_of_range(self, columns: Sequence[Int64Array], sums: Int64Array) -> None:
+        """Raise for the first Python integer outside int64."""
+        for row, weight in enumerate(sums.tolist()):
             if not -(1 << 63) <= weight < 1 << 63:
-                raise WeightOverflowError(self.name, tuple(int(column[at]) for column in columns), weight)
+                raise WeightOverflowError(self.name, tuple(int(column[row]) for column in columns), weight)
 
     def _pieces(self) -> Iterator[Piece]:
         for phase in range(len(self.execution.phases)):
@@ -289,18 +291,18 @@ class Head:
     def _no_columns(self) -> list[Int64Array]:
         return [self.execution.backend.xp.empty(0, np.int64) for _ in range(self.width)]
 
-    def _bound_whole(self) -> None:
-        """Raise if a row of an answer that is not stored leaves int64; joined afresh only where a bound fails."""
+    def _check_weight_bound(self) -> None:
+        """Raise if a weight of an answer that is not stored leaves int64; recompute only if a bound fails."""
         if self.relation is not None:
             return
         self.pending_bound = self.weight_bound + self._magnitude
         if self.pending_bound >= 1 << 63:
             backend = self.execution.backend
-            sums = afresh(self, after=True)._consolidated()[1]
+            sums = afresh(self, after=True)._gather()[1]
             self.pending_bound = max(map(abs, numbers(backend, sums.max(), sums.min()))) if len(sums) else 0
 
-    def _checked(self, joins: Sequence[IncrementalGenericJoin]) -> dict[tuple[int, ...], int]:
-        """The joins' change with exact weights; raises for one outside int64."""
+    def _sum_exactly(self, joins: Sequence[IncrementalGenericJoin]) -> dict[tuple[int, ...], int]:
+        """Return the joins' change with exact weights; raise for a weight outside int64."""
         from gpu_wcoj.circuit.exact import exact_change  # which few ticks need
 
         total: dict[tuple[int, ...], int] = {}
@@ -313,7 +315,7 @@ class Head:
         return total
 
     def begin(self) -> None:
-        """Forget what was counted in the tick before."""
+        """Discard the counts of the previous tick."""
         for join in self.joins:
             join.begin()
         self.recounting.begin()
@@ -322,7 +324,7 @@ class Head:
 
     @cached_property
     def recounting(self) -> Recounting:
-        """Whole counts in the place of those of changes."""
+        """Full recomputation of counts instead of counting changes."""
         return Recounting(self.joins, self.execution)
 
     @cached_property
@@ -331,30 +333,34 @@ class Head:
 
     @cached_property
     def calculates(self) -> bool:
-        """Whether a tick may fail for what its rules calculate, so that they are evaluated also if nobody asks."""
+        """True if a calculation may fail a tick, so the head is evaluated even if its answer is not requested."""
         return any(join.query.calculations for join in self.joins)
 
     @property
     def state(self) -> tuple[RelationIndex, ...]:
-        """What the head keeps between ticks."""
+        """Indices that the head keeps between ticks."""
         return tuple(index for index in (self.derivations, self.relation) if index is not None)
 
 
 def afresh(head: Head, after: bool = False) -> Head:
-    """The head over arrangements whose whole state is this tick's change: from the empty state, one path is left.
+    """Return the head over arrangements whose whole state is pending, for full recomputation.
 
     Parameters
     ----------
     after
-        Whether to take the state with this tick's change rather than the committed one.
+        Whether to use the state with this tick's change rather than the committed state.
     """
-    return Head(head.name, head.width, joins_afresh(head.joins, head.execution, after), None, None, head.execution)
+    return Head(
+        head.name, head.width, recomputation_joins(head.joins, head.execution, after), None, None, head.execution
+    )
 
 
 def _consolidate(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
-    """All parts in one, equal rows added. Weights that are Python integers take the rows to the host."""
+    """Consolidate all parts into one. If weights are Python integers, the rows are moved to the host."""
     if backend.device is not None and any(weights.dtype == object for _, weights in parts):
-        parts = [([backend.to_host(column) for column in columns], as_python(backend, own)) for columns, own in parts]
+        parts = [
+            ([backend.to_host(column) for column in columns], as_python(backend, weights)) for columns, weights in parts
+        ]
         backend = cpu_backend()
     if len(parts) == 1:
         return backend.kernels.consolidate(*parts[0])

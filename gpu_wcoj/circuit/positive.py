@@ -1,4 +1,4 @@
-"""The set of a bag's rows of positive weight, as loops read it."""
+"""The positive part of a bag as a set, which loops read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gpu_wcoj.zset.arrays import positions
 
 @dataclass(eq=False)
 class PositiveHead:
-    """The rows of positive weight of another relation, each of weight 1, changing in two phases as those of a set do.
+    """The rows of positive weight of a bag, each of weight 1, which change in two phases as a set does.
 
     Attributes
     ----------
     source
-        The other relation, of a bag.
+        The relation that is a bag.
     relation
-        The state; it bears the source's name, as its columns are the source's.
+        The state; it has the name and the columns of the source.
     """
 
     name: str
@@ -32,14 +32,14 @@ class PositiveHead:
     pending_bound: int = 0
 
     def begin(self) -> None:
-        """There is nothing to forget."""
+        """Do nothing: the head has no data of the previous tick."""
 
     def evaluate(
         self,
         collect: bool,
-        sink: PieceSink | None = None,  # noqa: ARG002  # nobody reads it but loops
+        sink: PieceSink | None = None,  # noqa: ARG002  # only loops read it
     ) -> tuple[ChangeCount, list[PhaseRows] | None]:
-        """This tick's change, from the pending change of the source."""
+        """Compute this tick's change from the pending change of the source."""
         backend, width = self.source.backend, self.source.width
         changed = self.source.delta(0)
         if changed is None:
@@ -54,24 +54,24 @@ class PositiveHead:
         gone, come = positions(backend, (before > 0) & (after <= 0), (before <= 0) & (after > 0))
         phases = []
         for chosen, sign in ((gone, -1), (come, 1)):
-            own = [column[chosen] for column in columns]
+            rows_of_phase = [column[chosen] for column in columns]
             if order != tuple(range(width)) and len(chosen):
-                own = backend.kernels.distinct_rows(own)
-            phases.append(PhaseRows(own, sign))
+                rows_of_phase = backend.kernels.distinct_rows(rows_of_phase)
+            phases.append(PhaseRows(rows_of_phase, sign))
         self.relation.receive_delta(phases)
         return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases if collect else None
 
     @property
     def joins(self) -> Sequence[IncrementalGenericJoin]:
-        """None."""
+        """Empty: the head has no joins."""
         return ()
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The other relation."""
+        """Name of the source relation."""
         return (self.source.name,)
 
     @property
     def state(self) -> tuple[RelationIndex, ...]:
-        """What it keeps between ticks."""
+        """Indices that the head keeps between ticks."""
         return (self.relation,)

@@ -1,10 +1,9 @@
-"""Counts of a change as the difference of two whole counts, where that costs less than following the change.
+"""Full recomputation of counts: a change as the difference of two full counts, where that is cheaper.
 
-A tick of a set is two half-ticks, which first delete and then insert; each brings as many rows as the head has more
-after it than before. Where the number before is known, which it is as long as every tick is counted, one whole count is
-enough. Whether it is worth it is decided by counted work, weighed: that of a sample of the change, and that of the last
-whole count, or as long as there is none that of a sample of its seeds. A whole count that turns out to cost more is
-given up.
+A tick of a set is two half-ticks, which first delete and then insert; the change of each is the difference of the
+counts after and before it. If the count before is known, which it is as long as every tick is counted, one full count
+is enough. The choice compares weighted work: that of a sample of the incremental count with that of the last full count
+or, if there is none, of a sample of its seeds. A full count that exceeds its allowance is aborted.
 """
 
 from __future__ import annotations
@@ -22,56 +21,60 @@ from gpu_wcoj.join.whole import SAMPLED, Moment, WholeJoin, costed_in, report
 from gpu_wcoj.trace.arrangement import Arrangement
 from gpu_wcoj.zset.index import IndexedZSet
 
-FEWEST_CHANGED = 1024
-"""Where fewer rows than this change, nobody asks whether to recount."""
+MIN_CHANGED = 1024
+"""Minimum changed rows of a relation for which full recomputation is considered."""
 
-FEWEST_ON_DEVICE = 1 << 16
-"""Likewise where a device would be waited for."""
+MIN_CHANGED_ON_DEVICE = 1 << 16
+"""Minimum changed rows on a device, where the choice has to wait for the device."""
 
-CHEAPEST = 4
-"""A whole count costs so many candidates a row at least."""
+MIN_CANDIDATES_PER_ROW = 4
+"""Lower bound of the cost of a full count, in candidates per row of the atoms."""
 
-MARGIN = 0.5
-"""A whole count has to promise that it costs no more than this part of what following the change costs."""
+MAX_COST_RATIO = 0.5
+"""Maximum estimated cost of a full count, as a fraction of the cost of the incremental count."""
 
-TRYING = 0.03
-"""Of what following the change costs, how much may be spent on samples of a whole count."""
+SAMPLING_BUDGET = 0.03
+"""Budget for sampling a full count, as a fraction of the cost of the incremental count."""
 
-PROBE = 0.1
-"""Of what following the change costs, how much is risked on a whole count that may sum variables away."""
+RISKED_COST_RATIO = 0.1
+"""Allowance of a full count with variable elimination, as a fraction of the cost of the incremental count."""
 
-SPARED, MOST_PASSED_OVER = 1.25, 15
-"""While a change seems to cost less than a whole count divided by this, it is tried once in so many ticks and one."""
+SKIP_MARGIN, MAX_SKIPPED_TICKS = 1.25, 15
+"""The cost ratio below which sampling is skipped, and the maximum number of ticks in a row that skip it.
 
-PLAIN = 1.0
-"""Where nothing can be summed away a whole count is one more generic join. It is tried if a change starts more than so
-many times as many rows."""
+Sampling is skipped while the expected cost of the incremental count, times the ratio, is below that of a full count.
+"""
 
-GROWN = 1.5
-"""A whole count is given another chance when so many times as much may be risked, or the state has changed as much."""
+MIN_SEED_RATIO = 1.0
+"""Minimum ratio of seed rows of the change to those of full counts if no variable can be eliminated.
+
+Without variable elimination a full count is an ordinary generic join.
+"""
+
+RETRY_GROWTH = 1.5
+"""Growth factor of the allowance, or change of the state's size, after which a full count is tried again."""
 
 Declined = Literal["tried", "given up", "overflow"]
-"""Why a change is followed though a whole count was thought of: samples of it promise too little, it has turned out to
-cost too much, or weights might have left int64."""
+"""Reason for not using full recomputation: its samples cost too much, it was aborted, or weights may leave int64."""
 
 
 @dataclass(frozen=True)
 class Recounted:
-    """How one phase of a tick has been counted, and what that cost.
+    """One phase of a tick that was counted by full recomputation, with its costs.
 
-    Costs are no counts: they weigh what the kernels and the join have done by the time that it takes, where testing one
-    candidate is 1; see `gpu_wcoj.join.summing`.
+    Costs weight the work of kernels and joins by the time it takes, in units of testing one candidate; see
+    `gpu_wcoj.join.summing`.
 
     Attributes
     ----------
     phase
-        0 for what goes and 1 for what comes; 0 in a bag.
+        0 for deletions and 1 for insertions; 0 in a bag.
     cost
-        Of the whole counts.
+        Cost of the full counts.
     instead
-        What following the change would have cost, by a sample of it.
+        Estimated cost of the incremental count, from a sample.
     paths
-        Per rule, the delta path along which all is counted.
+        Per rule, the delta path of the full count.
     """
 
     phase: int
@@ -87,43 +90,43 @@ class Recounted:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What a whole count costs.
+class _CostEstimate:
+    """The cost of a full count.
 
     Attributes
     ----------
     costs
-        Per rule.
+        Cost per rule.
     size
-        How many rows the atoms had then.
+        Number of rows of the atoms at that time.
     paths
-        Per rule, the path to take.
+        The chosen path per rule.
     is_measured
-        Whether there was one; otherwise it is what it would cost without summing.
-    in_vain
-        The largest allowance that has not sufficed.
-    least
-        What it costs to begin.
+        Whether a full count was run; otherwise the cost is estimated without variable elimination.
+    failed_allowance
+        The largest allowance that was exceeded.
+    min_cost
+        Minimum cost of starting a full count.
     """
 
     costs: tuple[float, ...]
     size: int
     paths: tuple[int, ...]
     is_measured: bool = False
-    in_vain: float = 0.0
-    least: float = 0.0
+    failed_allowance: float = 0.0
+    min_cost: float = 0.0
 
     @property
     def cost(self) -> float:
-        """Of all rules; nothing while an atom of each is empty, which tells nothing of other states."""
+        """Cost of all rules; 0 while each rule has an empty atom, which says nothing about other states."""
         return sum(self.costs)
 
 
 def may_recount(queries: Sequence[DeltaQuery], weighted: bool) -> bool:
-    """Whether whole counts of these rules can stand in for counts of their changes, if nothing is stored of them.
+    """Return whether full counts of these rules can replace counts of their changes, if no rows are stored.
 
-    What is calculated may fail, which has to be seen in the change. A bag's rows must each come from one binding, so
-    that no weight leaves int64 unseen.
+    Rules with calculations are excluded, as errors must be detected in the change. Each row of a bag must come from one
+    binding, so that no overflow of a weight goes undetected.
     """
     for query in queries:
         if query.calculations:
@@ -135,52 +138,54 @@ def may_recount(queries: Sequence[DeltaQuery], weighted: bool) -> bool:
 
 @dataclass(eq=False)
 class Recounting:
-    """Whole counts of one head, and what is known of their cost; that changes no answer, so that no tick undoes it.
+    """Full counts of one head, and estimates of their cost.
+
+    The estimates do not affect answers, so undoing a tick keeps them.
 
     Attributes
     ----------
     joins
         One per rule.
-    last
-        How the phases of the last tick were counted, where that was afresh.
+    recounted
+        The phases of the last tick that were counted by full recomputation.
     declined
-        Why others of its phases were not, where that was thought of.
+        Reasons for which full recomputation was considered but not used for other phases of the last tick.
     """
 
     joins: Sequence[IncrementalGenericJoin]
     execution: Execution
     last: list[Recounted] = field(default_factory=list)
     declined: list[Declined] = field(default_factory=list)
-    _known: _Known | None = field(default=None, init=False)
+    _estimate: _CostEstimate | None = field(default=None, init=False)
     _followed: tuple[int, float] | None = field(default=None, init=False)
-    _passed_over: int = field(default=0, init=False)
+    _skipped_ticks: int = field(default=0, init=False)
 
     @cached_property
     def is_possible(self) -> bool:
-        """Whether a whole count may take the place of a change's."""
+        """True if a full count may replace the count of a change."""
         return may_recount([join.query for join in self.joins], self.execution.weighted)
 
     @cached_property
     def counts_state(self) -> bool:
-        """Whether a whole count is that of the committed state, of which no weight is outside int64."""
+        """True if a full count gives the weight of the committed state, none of whose weights is outside int64."""
         return bool(self.joins) and not any(join.query.calculations for join in self.joins)
 
     def begin(self) -> None:
-        """Forget how the tick before was counted."""
+        """Discard the records of the previous tick."""
         self.last.clear()
         self.declined.clear()
 
     def change(self, phase: int, before: int | None) -> tuple[int, int] | None:
-        """By how much the sum of weights changes in a phase, and what it is then; None where following is cheaper.
+        """Return the change of the sum of weights in a phase, and the new sum; None if delta paths are cheaper.
 
         Parameters
         ----------
         before
-            What it is before, if that is known.
+            The sum before the phase, if known.
         """
-        fewest = FEWEST_CHANGED if self.execution.backend.device is None else FEWEST_ON_DEVICE
-        for one in self._seeds:
-            if one.pending and one.pending[phase].n_rows >= fewest:
+        min_rows = MIN_CHANGED if self.execution.backend.device is None else MIN_CHANGED_ON_DEVICE
+        for arrangement in self._seed_arrangements:
+            if arrangement.pending and arrangement.pending[phase].n_rows >= min_rows:
                 break
         else:
             return None
@@ -190,43 +195,43 @@ class Recounting:
         if self._is_hopeless(phase, counts):
             return None
         if self.execution.backend.device is not None and all(join.is_empty for join in self.joins):
-            return None  # the change is all that there is, and trying waits for the device
+            return None  # the change is the whole state, and sampling waits for the device
         moment = Moment(phase + 1)
-        following = self._following(phase, counts * CHEAPEST * self._size(moment) / MARGIN)
+        following = self._incremental_cost(phase, counts * MIN_CANDIDATES_PER_ROW * self._size(moment) / MAX_COST_RATIO)
         allowance = self._allowance(following / counts, moment)
         if allowance is None:
             self.declined.append("tried")
             return None
         try:
-            after, cost = self._whole(moment, allowance)
+            after, cost = self._recompute(moment, allowance)
             if before is None:
-                before, more = self._whole(Moment(phase), allowance)
+                before, more = self._recompute(Moment(phase), allowance)
                 cost += more
         except AllowanceError:
-            assert self._known is not None
-            self._known = replace(self._known, in_vain=allowance)
+            assert self._estimate is not None
+            self._estimate = replace(self._estimate, in_vain=allowance)
             self.declined.append("given up")
             return None
         if self.execution.weighted and self.bound() >= 1 << 63:
             self.declined.append("overflow")
             return None
-        assert self._known is not None
-        self.last.append(Recounted(phase, cost, following, self._known.paths))
+        assert self._estimate is not None
+        self.last.append(Recounted(phase, cost, following, self._estimate.paths))
         return after - before, after
 
     def total(self) -> int:
-        """The sum of weights of the committed state, whatever it costs."""
-        moment, before = Moment(0), self._known
-        if before is None or not self._is_near(moment):
-            self._known = self._looked(moment, None)
+        """Return the sum of weights of the committed state, without a cost limit."""
+        moment, before = Moment(0), self._estimate
+        if before is None or not self._is_estimate_current(moment):
+            self._estimate = self._estimate_costs(moment, None)
         try:
-            return self._whole(moment, None)[0]
+            return self._recompute(moment, None)[0]
         except BaseException:
-            self._known = before  # the cost of a path that is taken in any case is not known
+            self._estimate = before  # the cost of the only path is unknown
             raise
 
     def bound(self) -> int:
-        """What no weight of a row exceeds after the tick, if each comes from one binding."""
+        """Return an upper bound of the weights after the tick, if each row comes from one binding."""
         total = 0
         for join in self.joins:
             product = 1
@@ -236,147 +241,157 @@ class Recounting:
         return total
 
     def _changes(self, phase: int) -> Iterator[tuple[IncrementalGenericJoin, int, IndexedZSet]]:
-        """The changes that start paths: rule, path, rows."""
+        """Yield the changes that seed delta paths: join, path index, rows."""
         for join in self.joins:
-            for number in join.followed:
-                seeds = join.arrangements[join.query.paths[number].seed.key].delta(phase)
+            for path_index in join.followed:
+                seeds = join.arrangements[join.query.paths[path_index].seed.key].delta(phase)
                 if seeds is not None:
-                    yield join, number, seeds
+                    yield join, path_index, seeds
 
     def _is_hopeless(self, phase: int, counts: int) -> bool:
-        """Whether rows would have to cost several times what they did when that was last tried; now and then it is not.
+        """Return whether sampling can be skipped, as rows would have to cost several times what they did before.
 
-        A tick that is not much too small is not spared the trying. So many whole counts are needed.
+        Once in `MAX_SKIPPED_TICKS` + 1 ticks it is never skipped. `counts` is the number of full counts needed.
         """
-        if self._passed_over >= MOST_PASSED_OVER:
-            self._passed_over = 0
+        if self._skipped_ticks >= MAX_SKIPPED_TICKS:
+            self._skipped_ticks = 0
             return False
-        if not self._sums and not self._starts_more(phase, counts):
-            self._passed_over += 1
+        if not self._eliminates and not self._starts_more(phase, counts):
+            self._skipped_ticks += 1
             return True
         if self._followed is None:
             return False
-        size, known = self._size(Moment(phase + 1)), self._known
+        size, estimate = self._size(Moment(phase + 1)), self._estimate
         rows = sum(seeds.n_rows for _, _, seeds in self._changes(phase))
         share = rows / max(1, self._followed[0])
-        worth = SPARED * self._followed[1] / counts
-        worth *= share if share > 1 else share**0.5  # fewer rows look alike less often
-        hopeless = worth * MARGIN < CHEAPEST * size
-        if known is not None and not self._may_pay(worth, size, known):
+        worth = SKIP_MARGIN * self._followed[1] / counts
+        worth *= share if share > 1 else share**0.5  # fewer rows share work less often
+        hopeless = worth * MAX_COST_RATIO < MIN_CANDIDATES_PER_ROW * size
+        if estimate is not None and not self._may_pay(worth, size, estimate):
             hopeless = True
-        self._passed_over += hopeless
+        self._skipped_ticks += hopeless
         return hopeless
 
     def _starts_more(self, phase: int, counts: int) -> bool:
-        """Whether a change starts paths with more rows than whole counts do, which take the smallest atoms."""
+        """Return whether a change has more seed rows than full counts, which are seeded by the smallest atoms."""
         change = sum(seeds.n_rows for join, number, seeds in self._changes(phase) if join.is_live(number, phase))
         moment, rows = Moment(phase + 1), 0
         for join in self.joins:
-            held = (moment.batches(arrangement) for arrangement in join.positive)
-            rows += min(map(_held, held))
-        return change > PLAIN * counts * rows
+            atom_batches = (moment.batches(arrangement) for arrangement in join.positive)
+            rows += min(map(_count_rows, atom_batches))
+        return change > MIN_SEED_RATIO * counts * rows
 
-    def _following(self, phase: int, least: float) -> float:
-        """About what it costs to follow the change; more roughly if that is far less than `least`."""
-        from gpu_wcoj.join.tried import Trial, tried  # which programs that only list answers have no use for
+    def _incremental_cost(self, phase: int, min_cost: float) -> float:
+        """Estimate the cost of the incremental count; more roughly if it is far less than `min_cost`."""
+        from gpu_wcoj.join.tried import Trial, tried  # needed only by programs that count answers
 
         cost, rows = 0.0, 0
         changes = list(self._changes(phase))
-        matters = least / max(1, len(changes)), float("inf")
-        for join, number, seeds in changes:
+        matters = min_cost / max(1, len(changes)), float("inf")
+        for join, path_index, seeds in changes:
             rows += seeds.n_rows
-            generic = join.generic_join(number, phase)
+            generic = join.generic_join(path_index, phase)
             if generic is not None:
-                path = join.query.paths[number]
+                path = join.query.paths[path_index]
                 batches = [join.arrangements[use.key].pending[phase] for use in path.seeds]
-                sample = costed_in(carrying(generic, path), self.execution)  # it is no part of following the change
+                sample = costed_in(carrying(generic, path), self.execution)  # not part of the incremental count
                 cost += tried(Trial(path, batches, seeds.n_rows, sample, not self.execution.weighted), *matters)
                 report(join, [sample], SAMPLED)
         if not any(join.is_empty for join in self.joins):  # else there is one path only
             self._followed = rows, cost
         return cost
 
-    def _whole(self, moment: Moment, most: float | None) -> tuple[int, int]:
-        """The sum of weights at a moment, and what it cost."""
-        known, size = self._known, self._size(moment)
-        assert known is not None
+    def _recompute(self, moment: Moment, max_cost: float | None) -> tuple[int, int]:
+        """Return the sum of weights at a moment, and the cost of the full count."""
+        estimate, size = self._estimate, self._size(moment)
+        assert estimate is not None
         total, costs = 0, list[float]()
-        for join, number, before in zip(self.joins, known.paths, known.costs, strict=True):
-            expected = before * size / max(1, known.size) if before else float("inf")
-            found, cost = WholeJoin(join, moment).total(number, None if most is None else most - sum(costs), expected)
+        for join, path_index, before in zip(self.joins, estimate.paths, estimate.costs, strict=True):
+            expected = before * size / max(1, estimate.size) if before else float("inf")
+            found, cost = WholeJoin(join, moment).total(
+                path_index, None if max_cost is None else max_cost - sum(costs), expected
+            )
             total += found
             costs.append(cost)
-        self._known = _Known(tuple(costs), size, known.paths, is_measured=True)
+        self._estimate = _CostEstimate(tuple(costs), size, estimate.paths, is_measured=True)
         return total, int(sum(costs))
 
     def _allowance(self, worth: float, moment: Moment) -> float | None:
-        """What a whole count may cost; None if it is not worth trying."""
+        """Return the maximum cost of a full count; None if it is not worthwhile."""
         size = self._size(moment)
-        if worth * MARGIN < CHEAPEST * size:
+        if worth * MAX_COST_RATIO < MIN_CANDIDATES_PER_ROW * size:
             return None
-        if self._known is None or not ((self._known.is_measured and self._known.cost) or self._is_near(moment)):
-            self._known = self._looked(moment, TRYING * worth, worth)
-        known = self._known
-        if not self._may_pay(worth, size, known):
+        if self._estimate is None or not (
+            (self._estimate.is_measured and self._estimate.cost) or self._is_estimate_current(moment)
+        ):
+            self._estimate = self._estimate_costs(moment, SAMPLING_BUDGET * worth, worth)
+        estimate = self._estimate
+        if not self._may_pay(worth, size, estimate):
             return None
-        return worth if known.cost * size <= worth * MARGIN * max(1, known.size) else PROBE * worth
+        return (
+            worth
+            if estimate.cost * size <= worth * MAX_COST_RATIO * max(1, estimate.size)
+            else RISKED_COST_RATIO * worth
+        )
 
-    def _may_pay(self, worth: float, size: int, known: _Known) -> bool:
-        """Whether a whole count may cost less, by what is known, or else if more is summed away than that tells."""
-        if known.cost * size <= worth * MARGIN * max(1, known.size):
+    def _may_pay(self, worth: float, size: int, estimate: _CostEstimate) -> bool:
+        """Return whether a full count may cost less, by the estimate or thanks to variable elimination."""
+        if estimate.cost * size <= worth * MAX_COST_RATIO * max(1, estimate.size):
             return True
-        least = max(GROWN * known.in_vain, known.least * size / max(1, known.size))
-        return self._sums and not known.is_measured and PROBE * worth > least
+        min_allowance = max(RETRY_GROWTH * estimate.failed_allowance, estimate.min_cost * size / max(1, estimate.size))
+        return self._eliminates and not estimate.is_measured and RISKED_COST_RATIO * worth > min_allowance
 
-    def _looked(self, moment: Moment, most: float | None, worth: float = float("inf")) -> _Known:
-        """What whole counts cost by samples, along the cheapest paths; `most` is what trying may cost.
+    def _estimate_costs(self, moment: Moment, max_cost: float | None, worth: float = float("inf")) -> _CostEstimate:
+        """Estimate the cost of full counts along the cheapest paths by samples that cost at most `max_cost`.
 
-        Paths that cost far more than `worth` are tried more roughly.
+        Paths that cost far more than `worth` are sampled more roughly.
         """
-        paths, found, least = [], list[float](), 0
-        for join, numbers in zip(self.joins, self._unlike, strict=True):
-            whole = WholeJoin(join, moment)
-            if most is None and len(numbers) == 1:
-                costs = {numbers[0]: float("inf")}  # it is taken, whatever it costs
+        paths, chosen_costs, min_cost = [], list[float](), 0
+        for join, path_indices in zip(self.joins, self._distinct_paths, strict=True):
+            whole_join = WholeJoin(join, moment)
+            if max_cost is None and len(path_indices) == 1:
+                costs = {path_indices[0]: float("inf")}  # the only path, whatever it costs
             else:
-                costs = whole.tried(numbers, None if most is None else most / len(numbers), worth)
+                costs = whole_join.tried(
+                    path_indices, None if max_cost is None else max_cost / len(path_indices), worth
+                )
             paths.append(min(costs, key=costs.__getitem__))
-            found.append(costs[paths[-1]])
-            least += whole.least(paths[-1])
-        return _Known(tuple(found), self._size(moment), tuple(paths), least=least)
+            chosen_costs.append(costs[paths[-1]])
+            min_cost += whole_join.least(paths[-1])
+        return _CostEstimate(tuple(chosen_costs), self._size(moment), tuple(paths), min_cost=min_cost)
 
-    def _is_near(self, moment: Moment) -> bool:
-        """Whether what is known is of a state of about this size."""
-        known = self._known
-        if known is None or not known.cost:
+    def _is_estimate_current(self, moment: Moment) -> bool:
+        """Return whether the estimate is for a state of about this size."""
+        estimate = self._estimate
+        if estimate is None or not estimate.cost:
             return False
-        return known.size / GROWN <= self._size(moment) <= known.size * GROWN
+        return estimate.size / RETRY_GROWTH <= self._size(moment) <= estimate.size * RETRY_GROWTH
 
     def _size(self, moment: Moment) -> int:
-        """How many rows the atoms have."""
+        """Return the number of rows of the atoms."""
         seen = {arrangement.key: arrangement for join in self.joins for arrangement in join.positive}
-        return sum(_held(moment.batches(arrangement)) for arrangement in seen.values())
+        return sum(_count_rows(moment.batches(arrangement)) for arrangement in seen.values())
 
     @cached_property
-    def _sums(self) -> bool:
-        """Whether variables can be summed away."""
+    def _eliminates(self) -> bool:
+        """True if variables can be eliminated."""
         return any(may_sum(path) for join in self.joins for path in join.query.paths if not path.is_negated)
 
     @cached_property
-    def _unlike(self) -> list[tuple[int, ...]]:
-        """Per rule, the paths that it makes a difference to count along, as far as can be told from the rule."""
-        from gpu_wcoj.join.images import unlike  # which programs that are not asked for counts have no use for
+    def _distinct_paths(self) -> list[tuple[int, ...]]:
+        """Per rule, one path of each class of paths that automorphisms of the rule make equivalent."""
+        from gpu_wcoj.join.images import unlike  # needed only by programs that count answers
 
         return [unlike(join.query) for join in self.joins]
 
     @cached_property
-    def _seeds(self) -> list[Arrangement]:
-        """The arrangements whose changes start paths, each once."""
+    def _seed_arrangements(self) -> list[Arrangement]:
+        """The distinct arrangements whose changes seed delta paths."""
         keys = dict.fromkeys((join, path.seed.key) for join in self.joins for path in join.query.paths)
-        found = {key: join.arrangements[key] for join, key in keys}
-        return list(found.values())
+        arrangements = {key: join.arrangements[key] for join, key in keys}
+        return list(arrangements.values())
 
 
-def _held(batches: Sequence[IndexedZSet]) -> int:
-    """How many rows there are, where each that is gone has one of weight -1 beside it; never less than none."""
+def _count_rows(batches: Sequence[IndexedZSet]) -> int:
+    """Return the number of present rows: a deleted row has an entry of weight -1 beside it; at least 0."""
     return max(0, sum(len(batch) - 2 * batch.n_negative for batch in batches))

@@ -1,4 +1,4 @@
-"""Sources: what comes in as a change of a set or a bag, phase by phase."""
+"""Sources: input rows as a change of a set or a bag, phase by phase."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ def set_change(
     is_ordered: bool,
     is_distinct: bool = True,
 ) -> tuple[list[PhaseRows], int]:
-    """The rows to delete and the rows to insert, and how many of the given rows change nothing.
+    """Return the rows to delete and to insert, and the number of input rows that change nothing.
 
     Parameters
     ----------
     columns
         The relation's stored columns, where the relation lives.
     weights
-        There or on the host. Above 0 inserts, below 0 deletes, 0 does nothing; None inserts all.
+        On the same backend or on the host. Above 0 inserts, below 0 deletes, 0 does nothing; None inserts all.
     is_ordered
         Whether the last operation on a row wins; otherwise the net weight of a row decides.
     is_distinct
-        Whether no row stands twice where they are in no order.
+        Whether unordered rows are distinct.
     """
     backend = relation.backend
     kernels, xp = backend.kernels, backend.xp
-    given = len(columns[0])
+    n_given = len(columns[0])
     inserts: BoolArray | None = None
     if weights is not None and not bool((weights > 0).all()):
         signs = weights
         if not bool(signs.all()):
-            kept = np.flatnonzero(signs) if is_host(signs) else positions(backend, signs != 0)[0]
-            signs, kept = signs[kept], backend.asarray(kept)
-            columns = [column[kept] for column in columns]
+            nonzero = np.flatnonzero(signs) if is_host(signs) else positions(backend, signs != 0)[0]
+            signs, nonzero = signs[nonzero], backend.asarray(nonzero)
+            columns = [column[nonzero] for column in columns]
         if not is_ordered and not is_distinct:
             refuse_overflow(relation.name, columns, signs, None, backend)
             columns, signs = kernels.consolidate(columns, backend.asarray(signs))
@@ -61,61 +61,61 @@ def set_change(
         present = relation.weights_of(columns) != 0
     elif inserts is None:
         nothing = [column[:0] for column in columns]
-        return [PhaseRows(nothing, -1), PhaseRows(list(columns), 1)], given - len(columns[0])
+        return [PhaseRows(nothing, -1), PhaseRows(list(columns), 1)], n_given - len(columns[0])
     else:
         present = xp.zeros(len(columns[0]), np.bool_)
     if inserts is None:
         if backend.device is None and not present.any():
             inserted = list(columns)
         else:
-            (fresh,) = positions(backend, ~present)
-            inserted = list(columns) if len(fresh) == len(present) else [column[fresh] for column in columns]
+            (absent,) = positions(backend, ~present)
+            inserted = list(columns) if len(absent) == len(present) else [column[absent] for column in columns]
         deleted = [column[:0] for column in columns]
     else:
         added, gone = positions(backend, inserts & ~present, ~inserts & present)
         inserted = [column[added] for column in columns]
         deleted = [column[gone] for column in columns]
     changed = len(inserted[0]) + len(deleted[0])
-    return [PhaseRows(deleted, -1), PhaseRows(inserted, 1)], given - changed
+    return [PhaseRows(deleted, -1), PhaseRows(inserted, 1)], n_given - changed
 
 
 def bag_change(
     relation: RelationIndex, columns: Sequence[Int64Array], weights: Int64Array | None
 ) -> tuple[list[PhaseRows], int]:
-    """The consolidated change, and how many of the given rows cancel or have weight 0.
+    """Return the consolidated change, and the number of input rows that cancel or have weight 0.
 
     Raises
     ------
     WeightOverflowError
         If the exact weight of a row of the new state, or of the change, leaves int64.
     """
-    given = len(columns[0])
+    n_given = len(columns[0])
     backend = relation.backend
     if weights is None:
-        if backend.device is None:  # rows are sorted without weights, and rarely is one given twice
+        if backend.device is None:  # rows are sorted without weights, and duplicates are rare
             rows = backend.kernels.distinct_rows(columns)
-            if len(rows[0]) == given and 1 + _largest_of(relation) < 1 << 63:
+            if len(rows[0]) == n_given and 1 + _max_weight(relation) < 1 << 63:
                 return [PhaseRows(rows, 1)], 0
-        weights = np.ones(given, np.int64)
+        weights = np.ones(n_given, np.int64)
     refuse_overflow(relation.name, columns, weights, relation, backend)
     rows, sums = backend.kernels.consolidate(columns, backend.asarray(weights))
-    return [PhaseRows(rows, sums)], given - len(sums) if len(sums) < given else 0
+    return [PhaseRows(rows, sums)], n_given - len(sums) if len(sums) < n_given else 0
 
 
 def refuse_overflow(
     name: str, columns: Sequence[Int64Array], weights: Int64Array, relation: RelationIndex | None, backend: Backend
 ) -> None:
-    """Raise if these rows take a row of the change, or of the relation, out of int64.
+    """Raise if the weight of a row of the change, or of the relation after it, leaves int64.
 
-    O(1) where a bound holds; elsewhere row by row, on the host.
+    O(1) if a bound on the weights suffices; otherwise row by row on the host.
     """
     if len(weights) == 0:
         return
-    (most,) = largest(cpu_backend() if is_host(weights) else backend, weights)
-    most *= len(weights)
+    (max_weight,) = largest(cpu_backend() if is_host(weights) else backend, weights)
+    max_weight *= len(weights)
     if relation is not None:
-        most += _largest_of(relation)
-    if most < 1 << 63:
+        max_weight += _max_weight(relation)
+    if max_weight < 1 << 63:
         return
     total: dict[tuple[int, ...], int] = {}
     rows = zip(*(backend.to_host(column).tolist() for column in columns), strict=True)
@@ -131,6 +131,6 @@ def refuse_overflow(
                 raise WeightOverflowError(name, row, exact)
 
 
-def _largest_of(relation: RelationIndex) -> int:
-    """What no row's weight exceeds."""
+def _max_weight(relation: RelationIndex) -> int:
+    """Return an upper bound of the weights of a relation."""
     return sum(batch.largest_weight for batch in relation.accumulated())

@@ -13,7 +13,7 @@ from gpu_wcoj.errors import UsageError
 from gpu_wcoj.options import positive
 from gpu_wcoj.schema import INT64
 from gpu_wcoj.streams.aggregator import Aggregator, ColumnName, per_group
-from gpu_wcoj.streams.callables import Names, columns_from, given, rows_from
+from gpu_wcoj.streams.callables import Names, columns_from, input_arrays, rows_from
 from gpu_wcoj.streams.grouped import Groups, levels_of
 from gpu_wcoj.streams.ordering import in_order
 from gpu_wcoj.streams.place import place_of
@@ -32,15 +32,15 @@ class _Extreme(Aggregator):
 
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
-        at = place_of(groups.rows.names, self.column)
-        order = in_order(groups, [(at, self.descending)], total=False)
-        column = groups.place.taken_column(groups.rows.columns[at], order[groups.starts])
+        position = place_of(groups.rows.names, self.column)
+        order = in_order(groups, [(position, self.descending)], total=False)
+        column = groups.place.taken_column(groups.rows.columns[position], order[groups.starts])
         return per_group(groups, [self.name], [column])
 
     def first(self, rows: ZSet) -> tuple[int, tuple[tuple[int, bool], ...]] | None:
         """See `Aggregator.first`."""
-        at = place_of(rows.names, self.column)
-        return None if rows.columns[at].dictionary is not None else (1, ((at, self.descending),))
+        position = place_of(rows.names, self.column)
+        return None if rows.columns[position].dictionary is not None else (1, ((position, self.descending),))
 
     @property
     def sorts_by(self) -> tuple[tuple[ColumnName, bool], ...]:
@@ -70,15 +70,15 @@ class CountDistinct(Aggregator):
         """See `Aggregator.of`."""
         place, rows, xp = groups.place, groups.rows, groups.place.xp
         values = [rows.columns[place_of(rows.names, column)] for column in self.columns]
-        number, kernels = groups.number, place.backend.kernels
-        levels = [number, *levels_of(place, values)]
+        group_index, kernels = groups.group_of_rows, place.backend.kernels
+        levels = [group_index, *levels_of(place, values)]
         order = kernels.lexsort(levels)
         starts = kernels.run_starts([level[order] for level in levels])
         first = order[starts]
         for column in values:
             if column.stored_valid is not None:
                 first = first[positions(place.backend, column.stored_valid[first])[0]]
-        ends = xp.searchsorted(number[first], xp.arange(len(groups) + 1), side="left")
+        ends = xp.searchsorted(group_index[first], xp.arange(len(groups) + 1), side="left")
         return per_group(groups, [self.name], [Column(INT64, (ends[1:] - ends[:-1]).astype(np.int64))])
 
 
@@ -104,7 +104,7 @@ class TopK(Aggregator):
 
     def __init__(self, k: int, by: Sequence[ColumnName | tuple[ColumnName, Literal["asc", "desc"]]]) -> None:
         self.k = positive("k", k, 1)
-        listed = [one if isinstance(one, tuple) else (one, "asc") for one in by]
+        listed = [column if isinstance(column, tuple) else (column, "asc") for column in by]
         for _, direction in listed:
             if direction not in ("asc", "desc"):
                 raise UsageError(f"a direction is 'asc' or 'desc', and not {direction!r}.")
@@ -115,9 +115,9 @@ class TopK(Aggregator):
         place, rows = groups.place, groups.rows
         by = [(place_of(rows.names, column), descending) for column, descending in self.by]
         order = in_order(groups, by)
-        (kept,) = positions(place.backend, place.xp.arange(len(order)) - groups.starts[groups.number] < self.k)
-        columns = [place.taken_column(column, order[kept]) for column in rows.columns]
-        return place.made(rows.names, columns, place.xp.ones(len(kept), np.int64))
+        (rows_kept,) = positions(place.backend, place.xp.arange(len(order)) - groups.starts[groups.group_of_rows] < self.k)
+        columns = [place.taken_column(column, order[rows_kept]) for column in rows.columns]
+        return place.made(rows.names, columns, place.xp.ones(len(rows_kept), np.int64))
 
     def first(self, rows: ZSet) -> tuple[int, tuple[tuple[int, bool], ...]] | None:
         """See `Aggregator.first`."""
@@ -150,7 +150,7 @@ class Apply(Aggregator):
         """See `Aggregator.of`."""
         groups = _settled_order(groups)
         starts = groups.place.backend.to_host(groups.starts)
-        made = self.function(*given(groups.rows), starts)
+        made = self.function(*input_arrays(groups.rows), starts)
         return per_group(groups, *columns_from(groups.place, made, self.names, len(starts), self.function))
 
 

@@ -16,11 +16,11 @@ from gpu_wcoj.zset.device import moved, to_host
 from gpu_wcoj.zset.zset import ZSet
 
 
-def given(zset: ZSet, of: Sequence[str | int] | None = None) -> list[Any]:
+def input_arrays(zset: ZSet, chosen_columns: Sequence[str | int] | None = None) -> list[Any]:
     """One array of NumPy per column, or per column of these, masked where there are nulls; see `ZSet.to_numpy`."""
     from gpu_wcoj.arrow import to_numpy
 
-    chosen = zset.columns if of is None else [zset.columns[at] for at in places_of(zset.names, of)]
+    chosen = zset.columns if chosen_columns is None else [zset.columns[position] for position in places_of(zset.names, chosen_columns)]
     return [to_numpy(to_host(column)) for column in chosen]
 
 
@@ -36,11 +36,11 @@ def as_names(names: Names | None) -> tuple[tuple[str, ...] | None, list[DataType
         raise UsageError(f"the names of columns are a list of texts, and these are {names!r}.\n  Write [{names!r}].")
     if isinstance(names, Mapping):
         return tuple(names), [DataType(declared_type(str(kind))) for kind in names.values()]
-    found = tuple(names)
-    if len(set(found)) < len(found):
-        twice = next(name for name in found if found.count(name) > 1)
+    labels = tuple(names)
+    if len(set(labels)) < len(labels):
+        twice = next(name for name in labels if labels.count(name) > 1)
         raise SchemaError(f"column '{twice}' is named twice.\n  Name each column once.")
-    return found, [None] * len(found)
+    return labels, [None] * len(labels)
 
 
 def columns_from(
@@ -52,7 +52,7 @@ def columns_from(
     names, kinds = as_names(given_names)
     if isinstance(made, (ZSet, str, bytes)) or not isinstance(made, (Mapping, np.ndarray, Iterable)):
         raise TypeMismatchError(
-            f"{_shown(function)} returned {made!r:.80}.\n  A function of columns returns arrays: a dict, or a tuple."
+            f"{_described(function)} returned {made!r:.80}.\n  A function of columns returns arrays: a dict, or a tuple."
         )
     if isinstance(made, np.ndarray):
         made = (made,)
@@ -60,17 +60,17 @@ def columns_from(
         parts = list(made)
         labels = [f"c{i}" for i in range(len(parts))] if names is None else list(names)
         if len(labels) != len(parts):
-            raise ArityError(f"{_shown(function)} returned {len(parts)} columns, and there are {len(labels)} names.")
+            raise ArityError(f"{_described(function)} returned {len(parts)} columns, and there are {len(labels)} names.")
         made = dict(zip(labels, parts, strict=True))
     elif names is not None and list(made) != list(names):
-        raise ArityError(f"{_shown(function)} returned the columns {', '.join(made)}, not {', '.join(names)}.")
+        raise ArityError(f"{_described(function)} returned the columns {', '.join(made)}, not {', '.join(names)}.")
     for name, values in made.items():
         if not hasattr(values, "__len__") or len(values) != count:
             size = len(values) if hasattr(values, "__len__") else "no"
-            raise ArityError(f"{_shown(function)}: column '{name}' has {size} values, and there are {count} rows.")
+            raise ArityError(f"{_described(function)}: column '{name}' has {size} values, and there are {count} rows.")
     arrays = {name: values if isinstance(values, np.ndarray) else list(values) for name, values in made.items()}
-    found, columns = as_table(arrays, _shown(function), types=kinds, string=place.string, binary=place.binary)
-    return found, _here(place, columns)
+    column_names, columns = as_table(arrays, _described(function), types=kinds, string=place.string, binary=place.binary)
+    return column_names, _here(place, columns)
 
 
 def rows_from(
@@ -82,19 +82,19 @@ def rows_from(
     names, kinds = as_names(given_names)
     for row in made:
         if not isinstance(row, tuple):
-            raise TypeMismatchError(f"{_shown(function)} returned {row!r:.80}, which is no tuple.")
+            raise TypeMismatchError(f"{_described(function)} returned {row!r:.80}, which is no tuple.")
     width = len(made[0])
     if names is not None and len(names) != width:
-        raise ArityError(f"{_shown(function)} returned rows of {width} values, and there are {len(names)} names.")
+        raise ArityError(f"{_described(function)} returned rows of {width} values, and there are {len(names)} names.")
     if any(len(row) != width for row in made):
-        other = next(row for row in made if len(row) != width)
-        raise ArityError(f"{_shown(function)} returned {made[0]!r} and {other!r}, which differ in length.")
+        different = next(row for row in made if len(row) != width)
+        raise ArityError(f"{_described(function)} returned {made[0]!r} and {different!r}, which differ in length.")
     labels = [f"c{i}" for i in range(width)] if names is None else list(names)
-    values = {label: [row[at] for row in made] for at, label in enumerate(labels)}
+    values = {label: [row[position] for row in made] for position, label in enumerate(labels)}
     if not labels:
         return (), []
-    found, columns = as_table(values, _shown(function), types=kinds, string=place.string, binary=place.binary)
-    return found, _here(place, columns)
+    column_names, columns = as_table(values, _described(function), types=kinds, string=place.string, binary=place.binary)
+    return column_names, _here(place, columns)
 
 
 def _here(place: Place, columns: Sequence[Column]) -> list[Column]:
@@ -102,7 +102,7 @@ def _here(place: Place, columns: Sequence[Column]) -> list[Column]:
     return columns if place.backend.device is None else [moved(column, place.backend) for column in columns]
 
 
-def _shown(function: object) -> str:
+def _described(function: object) -> str:
     if isinstance(function, Callable):  # type: ignore[arg-type]  # mypy takes it for no class
         return f"the function '{getattr(function, '__name__', type(function).__name__)}'"
     return str(function)

@@ -161,8 +161,8 @@ class Circuit(NotCopied, Scope):
         """
         return self._turns.run("taking a tick", lambda: self._step(changes or {}))
 
-    def _step(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        for name in given:
+    def _step(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        for name in changes:
             if name not in self.sources:
                 raise UnknownRelationError(name, self.sources, "sources")
         self._start()
@@ -171,7 +171,7 @@ class Circuit(NotCopied, Scope):
         sizes = len(self.place.string), len(self.place.binary)
         try:
             for name, source in self.sources.items():
-                source.given = given.get(name)
+                source.given = changes.get(name)
             with within_memory(self.place.backend, "evaluating a tick"):
                 self.evaluate()
             self._tick += 1
@@ -260,8 +260,8 @@ class Subcircuit(Scope):
 
     def eliminate(self, stream: Stream, name: str = "") -> Stream:
         """``∫``: the sum of a stream over all iterations of a tick, as a stream of the circuit around."""
-        whole = self.add(Eliminate(), stream, name="∫")
-        return self.parent.add(Consolidate(), self.export(whole), name=name or "∫")
+        integrated = self.add(Eliminate(), stream, name="∫")
+        return self.parent.add(Consolidate(), self.export(integrated), name=name or "∫")
 
     def export(self, stream: Stream, name: str = "") -> Stream:
         """What a stream holds at the last iteration of a tick, as a stream of the circuit around."""

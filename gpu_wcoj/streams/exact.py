@@ -28,7 +28,7 @@ def product(place: Place, names: Sequence[str], columns: Sequence[Column], left:
     ones = np.ones(len(exact), np.int64)
     rows = place.made(names, columns, place.backend.asarray(ones))
     if not columns:
-        return place.made(names, columns, _checked(rows, np.array([exact.sum()], object)))
+        return place.made(names, columns, _to_int64(rows, np.array([exact.sum()], object)))
     keys = [on_host(key) for column in columns for key in _keys(column)]
     order = np.lexsort(keys[::-1])
     changed = np.zeros(len(order), bool)
@@ -37,7 +37,7 @@ def product(place: Place, names: Sequence[str], columns: Sequence[Column], left:
         changed[1:] |= key[order][1:] != key[order][:-1]
     sums = np.add.reduceat(exact[order], np.flatnonzero(changed))
     return place.held(
-        place.trusted(names, rows.columns, place.backend.asarray(_checked(rows, sums))),
+        place.trusted(names, rows.columns, place.backend.asarray(_to_int64(rows, sums))),
         place.backend.asarray(sums != 0),
     )
 
@@ -49,8 +49,8 @@ def _keys(column: Column) -> list[Int64Array]:
     return [column.stored_valid.astype(np.int64), column.stored]
 
 
-def _checked(rows: ZSet, sums: Int64Array) -> Int64Array:
-    for at, weight in enumerate(sums.tolist()):
+def _to_int64(rows: ZSet, sums: Int64Array) -> Int64Array:
+    for row, weight in enumerate(sums.tolist()):
         if not -(1 << 63) <= weight < 1 << 63:
-            raise WeightOverflowError("<stream>", rows.rows()[at][0] if rows.columns else (), weight)
+            raise WeightOverflowError("<stream>", rows.rows()[row][0] if rows.columns else (), weight)
     return sums.astype(np.int64)

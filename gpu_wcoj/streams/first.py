@@ -34,48 +34,48 @@ def first_rows(trace: Trace, keys: Sequence[Column], k: int) -> ZSet:
     n_prefix = len(levels)
     ranges = [_leaves(batch, levels) for batch in trace.spine.batches]
     group = xp.arange(len(levels[0]))
-    kept: list[list[Int64Array]] = []
-    kept_weights: list[Int64Array] = []
-    take = k
+    finished_levels: list[list[Int64Array]] = []
+    finished_weights: list[Int64Array] = []
+    n_read = k
     while len(group):
-        found, sums, owner, finished = _read(trace, ranges, group, n_prefix, take, k)
+        lower_levels, sums, owner, finished = _read(trace, ranges, group, n_prefix, n_read, k)
         (done,) = positions(backend, finished)
-        (mine,) = positions(backend, finished[owner])
-        kept.append([level[group[owner[mine]]] for level in levels] + [level[mine] for level in found])
-        kept_weights.append(sums[mine])
+        (finished_rows,) = positions(backend, finished[owner])
+        finished_levels.append([level[group[owner[finished_rows]]] for level in levels] + [level[finished_rows] for level in lower_levels])
+        finished_weights.append(sums[finished_rows])
         if len(done) == len(group):
             break
         (open_,) = positions(backend, ~finished)
-        group, take = group[open_], take * 2
-    joined = [place.concatenated(parts) for parts in zip(*kept, strict=True)]
-    weights = place.concatenated(kept_weights)
+        group, n_read = group[open_], n_read * 2
+    joined = [place.concatenated(parts) for parts in zip(*finished_levels, strict=True)]
+    weights = place.concatenated(finished_weights)
     return place.made(layout.names, layout.columns(joined, place), weights)
 
 
 def _leaves(batch: IndexedZSet, levels: Sequence[Int64Array]) -> tuple[Int64Array, Int64Array]:
     """The rows of a batch below each prefix, as a range of leaves; empty where there are none."""
     node = batch.locate(levels)
-    held = node >= 0
+    present = node >= 0
     xp = batch.backend.xp
-    begin = xp.where(held, node, 0)
-    end = xp.where(held, node + 1, 0)
+    begin = xp.where(present, node, 0)
+    end = xp.where(present, node + 1, 0)
     for offsets in batch.offsets[len(levels) - 1 :]:
-        begin, end = offsets[begin], xp.where(held, offsets[end], offsets[begin])
+        begin, end = offsets[begin], xp.where(present, offsets[end], offsets[begin])
     return begin, end
 
 
 def _read(
-    trace: Trace, ranges: Sequence[tuple[Int64Array, Int64Array]], group: Int64Array, n_prefix: int, take: int, k: int
+    trace: Trace, ranges: Sequence[tuple[Int64Array, Int64Array]], group: Int64Array, n_prefix: int, n_rows_read: int, k: int
 ) -> tuple[list[Int64Array], Int64Array, Int64Array, BoolArray]:
-    """The first rows of these groups after `take` rows of every batch: levels, weights, owners; and who is done."""
+    """The first rows of these groups after `n_rows_read` rows of every batch: levels, weights, owners; and who is done."""
     backend, xp = trace.place.backend, trace.place.xp
     owners, weights = [], []
     levels: list[list[Int64Array]] = []
-    last: list[tuple[Int64Array, Int64Array]] = []
+    read_limits: list[tuple[Int64Array, Int64Array]] = []
     n_read = 0
     for batch, (begins, ends) in zip(trace.spine.batches, ranges, strict=True):
         begin, end = begins[group], ends[group]
-        width = xp.minimum(end - begin, take)
+        width = xp.minimum(end - begin, n_rows_read)
         after = xp.cumsum(width)
         n_rows = int(after[-1])
         owner = xp.repeat(xp.arange(len(group)), width)
@@ -84,7 +84,7 @@ def _read(
         weights.append(xp.ones(n_rows, np.int64) if batch.weights is None else batch.weights[leaf])
         levels.append(_levels_at(batch, leaf, n_prefix))
         unread = (end - begin) > width
-        last.append((unread, xp.where(unread, n_read + after - 1, 0)))
+        read_limits.append((unread, xp.where(unread, n_read + after - 1, 0)))
         n_read += n_rows
     joined = [xp.concatenate(parts) for parts in zip(*levels, strict=True)]
     owner, weight = xp.concatenate(owners), xp.concatenate(weights)
@@ -99,22 +99,22 @@ def _read(
     place_of = xp.zeros(n_read, np.int64)
     place_of[order] = run
     threshold = xp.full(len(group), n_read, np.int64)
-    for unread, at in last:
-        threshold = xp.minimum(threshold, xp.where(unread, place_of[at], n_read))
+    for unread, position in read_limits:
+        threshold = xp.minimum(threshold, xp.where(unread, place_of[position], n_read))
     counts = (sums > 0) & (xp.arange(len(starts)) <= threshold[owner])
     running = xp.cumsum(counts.astype(np.int64))
     bounds = xp.searchsorted(owner, xp.arange(len(group) + 1), side="left")
     before = xp.concatenate([xp.zeros(1, np.int64), running])[bounds]
     finished = (before[1:] - before[:-1] >= k) | (threshold == n_read)
-    (kept,) = positions(backend, counts & (running - before[owner] <= k))
-    return [level[kept] for level in joined], sums[kept], owner[kept], finished
+    (first,) = positions(backend, counts & (running - before[owner] <= k))
+    return [level[first] for level in joined], sums[first], owner[first], finished
 
 
 def _levels_at(batch: IndexedZSet, leaf: Int64Array, n_prefix: int) -> list[Int64Array]:
     """What these leaves' rows hold below the prefix, level by level."""
-    found = [batch.values[-1][leaf].astype(np.int64)]
+    levels_below = [batch.values[-1][leaf].astype(np.int64)]
     node = leaf
     for depth in range(batch.depth - 2, n_prefix - 1, -1):
         node = batch.backend.xp.searchsorted(batch.offsets[depth], node, side="right") - 1
-        found.append(batch.values[depth][node].astype(np.int64))
-    return found[::-1] if batch.depth > n_prefix else []
+        levels_below.append(batch.values[depth][node].astype(np.int64))
+    return levels_below[::-1] if batch.depth > n_prefix else []

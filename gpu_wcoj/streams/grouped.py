@@ -44,11 +44,11 @@ class Groups:
         return self.rows.stored_weights  # type: ignore[no-any-return]  # an array of the backend's module
 
     @property
-    def number(self) -> Int64Array:
+    def group_of_rows(self) -> Int64Array:
         """The group of every row."""
         xp = self.place.xp
-        number: Int64Array = xp.searchsorted(self.starts, xp.arange(len(self.rows)), side="right") - 1
-        return number
+        group: Int64Array = xp.searchsorted(self.starts, xp.arange(len(self.rows)), side="right") - 1
+        return group
 
     def heads(self) -> list[Column]:
         """The key columns, a row a group."""
@@ -57,12 +57,12 @@ class Groups:
 
 def levels_of(place: Place, columns: Sequence[Column]) -> list[Int64Array]:
     """What rows are grouped by: per column whether it is null, where it can be, and its code."""
-    made: list[Int64Array] = []
+    levels: list[Int64Array] = []
     for column in columns:
         if column.stored_valid is not None:
-            made.append(is_null(column, place))
-        made.append(place.xp.ascontiguousarray(column.stored))
-    return made
+            levels.append(is_null(column, place))
+        levels.append(place.xp.ascontiguousarray(column.stored))
+    return levels
 
 
 def grouped(place: Place, zset: ZSet, keys: Sequence[int]) -> Groups:

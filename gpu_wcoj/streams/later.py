@@ -20,17 +20,17 @@ class Later:
     def __bool__(self) -> bool:
         return bool(self.waiting)
 
-    def added(self, place: Place, at: int, rows: ZSet) -> Later:
+    def with_rows(self, place: Place, iteration: int, rows: ZSet) -> Later:
         """With rows of one iteration added."""
         if not len(rows):
             return self
-        return Later({**self.waiting, at: place.plus(self.waiting.get(at, NOTHING), rows)})
+        return Later({**self.waiting, iteration: place.plus(self.waiting.get(iteration, NOTHING), rows)})
 
-    def taken(self, at: int) -> tuple[ZSet, Later]:
+    def without(self, iteration: int) -> tuple[ZSet, Later]:
         """The rows of one iteration, and what is left."""
-        if at not in self.waiting:
+        if iteration not in self.waiting:
             return NOTHING, self
-        return self.waiting[at], Later({key: rows for key, rows in self.waiting.items() if key != at})
+        return self.waiting[iteration], Later({key: rows for key, rows in self.waiting.items() if key != iteration})
 
 
 def split(
@@ -47,10 +47,10 @@ def split(
     order = place.backend.kernels.lexsort([target])
     starts = place.backend.kernels.run_starts([target[order]])
     bounds = [*place.backend.to_host(starts).tolist(), len(order)]
-    ats = place.backend.to_host(target[order[starts]]).tolist()
+    iterations = place.backend.to_host(target[order[starts]]).tolist()
     made = []
-    for at, begin, end in zip(ats, bounds, bounds[1:], strict=False):
+    for iteration, begin, end in zip(iterations, bounds, bounds[1:], strict=False):
         rows = order[begin:end]
         parts = [place.taken_column(column, rows) for column in columns]
-        made.append((int(at), place.exact(names, parts, weights[0][rows], weights[1][rows])))
+        made.append((int(iteration), place.exact(names, parts, weights[0][rows], weights[1][rows])))
     return made

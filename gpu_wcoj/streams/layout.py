@@ -66,9 +66,9 @@ class Layout:
     def of(zset: ZSet, sorting: Sorting) -> Layout:
         """The layout of a trace whose first rows are these."""
         names = zset.names
-        own = names[:-1] if names[-1:] == (ITERATION,) else names
-        keys = list(range(len(own))) if sorting.keys is None else places_of(own, sorting.keys)
-        by = [(place_of(own, column), down) for column, down in sorting.by]
+        data_names = names[:-1] if names[-1:] == (ITERATION,) else names
+        keys = list(range(len(data_names))) if sorting.keys is None else places_of(data_names, sorting.keys)
+        by = [(place_of(data_names, column), down) for column, down in sorting.by]
         order = list(dict.fromkeys([*keys, *(column for column, _ in by), *range(len(names))]))
         return Layout(
             names,
@@ -104,13 +104,13 @@ class Layout:
 
     def levels(self, zset: ZSet, place: Place) -> list[Int64Array]:
         """The rows of a Z-set, a column a level."""
-        made: list[Int64Array] = [] if self.keys else [place.xp.zeros(len(zset), np.int64)]
-        for at in self.order:
-            column = place.converted(zset.columns[at], self.types[at])
-            if self.nullable[at]:
-                made.append(is_null(column, place))
-            made.append(~column.stored if at in self.descending else column.stored)
-        return made
+        levels: list[Int64Array] = [] if self.keys else [place.xp.zeros(len(zset), np.int64)]
+        for position in self.order:
+            column = place.converted(zset.columns[position], self.types[position])
+            if self.nullable[position]:
+                levels.append(is_null(column, place))
+            levels.append(~column.stored if position in self.descending else column.stored)
+        return levels
 
     def probe(
         self, columns: Sequence[Column], place: Place, nulls: bool, count: int = 1
@@ -126,46 +126,46 @@ class Layout:
         """
         xp = place.xp
         count = len(columns[0]) if columns else count
-        made: list[Int64Array] = [] if self.keys else [xp.zeros(count, np.int64)]
-        found: list[BoolArray] = []
-        for at, column in zip(self.order, columns, strict=False):
-            kind, codes = self.types[at], column.stored
-            common_type([kind, column.type], f"column '{self.names[at]}'")
+        levels: list[Int64Array] = [] if self.keys else [xp.zeros(count, np.int64)]
+        masks: list[BoolArray] = []
+        for position, column in zip(self.order, columns, strict=False):
+            kind, codes = self.types[position], column.stored
+            common_type([kind, column.type], f"column '{self.names[position]}'")
             up, down = column.type.factor_to(kind), kind.factor_to(column.type)
             if up > 1:
                 limit = (2**63 - 1) // up
                 fits = (codes <= limit) & (codes >= -limit)
-                found.append(fits)
+                masks.append(fits)
                 codes = xp.where(fits, codes, 0) * up
             elif down > 1:
-                found.append(codes % down == 0)
+                masks.append(codes % down == 0)
                 codes = codes // down
-            if column.stored_valid is not None and not (nulls and self.nullable[at]):
-                found.append(column.stored_valid)
-            if self.nullable[at]:
-                made.append(is_null(column, place))
-            made.append(~codes if at in self.descending else codes)
+            if column.stored_valid is not None and not (nulls and self.nullable[position]):
+                masks.append(column.stored_valid)
+            if self.nullable[position]:
+                levels.append(is_null(column, place))
+            levels.append(~codes if position in self.descending else codes)
         mask = None
-        for one in found:
-            mask = one if mask is None else mask & one
-        return mask, made
+        for row_mask in masks:
+            mask = row_mask if mask is None else mask & row_mask
+        return mask, levels
 
     def columns(self, levels: Sequence[Int64Array], place: Place) -> list[Column]:
         """The columns behind the levels of some rows, in the columns' own order."""
         parts = iter(levels)
         if not self.keys:
             next(parts)
-        made: dict[int, Column] = {}
-        for at in self.order:
-            valid = next(parts) == 0 if self.nullable[at] else None
+        by_position: dict[int, Column] = {}
+        for position in self.order:
+            valid = next(parts) == 0 if self.nullable[position] else None
             if valid is not None and bool(valid.all()):
                 valid = None
             codes = next(parts)
-            kind = self.types[at]
-            made[at] = Column(kind, ~codes if at in self.descending else codes, valid, place.dictionary(kind))
-            if valid is not None and at in self.descending:
-                made[at] = Column(kind, place.xp.where(valid, ~codes, 0), valid, place.dictionary(kind))
-        return [made[at] for at in range(len(made))]
+            kind = self.types[position]
+            by_position[position] = Column(kind, ~codes if position in self.descending else codes, valid, place.dictionary(kind))
+            if valid is not None and position in self.descending:
+                by_position[position] = Column(kind, place.xp.where(valid, ~codes, 0), valid, place.dictionary(kind))
+        return [by_position[index] for index in range(len(by_position))]
 
 
 def is_null(column: Column, place: Place) -> Int64Array:

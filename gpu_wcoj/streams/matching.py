@@ -50,17 +50,17 @@ class JoinShape:
     def output(self, left: Sequence[str], right: Sequence[str]) -> tuple[list[str], list[tuple[bool, int]]]:
         """The names of the join's columns, and for each whether it is the left's, and which."""
         keys = places_of(right, self.right, "the right of the join")
-        names, sources = list(left), [(True, at) for at in range(len(left))]
-        for at, name in enumerate(right):
-            if at not in keys:
+        names, sources = list(left), [(True, position) for position in range(len(left))]
+        for column, name in enumerate(right):
+            if column not in keys:
                 while name in names:
                     name += "_right"
                 names.append(name)
-                sources.append((False, at))
+                sources.append((False, column))
         if self.select is None:
             return names, sources
-        kept = places_of(names, self.select, "the join")
-        return [names[at] for at in kept], [sources[at] for at in kept]
+        chosen = places_of(names, self.select, "the join")
+        return [names[position] for position in chosen], [sources[position] for position in chosen]
 
 
 def matched(
@@ -75,20 +75,20 @@ def matched(
     """
     if not len(change) or not (trace.names or len(trace)):  # rows without columns are rows
         return []
-    own = places_of(change.names, shape.left if change_is_left else shape.right)
-    found = trace.below([change.columns[at] for at in own], count=len(change))
-    if found is None or not len(found.owner):
+    key_positions = places_of(change.names, shape.left if change_is_left else shape.right)
+    entries = trace.below([change.columns[position] for position in key_positions], count=len(change))
+    if entries is None or not len(entries.owner):
         return []
     left, right = (change.names, trace.names) if change_is_left else (trace.names, change.names)
     names, sources = shape.output(left, right)
     columns = [
-        place.taken_column(change.columns[at], found.owner) if is_left == change_is_left else found.columns[at]
-        for is_left, at in sources
+        place.taken_column(change.columns[position], entries.owner) if is_left == change_is_left else entries.columns[position]
+        for is_left, position in sources
     ]
-    weights = place.backend.asarray(change.stored_weights)[found.owner], found.weights
+    weights = place.backend.asarray(change.stored_weights)[entries.owner], entries.weights
     if now is None:
         return [(0, place.exact(names, columns, *weights))]
-    return split(place, names, columns, weights, found.columns[-1].stored, now)
+    return split(place, names, columns, weights, entries.columns[-1].stored, now)
 
 
 def keyed(place: Place, rows: ZSet, keys: Sequence[ColumnName]) -> Trace:
@@ -103,11 +103,11 @@ def has_match(place: Place, shape: JoinShape, left: ZSet, right: ZSet) -> Int64A
         return nothing
     keys = place.selected(right, places_of(right.names, shape.right, "the right of the join"))
     keys = place.held(keys, keys.stored_weights > 0)
-    own = [left.columns[at] for at in places_of(left.names, shape.left, "the left of the join")]
-    found = keyed(place, keys, range(len(shape.right))).below(own, count=len(left))
-    if found is None:
+    key_columns = [left.columns[position] for position in places_of(left.names, shape.left, "the left of the join")]
+    matches = keyed(place, keys, range(len(shape.right))).below(key_columns, count=len(left))
+    if matches is None:
         return nothing
-    rows: Int64Array = place.xp.sort(found.owner)
+    rows: Int64Array = place.xp.sort(matches.owner)
     return rows
 
 
@@ -125,11 +125,11 @@ def padded(place: Place, shape: JoinShape, rows: ZSet, other: ZSet, rows_are_lef
     names, sources = shape.output(left.names, right.names)
     pairs = dict(zip(places_of(left.names, shape.left), places_of(right.names, shape.right), strict=True))
     columns: list[Column] = []
-    for is_left, at in sources:
+    for is_left, position in sources:
         if is_left == rows_are_left:
-            columns.append(rows.columns[at])
-        elif is_left and at in pairs:
-            columns.append(rows.columns[pairs[at]])
+            columns.append(rows.columns[position])
+        elif is_left and position in pairs:
+            columns.append(rows.columns[pairs[position]])
         else:
-            columns.append(place.nulls(other.columns[at], len(rows)))
+            columns.append(place.nulls(other.columns[position], len(rows)))
     return place.made(names, columns, rows.stored_weights)

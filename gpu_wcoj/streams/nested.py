@@ -50,7 +50,7 @@ def nested_change(
     groups = touched
     if now in due.keys:
         groups = place.unit(place.plus(touched, due.keys[now]))
-    later = {at: rows for at, rows in due.keys.items() if at != now}
+    later = {iteration: rows for iteration, rows in due.keys.items() if iteration != now}
     if not len(groups):
         return NOTHING, Due(later)
     earlier = trace.earlier.below(groups.columns, nulls=True)
@@ -61,11 +61,11 @@ def nested_change(
             _schedule(place, touched, again, now, later)
     names = trace.names
     out = NOTHING
-    for at, sign in ((now, 1), (now - 1, -1)):
-        history = NOTHING if earlier is None else upto(place, earlier, names, at)
-        own = NOTHING if present is None else upto(place, present, names, at)
-        both = place.plus(history, own)
-        if not len(own):
+    for until, sign in ((now, 1), (now - 1, -1)):
+        history = NOTHING if earlier is None else upto(place, earlier, names, until)
+        current = NOTHING if present is None else upto(place, present, names, until)
+        both = place.plus(history, current)
+        if not len(current):
             continue  # both terms of this iteration are the same
         step = place.minus(function(both), function(history))
         out = place.plus(out, step) if sign > 0 else place.minus(out, step)
@@ -81,10 +81,10 @@ def _schedule(place: Place, touched: ZSet, found: Found, now: int, later: dict[i
         return
     pairs = backend.kernels.distinct_rows([times[ahead], found.owner[ahead].astype(np.int64)])
     starts = backend.kernels.run_starts(pairs[:1])
-    ats = backend.to_host(pairs[0][starts]).tolist()
+    iterations = backend.to_host(pairs[0][starts]).tolist()
     bounds = [*backend.to_host(starts).tolist(), len(pairs[0])]
-    for at, begin, end in zip(ats, bounds, bounds[1:], strict=False):
+    for iteration, begin, end in zip(iterations, bounds, bounds[1:], strict=False):
         rows = xp.sort(pairs[1][begin:end])
         groups = place.taken(touched, rows) if touched.columns else touched
-        known = later.get(int(at))
-        later[int(at)] = groups if known is None else place.unit(place.plus(known, groups))
+        scheduled = later.get(int(iteration))
+        later[int(iteration)] = groups if scheduled is None else place.unit(place.plus(scheduled, groups))

@@ -44,8 +44,8 @@ class Node:
         return (*self.scope.path, self.local_id)
 
     def __str__(self) -> str:
-        shown = ".".join(map(str, self.global_id))
-        return f"{shown} {self.name or self.operator.label}"
+        path = ".".join(map(str, self.global_id))
+        return f"{path} {self.name or self.operator.label}"
 
     def evaluate(self) -> None:
         """Put a new value into the cell."""

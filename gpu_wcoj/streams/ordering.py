@@ -36,8 +36,8 @@ def in_order(groups: Groups, by: Sequence[tuple[int, bool]], total: bool = True)
     listed = list(by)
     if total:
         named = {column for column, _ in by}
-        listed += [(at, False) for at in range(len(columns)) if at not in named and at not in groups.keys]
-    keys = [groups.number]
+        listed += [(position, False) for position in range(len(columns)) if position not in named and position not in groups.keys]
+    keys = [groups.group_of_rows]
     for column, descending in listed:
         keys += order_keys(place, columns[column], descending)
     return place.backend.kernels.lexsort([place.xp.ascontiguousarray(key) for key in keys])

@@ -61,10 +61,10 @@ class Place:
         if self.backend.device is None:
             zset = zset.to_host()
         unsigned = [self.equated(column) for column in zset.columns]
-        if any(one is not column for one, column in zip(unsigned, zset.columns, strict=True)):
+        if any(replaced is not column for replaced, column in zip(unsigned, zset.columns, strict=True)):
             zset = ZSet.from_columns(zset.names, unsigned, zset.stored_weights, backend=zset.backend)
-        own = (None, self.string, self.binary)
-        if any(column.dictionary not in own for column in zset.columns):
+        dictionaries = (None, self.string, self.binary)
+        if any(column.dictionary not in dictionaries for column in zset.columns):
             return self.made(zset.names, self._moved(zset.encoded_for(self.string, self.binary)), zset.stored_weights)
         if self.backend.device is None or zset.backend is self.backend:
             return zset.with_weight_name("weight")
@@ -118,8 +118,8 @@ class Place:
 
     def concatenated(self, parts: Sequence[Int64Array]) -> Int64Array:
         """The arrays one after the other; the array itself if there is one."""
-        whole: Int64Array = parts[0] if len(parts) == 1 else self.xp.concatenate(parts)
-        return whole
+        joined: Int64Array = parts[0] if len(parts) == 1 else self.xp.concatenate(parts)
+        return joined
 
     def nulls(self, like: Column, count: int) -> Column:
         """A column of that type with nothing but nulls."""
@@ -143,11 +143,11 @@ class Place:
 
     def selected(self, zset: ZSet, columns: Sequence[int], names: Sequence[str] | None = None) -> ZSet:
         """These columns, weights of rows that become equal added."""
-        kept = [zset.names[column] for column in columns] if names is None else list(names)
+        chosen_names = [zset.names[column] for column in columns] if names is None else list(names)
         if tuple(columns) == tuple(range(len(zset.columns))):
-            return self.trusted(kept, zset.columns, zset.stored_weights)
+            return self.trusted(chosen_names, zset.columns, zset.stored_weights)
         weights = zset.weights if not columns else zset.stored_weights
-        return self.made(kept, [zset.columns[column] for column in columns], weights)
+        return self.made(chosen_names, [zset.columns[column] for column in columns], weights)
 
     def turned(self, left: ZSet, right: ZSet) -> ZSet:
         """`right` with its columns in the order of `left`, if they have the same names in another order."""
@@ -167,8 +167,8 @@ class Place:
         if not left.columns:
             return algebra.plus(left, right)
         columns = [
-            self.stacked([mine, theirs], f"column '{name}'")
-            for name, mine, theirs in zip(left.names, left.columns, right.columns, strict=True)
+            self.stacked([left_column, right_column], f"column '{name}'")
+            for name, left_column, right_column in zip(left.names, left.columns, right.columns, strict=True)
         ]
         return self.made(left.names, columns, self.xp.concatenate([left.stored_weights, right.stored_weights]))
 
@@ -205,13 +205,13 @@ class Place:
             if any(a.type != b.type for a, b in zip(left.columns, right.columns, strict=True)):
                 return algebra.equal(left, right)
             pairs = [(left.stored_weights, right.stored_weights)]
-            for mine, theirs in zip(left.columns, right.columns, strict=True):
-                if (mine.stored_valid is None) != (theirs.stored_valid is None):
+            for left_column, right_column in zip(left.columns, right.columns, strict=True):
+                if (left_column.stored_valid is None) != (right_column.stored_valid is None):
                     return False
-                pairs.append((mine.stored, theirs.stored))
-                if mine.stored_valid is not None:
-                    pairs.append((mine.stored_valid, theirs.stored_valid))
-            return not any(numbers(self.backend, *((one != other).sum() for one, other in pairs)))
+                pairs.append((left_column.stored, right_column.stored))
+                if left_column.stored_valid is not None:
+                    pairs.append((left_column.stored_valid, right_column.stored_valid))
+            return not any(numbers(self.backend, *((left_array != right_array).sum() for left_array, right_array in pairs)))
         return algebra.equal(left, right)
 
     def exact(self, names: Sequence[str], columns: Sequence[Column], left: Int64Array, right: Int64Array) -> ZSet:
@@ -254,8 +254,8 @@ def place_of(names: Sequence[str], column: str | int, what: str = "<stream>") ->
 
 def places_of(names: Sequence[str], columns: Sequence[str | int], what: str = "<stream>") -> list[int]:
     """The positions of these columns, each named once."""
-    found = [place_of(names, column, what) for column in columns]
-    if len(set(found)) < len(found):
-        twice = next(one for one in found if found.count(one) > 1)
+    positions_of_columns = [place_of(names, column, what) for column in columns]
+    if len(set(positions_of_columns)) < len(positions_of_columns):
+        twice = next(position for position in positions_of_columns if positions_of_columns.count(position) > 1)
         raise SchemaError(f"column '{names[twice]}' is named twice.\n  Name each column once.")
-    return found
+    return positions_of_columns

@@ -53,28 +53,28 @@ def checked_rule(rule: str | Rule, relations: Sequence[str]) -> Rules:
         check(rules)
     if len(rules.rules) != 1:
         raise UnsupportedError(f"a multiway join is one rule, and there are {len(rules.rules)}.\n  Add one node each.")
-    (only,) = rules.rules
-    terms = [term for atom in (only.head, *only.atoms) for term in atom.terms]
-    terms += [side for comparison in only.comparisons for side in (comparison.left, comparison.right)]
+    (parsed,) = rules.rules
+    terms = [term for atom in (parsed.head, *parsed.atoms) for term in atom.terms]
+    terms += [side for comparison in parsed.comparisons for side in (comparison.left, comparison.right)]
     plain = all(isinstance(term, (Variable, Constant)) for term in terms)
-    if only.negated or only.computed or not plain or not only.atoms or rules.directives:
+    if parsed.negated or parsed.computed or not plain or not parsed.atoms or rules.directives:
         raise UnsupportedError(
-            f"'{only}' has more than positive atoms and comparisons.\n"
+            f"'{parsed}' has more than positive atoms and comparisons.\n"
             "  Add antijoin, map or aggregate nodes for negation, calculation and aggregates."
         )
     if any(term == NULL or (isinstance(term, Variable) and term.is_null_safe) for term in terms):
         raise UnsupportedError(
-            f"'{only}' asks for null or joins by it.\n  Add filter and map nodes for that, or write a program."
+            f"'{parsed}' asks for null or joins by it.\n  Add filter and map nodes for that, or write a program."
         )
-    read = {atom.relation for atom in only.atoms}
-    if only.head.relation in read:
-        raise UnsupportedError(f"'{only}' reads its own head.\n  Close the loop by a feedback in a subcircuit.")
+    read = {atom.relation for atom in parsed.atoms}
+    if parsed.head.relation in read:
+        raise UnsupportedError(f"'{parsed}' reads its own head.\n  Close the loop by a feedback in a subcircuit.")
     for name in read:
         if name not in relations:
             raise UnknownRelationError(name, relations, "streams")
     for name in relations:
         if name not in read:
-            raise UsageError(f"the stream '{name}' is given, and '{only}' does not read it.")
+            raise UsageError(f"the stream '{name}' is given, and '{parsed}' does not read it.")
     return rules
 
 
@@ -118,9 +118,9 @@ class Ruled:
                     f"relation '{name}' has {arity} columns in '{rule}', and its stream has {len(rows.columns)}:"
                     f" {', '.join(rows.names)}."
                 )
-            for at, column in enumerate(rows.columns):
-                known = column.type == self.types.of(name, at)
-                fits &= known and (column.stored_valid is None or self.shapes[name].nullable[at])
+            for position, column in enumerate(rows.columns):
+                is_same_type = column.type == self.types.of(name, position)
+                fits &= is_same_type and (column.stored_valid is None or self.shapes[name].nullable[position])
         return self if fits else self._planned_for(given)
 
     def _planned_for(self, given: Mapping[str, ZSet]) -> Ruled:
@@ -132,16 +132,16 @@ class Ruled:
                 types.bind(name, [column.type for column in rows.columns], rows.names)
                 flags = [column.stored_valid is not None for column in rows.columns]
                 nullable[name] = [a or b for a, b in zip(nullable[name], flags, strict=True)]
-        for at, term in enumerate(rule.head.terms):
+        for position, term in enumerate(rule.head.terms):
             for atom in rule.atoms:
-                if any(other == term and nullable[atom.relation][i] for i, other in enumerate(atom.terms)):
-                    nullable[rule.head.relation][at] = True
+                if any(body_term == term and nullable[atom.relation][i] for i, body_term in enumerate(atom.terms)):
+                    nullable[rule.head.relation][position] = True
         shapes = {
-            name: Shape(name, tuple(flags), tuple(_family(types.of(name, at)) for at in range(len(flags))))
+            name: Shape(name, tuple(flags), tuple(_family(types.of(name, position)) for position in range(len(flags))))
             for name, flags in nullable.items()
         }
         same = shapes == self.shapes and all(
-            types.of(name, at) == self.types.of(name, at) for name in shapes for at in range(len(nullable[name]))
+            types.of(name, position) == self.types.of(name, position) for name in shapes for position in range(len(nullable[name]))
         )
         return self if same else Ruled(self.rules, self.place, self.timed, types, shapes)
 
@@ -195,16 +195,16 @@ class Ruled:
         n_rows = len(rows)
         if not n_rows:
             return PhaseRows([place.xp.empty(0, np.int64) for _ in range(self.width(name))], 1)
-        columns = [place.converted(column, self.kind(name, at)) for at, column in enumerate(rows.columns)]
+        columns = [place.converted(column, self.kind(name, position)) for position, column in enumerate(rows.columns)]
         stored = [column.stored for column in columns]
-        stored += [is_null(column, place) for at, column in enumerate(columns) if shape.nullable[at]]
+        stored += [is_null(column, place) for position, column in enumerate(columns) if shape.nullable[position]]
         weights = rows.stored_weights
         if any(column.stored_valid is not None for column in columns):
             order = place.backend.kernels.lexsort(stored)
-            stored, weights = [one[order] for one in stored], weights[order]
+            stored, weights = [column[order] for column in stored], weights[order]
         if self.timed:
             stored.append(place.xp.full(n_rows, now, np.int64))
-        return PhaseRows([place.xp.ascontiguousarray(one) for one in stored], weights)
+        return PhaseRows([place.xp.ascontiguousarray(column) for column in stored], weights)
 
     def moved(
         self, name: str, rows: tuple[list[Int64Array], Int64Array], before: Ruled
@@ -214,18 +214,18 @@ class Ruled:
         stored, weights = rows
         made: list[Int64Array] = []
         flags: list[Int64Array] = []
-        for at in range(len(new.nullable)):
-            column = Column(before.kind(name, at), stored[at], None, place.dictionary(self.kind(name, at)))
-            known = before.types.of(name, at) is not None
-            made.append(place.converted(column, self.kind(name, at)).stored if known else stored[at])
-            if new.nullable[at]:
-                flag = old.flag(at)
+        for position in range(len(new.nullable)):
+            column = Column(before.kind(name, position), stored[position], None, place.dictionary(self.kind(name, position)))
+            is_known = before.types.of(name, position) is not None
+            made.append(place.converted(column, self.kind(name, position)).stored if is_known else stored[position])
+            if new.nullable[position]:
+                flag = old.flag(position)
                 flags.append(place.xp.zeros(len(weights), np.int64) if flag is None else stored[flag])
         made += flags
         if self.timed:
             made.append(stored[-1])
         order = place.backend.kernels.lexsort(made)
-        return [one[order] for one in made], weights[order]
+        return [column[order] for column in made], weights[order]
 
     # Results
 
@@ -238,17 +238,17 @@ class Ruled:
         head = self.rules.rules[0].head
         place, shape = self.place, self.shapes[head.relation]
         columns = []
-        for at in range(len(head.terms)):
-            flag, kind = shape.flag(at), self.kind(head.relation, at)
+        for position in range(len(head.terms)):
+            flag, kind = shape.flag(position), self.kind(head.relation, position)
             valid = None if flag is None else stored[flag] == 0
             if valid is not None and bool(valid.all()):
                 valid = None
-            columns.append(Column(kind, stored[at], valid, place.dictionary(kind)))
+            columns.append(Column(kind, stored[position], valid, place.dictionary(kind)))
         if not self.timed:
             return [(now, place.made(self._names, columns, weights))]
         times = stored[shape.width]
-        for other in stored[shape.width + 1 :]:
-            times = place.xp.maximum(times, other)
+        for rank in stored[shape.width + 1 :]:
+            times = place.xp.maximum(times, rank)
         return split(place, self._names, columns, (weights, place.xp.ones(len(weights), np.int64)), times, now)
 
     def exact(self, rows: Mapping[tuple[int, ...], int], now: int) -> Sequence[tuple[int, ZSet]]:
@@ -272,7 +272,7 @@ class Ruled:
         if not live:
             return []
         asarray = self.place.backend.asarray
-        stored = [asarray(np.array(one, np.int64)) for one in zip(*live, strict=True)]
+        stored = [asarray(np.array(column, np.int64)) for column in zip(*live, strict=True)]
         return self.result(stored, asarray(np.array(list(live.values()), np.int64)), now)
 
 

@@ -195,7 +195,7 @@ class Scope:
         self.prepare()
         lines = []
         for node in self._order:
-            read = ", ".join(".".join(map(str, one.global_id)) for one in node.inputs)
+            read = ", ".join(".".join(map(str, source.global_id)) for source in node.inputs)
             lines.append("  " * self.depth + f"{node} ({node.kind})" + (f" reads {read}" if read else ""))
             lines.extend(child.explain() for child in self.children if child.path == node.global_id)
         return "\n".join(lines)

@@ -112,7 +112,7 @@ class Stream:
         return self
 
     def _then(self, operator: Operator, *others: Stream, keys: int | None = None) -> Stream:
-        for stream, takes_traces in ((self, _OF_TRACES), *((one, _WITH_TRACES) for one in others)):
+        for stream, takes_traces in ((self, _OF_TRACES), *((stream_read, _WITH_TRACES) for stream_read in others)):
             if stream.is_trace and not isinstance(operator, takes_traces):
                 raise CircuitError(
                     f"'{operator.label}' takes Z-sets, and {stream} is a trace.\n  Use its consolidate()."

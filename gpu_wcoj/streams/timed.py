@@ -65,7 +65,7 @@ class TimedTrace:
 
     def below(self, keys: Sequence[Column], nulls: bool = False, count: int = 1) -> Found | None:
         """The entries whose key columns have these values, their iterations last; see `Trace.below`."""
-        parts = [found for one in (self.earlier, self.present) if (found := one.below(keys, nulls, count)) is not None]
+        parts = [entries for trace in (self.earlier, self.present) if (entries := trace.below(keys, nulls, count)) is not None]
         if len(parts) < 2:
             return parts[0] if parts else None
         xp, columns = self.place.xp, list(zip(parts[0].columns, parts[1].columns, strict=True))
@@ -77,8 +77,8 @@ class TimedTrace:
 
     def consolidated(self) -> ZSet:
         """All rows with their weights, times left out. O(n)."""
-        whole = self.place.plus(self.earlier.consolidated(), self.present.consolidated())
-        return whole if is_nothing(whole) else self.place.selected(whole, range(len(whole.columns) - 1))
+        rows = self.place.plus(self.earlier.consolidated(), self.present.consolidated())
+        return rows if is_nothing(rows) else self.place.selected(rows, range(len(rows.columns) - 1))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def with_iteration(place: Place, zset: ZSet, at: int) -> ZSet:
 def upto(place: Place, found: Found, names: Sequence[str], iteration: Int64Array | int) -> ZSet:
     """The sum of the found entries whose iteration is at most this, as rows without it."""
     times = found.columns[-1].stored
-    kept = place.xp.flatnonzero(times <= iteration)
-    columns = [place.taken_column(column, kept) for column in found.columns[:-1]]
-    weights = found.weights[kept]
+    chosen = place.xp.flatnonzero(times <= iteration)
+    columns = [place.taken_column(column, chosen) for column in found.columns[:-1]]
+    weights = found.weights[chosen]
     return place.made(names, columns, weights if columns else place.backend.to_host(weights))

@@ -152,7 +152,7 @@ def group_sums(groups: Groups, values: Int64Array, what: str) -> Int64Array:
     place = groups.place
     if values.dtype == object:
         sums = np.add.reduceat(values, place.backend.to_host(groups.starts))
-        if any(not -(1 << 63) <= one < 1 << 63 for one in sums.tolist()):
+        if any(not -(1 << 63) <= total < 1 << 63 for total in sums.tolist()):
             raise UnsupportedTypeError(f"{what} over a group is outside int64, -2^63 to 2^63-1.")
         moved: Int64Array = place.backend.asarray(sums.astype(np.int64))
         return moved

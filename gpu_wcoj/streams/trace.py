@@ -84,15 +84,15 @@ class Trace:
         if layout is self.layout and not len(change):
             return self
         if self.layout is not None and layout != self.layout:
-            whole = self.consolidated()
-            return Trace(self.place, self.sorting, layout)._with(whole)._with(change)
+            rows = self.consolidated()
+            return Trace(self.place, self.sorting, layout)._with(rows)._with(change)
         return replace(self, layout=layout)._with(change)
 
     def _with(self, change: ZSet) -> Trace:
         if not len(change):
             return self
         batch = self._batch(change)
-        if sum(one.largest_weight for one in self.spine.batches) + batch.largest_weight >= 1 << 63:
+        if sum(held_batch.largest_weight for held_batch in self.spine.batches) + batch.largest_weight >= 1 << 63:
             self._refuse_overflow(change)
         return replace(self, spine=self.spine.insert(batch))
 
@@ -123,9 +123,9 @@ class Trace:
             return NOTHING
         batches = self.spine.compact().batches
         depth = self.layout.width(len(self.layout.order))
-        whole = batches[0] if batches else IndexedZSet.empty(depth, self.place.backend)
-        columns = self.layout.columns(whole.columns(), self.place)
-        weights = whole.weight_column()
+        merged = batches[0] if batches else IndexedZSet.empty(depth, self.place.backend)
+        columns = self.layout.columns(merged.columns(), self.place)
+        weights = merged.weight_column()
         if not columns:
             return self.place.made((), (), self.place.backend.to_host(weights))
         make = self.place.trusted if self.layout.keeps_order else self.place.made
@@ -149,10 +149,10 @@ class Trace:
             raise UsageError(f"this trace has {self.layout.keys} key columns, and {len(keys)} are given.")
         backend = self.place.backend
         mask, levels = self.layout.probe(keys, self.place, nulls, count)
-        given = None
+        probed = None
         if mask is not None:
-            (given,) = positions(backend, mask)
-            levels = [level[given] for level in levels]
+            (probed,) = positions(backend, mask)
+            levels = [level[probed] for level in levels]
         if not len(levels[0]):
             return None
         owners, tails, weights = [], [], []
@@ -166,7 +166,7 @@ class Trace:
             return None
         joined = [self.place.concatenated(parts) for parts in zip(*tails, strict=True)]
         owner, weight = self.place.concatenated(owners), self.place.concatenated(weights)
-        return Found(owner if given is None else given[owner], self.layout.columns(joined, self.place), weight)
+        return Found(owner if probed is None else probed[owner], self.layout.columns(joined, self.place), weight)
 
     def weights_of(self, rows: ZSet) -> Int64Array:
         """The weight here of each of these rows, 0 if absent."""
@@ -174,14 +174,14 @@ class Trace:
         total: Int64Array = xp.zeros(len(rows), np.int64)
         if self.layout is None or not len(rows) or not self.spine.batches:
             return total
-        mask, levels = self.layout.probe([rows.columns[at] for at in self.layout.order], self.place, True)
+        mask, levels = self.layout.probe([rows.columns[position] for position in self.layout.order], self.place, True)
         if not rows.columns:
             levels = [xp.zeros(len(rows), np.int64)]
         for batch in self.spine.batches:
             position = batch.locate(levels)
-            held = position >= 0
+            present = position >= 0
             if batch.weights is None:
-                total = total + held.astype(np.int64)
+                total = total + present.astype(np.int64)
             else:
-                total = total + xp.where(held, batch.weights[xp.maximum(position, 0)], 0)
+                total = total + xp.where(present, batch.weights[xp.maximum(position, 0)], 0)
         return total if mask is None else xp.where(mask, total, 0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gpu_wcoj.backend import cpu_backend
-from gpu_wcoj.circuit.float_sums import codes_of_floats, words_of_floats
+from gpu_wcoj.circuit.float_sums import float_sum_codes, float_words
 from gpu_wcoj.column import Column
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.schema import DataType
@@ -24,24 +24,24 @@ Words = dict[int, int]
 def words_of(groups: Groups, column: Column) -> tuple[Int64Array, Int64Array, Int64Array]:
     """What the rows add to the words of their groups: group, word and amount; equal ones together."""
     to_host = groups.place.backend.to_host
-    number, codes, weights = to_host(groups.number), to_host(column.stored), to_host(groups.weights)
-    parts = [(number, np.full(len(number), ROWS), weights)]
+    group, codes, weights = to_host(groups.group_of_rows), to_host(column.stored), to_host(groups.weights)
+    parts = [(group, np.full(len(group), ROWS), weights)]
     if column.stored_valid is not None:
         valid = to_host(column.stored_valid)
-        number, codes, weights = number[valid], codes[valid], weights[valid]
-    parts.append((number, np.full(len(number), VALUES), weights))
-    parts.append(words_of_floats(number, codes, 4 if column.type.family == "float32" else 8, weights))
-    whole = [np.concatenate(each).astype(np.int64) for each in zip(*parts, strict=True)]
-    (number, word), amount = cpu_backend().kernels.consolidate(whole[:2], whole[2])
-    return number, word, amount
+        group, codes, weights = group[valid], codes[valid], weights[valid]
+    parts.append((group, np.full(len(group), VALUES), weights))
+    parts.append(float_words(group, codes, 4 if column.type.family == "float32" else 8, weights))
+    columns = [np.concatenate(each).astype(np.int64) for each in zip(*parts, strict=True)]
+    (group, word), amount = cpu_backend().kernels.consolidate(columns[:2], columns[2])
+    return group, word, amount
 
 
 def by_group(n_groups: int, number: Iterable[int], word: Iterable[int], amount: Iterable[int]) -> list[Words]:
     """The words of each group; amounts of one word add."""
-    found: list[Words] = [{} for _ in range(n_groups)]
-    for own, which, more in zip(number, word, amount, strict=True):
-        found[own][which] = found[own].get(which, 0) + more
-    return found
+    words_of_groups: list[Words] = [{} for _ in range(n_groups)]
+    for group, index, more in zip(number, word, amount, strict=True):
+        words_of_groups[group][index] = words_of_groups[group].get(index, 0) + more
+    return words_of_groups
 
 
 def column_of(place: Place, groups: Sequence[Words], is_mean: bool) -> Column:
@@ -49,6 +49,6 @@ def column_of(place: Place, groups: Sequence[Words], is_mean: bool) -> Column:
     sums = [{word: amount for word, amount in words.items() if word >= 0} for words in groups]
     counts = [words.get(VALUES, 0) for words in groups]
     valid = np.array([count > 0 for count in counts], bool)
-    codes = np.where(valid, codes_of_floats(sums, counts if is_mean else None), 0)
+    codes = np.where(valid, float_sum_codes(sums, counts if is_mean else None), 0)
     moved = None if bool(valid.all()) else place.backend.asarray(valid)
     return Column(DataType("double"), place.backend.asarray(codes), moved)

@@ -48,22 +48,22 @@ PROGRAMS = {
 
 
 class CountingKernels:
-    """A backend's kernels; the call with the number `fails_at`, from 0, raises instead of running."""
+    """Kernels of a backend whose call number `fails_at`, counted from 0, raises."""
 
     def __init__(self, kernels, fails_at=None, error=None):
         self.kernels, self.fails_at, self.error = kernels, fails_at, error
         self.calls = 0
 
     def __getattr__(self, name):
-        found = getattr(self.kernels, name)
-        if not callable(found):
-            return found
+        attribute = getattr(self.kernels, name)
+        if not callable(attribute):
+            return attribute
 
         def call(*arguments, **named):
-            number, self.calls = self.calls, self.calls + 1
-            if number == self.fails_at:
+            call_index, self.calls = self.calls, self.calls + 1
+            if call_index == self.fails_at:
                 raise self.error
-            return found(*arguments, **named)
+            return attribute(*arguments, **named)
 
         return call
 
@@ -84,56 +84,56 @@ def edges(seed, n, sign=None):
 def take(program, way, tick):
     """The tick's changes, or counts, in a form that compares."""
     if way != "step_pieces":
-        found = getattr(program, way)({"e": tick})
-        return {name: one.rows() if way == "step" else one for name, one in found.items()}
+        changes = getattr(program, way)({"e": tick})
+        return {name: change.rows() if way == "step" else change for name, change in changes.items()}
     rows = {name: [] for name in program.outputs}
     program.step_pieces({"e": tick}, lambda name, piece: rows[name].extend(piece.rows()))
-    return {name: sorted(found) for name, found in rows.items()}
+    return {name: sorted(rows_of_head) for name, rows_of_head in rows.items()}
 
 
 def attempted(program, way, tick):
-    """What `take` returns, and what it raises."""
+    """Return the result of `take` and the error that it raised, each or None."""
     try:
         return take(program, way, tick), None
     except (RuntimeError, KeyboardInterrupt, MemoryBudgetError) as raised:
         return None, raised
 
 
-def everything(program):
+def full_state(program):
     """All that a user can see of the state, and every batch of it."""
     indices = program._lowered.circuit.indices() if program._lowered else []
-    arrangements = [one for index in indices for one in index.arrangements.values()]
+    arrangements = [arrangement for index in indices for arrangement in index.arrangements.values()]
     return {
         "relations": {name: program.relation(name).rows() for name in (*program.inputs, *program.heads)},
         "counts": {name: program.count(name) for name in program.heads},
         "ranks": [[column.tolist() for column in index.rows()[0]] for index in indices],
-        "batches": [one.spine for one in arrangements],
-        "pending": [one.pending for one in arrangements],
+        "batches": [arrangement.spine for arrangement in arrangements],
+        "pending": [arrangement.pending for arrangement in arrangements],
         "report": program.last_tick,
-        "dictionaries": [len(one) for one in program.dictionaries],
+        "dictionaries": [len(dictionary) for dictionary in program.dictionaries],
     }
 
 
 def check(text, options, way, error, backend, counting, first=0, every=1):
-    """Let kernel calls of every tick fail, one at a time; each time nothing changes, and then the tick is right."""
+    """Let each kernel call of every tick fail in turn; the state stays, and a retry is right."""
     ticks = [edges(1, 40, 1), edges(2, 12), edges(3, 12)]
     twin, program = (gw.Program(text, backend=backend, **{"threads": 1} | options) for _ in range(2))
-    for number, tick in enumerate(ticks):
+    for tick_index, tick in enumerate(ticks):
         expected = take(twin, way, tick)
-        before = everything(program)
+        before = full_state(program)
         fails_at = first
         while True:
             counting.calls, counting.fails_at, counting.error = 0, fails_at, error
-            found, raised = attempted(program, way, tick)
+            answers, raised = attempted(program, way, tick)
             counting.fails_at = None
             if raised is None:
                 break
             assert error in (raised, raised.__cause__)
-            assert everything(program) == before, f"tick {number}, call {fails_at}"
+            assert full_state(program) == before, f"tick {tick_index}, call {fails_at}"
             fails_at += every
-        assert found == expected, f"tick {number}"
+        assert answers == expected, f"tick {tick_index}"
         assert fails_at > 5
-        assert everything(program)["relations"] == everything(twin)["relations"]
+        assert full_state(program)["relations"] == full_state(twin)["relations"]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -173,7 +173,7 @@ class TestOtherFailures:
     def program(self, backend, **options):
         program = gw.Program(PATTERNS["triangle"], backend=backend, threads=1, **options)
         program.step({"e": [(1, 2), (2, 3)]})
-        return program, everything(program)
+        return program, full_state(program)
 
     @pytest.mark.parametrize("error", [RuntimeError("no space left"), KeyboardInterrupt()])
     @pytest.mark.parametrize("bag", [False, True])
@@ -186,7 +186,7 @@ class TestOtherFailures:
         with pytest.raises(type(error)) as raised:
             program.step_pieces({"e": [(1, 3)]}, sink)
         assert raised.value is error
-        assert everything(program) == before
+        assert full_state(program) == before
         assert program.step({"e": [(1, 3)]})["h"].rows() == [((1, 2, 3), 1)]
 
     @pytest.mark.parametrize("method", ["committed", "receive_delta"])
@@ -206,28 +206,28 @@ class TestOtherFailures:
         with pytest.raises(RuntimeError, match="the arrangement failed"):
             program.step({"e": [(1, 3), (7, 8)]})
         monkeypatch.undo()
-        assert everything(program) == before
+        assert full_state(program) == before
         assert program.step({"e": [(1, 3)]})["h"].rows() == [((1, 2, 3), 1)]
 
     def test_an_overflow_in_the_answer(self, backend):
         program, _ = self.program(backend, bag=True)
         program.step({"e": [((1, 2), 2**40), ((2, 3), 2**40)]})
-        before = everything(program)
+        before = full_state(program)
         with pytest.raises(WeightOverflowError, match=r"\(1, 2, 3\)"):
             program.step({"e": [((1, 3), 1)]})
-        assert everything(program) == before
+        assert full_state(program) == before
         assert program.step({"e": [((1, 2), -(2**40)), ((1, 3), 1)]})["h"].rows() == [((1, 2, 3), 2**40 + 1)]
 
     def test_text_of_a_failed_tick_is_taken_back(self, kernels):
         backend, counting = kernels
         program = gw.Program(PATTERNS["triangle"], backend=backend, threads=1)
         program.step({"e": [("a", "b"), ("b", "c")]})
-        before = everything(program)
+        before = full_state(program)
         for fails_at in range(4):
             counting.calls, counting.fails_at, counting.error = 0, fails_at, RuntimeError("the kernel failed")
             with pytest.raises(RuntimeError, match="the kernel failed"):
                 program.step({"e": [("new", "a"), ("newer", "a")]})
-            assert everything(program) == before
+            assert full_state(program) == before
         counting.fails_at = None
         assert program.step({"e": [("a", "c")]})["h"].rows() == [(("a", "b", "c"), 1)]
 
@@ -236,29 +236,29 @@ class TestOtherFailures:
         backend, counting = kernels
         program = gw.Program("h(a, b, c) :- e(a, b), e(b, c).", backend=backend, threads=1)
         program.step({"e": [(1, 2), (2, 3)]})
-        before = everything(program)
+        before = full_state(program)
         change = {"e": pa.table({"a": [None, 3], "b": [1, 4]}, pa.schema([("a", pa.int64()), ("b", pa.int64())]))}
         fails_at, failed = 0, True
         while failed:
             counting.calls, counting.fails_at, counting.error = 0, fails_at, RuntimeError("the kernel failed")
             try:
-                found = program.step(change)["h"].rows()
+                rows = program.step(change)["h"].rows()
                 failed = False
             except RuntimeError:
                 fails_at += 1
             counting.fails_at = None
-            assert not failed or everything(program) == before
+            assert not failed or full_state(program) == before
         assert fails_at > 5
-        assert found == [((None, 1, 2), 1), ((2, 3, 4), 1)]
+        assert rows == [((None, 1, 2), 1), ((2, 3, 4), 1)]
 
 
 def test_ticks_go_on_after_a_failure_as_if_it_had_not_been(kernels):
-    """Every tick fails once, somewhere, and the answers are those of a program that never failed."""
+    """Ticks that failed once each give the answers of a program that never failed."""
     backend, counting = kernels
     random = np.random.default_rng(5)
     twin, program = (gw.Program(PATTERNS["heads of heads"], backend=backend, threads=1) for _ in range(2))
-    for number in range(40):
-        tick = edges(number, 8)
+    for tick_index in range(40):
+        tick = edges(tick_index, 8)
         counting.calls = 0
         expected = take(twin, "step", tick)
         counting.calls, counting.fails_at = 0, int(random.integers(0, counting.calls))
@@ -271,10 +271,10 @@ def test_ticks_go_on_after_a_failure_as_if_it_had_not_been(kernels):
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt at the line with the number `at`, from 0, that the package executes."""
+    """Raise KeyboardInterrupt at the line number `at`, counted from 0, that the package executes."""
 
-    def __init__(self, at):
-        self.at, self.lines, self.where = at, 0, ("", 0)
+    def __init__(self, line_number):
+        self.at, self.lines, self.where = line_number, 0, ("", 0)
 
     def __enter__(self):
         sys.settrace(self.trace)
@@ -297,29 +297,29 @@ class Interrupt:
 @pytest.mark.parametrize(("name", "keep"), [("triangle", []), ("projection of a join", ["h"]), ("recursion", [])])
 def test_an_interrupt_at_any_line_leaves_the_state_before_or_after_and_never_between(name, keep):
     """Behind the commit, only the few lines that return are left."""
-    *first, last = [edges(1, 40, 1), edges(2, 12), edges(3, 12)]
+    *first, final = [edges(1, 40, 1), edges(2, 12), edges(3, 12)]
 
     def fresh():
         program = gw.Program(PATTERNS.get(name) or PROGRAMS[name][0], threads=1, keep=keep)
         for tick in first:
             program.step({"e": tick})
-        return program, everything(program)
+        return program, full_state(program)
 
     twin, _ = fresh()
     with Interrupt(-1) as uninterrupted:
-        twin.step({"e": last})
-    committed = everything(twin)["relations"]
+        twin.step({"e": final})
+    committed = full_state(twin)["relations"]
     program, before = fresh()
     completed = []
     n = uninterrupted.lines
-    for at in [*range(0, n - 200, 17), *range(n - 200, n)]:
-        interrupt = Interrupt(at)
+    for line in [*range(0, n - 200, 17), *range(n - 200, n)]:
+        interrupt = Interrupt(line)
         try:
             with interrupt:
-                program.step({"e": last})
+                program.step({"e": final})
         except KeyboardInterrupt:
             completed.append(interrupt.where)
-        now = everything(program)
+        now = full_state(program)
         if now == before:
             completed.pop()
         else:
@@ -351,12 +351,12 @@ def _refusing(_: str, __: gw.ZSet) -> None:
 def test_a_tick_that_fails_leaves_the_plan_too(way):
     """Also where the program was planned anew for it."""
     program, fresh = _due(), _due()
-    plan, rows, held = program.explain(), program.relation("h"), program.state_rows
+    plan, rows, n_state_rows = program.explain(), program.relation("h"), program.state_rows
     with pytest.raises(ValueError, match="columns" if way == "reading" else "no more"):
         program.step_pieces({"s": [(1,)] if way == "reading" else [(1, -1), (2, -1)]}, _refusing)
-    assert (program.explain(), program.relation("h"), program.state_rows) == (plan, rows, held)
-    for number in range(20):
-        tick = {"s": np.random.default_rng(number).integers(0, (40, 10**6), (2000, 2))}
+    assert (program.explain(), program.relation("h"), program.state_rows) == (plan, rows, n_state_rows)
+    for tick_index in range(20):
+        tick = {"s": np.random.default_rng(tick_index).integers(0, (40, 10**6), (2000, 2))}
         assert program.step(tick) == fresh.step(tick)
     assert f"\nplan: chosen anew before tick {program.last_tick.tick - 19}," in fresh.explain()
     assert "\nplan: chosen anew before tick" in program.explain()
@@ -370,13 +370,13 @@ def test_a_tick_is_undone_even_where_its_error_cannot_be_shown(monkeypatch):
     program = gw.Program("h(a, c) :- r(a, b), s(b, c), 7 / c > 0.")
     program.step({"r": [("x", 2)], "s": [(2, 3)]})
 
-    def held():
+    def contents():
         return program.relation("h").rows(), program.relation("r").rows(), len(program.dictionaries[0])
 
-    before = held()
+    before = contents()
     with monkeypatch.context() as patched:
         patched.setattr(type(program._outgoing), "as_shown", no_room)
         with pytest.raises(MemoryError, match="no room for a message"):
             program.step({"r": [("y", 6)], "s": [(6, 0)]})
-    assert held() == before
+    assert contents() == before
     assert program.step({"r": [("z", 2)]})["h"].rows() == [(("z", 3), 1)]

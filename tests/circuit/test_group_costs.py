@@ -1,4 +1,4 @@
-"""What a tick costs at a group with many rows: it follows the change, also where the best value goes."""
+"""Cost of a tick at a group with many rows: it depends on the change only."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ MERGING = ("merge_tries", "build_levels", "expand_columns", "describe", "exclusi
 
 
 class WatchedKernels:
-    """A backend's kernels; notes the longest array that goes into one of them, those that merge batches left out."""
+    """Kernels of a backend that record the longest argument, except for merging kernels."""
 
     def __init__(self, kernels):
         self.kernels, self.longest = kernels, 0
 
     def __getattr__(self, name):
-        found = getattr(self.kernels, name)
-        if not callable(found) or name in MERGING:
-            return found
+        attribute = getattr(self.kernels, name)
+        if not callable(attribute) or name in MERGING:
+            return attribute
 
         def call(*arguments, **named):
             self.longest = max([self.longest, *map(_length, (*arguments, *named.values()))])
-            return found(*arguments, **named)
+            return attribute(*arguments, **named)
 
         return call
 
 
-def _length(given):
+def _length(value):
     """The length of an array, or of the longest of some."""
-    if isinstance(given, np.ndarray):
-        return given.shape[-1] if given.ndim else 0
-    if isinstance(given, (list, tuple)) and given and isinstance(given[0], np.ndarray):
-        return max(map(_length, given))
+    if isinstance(value, np.ndarray):
+        return value.shape[-1] if value.ndim else 0
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], np.ndarray):
+        return max(map(_length, value))
     return 0
 
 

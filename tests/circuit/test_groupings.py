@@ -23,8 +23,8 @@ BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 
 
 def grouped(op, keys, width=3):
-    """``h``, an aggregate of r, a head that reads it, and the same aggregate of a copy of r that only renames it."""
-    names = [Variable(one) for one in "abcd"[:width]]
+    """Return ``h``, an aggregate of r, a reader of it, and the aggregate of a renamed copy of r."""
+    names = [Variable(letter) for letter in "abcd"[:width]]
     head = [*names[:keys], Variable("n")]
     read = Rule(Atom("p", tuple(reversed(head))), (Atom("h", tuple(head)),))
     swapped = Rule(Atom("s", (*names[keys:], *names[:keys])), (Atom("r", tuple(names)),))
@@ -48,7 +48,9 @@ def result(op, values):
         return sum(weight for _, weight in values)
     if op in ("min", "max"):
         choose = min if op == "min" else max
-        return choose((value for value, _ in values), key=lambda one: one.encode() if isinstance(one, str) else one)
+        return choose(
+            (value for value, _ in values), key=lambda value: value.encode() if isinstance(value, str) else value
+        )
     if op == "mean":
         values = [(value, 1) for value, _ in values]
     if isinstance(values[0][0], float):
@@ -63,25 +65,25 @@ def result(op, values):
 
 
 def check(op, keys, script, *, bag, kind=INTEGERS, width=3, **options):
-    """Every head of `grouped` after every tick; a tick that leaves a row of negative weight in a bag is refused."""
+    """Compare the heads of `grouped` after every tick; negative weights in a bag are refused."""
     program = gw.Program(grouped(op, keys, width), bag=bag, outputs=("h", "g", "p"), **options)
     state, heads = {}, {}
-    for number, tick in enumerate(script):
+    for tick_index, tick in enumerate(script):
         change = tick.get("r", ("rows", []))
         apply = apply_bag if bag else apply_rows if change[0] == "rows" else apply_zset
         after = apply(state, change[1])
         rows = expected(op, keys, after)
         data = {"r": fed(change, width, kind)}
-        place = f"tick {number}, {op} by {keys}"
+        place = f"tick {tick_index}, {op} by {keys}"
         if rows is None:
             with pytest.raises(NegativeWeightError, match=f"{op} of '"):
                 program.step(data)
         else:
-            found = {name: zset.to_dict() for name, zset in program.step(data).items()}
+            changes = {name: zset.to_dict() for name, zset in program.step(data).items()}
             change = minus(rows, heads)
-            assert found["h"] == change, f"{place}: {found['h']} instead of {change}"
-            assert found["g"] == change, place
-            assert found["p"] == {row[::-1]: weight for row, weight in change.items()}, place
+            assert changes["h"] == change, f"{place}: {changes['h']} instead of {change}"
+            assert changes["g"] == change, place
+            assert changes["p"] == {row[::-1]: weight for row, weight in change.items()}, place
             state, heads = after, rows
         assert program.relation("h").to_dict() == heads, place
         assert program.count("h") == len(heads)

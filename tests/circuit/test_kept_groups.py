@@ -1,4 +1,4 @@
-"""Negation, calculation and aggregates through all that moves state: new nulls and types, checkpoints, two sides."""
+"""Negation, calculations and aggregates when state is moved: nulls, types, checkpoints, replicas."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def ticks(seed, n=10):
     """Insertions and deletions of rows that are there."""
     chance = random.Random(seed)
-    held, found = {"r": [], "v": []}, []
+    state, script = {"r": [], "v": []}, []
     for _ in range(n):
         change = {}
         for name, width in (("r", 2), ("v", 1)):
             fresh = [tuple(chance.randrange(6) for _ in range(width)) for _ in range(chance.randrange(5))]
-            gone = chance.sample(held[name], min(len(held[name]), chance.randrange(3)))
+            gone = chance.sample(state[name], min(len(state[name]), chance.randrange(3)))
             for row in gone:
-                held[name].remove(row)
-            held[name] += fresh
+                state[name].remove(row)
+            state[name] += fresh
             change[name] = [*((row, -1) for row in gone), *((row, 1) for row in fresh)]
-        found.append(change)
-    return found
+        script.append(change)
+    return script
 
 
-def shown(program):
+def contents(program):
     return {name: program.relation(name).rows() for name in (*program.inputs, *program.heads)}
 
 
@@ -65,7 +65,7 @@ def test_nulls_and_wider_types_that_turn_up_later(bag):
         assert stepped(first, late) == stepped(second, late)
         for tick in script[5:]:
             assert stepped(first, tick) == stepped(second, tick)
-            assert shown(first) == shown(second)
+            assert contents(first) == contents(second)
 
 
 def _narrow(rows, width):
@@ -82,15 +82,15 @@ def test_checkpoints(bag, tmp_path):
     for seed in range(3):
         script = ticks(seed)
         program = gw.Program(TEXT, bag=bag)
-        for number, tick in enumerate(script[:6]):
+        for tick_index, tick in enumerate(script[:6]):
             program.step(tick)
-            if number % 2:
+            if tick_index % 2:
                 program.checkpoint(tmp_path / f"{seed} {bag}")
         again = gw.Program.restore(tmp_path / f"{seed} {bag}")
-        assert shown(again) == shown(program)
+        assert contents(again) == contents(program)
         for tick in script[6:]:
             assert stepped(again, tick) == stepped(program, tick)
-        assert shown(again) == shown(program)
+        assert contents(again) == contents(program)
 
 
 @BAGS
@@ -103,7 +103,7 @@ def test_ticks_on_either_side(bag):
     both = gw.Program(TEXT, bag=bag, backend=Kind("shim").backend(3), route=6)
     for tick in script:
         assert stepped(both, tick) == stepped(plain, tick)
-    assert shown(both) == shown(plain)
+    assert contents(both) == contents(plain)
 
 
 @BAGS
@@ -111,12 +111,12 @@ def test_one_big_tick_is_the_same_rows_one_per_tick(bag):
     for seed in range(5):
         script = ticks(seed, 4)
         rows = {name: [pair for tick in script for pair in tick[name]] for name in ("r", "v")}
-        whole, single = (gw.Program(TEXT, bag=bag, inputs=["r", "v"]) for _ in range(2))
-        whole.step(rows)
-        singles = [(name, pair) for name, own in rows.items() for pair in own]
+        together, single = (gw.Program(TEXT, bag=bag, inputs=["r", "v"]) for _ in range(2))
+        together.step(rows)
+        singles = [(name, pair) for name, pairs in rows.items() for pair in pairs]
         for name, pair in singles:
             single.step({name: [pair]})
-        assert shown(whole) == shown(single)
+        assert contents(together) == contents(single)
 
 
 def test_larger_ones_equal_duckdb():
@@ -132,25 +132,25 @@ def test_larger_ones_equal_duckdb():
     .output open .output wedges .output far .output average
     """
     program = gw.Program(text)
-    base, rest = edges[:-3000], edges[-3000:]
+    base, added = edges[:-3000], edges[-3000:]
     program.load({"e": base, "node": np.arange(1, 3_001).reshape(-1, 1)})
     gone = base[random.choice(len(base), 2_000, replace=False)]
-    change = np.concatenate([rest, gone])
-    weights = np.repeat([1, -1], [len(rest), len(gone)])
+    change = np.concatenate([added, gone])
+    weights = np.repeat([1, -1], [len(added), len(gone)])
     program.step_counts({"e": pa.table({"a": change[:, 0], "b": change[:, 1], "weight": weights})})
-    kept = {tuple(row) for row in edges.tolist()} - {tuple(row) for row in gone.tolist()}
-    table = pa.table({"a": [a for a, _ in kept], "b": [b for _, b in kept]})
+    remaining = {tuple(row) for row in edges.tolist()} - {tuple(row) for row in gone.tolist()}
+    table = pa.table({"a": [a for a, _ in remaining], "b": [b for _, b in remaining]})
     with duckdb.connect() as connection:
         connection.register("e", table)
         connection.execute(
             "create table w as select x.a, x.b, y.b c from e x join e y on x.b = y.a"
             " where x.a < y.b and not exists (select 1 from e z where z.a = x.a and z.b = y.b)"
         )
-        asked = {
+        queries = {
             "wedges": "select n, (select count(*) from w where b = n) from generate_series(1, 3000) t(n)",
             "far": "select a, max(c * 3 - b % 7) from w group by a",
             "average": "select avg(c) from w",
         }
-        for name, query in asked.items():
+        for name, query in queries.items():
             assert {row for row, _ in program.relation(name).rows()} == set(connection.execute(query).fetchall()), name
         assert program.count("open") == connection.execute("select count(*) from w").fetchone()[0]

@@ -50,9 +50,9 @@ def test_negation(text: str, strategy: Strategy):
                 for row, weight in rows:
                     state[name][row] = state[name].get(row, 0) + weight
             program.step({name: rows for name, rows in changes.items() if rows})
-            given = {name: {row: weight for row, weight in rows.items() if weight} for name, rows in state.items()}
-            expected = fixpoint(written(text), given, bag=True)
-            assert {name: program.relation(name).to_dict() for name in program.heads} == expected, given
+            inputs = {name: {row: weight for row, weight in rows.items() if weight} for name, rows in state.items()}
+            expected = fixpoint(written(text), inputs, bag=True)
+            assert {name: program.relation(name).to_dict() for name in program.heads} == expected, inputs
 
 
 WEIGHTS = {"names": ["k", "f"]}
@@ -76,9 +76,9 @@ REFUSED = [
 def test_refusals_show_values_and_what_the_user_has_written(text: str, says: str):
     with pytest.raises(NegativeWeightError, match=re.escape(says)) as caught:
         gw.query(text, r=gw.ZSet.from_rows([(("x", 2.5), -1), ((None, 3.5), 1)], **WEIGHTS), bag=True)
-    shown = str(caught.value)
-    assert "#" not in shown
-    assert "distinct before" not in shown
+    message = str(caught.value)
+    assert "#" not in message
+    assert "distinct before" not in message
 
 
 def test_nulls_and_selected_columns_in_refusals():

@@ -1,4 +1,4 @@
-"""Whole counts in the place of those of changes: the same numbers, in every tick, and only where they cost less."""
+"""Full recomputation of counts: the same numbers in every tick, and used only where cheaper."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ TEXTS = {
 @pytest.fixture
 def always(monkeypatch):
     """Whole counts wherever they are possible, and prefixes put together however few they are."""
-    monkeypatch.setattr(recount, "FEWEST_CHANGED", 1)
-    monkeypatch.setattr(recount, "FEWEST_ON_DEVICE", 1)
-    monkeypatch.setattr(recount, "CHEAPEST", -1)
-    monkeypatch.setattr(recount, "MARGIN", 1e30)
-    monkeypatch.setattr(recount, "SPARED", 1e30)
-    monkeypatch.setattr(recount, "PLAIN", -1)
-    found = recount.Recounting._allowance
+    monkeypatch.setattr(recount, "MIN_CHANGED", 1)
+    monkeypatch.setattr(recount, "MIN_CHANGED_ON_DEVICE", 1)
+    monkeypatch.setattr(recount, "MIN_CANDIDATES_PER_ROW", -1)
+    monkeypatch.setattr(recount, "MAX_COST_RATIO", 1e30)
+    monkeypatch.setattr(recount, "SKIP_MARGIN", 1e30)
+    monkeypatch.setattr(recount, "MIN_SEED_RATIO", -1)
+    allowance = recount.Recounting._allowance
 
     def whatever(self, *given) -> float | None:
-        return None if found(self, *given) is None else 1e30
+        return None if allowance(self, *given) is None else 1e30
 
     monkeypatch.setattr(recount.Recounting, "_allowance", whatever)
     _sum_all(monkeypatch)
@@ -67,8 +67,8 @@ def always(monkeypatch):
 @pytest.fixture
 def followed(monkeypatch):
     """No whole counts, and prefixes put together however few they are."""
-    monkeypatch.setattr(recount, "FEWEST_CHANGED", 1 << 62)
-    monkeypatch.setattr(recount, "FEWEST_ON_DEVICE", 1 << 62)
+    monkeypatch.setattr(recount, "MIN_CHANGED", 1 << 62)
+    monkeypatch.setattr(recount, "MIN_CHANGED_ON_DEVICE", 1 << 62)
     _sum_all(monkeypatch)
 
 
@@ -82,7 +82,7 @@ def _sum_all(monkeypatch):
 
 
 def recounted(program, name="h"):
-    """How the phases of the last tick were counted, where that was afresh."""
+    """Return the phases of the last tick that were counted by full recomputation."""
     head = heads_of(program)[name]
     assert isinstance(head, Head)
     return head.recounting.last
@@ -97,18 +97,18 @@ def test_random_scripts(name, bag, kind, way, request):
     for seed in range(2 if kind.on_device else 4 if IS_LONG else 3):
         program = gw.Program(text, bag=bag, backend=kind.backend(seed), threads=1 + seed % 2, inputs=named(text))
         judges = Judges(TEXTS[name], bag, clingo=False)
-        inputs = {one: judges.program.arities[one] for one in judges.program.inputs}
-        for number, tick in enumerate(random_script(random.Random(f"{text} {seed}"), inputs)):
-            changes = {one: fed(change, inputs[one]) for one, change in tick.items()}
+        inputs = {relation: judges.program.arities[relation] for relation in judges.program.inputs}
+        for tick_index, tick in enumerate(random_script(random.Random(f"{text} {seed}"), inputs)):
+            changes = {relation: fed(change, inputs[relation]) for relation, change in tick.items()}
             expected = judges.step(tick)
-            if seed % 3 == 1 and number % 3 == 0:
+            if seed % 3 == 1 and tick_index % 3 == 0:
                 program.load(changes)
-            elif seed % 3 == 2 and number % 4 == 0:
+            elif seed % 3 == 2 and tick_index % 4 == 0:
                 program.step(changes)
             else:
-                check_counts(program.step_counts(changes), expected, bag, f"seed {seed}, tick {number}")
+                check_counts(program.step_counts(changes), expected, bag, f"seed {seed}, tick {tick_index}")
                 times += len(recounted(program)) if changes else 0
-            assert program.count("h") == sum(judges.heads["h"].values()), f"seed {seed}, tick {number}"
+            assert program.count("h") == sum(judges.heads["h"].values()), f"seed {seed}, tick {tick_index}"
     has_state = name == "two rules" and not bag
     assert (times == 0) == (has_state or way == "followed")
 
@@ -116,43 +116,43 @@ def test_random_scripts(name, bag, kind, way, request):
 @pytest.fixture
 def ready(monkeypatch):
     """Whole counts also where they cost more, as they do in small states."""
-    monkeypatch.setattr(recount, "MARGIN", 50.0)
-    monkeypatch.setattr(recount, "PROBE", 50.0)
+    monkeypatch.setattr(recount, "MAX_COST_RATIO", 50.0)
+    monkeypatch.setattr(recount, "RISKED_COST_RATIO", 50.0)
 
 
 def test_a_change_of_long_paths_is_counted_afresh():
     edges = undirected(rmat(scale=13, edges=100_000, seed=1))
-    auto, followed = (gw.Program(PATH, strategy=one) for one in ("auto", "wcoj"))
+    auto, followed = (gw.Program(PATH, strategy=strategy) for strategy in ("auto", "wcoj"))
     for tick in (edges[:-10_000], edges[-10_000:]):
         counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]
         assert counts[0] == counts[1]
-    (one,) = auto.last_tick.recounted["h"]
-    assert one.cost < one.instead
+    (phase,) = auto.last_tick.recounted["h"]
+    assert phase.cost < phase.instead
     assert not followed.last_tick.recounted
 
 
 @pytest.mark.usefixtures("ready")
 def test_large_changes_are_counted_afresh_and_small_ones_followed():
-    base, rest = skewed()
-    auto, followed = (gw.Program(PATH, strategy=one, threads=1) for one in ("auto", "wcoj"))
+    base, added = skewed()
+    auto, followed = (gw.Program(PATH, strategy=strategy, threads=1) for strategy in ("auto", "wcoj"))
     gone = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:1500].tolist()])
-    for tick, afresh in ((base, 1), (rest[:2], 0), (rest[2:1500], 1), (gone, 1)):
+    for tick, afresh in ((base, 1), (added[:2], 0), (added[2:1500], 1), (gone, 1)):
         counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]
         assert counts[0] == counts[1]
         assert len(auto.last_tick.recounted.get("h", ())) == afresh
         assert not followed.last_tick.recounted
         assert ("the last tick's change was counted afresh for" in auto.explain()) == bool(afresh)
         assert auto.count("h") == followed.count("h")
-    (one,) = auto.last_tick.recounted["h"]
-    assert one.phase == 0
-    text = f"a cost of {one.cost:,} instead of about {one.instead:,.0f}, where testing one candidate costs 1"
+    (phase,) = auto.last_tick.recounted["h"]
+    assert phase.phase == 0
+    text = f"a cost of {phase.cost:,} instead of about {phase.instead:,.0f}, where testing one candidate costs 1"
     assert f"the last tick's change was counted afresh for {text}" in auto.explain()
 
 
 def test_where_nothing_is_summed_away_only_large_changes_are_tried():
     """A whole count is one more join then, which a change has to start more rows than."""
     base = undirected(rmat(scale=12, edges=60_000, seed=1))
-    auto, followed = (gw.Program(TRIANGLE, strategy=one) for one in ("auto", "wcoj"))
+    auto, followed = (gw.Program(TRIANGLE, strategy=strategy) for strategy in ("auto", "wcoj"))
     gone = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:40_000].tolist()])
     for tick, afresh in ((base[:9_000], 0), (base[9_000:11_000], 0), (base[11_000:], 1), (gone, 1)):
         counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]
@@ -160,7 +160,7 @@ def test_where_nothing_is_summed_away_only_large_changes_are_tried():
         work = auto.last_tick.work["h"][0].get(whole.WHOLE, {})
         assert (whole.SAMPLED in work) == bool(afresh)
         assert len(auto.last_tick.recounted.get("h", ())) == afresh
-    heads_of(auto)["h"].recounting._passed_over = recount.MOST_PASSED_OVER
+    heads_of(auto)["h"].recounting._skipped_ticks = recount.MAX_SKIPPED_TICKS
     auto.step_counts({"e": base[:2000]})
     assert whole.SAMPLED in auto.last_tick.work["h"][0][whole.WHOLE]
 
@@ -174,24 +174,24 @@ def test_from_the_empty_state_a_small_atom_is_looked_for():
 
 @pytest.mark.usefixtures("ready")
 def test_both_phases_of_a_tick_are_counted_apart():
-    base, rest = skewed()
-    auto, followed = (gw.Program(PATH, strategy=one) for one in ("auto", "wcoj"))
-    mixed = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:1500].tolist()] + [(tuple(row), 1) for row in rest])
+    base, added = skewed()
+    auto, followed = (gw.Program(PATH, strategy=strategy) for strategy in ("auto", "wcoj"))
+    mixed = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:1500].tolist()] + [(tuple(row), 1) for row in added])
     for program in (auto, followed):
         program.load({"e": base})
     counts = [program.step_counts({"e": mixed})["h"] for program in (auto, followed)]
     assert counts[0] == counts[1]
     assert counts[0].deleted
-    assert [one.phase for one in auto.last_tick.recounted["h"]] == [0, 1]
+    assert [phase.phase for phase in auto.last_tick.recounted["h"]] == [0, 1]
 
 
 @pytest.mark.usefixtures("always")
 def test_a_tick_that_fails_leaves_the_number_as_it_was():
-    most = 2**40
+    large = 2**40
     text = "h(a, b, c) :- e(a, b), e(b, c). h(a, b, a) :- f(a, b). .output h g(a, sum(b)) :- e(a, b)."
     program = gw.Program(text, bag=True)
-    program.step_counts({"e": [((1, 2), 3), ((2, 3), most)], "f": [(1, 2)]})
-    assert program.count("h") == 3 * most + 1
+    program.step_counts({"e": [((1, 2), 3), ((2, 3), large)], "f": [(1, 2)]})
+    assert program.count("h") == 3 * large + 1
     for change, error in (
         ({"e": [((2, 4), 1)], "f": [(1, 2, 3)]}, SchemaError),
         ({"e": [((2, 5), -1)]}, NegativeWeightError),
@@ -199,9 +199,9 @@ def test_a_tick_that_fails_leaves_the_number_as_it_was():
     ):
         with pytest.raises(error):
             program.step_counts(change)
-        assert program.count("h") == 3 * most + 1
+        assert program.count("h") == 3 * large + 1
     assert program.step_counts({"e": [(2, 9)]})["h"].net == 3
-    assert program.count("h") == 3 * most + 4
+    assert program.count("h") == 3 * large + 4
 
 
 @pytest.mark.usefixtures("always")
@@ -216,7 +216,7 @@ def test_weights_outside_int64_are_refused():
 
 @pytest.mark.usefixtures("followed")
 def test_a_last_step_that_looks_at_nothing_costs_nothing(monkeypatch):
-    """Its values are summed by ranges, and what a negated atom takes from them is looked for in vain."""
+    """The last step's values are summed by ranges; the negated atom matches none of them."""
     monkeypatch.setattr(last, "FROM", 1)
     monkeypatch.setattr(summing, "FIRST_ROOM", 1)
     monkeypatch.setattr(summing, "ROOM", 4)
@@ -229,7 +229,7 @@ def test_a_last_step_that_looks_at_nothing_costs_nothing(monkeypatch):
 
 @pytest.mark.usefixtures("always")
 def test_numbers_beyond_int64():
-    names = [f"v{at}" for at in range(9)]
+    names = [f"v{index}" for index in range(9)]
     body = ", ".join(f"e({left}, {right})" for left, right in pairwise(names))
     program = gw.Program(f"h({', '.join(names)}) :- {body}. .output h")
     rows = [(x, y) for x in range(200) for y in range(200)]
@@ -245,13 +245,13 @@ def test_the_number_is_known_on_either_side_and_under_every_plan(route):
     if why is not None:
         pytest.skip(why)
     chance = random.Random(route)
-    base, rest = (edges.tolist() for edges in skewed())
+    base, added = (edges.tolist() for edges in skewed())
     program = gw.Program(PATH, backend=Kind("shim").backend(3), route=route, replan=1.5) if route else gw.Program(PATH)
     plain = gw.Program(PATH, strategy="binary", replan=None)
-    held = base
+    present = base
     for tick in range(6):
-        gone = chance.sample(held, chance.choice((3, 1500)))
-        come = chance.sample(rest, chance.choice((3, 1500)))
+        gone = chance.sample(present, chance.choice((3, 1500)))
+        come = chance.sample(added, chance.choice((3, 1500)))
         change = [(tuple(row), -1) for row in gone] + [(tuple(row), 1) for row in come]
         rows = gw.ZSet.from_rows(change if tick else [(tuple(row), 1) for row in base])
         if tick == 2:
@@ -265,7 +265,7 @@ def test_the_number_is_known_on_either_side_and_under_every_plan(route):
 @pytest.mark.parametrize(("threads", "analyze"), [(1, False), (2, True)])
 @pytest.mark.parametrize("name", ["path", "diamond", "house", "negated"])
 def test_all_that_the_kernels_do_is_reported(name, threads, analyze, monkeypatch):
-    """Samples and counts that are given up, too: every array that a kernel counts in is part of the report."""
+    """Work of samples and of aborted counts is part of the report."""
     monkeypatch.setattr(whole, "THREAD", 1)
     counted = {}
     made = GenericJoin.work_of
@@ -276,19 +276,26 @@ def test_all_that_the_kernels_do_is_reported(name, threads, analyze, monkeypatch
         return work
 
     monkeypatch.setattr(GenericJoin, "work_of", noted)
-    monkeypatch.setattr(recount, "MARGIN", 2.0)
-    monkeypatch.setattr(recount, "PLAIN", -1)
-    base, rest = skewed()
+    monkeypatch.setattr(recount, "MAX_COST_RATIO", 2.0)
+    monkeypatch.setattr(recount, "MIN_SEED_RATIO", -1)
+    base, added = skewed()
     program = gw.Program(f"{TEXTS[name]} .output h", analyze=analyze, threads=threads)
     seen = set()
-    for tick in ({"e": base[:3000], "f": base[:2000]}, {"e": rest[:1500]}, {"f": rest[:1100]}, {"e": rest[1500:3000]}):
+    for tick in (
+        {"e": base[:3000], "f": base[:2000]},
+        {"e": added[:1500]},
+        {"f": added[:1100]},
+        {"e": added[1500:3000]},
+    ):
         counted.clear()
-        tick = {one: rows for one, rows in tick.items() if one in program.inputs}
+        tick = {relation: rows for relation, rows in tick.items() if relation in program.inputs}
         if not tick:
             continue
         program.step_counts(tick)
         work = program.last_tick.work["h"][0]
-        reported = sum((one for steps in work.values() for one in steps.values()), start=np.zeros(N_WORK, np.int64))
+        reported = sum(
+            (counts for steps in work.values() for counts in steps.values()), start=np.zeros(N_WORK, np.int64)
+        )
         afresh, done = work.get(whole.WHOLE, {}), sum(counted.values(), start=np.zeros(N_WORK, np.int64))
         if threads > 1 and whole.GIVEN_UP in afresh:  # what runs ahead is left out, as how far it comes is chance
             assert (reported <= done).all()
@@ -302,26 +309,26 @@ def test_all_that_the_kernels_do_is_reported(name, threads, analyze, monkeypatch
         total = document["tick"]["total"]
         assert [total["proposals"], total["survivors"]] == reported[[PROPOSALS, SURVIVORS]].tolist()
         for head in program.last_tick.recounted.values():
-            shown = rule["afresh"]
-            levels = [one["counts"]["survivors"] for one in shown["levels"] if one["counts"]]
-            assert sum(levels) == sum(own[SURVIVORS] for name, own in afresh.items() if not name.startswith("#"))
-            assert all(use["sees"] == "after" for level in shown["levels"] for use in level["uses"])
+            recomputation = rule["afresh"]
+            levels = [level["counts"]["survivors"] for level in recomputation["levels"] if level["counts"]]
+            assert sum(levels) == sum(counts[SURVIVORS] for name, counts in afresh.items() if not name.startswith("#"))
+            assert all(use["sees"] == "after" for level in recomputation["levels"] for use in level["uses"])
             assert "counted afresh: all of " in program.explain(analyze=True)
-            assert shown["change_of"] == rule["paths"][head[-1].paths[0]]["change_of"]
+            assert recomputation["change_of"] == rule["paths"][head[-1].paths[0]]["change_of"]
             if analyze:
-                assert shown["seed_counts"]["prefixes"] > 0
-                assert total["bytes"] >= sum(own["bytes"] for _, own in shown["further"]) > 0
+                assert recomputation["seed_counts"]["prefixes"] > 0
+                assert total["bytes"] >= sum(counts["bytes"] for _, counts in recomputation["further"]) > 0
     assert seen >= {"#sampled", "step"}
 
 
 def test_counts_that_are_given_up_are_reported(monkeypatch):
-    monkeypatch.setattr(recount.Recounting, "_following", lambda *_: 1e6)
-    base, rest = skewed()
+    monkeypatch.setattr(recount.Recounting, "_incremental_cost", lambda *_: 1e6)
+    base, added = skewed()
     program = gw.Program("h(a, b, c, d) :- e(a, b), e(b, c), e(c, d), e(a, d). .output h")
     program.load({"e": base})
     monkeypatch.setattr(recount.Recounting, "_allowance", lambda *_: 1_500_000.0)
-    monkeypatch.setattr(recount.Recounting, "_known", recount._Known((1.0,), 1, (0,)))
-    program.step_counts({"e": rest[:1500]})
+    monkeypatch.setattr(recount.Recounting, "_estimate", recount._CostEstimate((1.0,), 1, (0,)))
+    program.step_counts({"e": added[:1500]})
     assert not program.last_tick.recounted
     afresh = program.last_tick.work["h"][0][whole.WHOLE]
     assert list(afresh) == [whole.GIVEN_UP]
@@ -332,18 +339,18 @@ def test_counts_that_are_given_up_are_reported(monkeypatch):
 
 @pytest.mark.usefixtures("ready")
 def test_what_is_counted_afresh_is_no_mistaken_estimate(monkeypatch):
-    """Nothing is expected of a phase that is not followed, and what it does is not taken for what a path does."""
-    base, rest = skewed()
+    """A recomputed phase adds neither an expectation nor work to the feedback of paths."""
+    base, added = skewed()
     program = gw.Program(PATH)
     program.load({"e": base})
     sums = program._ledger.feedback
     before = sums.proposed, sums.expected, dict(sums.done)
-    program.step_counts({"e": rest[2:1500]})
+    program.step_counts({"e": added[2:1500]})
     assert program.last_tick.recounted
     assert (sums.proposed, sums.expected, sums.done) == before
     mixed = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:1500].tolist()] + [((1, 2), 1), ((5, 9), 1)])
     program.step_counts({"e": mixed})
-    assert [one.phase for one in program.last_tick.recounted["h"]] == [0]
+    assert [phase.phase for phase in program.last_tick.recounted["h"]] == [0]
     paths = program.last_tick.work["h"][0]
     followed = sum(int(work[PROPOSALS]) for n, steps in paths.items() if n >= 0 for work in steps.values())
     assert sums.proposed - before[0] == followed

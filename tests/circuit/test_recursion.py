@@ -90,7 +90,7 @@ def arity(text: str) -> dict[str, int]:
 
 
 def tick(random: np.random.Generator, widths: Mapping[str, int], state: dict[str, set], size: int, values: int):
-    """Random changes of all inputs: some rows come, about as many go as there are beyond a number."""
+    """Return random changes of all inputs; deletions balance insertions above a size."""
     changes = {}
     for name, width in widths.items():
         rows = {}
@@ -108,7 +108,7 @@ def tick(random: np.random.Generator, widths: Mapping[str, int], state: dict[str
 
 
 def ranks(program: gw.Program) -> dict[str, list]:
-    """What loops hold, ranks and all."""
+    """Return the rows of loops with their ranks."""
     sides = program._ledger.settled()
     heads = [] if sides is None else sides.ahead.circuit.heads.items()
     return {
@@ -118,7 +118,7 @@ def ranks(program: gw.Program) -> dict[str, list]:
     }
 
 
-def whole(program: gw.Program) -> dict[str, dict]:
+def contents(program: gw.Program) -> dict[str, dict]:
     """Every head."""
     return {name: dict(program.relation(name).rows()) for name in program.heads}
 
@@ -131,14 +131,14 @@ def check(text: str, seed: int, ticks: int, backend, size: int = 4, values: int 
     program = gw.Program(text, backend=backend, **options)
     before = {name: {} for name in program.heads}
     for _ in range(ticks):
-        found = program.step(tick(random, widths, state, size, values))
+        changes = program.step(tick(random, widths, state, size, values))
         now = fixpoint(meaning, {name: dict.fromkeys(rows, 1) for name, rows in state.items()})
-        assert whole(program) == now
+        assert contents(program) == now
         assert {name: program.count(name) for name in program.heads} == {name: len(now[name]) for name in program.heads}
         for name in program.outputs:
             change = dict.fromkeys(now[name].keys() - before[name].keys(), 1)
             change |= dict.fromkeys(before[name].keys() - now[name].keys(), -1)
-            assert dict(found[name].rows()) == change
+            assert dict(changes[name].rows()) == change
         before = now
         fresh = gw.Program(text, backend=backend, **options)
         fresh.step({name: list(rows) for name, rows in state.items()})
@@ -165,7 +165,7 @@ def test_other_kernels(name, kind):
 
 @pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others", "all pairs", "least labels"])
 def test_ticks_on_either_side_of_a_state_that_is_kept_twice(name):
-    """Small ticks run on the twin and large ones where the state is; either takes in what the other has done."""
+    """Small ticks run on the replica and large ticks on the device; each catches up with the other."""
     if reason := lacking("shim"):
         pytest.skip(reason)
     check(PROGRAMS[name], 5, 12, Kind("shim").backend(1), size=6, threads=1, route=5)
@@ -178,41 +178,41 @@ def test_many_changes_a_tick(name, backend):
 
 @pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "read by others", "all pairs"])
 def test_bags(name, backend):
-    """A loop reads the rows of positive weight of a bag, and its heads are sets; others multiply weights."""
+    """A loop reads the rows of positive weight of a bag, and its heads are sets."""
     text = PROGRAMS[name]
     random = np.random.default_rng(1)
     meaning, widths = written(text), arity(text)
     state: dict[str, dict] = {name: {} for name in widths}
     program = gw.Program(text, bag=True, backend=backend)
     before = {name: {} for name in program.heads}
-    for number in range(20):
+    for tick_index in range(20):
         changes = {}
         for relation, width in widths.items():
             rows = [
                 (tuple(random.integers(0, 6, width).tolist()), int(random.choice([-2, -1, 1, 1, 2])))
-                for _ in range(int(random.integers(number == 0, 5)))
+                for _ in range(int(random.integers(tick_index == 0, 5)))
             ]
             changes[relation] = rows
             for row, weight in rows:
                 state[relation][row] = state[relation].get(row, 0) + weight
-        found = program.step(changes)
-        given = {name: {row: weight for row, weight in rows.items() if weight} for name, rows in state.items()}
-        now = fixpoint(meaning, given, bag=True)
-        assert whole(program) == now
+        answer = program.step(changes)
+        inputs = {name: {row: weight for row, weight in rows.items() if weight} for name, rows in state.items()}
+        now = fixpoint(meaning, inputs, bag=True)
+        assert contents(program) == now
         for name in program.outputs:
             rows = {row: now[name].get(row, 0) - before[name].get(row, 0) for row in {*now[name], *before[name]}}
-            assert dict(found[name].rows()) == {row: weight for row, weight in rows.items() if weight}
+            assert dict(answer[name].rows()) == {row: weight for row, weight in rows.items() if weight}
         before = now
         fresh = gw.Program(text, bag=True, backend=backend)
-        fresh.step({name: list(rows.items()) for name, rows in given.items()})
+        fresh.step({name: list(rows.items()) for name, rows in inputs.items()})
         assert ranks(program) == ranks(fresh) or not ranks(fresh)
 
 
 @pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "all pairs", "three atoms"])
 def test_ticks_that_begin_anew(name, backend, monkeypatch):
-    """A tick that derives too much begins from the empty loop, and ends where it would have ended."""
-    monkeypatch.setattr("gpu_wcoj.circuit.recursion.loop.FEWEST_DERIVED", 3)
-    monkeypatch.setattr("gpu_wcoj.circuit.recursion.loop.MOST_DERIVED", 0)
+    """A tick that derives too much restarts from the empty loop, with the same result."""
+    monkeypatch.setattr("gpu_wcoj.circuit.recursion.loop.MIN_DERIVED_LIMIT", 3)
+    monkeypatch.setattr("gpu_wcoj.circuit.recursion.loop.MAX_DERIVED_PER_ROW", 0)
     check(PROGRAMS[name], 5, 15, backend)
 
 
@@ -223,7 +223,7 @@ def test_options_change_no_answer(options, backend, monkeypatch):
 
 
 def test_an_edge_of_a_cycle_goes_and_comes_back(backend):
-    """What only it supported goes, and nothing else; then the same bits are back."""
+    """Deleting the edge deletes the rows it supports; inserting it again restores the same bits."""
     program = gw.Program(PROGRAMS["linear"], backend=backend)
     ring = [(i, (i + 1) % 9) for i in range(9)]
     program.step({"e": [*ring, (4, 4), (2, 7)]})
@@ -255,16 +255,16 @@ def test_a_batch_equals_its_rows_one_by_one(name, backend):
     widths = arity(PROGRAMS[name])
     random = np.random.default_rng(1)
     state: dict[str, set] = {name: set() for name in widths}
-    one, many = (gw.Program(PROGRAMS[name], backend=backend, inputs=named(PROGRAMS[name])) for _ in range(2))
+    together, separate = (gw.Program(PROGRAMS[name], backend=backend, inputs=named(PROGRAMS[name])) for _ in range(2))
     for _ in range(8):
         changes = tick(random, widths, state, 10, 8)
-        one.step(changes)
+        together.step(changes)
         single = [(relation, row) for relation, rows in changes.items() for row in rows]
-        for at in random.permutation(len(single)).tolist():
-            relation, row = single[at]
-            many.step({relation: [row]})
-        assert whole(one) == whole(many)
-        assert ranks(one) == ranks(many)
+        for row_index in random.permutation(len(single)).tolist():
+            relation, row = single[row_index]
+            separate.step({relation: [row]})
+        assert contents(together) == contents(separate)
+        assert ranks(together) == ranks(separate)
 
 
 def test_counting_and_loading_say_the_same(backend):
@@ -281,24 +281,24 @@ def test_counting_and_loading_say_the_same(backend):
         for name, count in counts.items():
             signs = [weight for _, weight in rows[name].rows()]
             assert (count.inserted, count.deleted, count.net) == (signs.count(1), signs.count(-1), sum(signs))
-        assert whole(programs[0]) == whole(programs[1]) == whole(programs[2])
+        assert contents(programs[0]) == contents(programs[1]) == contents(programs[2])
         for program in programs:
             assert program.count("p") == len(program.relation("p"))
 
 
 @pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others", "all pairs"])
 def test_a_checkpoint_holds_the_ranks(name, backend, tmp_path):
-    """Stored after every other tick, as what has changed since, and read again into a program that goes on."""
+    """Checkpoints after every other tick, incremental, restore a program that continues."""
     widths = arity(PROGRAMS[name])
     random = np.random.default_rng(4)
     state: dict[str, set] = {name: set() for name in widths}
     program = gw.Program(PROGRAMS[name], backend=backend)
-    for number in range(12):
+    for tick_index in range(12):
         changes = tick(random, widths, state, 6, 7)
-        if number % 2:
+        if tick_index % 2:
             program.checkpoint(tmp_path)
             again = gw.Program.restore(tmp_path, backend=backend)
-            assert whole(again) == whole(program)
+            assert contents(again) == contents(program)
             assert ranks(again) == ranks(program)
             assert again.step(changes) == program.step(changes)
             assert ranks(again) == ranks(program)
@@ -325,12 +325,12 @@ def test_types_and_nulls_that_turn_up_later(backend):
     narrow = pa.table({"a": pa.array([5], pa.int32()), "b": pa.array([2], pa.int32())})
     assert len(program.step({"e": narrow})["p"]) == 3
     with_null = pa.table({"a": pa.array([None, 7]), "b": pa.array([3, None], pa.int64())})
-    found = program.step({"e": with_null})["p"].rows()
-    assert found == [((None, 2), 1), ((None, 3), 1), ((None, 4), 1), ((7, None), 1)]
+    rows = program.step({"e": with_null})["p"].rows()
+    assert rows == [((None, 2), 1), ((None, 3), 1), ((None, 4), 1), ((7, None), 1)]
     assert [len(column) for column in ranks(program)["p"]] == [10] * 5
-    found = program.step({"e": [((5, 2), -1)], "f": [((4, 2), -1)]})["p"].rows()
-    assert ((None, 2), -1) in found
-    assert ((7, None), -1) not in found
+    rows = program.step({"e": [((5, 2), -1)], "f": [((4, 2), -1)]})["p"].rows()
+    assert ((None, 2), -1) in rows
+    assert ((7, None), -1) not in rows
     assert len(before[0]) == 3
 
 
@@ -338,18 +338,18 @@ def test_texts(backend):
     program = gw.Program("p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z), x < z.", backend=backend)
     program.step({"e": [("b", "c"), ("c", "a"), ("a", "d")]})
     assert program.count("p") == 4
-    found = program.step({"e": [("c", "ab"), ("ab", "e")]})["p"].rows()
-    assert dict(found) == dict.fromkeys([("ab", "e"), ("c", "ab"), ("c", "e")], 1)
+    rows = program.step({"e": [("c", "ab"), ("ab", "e")]})["p"].rows()
+    assert dict(rows) == dict.fromkeys([("ab", "e"), ("c", "ab"), ("c", "e")], 1)
 
 
 def test_least_texts_and_no_values(backend):
-    """Text is compared as text, also with texts that come later; rows without a value are not there."""
+    """Texts are compared as texts, also later texts; rows without a value are absent."""
     text = "l(x, min(t)) :- n(x, t). l(y, min(t)) :- l(x, t), e(x, y)."
     program = gw.Program(text, backend=backend)
     program.step({"n": [("a", "m"), ("b", "z")], "e": [("a", "b"), ("b", "c"), ("c", "b")]})
     assert dict(program.relation("l").rows()) == dict.fromkeys([("a", "m"), ("b", "m"), ("c", "m")], 1)
-    found = program.step({"n": [("c", "b")], "e": [(("a", "b"), -1)]})["l"].rows()
-    assert dict(found) == {("b", "m"): -1, ("b", "b"): 1, ("c", "m"): -1, ("c", "b"): 1}
+    rows = program.step({"n": [("c", "b")], "e": [(("a", "b"), -1)]})["l"].rows()
+    assert dict(rows) == {("b", "m"): -1, ("b", "b"): 1, ("c", "m"): -1, ("c", "b"): 1}
     values = pa.table({"x": ["d", "c"], "t": pa.array([None, "a"])})
     assert dict(program.step({"n": values, "e": [("d", "e")]})["l"].rows()) == {
         ("b", "b"): -1, ("b", "a"): 1, ("c", "b"): -1, ("c", "a"): 1,
@@ -362,8 +362,8 @@ def test_least_of_texts_that_rules_make(backend):
     program = gw.Program(text, backend=backend)
     program.step({"n": [("a", "k")], "e": [("a", "b", "q"), ("b", "c", "r"), ("a", "c", "s")]})
     assert dict(program.relation("l").rows()) == dict.fromkeys([("a", "k"), ("b", "q!"), ("c", "r!")], 1)
-    found = program.step({"e": [(("b", "c", "r"), -1), ("c", "b", "b")]})["l"].rows()
-    assert dict(found) == {("b", "q!"): -1, ("b", "b!"): 1, ("c", "r!"): -1, ("c", "s!"): 1}
+    rows = program.step({"e": [(("b", "c", "r"), -1), ("c", "b", "b")]})["l"].rows()
+    assert dict(rows) == {("b", "q!"): -1, ("b", "b!"): 1, ("c", "r!"): -1, ("c", "s!"): 1}
 
 
 def test_explain_says_what_is_recursive():

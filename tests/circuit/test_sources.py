@@ -1,4 +1,4 @@
-"""What comes in, as a change of a bag."""
+"""Input changes of bags."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def changed(relation, rows, weights=None):
     (phase,), ignored = bag_change(relation, columns_of(rows), weights)
     relation.receive_delta([phase])
     relation.commit()
-    found = zip(*(column.tolist() for column in phase.columns), phase.weight_column().tolist(), strict=True)
-    return list(found), ignored
+    codes = zip(*(column.tolist() for column in phase.columns), phase.weight_column().tolist(), strict=True)
+    return list(codes), ignored
 
 
 def test_distinct_rows_without_weights_are_sorted_alone(monkeypatch):
@@ -49,9 +49,9 @@ def test_rows_that_come_twice_add():
 
 
 def test_a_row_of_the_largest_weight_takes_no_more():
-    most = (1 << 63) - 1
-    relation = relation_of([(1, 1)], [most])
+    largest = (1 << 63) - 1
+    relation = relation_of([(1, 1)], [largest])
     assert changed(relation, [(2, 1)]) == ([(2, 1, 1)], 0)
     with pytest.raises(WeightOverflowError, match="edge"):
         changed(relation, [(3, 1), (1, 1)])
-    assert changed(relation_of([(1, 1)], [most - 1]), [(1, 1)]) == ([(1, 1, 1)], 0)
+    assert changed(relation_of([(1, 1)], [largest - 1]), [(1, 1)]) == ([(1, 1, 1)], 0)

@@ -1,4 +1,4 @@
-"""Sums and means are exact however large, and what leaves int64 is an error that leaves no trace."""
+"""Sums and means are exact; results outside int64 raise an error and change nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.backend import cpu_backend
-from gpu_wcoj.circuit.float_sums import codes_of_floats, words_of_floats, written
-from gpu_wcoj.circuit.sums import added, integers_of, sums_of_integers, words_of
+from gpu_wcoj.circuit.float_sums import float_sum_codes, float_words, normalise_words
+from gpu_wcoj.circuit.sums import add_words, sums_of_integers, to_integers, to_words
 from gpu_wcoj.column import float_codes, floats_of
 from gpu_wcoj.errors import AggregateOverflowError
 from tests.kinds import KINDS, needed
@@ -29,25 +29,29 @@ def backend(request):
 
 def test_sums_of_words(backend):
     chance = random.Random(1)
-    for most, heaviest in ((3, 1), (MOST, 1), (MOST, 2**20), (2**40, 2**40), (MOST, MOST)):
+    for max_value, max_weight in ((3, 1), (MOST, 1), (MOST, 2**20), (2**40, 2**40), (MOST, MOST)):
         for n_runs in (1, 5):
-            weighed = (heaviest, -heaviest, 1, -1)
-            many = [own for own in range(n_runs) for _ in range(chance.randint(1, 6))]
-            numbers = [chance.choice((chance.randint(-most - 1, most), most, -most - 1)) for _ in many]
-            rows = [(own, number, chance.choice(weighed)) for own, number in zip(many, numbers, strict=True)]
-            own, values, weights = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-            starts = np.flatnonzero(np.diff(own, prepend=-1))
-            found = sums_of_integers(*map(backend.asarray, (values, weights, starts)), backend)
-            exact = [sum(value * weight for at, value, weight in rows if at == one) for one in range(n_runs)]
-            assert integers_of(found, backend) == exact
-            twice = integers_of(added(found, found), backend)
-            assert [(one - 2 * other) % 2**128 for one, other in zip(twice, exact, strict=True)] == [0] * n_runs
+            weighed = (max_weight, -max_weight, 1, -1)
+            many = [run for run in range(n_runs) for _ in range(chance.randint(1, 6))]
+            numbers = [
+                chance.choice((chance.randint(-max_value - 1, max_value), max_value, -max_value - 1)) for _ in many
+            ]
+            rows = [(run, value, chance.choice(weighed)) for run, value in zip(many, numbers, strict=True)]
+            runs, values, weights = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+            starts = np.flatnonzero(np.diff(runs, prepend=-1))
+            sums = sums_of_integers(*map(backend.asarray, (values, weights, starts)), backend)
+            exact = [
+                sum(value * weight for position, value, weight in rows if position == run) for run in range(n_runs)
+            ]
+            assert to_integers(sums, backend) == exact
+            twice = to_integers(add_words(sums, sums), backend)
+            assert [(double - 2 * single) % 2**128 for double, single in zip(twice, exact, strict=True)] == [0] * n_runs
 
 
 def test_words_of_python_integers():
     numbers = [0, 1, -1, MOST, LEAST, 2**64, -(2**64), 2**126 + 5, -(2**127)]
-    assert integers_of(words_of(numbers, cpu_backend()), cpu_backend()) == numbers
-    low, high = words_of([2**130, -(2**130)], cpu_backend())
+    assert to_integers(to_words(numbers, cpu_backend()), cpu_backend()) == numbers
+    low, high = to_words([2**130, -(2**130)], cpu_backend())
     assert (high != low >> 63).all()
 
 
@@ -62,18 +66,18 @@ def test_sums_of_floats_are_those_of_fractions(width, heaviest):
         weights = chance.choice([1, -1, heaviest], 8)
         group = np.sort(chance.integers(0, 3, 8))
         sums = [{}, {}, {}]
-        for own, word, amount in zip(*words_of_floats(group, float_codes(values), width, weights), strict=True):
-            sums[own][int(word)] = int(amount)
-        found = floats_of(codes_of_floats(sums), 8).tolist()
-        again = floats_of(codes_of_floats([written(words) for words in sums]), 8).tolist()
-        for own in range(3):
-            mine = zip(values[group == own].tolist(), weights[group == own].tolist(), strict=True)
-            exact = sum((Fraction(value) * weight for value, weight in mine), Fraction(0))
+        for position, word, amount in zip(*float_words(group, float_codes(values), width, weights), strict=True):
+            sums[position][int(word)] = int(amount)
+        rounded = floats_of(float_sum_codes(sums), 8).tolist()
+        again = floats_of(float_sum_codes([normalise_words(words) for words in sums]), 8).tolist()
+        for group_index in range(3):
+            members = zip(values[group == group_index].tolist(), weights[group == group_index].tolist(), strict=True)
+            exact = sum((Fraction(value) * weight for value, weight in members), Fraction(0))
             try:
                 right = exact.numerator / exact.denominator
             except OverflowError:
                 right = float("inf") if exact > 0 else float("-inf")
-            assert found[own] == again[own] == right
+            assert rounded[group_index] == again[group_index] == right
 
 
 @pytest.mark.parametrize("heavy", [1, 2**40])
@@ -177,18 +181,18 @@ def test_random_sums_and_means(backend):
                 else:
                     after.pop(row, None)
             after = {row: weight for row, weight in after.items() if weight}
-            groups = {x: [(v, w) for (own, v), w in after.items() if own == x] for x, _ in after}
-            sums = {x: sum(v * w for v, w in own) for x, own in groups.items()}
-            if any(not LEAST <= one <= MOST for one in sums.values()):
+            groups = {x: [(v, w) for (group, v), w in after.items() if group == x] for x, _ in after}
+            sums = {x: sum(v * w for v, w in pairs) for x, pairs in groups.items()}
+            if any(not LEAST <= total <= MOST for total in sums.values()):
                 refused += 1
                 with pytest.raises(AggregateOverflowError):
                     program.step({"r": change})
             else:
                 program.step({"r": change})
                 state = after
-            kept = {x: [(v, w) for (own, v), w in state.items() if own == x] for x, _ in state}
-            sums = {x: sum(v * w for v, w in own) for x, own in kept.items()}
+            remaining = {x: [(v, w) for (group, v), w in state.items() if group == x] for x, _ in state}
+            sums = {x: sum(v * w for v, w in pairs) for x, pairs in remaining.items()}
             assert program.relation("s").to_dict() == dict.fromkeys(sums.items(), 1)
-            means = {(x, float(sum(v for v, _ in own)) / len(own)): 1 for x, own in kept.items()}
+            means = {(x, float(sum(v for v, _ in pairs)) / len(pairs)): 1 for x, pairs in remaining.items()}
             assert program.relation("m").to_dict() == means
         assert 0 < refused < 40

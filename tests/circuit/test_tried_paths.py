@@ -1,4 +1,4 @@
-"""Which path a whole count takes: what is tried, how much of it, and what is known of it afterwards."""
+"""Path choice of full counts: sampled paths, sample sizes, and stored estimates."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def test_few_rows_are_enough_where_a_path_costs_far_less_or_more_than_what_matte
     program = gw.Program(PATH)
     program.load({"e": skewed()[0]})
     (join,) = heads_of(program)["h"].joins
-    found = whole.WholeJoin(join, whole.Moment(0)).generic(0)
+    generic = whole.WholeJoin(join, whole.Moment(0)).generic(0)
     path = join.query.paths[0]
     batch = max(join.arrangements[path.seed.key].before(0), key=len)
-    cost = tried(Trial(path, [batch] * len(path.seeds), len(batch), found, True), *matters)
+    cost = tried(Trial(path, [batch] * len(path.seeds), len(batch), generic, True), *matters)
     assert cost > 0
     assert max(drawn) <= most_rows + most_rows // 4
     assert (len(drawn) == 1) == (most_rows == 16)
@@ -40,13 +40,13 @@ def test_where_only_the_cheapest_path_is_asked_for_more_rows_are_not_tried_if_th
     monkeypatch.setattr(tried_module, "SECOND", second)
     made = []
     monkeypatch.setattr(tried_module._Traced, "over", lambda self, *given: made.append(1) or Summing.over(self, *given))
-    base, rest = skewed()
+    base, added = skewed()
     program = gw.Program(TRIANGLE)
     program.load({"e": base})
     recounting = heads_of(program)["h"].recounting
     total = recounting.total()
     assert len(made) == 3 * rounds
-    assert program.step_counts({"e": rest})["h"].net == program.count("h") - total
+    assert program.step_counts({"e": added})["h"].net == program.count("h") - total
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_where_only_the_cheapest_path_is_asked_for_more_rows_are_not_tried_if_th
     ],
 )
 def test_of_paths_that_are_images_of_each_other_one_is_tried(body, n_unlike, monkeypatch):
-    """And none where there is no other: the cheapest is known then."""
+    """A single candidate is not sampled at all, as it is the cheapest."""
     base, _ = skewed()
     head = "h(a, b, c, d)" if "d" in body else "h(a, b, c)"
     program = gw.Program(f"{head} :- {body}. .output h")
@@ -92,20 +92,20 @@ def test_a_path_that_was_not_tried_is_tried_when_the_others_turn_out_to_cost_mor
     (join,) = heads_of(program)["h"].joins
     moment = whole.WholeJoin(join, whole.Moment(0))
     costs = moment.tried(range(4), 1e9, 1e9)
-    real = {number: moment.total(number)[1] for number in range(4)}
+    real = {path_index: moment.total(path_index)[1] for path_index in range(4)}
     assert real[min(costs, key=costs.__getitem__)] == min(real.values())
     assert program.count("h") == len(below)
 
 
 @pytest.mark.parametrize("order", [None, {"h": ["c"]}])
 def test_of_images_that_are_walked_differently_each_is_tried(order):
-    """Of the cycle's atoms each is the image of any other; the planner need not go on from them alike."""
+    """The atoms of the cycle are automorphic, but the planner may continue differently from them."""
     rows = [(x, y) for x in range(4000) for y in range(4000, 4020)]
     program = gw.Program("h(a, b, c, d) :- e(a, b), e(c, b), e(c, d), e(a, d). .output h", order=order)
     program.load({"e": rows[::5]})
     (join,) = heads_of(program)["h"].joins
     costs = whole.WholeJoin(join, whole.Moment(0)).tried(range(4))
-    assert min(costs[number] for number in unlike(join.query)) <= 1.01 * min(costs.values())
+    assert min(costs[path_index] for path_index in unlike(join.query)) <= 1.01 * min(costs.values())
 
 
 def test_what_a_count_costs_that_was_interrupted_is_not_known(monkeypatch):
@@ -115,7 +115,7 @@ def test_what_a_count_costs_that_was_interrupted_is_not_known(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         program.count("h")
     monkeypatch.undo()
-    assert heads_of(program)["h"].recounting._known is None
+    assert heads_of(program)["h"].recounting._estimate is None
     assert program.count("h") == len(program.relation("h"))
 
 
@@ -169,15 +169,15 @@ def test_a_path_that_costs_more_to_begin_than_another_in_all_is_not_tried(monkey
 
 @pytest.mark.parametrize(("per_thread", "blocks"), [(1 << 40, 0), (1, 2)])
 def test_threads_take_part_where_there_is_enough_to_do(per_thread, blocks, monkeypatch):
-    begun = []
+    started = []
     monkeypatch.setattr(whole, "THREAD", per_thread)
     in_order = whole.in_order
-    monkeypatch.setattr(whole, "in_order", lambda run, n, threads: (begun.append(n), in_order(run, n, threads))[1])
-    program, alone = gw.Program(TRIANGLE, threads=2), gw.Program(TRIANGLE, threads=1)
-    for one in (program, alone):
-        one.load({"e": skewed()[0]})
-    assert program.count("h") == alone.count("h")
-    assert begun == ([blocks] if blocks else [])
+    monkeypatch.setattr(whole, "in_order", lambda run, n, threads: (started.append(n), in_order(run, n, threads))[1])
+    program, single_threaded = gw.Program(TRIANGLE, threads=2), gw.Program(TRIANGLE, threads=1)
+    for each in (program, single_threaded):
+        each.load({"e": skewed()[0]})
+    assert program.count("h") == single_threaded.count("h")
+    assert started == ([blocks] if blocks else [])
 
 
 def test_what_steps_see_of_rows_that_no_order_begins_with_is_drawn_by_its_hashes(kind):

@@ -284,7 +284,7 @@ def test_the_bound_on_the_work_counts_what_may_be_looked_at(kind):
 
 def test_changes_that_are_counted_afresh_have_levels_of_their_own(monkeypatch):
     """What is tried on the way to find out whether this is cheaper is part of the tick, too."""
-    monkeypatch.setattr(recount, "MARGIN", 50.0)
+    monkeypatch.setattr(recount, "MAX_COST_RATIO", 50.0)
     found = recount.Recounting._allowance
     monkeypatch.setattr(recount.Recounting, "_allowance", lambda *given: 1e30 if found(*given) else None)
     random = np.random.default_rng(4)

@@ -66,9 +66,9 @@ def test_samples_that_promise_too_little(analyze):
 @pytest.mark.parametrize("allowance", [1.0, 7_500_000.0], ids=["before it began", "on the way"])
 @pytest.mark.parametrize("analyze", [True, False], ids=["measured", "counted"])
 def test_a_whole_count_that_was_given_up(analyze, allowance, monkeypatch):
-    monkeypatch.setattr(recount.Recounting, "_following", lambda *_: 1e6)
+    monkeypatch.setattr(recount.Recounting, "_incremental_cost", lambda *_: 1e6)
     monkeypatch.setattr(recount.Recounting, "_allowance", lambda *_: allowance)
-    monkeypatch.setattr(recount.Recounting, "_known", recount._Known((1.0,), 1, (0,)))
+    monkeypatch.setattr(recount.Recounting, "_estimate", recount._CostEstimate((1.0,), 1, (0,)))
     program = ticked(analyze)
     assert not program.last_tick.recounted
     assert head_of(program)["followed"] == GIVEN_UP
@@ -76,7 +76,7 @@ def test_a_whole_count_that_was_given_up(analyze, allowance, monkeypatch):
 
 
 def test_a_whole_count_that_cannot_be_relied_on(monkeypatch):
-    monkeypatch.setattr(recount, "MARGIN", 1e9)
+    monkeypatch.setattr(recount, "MAX_COST_RATIO", 1e9)
     monkeypatch.setattr(recount.Recounting, "bound", lambda _: 1 << 63)
     program = ticked(bag=True)
     assert not program.last_tick.recounted
@@ -84,7 +84,7 @@ def test_a_whole_count_that_cannot_be_relied_on(monkeypatch):
 
 
 def test_nothing_is_said_where_a_whole_count_was_taken_or_not_thought_of(monkeypatch):
-    monkeypatch.setattr(recount, "MARGIN", 1e9)
+    monkeypatch.setattr(recount, "MAX_COST_RATIO", 1e9)
     found = recount.Recounting._allowance
     monkeypatch.setattr(recount.Recounting, "_allowance", lambda *given: 1e30 if found(*given) else None)
     program = ticked()
@@ -106,7 +106,7 @@ def test_halves_of_a_tick_that_are_not_counted_alike(monkeypatch):
             return 1e30 if found(self, following, moment) and moment.phase == half + 1 else None
 
         with monkeypatch.context() as patch:
-            patch.setattr(recount, "MARGIN", 1e9)
+            patch.setattr(recount, "MAX_COST_RATIO", 1e9)
             patch.setattr(recount.Recounting, "_is_hopeless", lambda *_: False)
             patch.setattr(recount.Recounting, "_allowance", allowed)
             random = np.random.default_rng(0)

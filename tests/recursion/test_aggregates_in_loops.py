@@ -1,4 +1,4 @@
-"""Aggregates in recursive rules over what is settled before the recursion, at keys that only the recursion finds."""
+"""Aggregates in recursive rules at keys that only the recursion derives."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_the_braces_compare_or_negate(bag, backend):
     }
     for name, answer in expected.items():
         program = gw.Program(PROGRAMS[name], bag=bag, backend=backend.name)
-        program.step({one: points if one == "p" else [(9, 9)] for one in program.inputs})
+        program.step({relation: points if relation == "p" else [(9, 9)] for relation in program.inputs})
         assert rows(program, "o") == answer, name
 
 
@@ -104,15 +104,15 @@ def test_keys_are_in_a_checkpoint(backend, tmp_path):
     judges = Judges(PROGRAMS["of two loops"], clingo=False)
     program = gw.Program(PROGRAMS["of two loops"], backend=backend.name)
     chance = random.Random(3)
-    for number in range(6):
+    for tick_index in range(6):
         tick = {
             name: ("rows", [(tuple(chance.choices(range(5), k=arity)), chance.choice((1, 1, -1))) for _ in range(6)])
             for name, arity in (("s", 1), ("p", 2), ("q", 2))
         }
-        compared(program, judges, tick, "step", f"tick {number}")
+        compared(program, judges, tick, "step", f"tick {tick_index}")
         program.checkpoint(tmp_path / "kept")
         program = gw.Program.restore(tmp_path / "kept", backend=backend.name)
-        agree(program, judges, f"tick {number}, restored")
+        agree(program, judges, f"tick {tick_index}, restored")
 
 
 def test_texts_floats_and_nulls_as_keys(backend):
@@ -138,7 +138,7 @@ def test_types_come_from_what_the_recursion_derives(backend):
 
 
 def test_a_key_that_is_no_longer_asked_for_needs_no_value(backend):
-    """The sum at 2 leaves int64 in the tick that takes 2 away; one that leaves it there is refused."""
+    """The sum at 2 overflows in the tick that deletes 2; a tick that keeps 2 is refused."""
     text = "o(x) :- s(x). o(y) :- o(x), p(x, y), n = sum (v * x) : { q(v), v >= x }, n >= 0."
     program = gw.Program(text, backend=backend.name)
     program.step({"s": [(1,)], "p": [(1, 2), (2, 3)], "q": [(5,)]})
@@ -192,7 +192,7 @@ def test_braces_that_read_the_recursion_are_refused(text, cycle):
 
 
 def test_keys_are_found_by_ticks_of_what_they_need(backend, monkeypatch):
-    """A tick without new keys takes one of them; a chain of keys one for each, every one as small as its change."""
+    """A tick without new keys needs one trial tick, a chain of keys one per key."""
     taken: list[int] = []
     evaluate = Circuit._evaluate
 
@@ -236,7 +236,7 @@ GUARDED = {
 
 @pytest.mark.parametrize("name", GUARDED)
 def test_a_negated_head_that_asks_of_rows_of_the_recursion(name, backend):
-    """What such a head holds is settled before the recursion, row by row, as the count of an aggregate is."""
+    """Such a negated head is complete before the recursion, as the count of an aggregate is."""
     start = "o(x) :- s(x). o(y) :- o(x), p(x, y), "
     negating, counting = (f"{start}{body}" for body in GUARDED[name])
     for seed in range(4):
@@ -244,17 +244,20 @@ def test_a_negated_head_that_asks_of_rows_of_the_recursion(name, backend):
         judges = Judges(counting, bag, clingo=False)
         program = gw.Program(negating, outputs=["o"], bag=bag, backend=backend.name)
         chance = random.Random(seed)
-        for number in range(6):
+        for tick_index in range(6):
             tick = {
-                one: ("zset", [(tuple(chance.choices(range(5), k=arity)), 1) for _ in range(5)])
-                for one, arity in (("s", 1), ("p", 2), ("q", 2))
+                relation: ("zset", [(tuple(chance.choices(range(5), k=arity)), 1) for _ in range(5)])
+                for relation, arity in (("s", 1), ("p", 2), ("q", 2))
             }
-            if number % 2:
-                gone = {one: [(row, -1) for row in judges.state[one] if chance.random() < 0.4] for one in tick}
-                tick = {one: ("zset", pairs) for one, pairs in gone.items()}
+            if tick_index % 2:
+                gone = {
+                    relation: [(row, -1) for row in judges.state[relation] if chance.random() < 0.4]
+                    for relation in tick
+                }
+                tick = {relation: ("zset", pairs) for relation, pairs in gone.items()}
             judges.step(tick)
-            program.step({one: [*pairs] for one, (_, pairs) in tick.items()})
-            assert set(rows(program, "o")) == set(judges.heads["o"]), f"seed {seed}, tick {number}"
+            program.step({relation: [*pairs] for relation, (_, pairs) in tick.items()})
+            assert set(rows(program, "o")) == set(judges.heads["o"]), f"seed {seed}, tick {tick_index}"
 
 
 @pytest.mark.parametrize(

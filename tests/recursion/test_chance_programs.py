@@ -1,4 +1,4 @@
-"""Programs that chance writes equal recomputation by both judges after every tick of random scripts."""
+"""Random programs equal recomputation by both judges after every tick of random scripts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_aggregates_within_aggregates(block, backend):
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_whatever_a_program_is_asked_between(block, backend, tmp_path):
-    """Counted, in pieces, unanswered, compacted, stored and restored: the next tick is right all the same."""
+    """Counts, pieces, compaction and checkpoints between ticks do not change later answers."""
     for seed in range(block, PROGRAMS // 2, BLOCKS):
         chance = random.Random(f"between {seed}")
         text = chance_text(chance, negative=True)
@@ -68,13 +68,13 @@ def test_whatever_a_program_is_asked_between(block, backend, tmp_path):
         program = gw.Program(text, backend=backend.name, keep=keep, outputs=outputs, inputs=named(text))
         inputs = {name: arities[name] for name in judges.program.inputs}
         script = translated(random_script(chance, inputs) + random_script(chance, inputs), SIGNED)
-        for number, tick in enumerate(script):
+        for tick_index, tick in enumerate(script):
             way = chance.choice(("step", "step", "step_counts", "step_pieces", "load"))
             if way == "load":
                 program.load({name: fed(change, arities[name]) for name, change in tick.items()})
                 judges.step(tick)
             else:
-                compared(program, judges, tick, way, f"seed {seed}, tick {number}, {text}")
+                compared(program, judges, tick, way, f"seed {seed}, tick {tick_index}, {text}")
             what = chance.random()
             if what < 0.2:
                 program.compact()
@@ -82,7 +82,7 @@ def test_whatever_a_program_is_asked_between(block, backend, tmp_path):
                 program.checkpoint(tmp_path / str(seed))
                 program = gw.Program.restore(tmp_path / str(seed), backend=backend.name)
             elif what < 0.7:
-                agree(program, judges, f"seed {seed}, tick {number}, {text}")
+                agree(program, judges, f"seed {seed}, tick {tick_index}, {text}")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("numba", "cuda")])
@@ -107,7 +107,7 @@ def test_ticks_on_either_side_of_a_state_that_is_kept_twice():
 
 
 def test_what_is_calculated_in_vain(backend, monkeypatch):
-    """A tick is refused exactly if something in the state after it lacks a value; the next one is right again."""
+    """A tick is refused if and only if the state after it has an undefined value."""
     refused = []
     step = Judges.step
 

@@ -1,4 +1,4 @@
-"""What goes when an edge goes: that which had no other support, and nothing else, however often it supports itself."""
+"""Deletions in cycles: rows without other support are deleted, and no other rows."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_next_shortest_path_takes_over(backend):
 
 
 def test_labels_do_not_keep_each_other_alive(backend):
-    """When a component is split, no vertex of the part without the least label keeps it."""
+    """Splitting a component leaves no vertex with the label of the other part."""
     program = gw.Program(ALL["components by least label"], backend=backend.name)
     program.step(edges((1, 5), (5, 6), (6, 7), (7, 5)))
     assert program.relation("c").to_dict() == dict.fromkeys([(1, 1), (5, 1), (6, 1), (7, 1)], 1)

@@ -1,4 +1,4 @@
-"""Heads that are derived from themselves by rules that never hold, or not yet: of bags too, they are sets."""
+"""Recursive heads whose recursive rules never hold, or not yet; in bags they are sets too."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_after_every_tick(name: str, bag: bool):
 def test_a_null_that_turns_up():
     text = "w(x) :- r(x, y). w(z) :- w(x), t(x, z, null). v(x) :- w(x), r(x, _). .output w .output v"
     program = gw.Program(text, bag=True)
-    found = program.step({"r": [(1, 2), (1, 3), (2, 2)], "t": [(1, 5, 8)]})
-    assert found["w"].to_dict() == {(1,): 1, (2,): 1}
-    assert found["v"].to_dict() == {(1,): 2, (2,): 1}
-    found = program.step({"t": [(2, 7, None)]})
-    assert found["w"].to_dict() == {(7,): 1}
-    assert found["v"].to_dict() == {}
+    changes = program.step({"r": [(1, 2), (1, 3), (2, 2)], "t": [(1, 5, 8)]})
+    assert changes["w"].to_dict() == {(1,): 1, (2,): 1}
+    assert changes["v"].to_dict() == {(1,): 2, (2,): 1}
+    changes = program.step({"t": [(2, 7, None)]})
+    assert changes["w"].to_dict() == {(7,): 1}
+    assert changes["v"].to_dict() == {}
     assert program.relation("w").to_dict() == {(1,): 1, (2,): 1, (7,): 1}
     assert program.relation("v").to_dict() == {(1,): 2, (2,): 1}
 

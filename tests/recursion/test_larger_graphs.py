@@ -1,4 +1,4 @@
-"""Graphs of a few hundred vertices, ticks of one edge up to half of them, against algorithms made for each question."""
+"""Graphs of a few hundred vertices against special algorithms, for ticks of any size."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Rows = dict[tuple[int, ...], int]
 
 
 def walks(edges: set[Edge], start: int) -> set[int]:
-    """What is reached from `start` by one step or more."""
+    """Return the vertices that are reachable from `start` in one step or more."""
     following = defaultdict(list)
     for src, dst, *_ in edges:
         following[src].append(dst)
-    found: set[int] = set()
+    reached: set[int] = set()
     waiting = [start]
     while waiting:
         for target in following[waiting.pop()]:
-            if target not in found:
-                found.add(target)
+            if target not in reached:
+                reached.add(target)
                 waiting.append(target)
-    return found
+    return reached
 
 
 def closed(edges: set[Edge]) -> Rows:
@@ -41,7 +41,7 @@ def odd(edges: set[Edge]) -> Rows:
     return {(src, dst // 2): 1 for src in {edge[0] for edge in edges} for dst in walks(doubled, 2 * src) if dst % 2}
 
 
-def least_labels(edges: set[Edge]) -> Rows:
+def min_labels(edges: set[Edge]) -> Rows:
     both = edges | {(dst, src) for src, dst in edges}
     return {(vertex, min(walks(both, vertex))): 1 for vertex in {edge[0] for edge in both}}
 
@@ -50,15 +50,15 @@ def shortest(edges: set[Edge], start: int = 0) -> Rows:
     following = defaultdict(list)
     for src, dst, weight in edges:
         following[src].append((dst, weight))
-    found: dict[int, int] = {}
+    labels: dict[int, int] = {}
     waiting = [(0, start)]
     while waiting:
         distance, vertex = heapq.heappop(waiting)
-        if vertex not in found:
-            found[vertex] = distance
+        if vertex not in labels:
+            labels[vertex] = distance
             for target, weight in following[vertex]:
                 heapq.heappush(waiting, (distance + weight, target))
-    return dict.fromkeys(found.items(), 1)
+    return dict.fromkeys(labels.items(), 1)
 
 
 CASES: dict[str, tuple[str, str, int, Callable[[set[Edge]], Rows]]] = {
@@ -66,7 +66,7 @@ CASES: dict[str, tuple[str, str, int, Callable[[set[Edge]], Rows]]] = {
     "closure, both": ("e", "p", 100, closed),
     "closure, three at once": ("e", "p", 40, closed),
     "odd walks, one among edges": ("e", "p", 60, odd),
-    "components by least label": ("e", "c", 300, least_labels),
+    "components by least label": ("e", "c", 300, min_labels),
     "shortest paths": ("t", "d", 300, shortest),
 }
 
@@ -80,7 +80,7 @@ def test_a_graph_that_changes(name, density, backend):
     weighted = relation == "t"
 
     dense = density != 1.3
-    vertices = [0, *(number if dense else chance.randrange(-(2**61), 2**61) for number in range(1, n_vertices))]
+    vertices = [0, *(vertex if dense else chance.randrange(-(2**61), 2**61) for vertex in range(1, n_vertices))]
 
     def some() -> Edge:
         edge = chance.choice(vertices), chance.choice(vertices)
@@ -88,24 +88,24 @@ def test_a_graph_that_changes(name, density, backend):
 
     edges = {some() for _ in range(int(density * n_vertices))}
     change = dict.fromkeys(edges, 1)
-    held: Rows = {}
-    last: tuple[set[Edge], Rows] | None = None
-    for number in range(14):
-        start = {"s": [(0,)]} if weighted and number == 0 else {}
-        found = program.step({relation: gw.ZSet.from_dict(change), **start})[head].to_dict()
-        wanted = judge(edges)
-        gone, come = held.keys() - wanted.keys(), wanted.keys() - held.keys()
-        assert found == dict.fromkeys(gone, -1) | dict.fromkeys(come, 1), f"tick {number}"
-        held = wanted
-        if last is not None and number % 3 == 0:  # back to what was before
-            before = last[0]
+    rows: Rows = {}
+    previous: tuple[set[Edge], Rows] | None = None
+    for tick_index in range(14):
+        start = {"s": [(0,)]} if weighted and tick_index == 0 else {}
+        change_found = program.step({relation: gw.ZSet.from_dict(change), **start})[head].to_dict()
+        expected = judge(edges)
+        gone, come = rows.keys() - expected.keys(), expected.keys() - rows.keys()
+        assert change_found == dict.fromkeys(gone, -1) | dict.fromkeys(come, 1), f"tick {tick_index}"
+        rows = expected
+        if previous is not None and tick_index % 3 == 0:  # back to what was before
+            before = previous[0]
             change = dict.fromkeys(before - edges, 1) | dict.fromkeys(edges - before, -1)
             edges = before
         else:
-            last = set(edges), held
+            previous = set(edges), rows
             n_changes = chance.choice((1, 1, 2, len(edges) // 10 + 1, len(edges) // 2 + 1))
-            lost = set(chance.sample(sorted(edges), min(len(edges), n_changes // 2 + number % 2)))
+            lost = set(chance.sample(sorted(edges), min(len(edges), n_changes // 2 + tick_index % 2)))
             new = {some() for _ in range(n_changes - n_changes // 2)} - edges
             change = dict.fromkeys(lost, -1) | dict.fromkeys(new, 1)
             edges = (edges - lost) | new
-    assert program.count(head) == len(held)
+    assert program.count(head) == len(rows)

@@ -1,4 +1,4 @@
-"""Programs with loops equal recomputation by both judges, answers and changes, after every tick of random scripts."""
+"""Programs with loops equal recomputation by both judges after every tick of random scripts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def grown_script(chance: random.Random, inputs: dict[str, int], n_values: int = 
         name = chance.choice(list(inputs))
         if there[name] and chance.random() < 0.6:
             row = there[name].pop(chance.randrange(len(there[name])))
-            there[name] = [other for other in there[name] if other != row]
+            there[name] = [present for present in there[name] if present != row]
             script.append({name: ("rows", [(row, -1)])})
             if chance.random() < 0.5:
                 script.append({name: ("rows", [(row, 1)])})
@@ -74,7 +74,7 @@ def test_small_scripts(name, bag, backend):
 
 
 def _aggregates(literal: Literal) -> bool:
-    """Whether it does, so that no row may have a negative weight."""
+    """Return whether it aggregates, so that no row may have a negative weight."""
     return any(True for _ in aggregates(literal))
 
 
@@ -117,19 +117,22 @@ def test_a_batch_is_its_rows_in_any_order(name, backend):
         judges = Judges(text)
         for tick in script:
             judges.step(tick)
-        rows = [(relation, row) for relation, held in judges.state.items() for row in held]
-        found = []
+        rows = [(relation, row) for relation, rows_of_relation in judges.state.items() for row in rows_of_relation]
+        results = []
         for order in range(4):
             program = gw.Program(text, inputs=named(text), backend=backend.name)
             total: dict[str, ZSet] = {output: {} for output in program.outputs}
             for portion in _portions(rows, max(len(rows), 1) if order == 0 else order):
-                tick = {one: ("rows", [(row, 1) for other, row in portion if other == one]) for one, _ in portion}
-                changes = program.step({one: fed(change, inputs[one]) for one, change in tick.items()})
+                tick = {
+                    relation: ("rows", [(row, 1) for name, row in portion if name == relation])
+                    for relation, _ in portion
+                }
+                changes = program.step({relation: fed(change, inputs[relation]) for relation, change in tick.items()})
                 total = {output: plus(total[output], zset.to_dict()) for output, zset in changes.items()}
             assert total == {output: judges.heads[output] for output in program.outputs} or not rows
-            found.append(bits(program, program.heads))
+            results.append(bits(program, program.heads))
             chance.shuffle(rows)
-        assert all(other == found[0] for other in found) or not rows
+        assert all(result == results[0] for result in results) or not rows
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -142,14 +145,16 @@ def test_what_goes_and_comes_back_leaves_the_same_bits(name, backend):
     judges = Judges(text, clingo=False)
     compared(program, judges, script[0], "step", "load")
     before = bits(program, program.heads)
-    for number in range(6):
+    for tick_index in range(6):
         gone = {
             relation: [(row, -1) for row in chance.sample(sorted(rows), min(len(rows), chance.choice((1, 1, 4))))]
             for relation, rows in judges.state.items()
         }
-        compared(program, judges, {one: ("rows", rows) for one, rows in gone.items()}, "step", f"gone {number}")
-        back = {one: ("zset", [(row, 1) for row, _ in rows]) for one, rows in gone.items()}
-        compared(program, judges, back, "step", f"back {number}")
+        compared(
+            program, judges, {relation: ("rows", rows) for relation, rows in gone.items()}, "step", f"gone {tick_index}"
+        )
+        back = {relation: ("zset", [(row, 1) for row, _ in rows]) for relation, rows in gone.items()}
+        compared(program, judges, back, "step", f"back {tick_index}")
         assert bits(program, program.heads) == before
 
 
@@ -162,12 +167,14 @@ def test_taking_everything_back_leaves_nothing_but_facts(name, bag, backend):
     judges = Judges(text, bag, clingo=False)
     for tick in grown_script(random.Random(f"empty {name}"), inputs, 5, 4):
         compared(program, judges, tick, "step", "there")
-    back = {one: ("zset", [(row, -weight) for row, weight in rows.items()]) for one, rows in judges.state.items()}
+    back = {
+        relation: ("zset", [(row, -weight) for row, weight in rows.items()]) for relation, rows in judges.state.items()
+    }
     compared(program, judges, back, "step", "back")
     empty = gw.Program(text, inputs=named(text), bag=bag, backend=backend.name)
-    first = {one: gw.ZSet.from_rows([(0,) * width]) for one, width in inputs.items()}
+    first = {relation: gw.ZSet.from_rows([(0,) * width]) for relation, width in inputs.items()}
     empty.step(first)
-    empty.step({one: -rows for one, rows in first.items()})
+    empty.step({relation: -rows for relation, rows in first.items()})
     assert bits(program, program.heads) == bits(empty, empty.heads)
 
 
@@ -176,14 +183,20 @@ def test_chunks_and_threads_do_not_change_a_bit(name, backend):
     text = ALL[name]
     inputs = inputs_of(text)
     script = grown_script(random.Random(name), inputs, 6, 6)
-    found = []
+    results = []
     for chunk_rows, threads in itertools.product((None, 1, 7), (1, 2)):
         program = gw.Program(text, inputs=named(text), backend=backend.name, chunk_rows=chunk_rows, threads=threads)
-        ticks = [program.step({one: fed(change, inputs[one]) for one, change in tick.items()}) for tick in script]
-        found.append(
-            [[{one: zset.rows() for one, zset in tick.items()} for tick in ticks], bits(program, program.heads)]
+        ticks = [
+            program.step({relation: fed(change, inputs[relation]) for relation, change in tick.items()})
+            for tick in script
+        ]
+        results.append(
+            [
+                [{relation: zset.rows() for relation, zset in tick.items()} for tick in ticks],
+                bits(program, program.heads),
+            ]
         )
-    assert all(other == found[0] for other in found)
+    assert all(result == results[0] for result in results)
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -192,13 +205,13 @@ def test_a_restored_program_goes_on(name, backend, tmp_path):
     inputs = inputs_of(text)
     program = gw.Program(text, inputs=named(text), backend=backend.name)
     judges = Judges(text, clingo=False)
-    for number, tick in enumerate(grown_script(random.Random(name), inputs, 6, 6)):
-        compared(program, judges, tick, "step", f"tick {number}")
-        if number % 3 == 2:
-            held = bits(program, program.heads)
+    for tick_index, tick in enumerate(grown_script(random.Random(name), inputs, 6, 6)):
+        compared(program, judges, tick, "step", f"tick {tick_index}")
+        if tick_index % 3 == 2:
+            bits_before = bits(program, program.heads)
             program.checkpoint(tmp_path)
             program = gw.Program.restore(tmp_path, backend=backend.name)
-            assert bits(program, program.heads) == held
+            assert bits(program, program.heads) == bits_before
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -208,7 +221,7 @@ def test_load_then_follow(name, backend):
     script = grown_script(random.Random(name), inputs, 6, 6)
     program = gw.Program(text, inputs=named(text), backend=backend.name)
     judges = Judges(text, clingo=False)
-    program.load({one: fed(change, inputs[one]) for one, change in script[0].items()})
+    program.load({relation: fed(change, inputs[relation]) for relation, change in script[0].items()})
     judges.step(script[0])
-    for number, tick in enumerate(script[1:]):
-        compared(program, judges, tick, "step", f"tick {number}")
+    for tick_index, tick in enumerate(script[1:]):
+        compared(program, judges, tick, "step", f"tick {tick_index}")

@@ -25,17 +25,17 @@ def edges_of(path: Path) -> list[tuple[int, int]]:
 
 
 def closure(graph: Graph, n_vertices: int) -> list[int]:
-    """Per vertex what it reaches, as the bits of an integer: components first, then one after the other."""
+    """Return the reachable set per vertex as the bits of an integer, by components."""
     order: list[list[int]] = []
     place, low = [0] * n_vertices, [0] * n_vertices
     done = [False] * n_vertices
     waiting: list[int] = []
-    number = 0
+    counter = 0
     for start in graph:
         if place[start]:
             continue
-        number += 1
-        place[start] = low[start] = number
+        counter += 1
+        place[start] = low[start] = counter
         waiting.append(start)
         path = [(start, iter(graph[start]))]
         while path:
@@ -52,8 +52,8 @@ def closure(graph: Graph, n_vertices: int) -> list[int]:
                         done[component[-1]] = True
                     order.append(component)
             elif not place[target]:
-                number += 1
-                place[target] = low[target] = number
+                counter += 1
+                place[target] = low[target] = counter
                 waiting.append(target)
                 path.append((target, iter(graph.get(target, ()))))
             elif not done[target]:
@@ -77,8 +77,8 @@ def test_the_judge_itself():
     assert closure(graph, 6) == [0b011111] * 3 + [0b010000, 0, 0b110000]
 
 
-def applied(held: list[int], change: gw.ZSet) -> int:
-    """`held` after a change, in place; the number of its rows. Each is one that was lacking, or was there."""
+def applied(reached: list[int], change: gw.ZSet) -> int:
+    """Apply a change to `reached` in place and return its number of rows; each row changes it."""
     columns = change.to_numpy()
     src, dst, weights = columns.values()
     assert np.all(np.abs(weights) == 1)
@@ -86,10 +86,10 @@ def applied(held: list[int], change: gw.ZSet) -> int:
         rows = np.flatnonzero(weights == sign)
         rows = rows[np.argsort(src[rows], kind="stable")]
         vertices, starts = np.unique(src[rows], return_index=True)
-        for vertex, own in zip(vertices.tolist(), np.split(dst[rows], starts[1:]), strict=False):
-            bits = _bits(own)
-            assert held[vertex] & bits == (0 if sign > 0 else bits), f"{vertex}: {sign}"
-            held[vertex] ^= bits
+        for vertex, targets in zip(vertices.tolist(), np.split(dst[rows], starts[1:]), strict=False):
+            bits = _bits(targets)
+            assert reached[vertex] & bits == (0 if sign > 0 else bits), f"{vertex}: {sign}"
+            reached[vertex] ^= bits
     return len(src)
 
 
@@ -109,17 +109,17 @@ def test_a_hundred_edges_go_and_come(shared_data: Path, text: str):
     for src, dst in edges:
         graph[src].add(dst)
     program = gw.Program(text, backend="cpu")
-    held = [0] * n_vertices
+    reached = [0] * n_vertices
     first = program.step({"e": np.array(edges)})["p"]
     assert len(first) == PAIRS
-    applied(held, first)
+    applied(reached, first)
     del first
-    assert held == closure(graph, n_vertices)
+    assert reached == closure(graph, n_vertices)
 
     chance = random.Random(2018)
     gone: list[tuple[int, int]] = []
     sizes = []
-    for number in range(TICKS):
+    for tick_index in range(TICKS):
         way = chance.random()
         if way < 0.5:
             src, dst = edges[chance.randrange(len(edges))]
@@ -133,7 +133,7 @@ def test_a_hundred_edges_go_and_come(shared_data: Path, text: str):
         weight = -1 if way < 0.5 else 1
         (graph[src].discard if weight < 0 else graph[src].add)(dst)
         change = program.step({"e": gw.ZSet.from_dict({(src, dst): weight})})["p"]
-        sizes.append(applied(held, change))
-        assert held == closure(graph, n_vertices), f"tick {number}: {weight:+} ({src}, {dst})"
+        sizes.append(applied(reached, change))
+        assert reached == closure(graph, n_vertices), f"tick {tick_index}: {weight:+} ({src}, {dst})"
     assert sum(size > 0 for size in sizes) > 10
-    assert program.count("p") == sum(bits.bit_count() for bits in held)
+    assert program.count("p") == sum(bits.bit_count() for bits in reached)

@@ -1,4 +1,4 @@
-"""Programs with loops that mean nothing, and ticks that cannot be taken: said by name, with the state as before."""
+"""Rejected programs with loops, and rejected ticks: messages with names, state unchanged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_head_that_depends_on_itself_by_negation_or_aggregation(text, named):
     ],
 )
 def test_a_least_value_whose_better_choice_may_derive_worse(text):
-    """Which answer is meant is not said: what a worse value derives would have to be taken back."""
+    """The answer is ambiguous, as rows derived from the worse value would have to be deleted."""
     with pytest.raises(UnsupportedError, match=r"(min|max) through recursion|and only the best value"):
         gw.Program(text)
 
@@ -93,8 +93,8 @@ def test_a_sum_that_leaves_the_integers(backend):
 @pytest.mark.parametrize("name", ["closure, both", "sums over a loop", "shortest paths"])
 def test_a_bad_change_leaves_the_state(name, backend):
     program = gw.Program(ALL[name], backend=backend.name)
-    inputs = {one: program.arity(one) for one in program.inputs}
-    program.step({one: [tuple(range(width)), tuple(range(1, width + 1))] for one, width in inputs.items()})
+    inputs = {relation: program.arity(relation) for relation in program.inputs}
+    program.step({relation: [tuple(range(width)), tuple(range(1, width + 1))] for relation, width in inputs.items()})
     before = bits(program, program.heads)
     one, width = next(iter(inputs.items()))
     with pytest.raises(GpuWcojError):

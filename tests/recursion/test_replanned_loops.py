@@ -1,4 +1,4 @@
-"""Loops whose plans change between ticks: rows and ranks are those of a run from scratch, and a bad plan is left."""
+"""Loops whose plans change between ticks: rows and ranks equal a run from scratch."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ TRIED = TURNING | (ALL if IS_LONG else {})
 
 @pytest.fixture
 def turned(monkeypatch):
-    """Every tick begins with orders by chance, in some of the paths by chance; yields what has changed."""
+    """Replan every tick with random orders in some random paths; yield the changed places."""
     chance, planned, made = random.Random("turned"), Lowering.plan, replanning_module.mixed
-    found: dict[str, set[Place]] = {"delta": set(), "asked": set()}
+    places: dict[str, set[Place]] = {"delta": set(), "asked": set()}
 
     def any_order(self: Lowering, *given: Any) -> Plan:
         hints: dict[str, list[str]] = {}
@@ -72,7 +72,7 @@ def turned(monkeypatch):
         plan = made(present, *given)
         for place in plan.places():
             if plan.path(place) != present.path(place):
-                found["asked" if place[2] == ASKED else "delta"].add(place)
+                places["asked" if place[2] == ASKED else "delta"].add(place)
         rules = [rule for loop in plan.loops for rule in loop.rules]
         assert all(rule.query is plan.queries[rule.head][rule.number] for rule in rules)
         return plan
@@ -96,43 +96,43 @@ def turned(monkeypatch):
     monkeypatch.setattr(replanning_module, "SORTING", 0.0)
     monkeypatch.setattr(replanning_module, "CLEARLY", 0.0)
     monkeypatch.setattr(feedback.Feedback, "observe", hurry)
-    return found
+    return places
 
 
 def with_ranks(program: Program) -> dict[str, Any]:
-    """All rows of heads in loops, with their ranks; of heads that keep best values, their histories."""
+    """Return all rows of heads in loops with ranks; for heads of best values, their histories."""
     sides = program._ledger.settled()
     if sides is None:
         return {}
     circuit = sides.primary.circuit
-    held = {}
+    rows_of_heads = {}
     for name, head in circuit.heads.items():
         for index in head.state:
             if isinstance(index, RankedIndex):
                 columns, weights = index.rows()
-                rows = [circuit.backend.to_host(one).tolist() for one in (*columns, weights)]
-                held[name] = sorted(zip(*rows, strict=True))
+                rows = [circuit.backend.to_host(column).tolist() for column in (*columns, weights)]
+                rows_of_heads[name] = sorted(zip(*rows, strict=True))
                 for key, arrangement in index.arrangements.items():  # every arrangement holds the same
                     again = RelationIndex(name, index.width, [key], circuit.backend)
                     again.load(columns, weights)
-                    found, expected = (one.columns() for one in (arrangement, again.arrangements[key]))
-                    assert [a.tolist() for a in map(circuit.backend.to_host, (*found[0], found[1]))] == [
-                        a.tolist() for a in map(circuit.backend.to_host, (*expected[0], expected[1]))
-                    ]
-    return held
+                    columns_found, expected = (each.columns() for each in (arrangement, again.arrangements[key]))
+                    assert [
+                        a.tolist() for a in map(circuit.backend.to_host, (*columns_found[0], columns_found[1]))
+                    ] == [a.tolist() for a in map(circuit.backend.to_host, (*expected[0], expected[1]))]
+    return rows_of_heads
 
 
 def _aggregates(text: str) -> bool:
     rules = written(text).rules
-    return any(rule.aggregates or any(True for one in rule.body for _ in aggregates(one)) for rule in rules)
+    return any(rule.aggregates or any(True for literal in rule.body for _ in aggregates(literal)) for rule in rules)
 
 
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", TRIED)
 def test_any_plan_may_follow_any_other(name, bag, turned, tmp_path):
-    """By recomputation, after inserts and deletes; the same ranks as of a program that keeps its plan."""
+    """Answers equal recomputation, and ranks equal those of a program that keeps its plan."""
     text = TRIED[name]
-    inputs = {one: written(text).arities[one] for one in written(text).inputs}
+    inputs = {relation: written(text).arities[relation] for relation in written(text).inputs}
     for seed in range(6 if IS_LONG else 2):
         script = translated(random_script(random.Random(f"{text} {seed}"), inputs), SMALL)
         if bag and _aggregates(text):
@@ -140,15 +140,15 @@ def test_any_plan_may_follow_any_other(name, bag, turned, tmp_path):
         program = Program(text, bag=bag, threads=1 + bag, inputs=named(text))
         fixed = Program(text, bag=bag, replan=None, inputs=named(text))
         judges, again = Judges(text, bag, clingo=False), Judges(text, bag, clingo=False)
-        for number, tick in enumerate(script):
-            place = f"{name}, seed {seed}, tick {number}"
-            way = ("step", "step_counts", "step_pieces")[(seed + number) % 3]
+        for tick_index, tick in enumerate(script):
+            place = f"{name}, seed {seed}, tick {tick_index}"
+            way = ("step", "step_counts", "step_pieces")[(seed + tick_index) % 3]
             compared(program, judges, tick, way, place)
             compared(fixed, again, tick, "step", place)
             assert with_ranks(program) == with_ranks(fixed), place
-            if number % 4 == 3:
+            if tick_index % 4 == 3:
                 program.checkpoint(tmp_path / f"{seed}")
-                if (number + seed) % 2:
+                if (tick_index + seed) % 2:
                     program = Program.restore(tmp_path / f"{seed}")
                     assert with_ranks(program) == with_ranks(fixed), place
     assert (turned["delta"] and turned["asked"]) or name not in TURNING
@@ -158,11 +158,11 @@ def test_any_plan_may_follow_any_other(name, bag, turned, tmp_path):
 @pytest.mark.parametrize("name", list(TURNING)[2:5])
 def test_every_backend(name, kind, turned):
     text = TRIED[name]
-    inputs = {one: written(text).arities[one] for one in written(text).inputs}
+    inputs = {relation: written(text).arities[relation] for relation in written(text).inputs}
     script = translated(random_script(random.Random(f"{text}"), inputs), SMALL)
     program, judges = Program(text, backend=kind.backend(), inputs=named(text)), Judges(text, clingo=False)
-    for number, tick in enumerate(script[: None if IS_LONG or not kind.on_device else 6]):
-        compared(program, judges, tick, "step", f"tick {number}")
+    for tick_index, tick in enumerate(script[: None if IS_LONG or not kind.on_device else 6]):
+        compared(program, judges, tick, "step", f"tick {tick_index}")
     assert turned["delta"]
 
 
@@ -171,7 +171,7 @@ RULES = "hit(x, y) :- start(x, y). hit(x, z) :- hit(x, y), wide(y, u, w), narrow
 
 
 def skewed(n_ticks: int, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """A tick that loads, then new starts and gone ones; in one of them pick gets many rows, and narrow loses most."""
+    """Yield a loading tick, then changed starts; in one tick pick grows and narrow shrinks."""
     chance = np.random.default_rng(seed)
     side = 60
     wide = np.unique(np.stack([chance.integers(0, top, 6_000) for top in (30, side, side)], axis=1), axis=0)
@@ -179,12 +179,12 @@ def skewed(n_ticks: int, seed: int = 0) -> Iterator[dict[str, Any]]:
         "wide": wide, "pick": [(0,)], "narrow": [(i,) for i in range(side)],
         "go": [(i, (7 * i) % 30) for i in range(side)], "start": [(0, 0)],
     }  # fmt: skip
-    kept: list[tuple[int, int]] = []
-    for number in range(n_ticks):
-        new = [(1 + 400 * number + i, int(chance.integers(0, 30))) for i in range(400)]
-        gone, kept = kept[:100], kept[100:] + new
+    present: list[tuple[int, int]] = []
+    for tick_index in range(n_ticks):
+        new = [(1 + 400 * tick_index + i, int(chance.integers(0, 30))) for i in range(400)]
+        gone, present = present[:100], present[100:] + new
         tick: dict[str, Any] = {"start": [(row, 1) for row in new] + [(row, -1) for row in gone]}
-        if number == 1:
+        if tick_index == 1:
             tick["pick"] = [(i,) for i in range(1, side)]
             tick["narrow"] = [((i,), -1) for i in range(2, side)]
         yield tick
@@ -197,10 +197,10 @@ def proposed(program: Program) -> dict[str, int]:
     total = {"delta": 0, "asked": 0}
     for head in sides.primary.circuit.heads.values():
         assert isinstance(head, LoopHead)
-        for at, one in enumerate(head.loop.joins):
-            for steps in program.last_tick.work[head.name][at].values():
-                own = sum(int(counted[PROPOSALS]) for name, counted in steps.items() if not name.startswith("#"))
-                total["asked" if one.is_asked else "delta"] += own
+        for position, rule_join in enumerate(head.loop.joins):
+            for steps in program.last_tick.work[head.name][position].values():
+                proposals = sum(int(counted[PROPOSALS]) for name, counted in steps.items() if not name.startswith("#"))
+                total["asked" if rule_join.is_asked else "delta"] += proposals
     return total
 
 
@@ -210,14 +210,14 @@ def was_replanned(program: Program) -> bool:
 
 @pytest.mark.parametrize("bag", [False, True] if IS_LONG else [False])
 def test_a_bad_plan_of_a_loop_is_left(bag):
-    """With nothing set otherwise: once as much is wasted as planning and arranging take, the waste ends."""
-    program, fixed = (Program(RULES, bag=bag, threads=1, replan=one) for one in (4.0, None))
+    """With default options, a bad plan is replaced once it wastes as much as replanning costs."""
+    program, fixed = (Program(RULES, bag=bag, threads=1, replan=replan) for replan in (4.0, None))
     work: list[list[int]] = [[], []]
     for tick in skewed(8):
-        found, expected = program.step(tick), fixed.step(tick)
-        assert found["hit"].rows() == expected["hit"].rows()
-        for one, own in zip((program, fixed), work, strict=True):
-            own.append(sum(proposed(one).values()))
+        changes, expected = program.step(tick), fixed.step(tick)
+        assert changes["hit"].rows() == expected["hit"].rows()
+        for engine, engine_work in zip((program, fixed), work, strict=True):
+            engine_work.append(sum(proposed(engine).values()))
     assert was_replanned(program)
     assert not was_replanned(fixed)
     assert 3 * sum(work[0][-4:]) < sum(work[1][-4:])

@@ -1,4 +1,4 @@
-"""Loops over texts, floats and mixed columns; arithmetic and text functions; against the judge after every tick."""
+"""Loops over texts, floats and mixed columns, compared with the judge after every tick."""
 
 from __future__ import annotations
 
@@ -77,18 +77,18 @@ def test_against_the_judge(name, backend):
         chance = random.Random(f"{name} {seed}")
         program = gw.Program(text, backend=backend.name)
         judges = Judges(text, clingo=False)
-        held: dict[str, set[tuple[object, ...]]] = {one: set() for one in inputs}
-        for number in range(7):
+        state: dict[str, set[tuple[object, ...]]] = {relation: set() for relation in inputs}
+        for tick_index in range(7):
             tick = {}
             for one, columns in inputs.items():
                 rows = [(tuple(map(chance.choice, columns)), 1) for _ in range(chance.randint(1, 5))]
-                gone = chance.sample(sorted(held[one]), len(held[one]) // 2) if number else []
+                gone = chance.sample(sorted(state[one]), len(state[one]) // 2) if tick_index else []
                 rows += [(row, -1) for row in gone]
-                held[one] = (held[one] | {row for row, _ in rows}) - set(gone)
+                state[one] = (state[one] | {row for row, _ in rows}) - set(gone)
                 tick[one] = ("rows", rows)
-            before = judges.heads if number else {output: {} for output in judges.heads}
+            before = judges.heads if tick_index else {output: {} for output in judges.heads}
             judges.step(tick)
-            changes = program.step({one: rows for one, (_, rows) in tick.items()})
-            agree(program, judges, f"seed {seed}, tick {number}")
+            changes = program.step({relation: rows for relation, (_, rows) in tick.items()})
+            agree(program, judges, f"seed {seed}, tick {tick_index}")
             for output in program.outputs:
                 assert changes[output].to_dict() == minus(judges.heads[output], before[output])

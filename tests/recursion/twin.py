@@ -1,4 +1,4 @@
-"""An engine and the judges side by side: random scripts of ticks, run through all and compared after each tick."""
+"""Engine and judges side by side: random scripts, compared after each tick."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIGNED = {-9: -2, 2**40: 7}
 
 
 def texts_are_plain(program: Written) -> bool:
-    """Whether clingo can say what the program says: it cuts and joins no texts, and has no means."""
+    """Return whether clingo can express the program: no text functions and no means."""
     every = [part for rule in program.rules for part in _parts_of(rule)]
     return not any(isinstance(part, Call) and part.op.isalpha() for part in every) and not any(
         getattr(part, "op", "") == "mean" for part in every
@@ -33,7 +33,7 @@ def texts_are_plain(program: Written) -> bool:
 def _parts_of(rule: Rule) -> list[object]:
     body = list(rule.body)
     for literal in body:
-        body += [inner for one in aggregates(literal) for inner in one.body]
+        body += [inner for aggregate in aggregates(literal) for inner in aggregate.body]
     terms = [*rule.head.terms, *(term for literal in body for term in parts(literal))]
     return [part for term in terms for part in every_part(term)]
 
@@ -49,10 +49,10 @@ class Judges:
         self.heads = self.answers()
 
     def answers(self) -> dict[str, ZSet]:
-        found = fixpoint(self.program, self.state, self.bag)
+        relations = fixpoint(self.program, self.state, self.bag)
         if self.clingo:
-            assert answer_set(self.program, self.state) == found, "the judges do not agree"
-        return found
+            assert answer_set(self.program, self.state) == relations, "the judges do not agree"
+        return relations
 
     def step(self, tick: Mapping[str, Change]) -> dict[str, ZSet]:
         state = dict(self.state)
@@ -68,7 +68,7 @@ class Judges:
 
 
 def compared(program: gw.Program, judges: Judges, tick: Mapping[str, Change], way: str, place: str) -> None:
-    """Take one tick; all answers and all changes are equal. A tick that calculates in vain is refused by both."""
+    """Run a tick and compare all answers and changes; both refuse undefined values."""
     arities = judges.program.arities
     changes = {name: fed(change, arities[name]) for name, change in tick.items()}
     before = judges.heads
@@ -83,20 +83,20 @@ def compared(program: gw.Program, judges: Judges, tick: Mapping[str, Change], wa
         raise AssertionError(f"{place} is taken, and has to be refused: {error}") from None
     if program.last_tick.tick == -1:  # the facts of the text come with the first tick
         expected = {name: minus(judges.heads[name], {}) for name in before}
-    found: dict[str, ZSet] = {name: {} for name in program.outputs}
+    answers: dict[str, ZSet] = {name: {} for name in program.outputs}
     if way == "step":
-        found = {name: zset.to_dict() for name, zset in program.step(changes).items()}
+        answers = {name: zset.to_dict() for name, zset in program.step(changes).items()}
     elif way == "step_pieces":
         pieces: list[tuple[str, gw.ZSet]] = []
         program.step_pieces(changes, lambda name, piece: pieces.append((name, piece)))
         for name, piece in pieces:
-            found[name] = plus(found[name], piece.to_dict())
+            answers[name] = plus(answers[name], piece.to_dict())
     else:
         counts = program.step_counts(changes)
         for name, count in counts.items():
             assert count.net == sum(expected[name].values()), f"{place}: {name}: {count} instead of {expected[name]}"
-        found = {}
-    for name, zset in found.items():
+        answers = {}
+    for name, zset in answers.items():
         assert zset == expected[name], f"{place}: changes of {name}: {zset} instead of {expected[name]}"
     agree(program, judges, place)
 
@@ -104,20 +104,20 @@ def compared(program: gw.Program, judges: Judges, tick: Mapping[str, Change], wa
 def agree(program: gw.Program, judges: Judges, place: str = "") -> None:
     """Every head holds what the judges say."""
     for name in judges.heads:
-        whole = program.relation(name).to_dict()
-        assert whole == judges.heads[name], f"{place}: {name} is {whole} instead of {judges.heads[name]}"
+        rows = program.relation(name).to_dict()
+        assert rows == judges.heads[name], f"{place}: {name} is {rows} instead of {judges.heads[name]}"
         assert program.count(name) == sum(judges.heads[name].values()), f"{place}: count of {name}"
 
 
 def check_script(
     text: str, script: Script, *, bag: bool = False, way: str = "step", clingo: bool = True, **options: Any
 ) -> None:
-    """Run `script` through a program and the judges; after every tick all answers and all changes are equal."""
+    """Run `script` through a program and the judges; compare after every tick."""
     program = gw.Program(text, bag=bag, inputs=named(text), **options)
     judges = Judges(text, bag, clingo)
     assert set(program.inputs) == set(judges.program.inputs)
-    for number, tick in enumerate(script):
-        compared(program, judges, tick, way, f"tick {number}")
+    for tick_index, tick in enumerate(script):
+        compared(program, judges, tick, way, f"tick {tick_index}")
 
 
 def check_scripts(
@@ -129,7 +129,7 @@ def check_scripts(
     values: Mapping[object, object] | None = None,
     **options: Any,
 ) -> None:
-    """`check_script` with the script of every seed; a failure shows the smallest script that fails in the same way.
+    """Run `check_script` for every seed; a failure shows the smallest script with that failure.
 
     With `positive`, no row's weight is ever below 0.
     """
@@ -155,18 +155,18 @@ def check_scripts(
 
 def without_debts(script: Script) -> Script:
     """`script` without what takes a row's weight below 0 at the end of a tick."""
-    held: dict[str, ZSet] = {}
-    found: Script = []
+    present: dict[str, ZSet] = {}
+    ticks: Script = []
     for tick in script:
-        kept: dict[str, Change] = {}
+        applied: dict[str, Change] = {}
         for name, (kind, rows) in tick.items():
             net = summed(rows)
-            own = held.setdefault(name, {})
-            rows = [(row, max(weight, -own.get(row, 0))) for row, weight in net.items()]
-            held[name] = plus(own, summed(rows))
-            kept[name] = kind, [(row, weight) for row, weight in rows if weight]
-        found.append(kept)
-    return found
+            live = present.setdefault(name, {})
+            rows = [(row, max(weight, -live.get(row, 0))) for row, weight in net.items()]
+            present[name] = plus(live, summed(rows))
+            applied[name] = kind, [(row, weight) for row, weight in rows if weight]
+        ticks.append(applied)
+    return ticks
 
 
 def _fails_alike(run: Any, kind: type[Exception], script: Script) -> bool:
@@ -187,7 +187,7 @@ def rows_of(*rows: Row, weight: int = 1) -> list[tuple[Row, int]]:
 
 
 def bits(program: gw.Program, heads: Sequence[str]) -> dict[str, object]:
-    """What a program holds, to the last bit and in order: its answers, and how many rows it stores for them."""
+    """Return the answers of a program in order, and its numbers of stored rows."""
     program.compact()
     answers: dict[str, object] = {
         name: [(field.type, column.to_pylist()) for field, column in zip(table.schema, table.columns, strict=True)]

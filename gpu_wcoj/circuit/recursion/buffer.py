@@ -1,4 +1,4 @@
-"""What rules have derived for iterations that are still to come, and the entries that are due there."""
+"""Pending derivations and entries of later iterations."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from gpu_wcoj.zset.arrays import numbers
 Weighted = tuple[list[Int64Array], Int64Array]
 """Columns, and the weight of every row."""
 
-GATHERED = 1 << 20
-"""Rows are consolidated whenever so many have gathered, and as many again as there are distinct ones."""
+MAX_UNSORTED = 1 << 20
+"""Gathered rows, beyond twice the distinct rows, at which they are consolidated."""
 
 
 class Buffer:
-    """Weighted rows of one relation that wait, each at an iteration."""
+    """Weighted rows of one relation, each pending at an iteration."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._given: list[Weighted] = []
-        self._n_given = self._n_distinct = 0
+        self._unsorted: list[Weighted] = []
+        self._n_unsorted = self._n_distinct = 0
         self._waiting: dict[int, list[Weighted]] = {}
 
     def put(self, iterations: Int64Array, columns: Sequence[Int64Array], weights: Int64Array) -> None:
-        """Let rows wait, each at its iteration."""
-        self._given.append(([iterations, *columns], weights))
-        self._n_given += len(weights)
-        if self._n_given > GATHERED + 2 * self._n_distinct:
-            self._given = [self._consolidated(self._given)]
-            self._n_given = self._n_distinct = len(self._given[0][1])
+        """Store rows, each at its iteration."""
+        self._unsorted.append(([iterations, *columns], weights))
+        self._n_unsorted += len(weights)
+        if self._n_unsorted > MAX_UNSORTED + 2 * self._n_distinct:
+            self._unsorted = [self._consolidated(self._unsorted)]
+            self._n_unsorted = self._n_distinct = len(self._unsorted[0][1])
 
     def put_at(self, iteration: int, columns: list[Int64Array], weights: Int64Array) -> None:
-        """Let rows, sorted and distinct, wait at one iteration."""
+        """Store sorted, distinct rows at one iteration."""
         self._waiting.setdefault(iteration, []).append((columns, weights))
 
     @property
     def next(self) -> int | None:
-        """The first iteration at which something waits."""
+        """The first iteration with pending rows, or None."""
         self._sort()
         return min(self._waiting, default=None)
 
-    def take(self, iteration: int) -> Weighted | None:
-        """The rows that wait there, distinct, sorted, their weights added; None if there are none."""
+    def pop(self, iteration: int) -> Weighted | None:
+        """Remove and return the rows of an iteration, sorted and consolidated; None if there are none."""
         self._sort()
         parts = self._waiting.pop(iteration, None)
         if parts is None:
@@ -52,21 +52,21 @@ class Buffer:
         return rows if len(rows[1]) else None
 
     def _sort(self) -> None:
-        """Deal what was put out to its iterations."""
-        if not self._given:
+        """Distribute the stored rows to their iterations."""
+        if not self._unsorted:
             return
-        (iterations, *columns), weights = self._consolidated(self._given)
-        self._given, self._n_given, self._n_distinct = [], 0, 0
+        (iterations, *columns), weights = self._consolidated(self._unsorted)
+        self._unsorted, self._n_unsorted, self._n_distinct = [], 0, 0
         n = len(weights)
         if n == 0:
             return
-        least, most = numbers(self._backend, iterations[0], iterations[-1])
-        if least == most:
-            self.put_at(least, columns, weights)
+        first, final = numbers(self._backend, iterations[0], iterations[-1])
+        if first == final:
+            self.put_at(first, columns, weights)
             return
         xp = self._backend.xp
-        edges = self._backend.to_host(xp.searchsorted(iterations, xp.arange(least, most + 2))).tolist()
-        for iteration, begin, end in zip(range(least, most + 1), edges, edges[1:], strict=False):
+        edges = self._backend.to_host(xp.searchsorted(iterations, xp.arange(first, final + 2))).tolist()
+        for iteration, begin, end in zip(range(first, final + 1), edges, edges[1:], strict=False):
             if begin < end:
                 self.put_at(iteration, [column[begin:end] for column in columns], weights[begin:end])
 
@@ -75,6 +75,6 @@ class Buffer:
             columns, weights = parts[0]
         else:
             concatenate = self._backend.xp.concatenate
-            columns = [concatenate(own) for own in zip(*(columns for columns, _ in parts), strict=True)]
+            columns = [concatenate(pieces) for pieces in zip(*(columns for columns, _ in parts), strict=True)]
             weights = concatenate([weights for _, weights in parts])
         return self._backend.kernels.consolidate(columns, weights)

@@ -1,4 +1,4 @@
-"""Derivations with the iteration that they belong to."""
+"""Derivations with their iterations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.kernels.protocol import Int64Array
 
 
-def derived(
+def derive(
     join: IncrementalGenericJoin, width: int, step: int
 ) -> Iterator[tuple[Sequence[Int64Array], Int64Array, Int64Array]]:
-    """What a join over rows with ranks derives, in pieces: the first `width` columns, iterations and weights.
+    """Yield the derivations of a join over ranked rows: the first `width` columns, iterations and weights.
 
-    A derivation of a step from rows of these ranks belongs to the iteration behind all of them.
+    A derivation belongs to the iteration after the step and after the ranks of all its rows.
     """
     backend = join.execution.backend
     xp = backend.xp
@@ -25,9 +25,9 @@ def derived(
         assert not isinstance(weights, int)
         columns, ranks = piece.columns[:width], piece.columns[width:]
         if weights.dtype == object:  # counted as Python integers, on the host
-            for at, weight in enumerate(weights.tolist()):
+            for position, weight in enumerate(weights.tolist()):
                 if not -(1 << 63) <= weight < 1 << 63:
-                    row = tuple(int(column[at]) for column in columns)
+                    row = tuple(int(column[position]) for column in columns)
                     raise WeightOverflowError(f"derivations by '{join.query.rule}'", row, weight)
             weights = backend.asarray(weights.astype(np.int64))
         latest: Int64Array = xp.full(len(piece), step, np.int64)

@@ -1,4 +1,4 @@
-"""Loops as parts of a circuit: heads that read each other, evaluated together and shown one by one."""
+"""Loops as parts of a circuit: mutually recursive heads, evaluated together."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from gpu_wcoj.circuit.afresh import as_change
 from gpu_wcoj.circuit.failures import refuse_failure
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink
-from gpu_wcoj.circuit.recursion.best import Better, change_of_best
-from gpu_wcoj.circuit.recursion.changes import Changes, TooManyDerivedError
-from gpu_wcoj.circuit.recursion.ranked import LoopChange, RankedIndex, rows_held, unranked
+from gpu_wcoj.circuit.recursion.best import ValueOrder, change_of_best
+from gpu_wcoj.circuit.recursion.changes import IncrementalRun, TooManyDerivedError
+from gpu_wcoj.circuit.recursion.ranked import LoopChange, RankedIndex, count_rows, unranked
 from gpu_wcoj.circuit.recursion.rule_join import RuleJoin
 from gpu_wcoj.circuit.recursion.rules import LoopPlan
-from gpu_wcoj.circuit.recursion.scratch import Scratch
+from gpu_wcoj.circuit.recursion.scratch import SemiNaiveRun
 from gpu_wcoj.errors import IterationLimitError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
@@ -21,33 +21,35 @@ from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
 
-MOST_DERIVED = 1
-"""A tick that has derived more than so many rows for each row that the loop holds begins from the empty loop instead:
-there a derivation costs a tenth, as sets need no counts."""
+MAX_DERIVED_PER_ROW = 1
+"""Derivations per row of the loop after which a tick is recomputed from the empty loop.
 
-FEWEST_DERIVED = 1 << 18
-"""What a tick may derive in any case."""
+A derivation costs a tenth there, as sets need no counts.
+"""
 
-Found = dict[str, dict[ArrangementKey, IndexedZSet]]
-"""Per head, its entries in every order that its index keeps."""
+MIN_DERIVED_LIMIT = 1 << 18
+"""Derivations that a tick may have, whatever the size of the loop."""
+
+Entries = dict[str, dict[ArrangementKey, IndexedZSet]]
+"""Per head, its entries in every order of its index."""
 
 
 @dataclass(eq=False)
 class Loop:
-    """Heads that read each other.
+    """Mutually recursive heads.
 
     Attributes
     ----------
     relations
-        The state of each head; of one that keeps best values, its history.
+        The state of each head; for a head that keeps best values, its history.
     best
-        Of those, the rows that the outside sees.
+        Per head that keeps best values, the rows that the outside reads.
     outside
         The arrangements of other relations that the rules use.
     execution
-        The circuit's.
+        The execution of the circuit.
     joins
-        Those of the last tick.
+        The joins of the last tick.
     """
 
     plan: LoopPlan
@@ -64,55 +66,57 @@ class Loop:
 
     @property
     def cycle(self) -> str:
-        """The heads from one of them back to itself, in words."""
+        """A cycle of heads as a text for messages."""
         return " reads ".join(f"'{name}'" for name in self.plan.cycle)
 
     def begin(self) -> None:
-        """Forget the tick before."""
+        """Discard the data of the previous tick."""
         self.joins = []
         self._changes = None
 
     def change(self, name: str) -> LoopChange:
-        """This tick's change of one head, found for all heads when the first of them is asked for."""
+        """Return this tick's change of one head; the first call evaluates all heads."""
         if self._changes is None:
-            self._changes = self._evaluated()
+            self._changes = self._evaluate()
         return self._changes[name]
 
-    def _evaluated(self) -> dict[str, LoopChange]:
+    def _evaluate(self) -> dict[str, LoopChange]:
         for execution in (self._set, self._weighted):
             execution.threads = self.execution.threads
             execution.measures = self.execution.measures
             execution.begin()
-        found: Found = {}
+        entries: Entries = {}
         if any(batch.n_rows for arrangement in self.outside.values() for batch in arrangement.pending):
-            rows = sum(rows_held(index) for index in self.relations.values())
+            rows = sum(count_rows(index) for index in self.relations.values())
             if rows == 0:
-                found = self._run(Scratch(self.plan, self.relations, self.outside, self._set))
+                entries = self._run(SemiNaiveRun(self.plan, self.relations, self.outside, self._set))
             else:
                 try:
-                    most = max(FEWEST_DERIVED, MOST_DERIVED * rows)
-                    found = self._run(Changes(self.plan, self.relations, self.outside, self._weighted, most))
+                    max_derived = max(MIN_DERIVED_LIMIT, MAX_DERIVED_PER_ROW * rows)
+                    entries = self._run(
+                        IncrementalRun(self.plan, self.relations, self.outside, self._weighted, max_derived)
+                    )
                 except TooManyDerivedError:
-                    found = self._anew()
-        changes = {name: self._shown(index, found.get(name, {})) for name, index in self.relations.items()}
+                    entries = self._recompute()
+        changes = {name: self._publish(index, entries.get(name, {})) for name, index in self.relations.items()}
         self._refuse_failures(changes)
         return changes
 
-    def _anew(self) -> Found:
-        """The entries of a tick that changes so much that to begin from the empty loop is less work."""
-        outside = {key: as_change(one, self._set, after=True) for key, one in self.outside.items()}
-        found = self._run(Scratch(self.plan, self.relations, outside, self._set))
+    def _recompute(self) -> Entries:
+        """Return the entries of a tick with a large change by evaluating the loop from the empty state."""
+        outside = {key: as_change(arrangement, self._set, after=True) for key, arrangement in self.outside.items()}
+        entries = self._run(SemiNaiveRun(self.plan, self.relations, outside, self._set))
         for name, index in self.relations.items():
-            own = found.setdefault(name, {})
+            head_entries = entries.setdefault(name, {})
             for key, arrangement in index.arrangements.items():
                 for before in arrangement.spine.compact().batches:
                     gone = IndexedZSet(before.values, before.offsets, -before.weight_column(), before.backend)
-                    own[key] = own[key].merge(gone) if key in own else gone
-        return found
+                    head_entries[key] = head_entries[key].merge(gone) if key in head_entries else gone
+        return entries
 
     def _refuse_failures(self, changes: Mapping[str, LoopChange]) -> None:
-        """Raise if a binding of a rule lacks a value when the loop has ended; those of iterations may be gone."""
-        failed = {one.join.query.rule for one in self.joins if one.join.may_have_failed}
+        """Raise if a binding of a rule has an undefined value after the last iteration."""
+        failed = {rule_join.join.query.rule for rule_join in self.joins if rule_join.join.may_have_failed}
         for rule in self.plan.rules:
             if rule.query.rule in failed:
                 arrangements = dict(self.outside)
@@ -123,7 +127,7 @@ class Loop:
                 refuse_failure(IncrementalGenericJoin(rule.query, arrangements, self._set))
 
     def _visible(self, key: ArrangementKey) -> Arrangement:
-        """The committed rows of a head as the outside sees them."""
+        """Return the committed rows of a head as the outside reads them."""
         if key.relation not in self.best:
             return self.relations[key.relation].view(key)
         arrangement = Arrangement(key, self.execution.backend)
@@ -131,31 +135,33 @@ class Loop:
         arrangement.commit()
         return arrangement
 
-    def _run(self, run: Scratch | Changes) -> Found:
+    def _run(self, run: SemiNaiveRun | IncrementalRun) -> Entries:
         self.joins = [*self.joins, *run.joins]
-        for number, _ in enumerate(run.iterations()):
-            if number >= self.execution.iterations:
+        for iteration, _ in enumerate(run.iterations()):
+            if iteration >= self.execution.iterations:
                 raise IterationLimitError(f"the recursion {self.cycle}", self.execution.iterations)
         return run.result()
 
-    def _shown(self, index: RankedIndex, found: Mapping[ArrangementKey, IndexedZSet]) -> LoopChange:
-        """Let a relation's arrangements hold its entries as pending; return the change without ranks."""
+    def _publish(self, index: RankedIndex, entries: Mapping[ArrangementKey, IndexedZSet]) -> LoopChange:
+        """Set the entries of a relation as pending in its arrangements; return the change without ranks."""
         for key, arrangement in index.arrangements.items():
-            arrangement.pending = (found[key],) if key in found else ()
-        own = found.get(index.canonical)
+            arrangement.pending = (entries[key],) if key in entries else ()
+        canonical_entries = entries.get(index.canonical)
         if index.name in self.best:
-            return self._shown_best(index, own)
+            return self._publish_best(index, canonical_entries)
         backend = self.execution.backend
-        change = LoopChange(IndexedZSet.empty(index.columns, backend) if own is None else unranked(own))
-        index.show(change, self.execution.weighted)
+        change = LoopChange(
+            IndexedZSet.empty(index.columns, backend) if canonical_entries is None else unranked(canonical_entries)
+        )
+        index.receive_change(change, self.execution.weighted)
         return change
 
-    def _shown_best(self, index: RankedIndex, entries: IndexedZSet | None) -> LoopChange:
-        """The same of a head that keeps best values, from the entries of its history."""
+    def _publish_best(self, index: RankedIndex, entries: IndexedZSet | None) -> LoopChange:
+        """Do the same for a head that keeps best values, from the entries of its history."""
         backend, best = self.execution.backend, self.best[index.name]
         change = LoopChange(IndexedZSet.empty(index.columns, backend))
         if entries is not None:
-            better = Better(self.plan.best[index.name], self.execution)
+            better = ValueOrder(self.plan.best[index.name], self.execution)
             columns, weights = change_of_best(better, index.accumulated(), entries)
             order = self.plan.order(index.name)
             rows = [columns[order.index(column)] for column in range(index.columns)]
@@ -166,37 +172,37 @@ class Loop:
 
 @dataclass(eq=False)
 class LoopHead:
-    """One head of a loop.
+    """A head of a loop.
 
     Attributes
     ----------
     relation
-        Its state, as the outside sees it.
+        Its state, as the outside reads it.
     derivations
         The history of a head that keeps best values.
-    number
-        Its place among the loop's heads; the first speaks for what they share.
+    position
+        Its position among the loop's heads; the first head reports the shared joins.
     """
 
     name: str
     loop: Loop
     relation: RelationIndex
-    number: int
+    position: int
     derivations: RankedIndex | None = None
     weight_bound: int = 0
     pending_bound: int = 0
 
     def begin(self) -> None:
-        """Forget the tick before."""
-        if self.number == 0:
+        """Discard the data of the previous tick."""
+        if self.position == 0:
             self.loop.begin()
 
     def evaluate(
         self,
         collect: bool,
-        sink: PieceSink | None = None,  # noqa: ARG002  # rows come when the loop has ended
+        sink: PieceSink | None = None,  # noqa: ARG002  # rows are complete only at the end of the loop
     ) -> tuple[ChangeCount, list[PhaseRows] | None]:
-        """This tick's change, from the pending changes of what the loop's rules read."""
+        """Return this tick's change, from the pending changes of the relations that the loop's rules read."""
         change = self.loop.change(self.name)
         inserted, deleted = change.inserted, change.deleted
         if self.loop.execution.weighted:
@@ -205,25 +211,25 @@ class LoopHead:
 
     @property
     def joins(self) -> Sequence[IncrementalGenericJoin]:
-        """Those of the loop in the last tick, at its first head."""
-        return [one.join for one in self.loop.joins] if self.number == 0 else ()
+        """Joins of the loop in the last tick, at its first head; else empty."""
+        return [rule_join.join for rule_join in self.loop.joins] if self.position == 0 else ()
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The heads of the loop, and what it reads of others: relations, or sets of a bag's rows."""
+        """Names of the loop's heads and of the relations, or positive parts of bags, that it reads."""
         outside = dict.fromkeys(key.relation for key in self.loop.outside)
         return (*self.loop.relations, *outside, *(f"{name}#set" for name in outside))
 
     @property
     def state(self) -> tuple[RelationIndex, ...]:
-        """What the head keeps between ticks."""
+        """Indices that the head keeps between ticks."""
         return (self.relation,) if self.derivations is None else (self.derivations, self.relation)
 
 
 def loop_heads(loop: Loop) -> Iterator[LoopHead]:
-    """The loop's heads, in its order."""
-    for number, (name, relation) in enumerate(loop.relations.items()):
+    """Yield the loop's heads in its order."""
+    for position, (name, relation) in enumerate(loop.relations.items()):
         if name in loop.best:
-            yield LoopHead(name, loop, loop.best[name], number, relation)
+            yield LoopHead(name, loop, loop.best[name], position, relation)
         else:
-            yield LoopHead(name, loop, relation, number)
+            yield LoopHead(name, loop, relation, position)

@@ -1,4 +1,4 @@
-"""A relation of a loop as state: its rows with their ranks, and without them for whoever reads it from outside."""
+"""State of a relation of a loop: rows with ranks, and views without ranks for readers outside the loop."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 
 def unranked(batch: IndexedZSet) -> IndexedZSet:
-    """The rows without their last level, weights of equal ones added, those of weight 0 left out.
+    """Return the rows without their last level, consolidated.
 
-    Kept with the batch. It shares the batch's arrays where all weights are 1: a row has one rank only, so each stands
-    once. Otherwise O(n).
+    Cached with the batch. If all weights are 1, it shares the batch's arrays, as each row has a single rank. Otherwise
+    O(n).
     """
-    kept = batch.__dict__.get("unranked")
-    if kept is None:
-        kept = batch.__dict__["unranked"] = _unranked(batch)
-    found: IndexedZSet = kept
-    return found
+    cached = batch.__dict__.get("unranked")
+    if cached is None:
+        cached = batch.__dict__["unranked"] = _unranked(batch)
+    result: IndexedZSet = cached
+    return result
 
 
 def _unranked(batch: IndexedZSet) -> IndexedZSet:
@@ -43,25 +43,25 @@ def _unranked(batch: IndexedZSet) -> IndexedZSet:
 
 
 def _sums_before(batch: IndexedZSet) -> tuple[Int64Array, Int64Array]:
-    """Before each row and behind the last, the sum of the weights, and of the weights times the ranks. Kept."""
-    kept: tuple[Int64Array, Int64Array] | None = batch.__dict__.get("sums before")
-    if kept is None:
+    """Return the prefix sums (length n + 1) of the weights, and of weights times ranks. Cached with the batch."""
+    cached: tuple[Int64Array, Int64Array] | None = batch.__dict__.get("sums before")
+    if cached is None:
         weights, sums = batch.weight_column(), batch.backend.kernels.exclusive_sum
-        kept = batch.__dict__["sums before"] = sums(weights), sums(weights * batch.values[-1])
-    return kept
+        cached = batch.__dict__["sums before"] = sums(weights), sums(weights * batch.values[-1])
+    return cached
 
 
 def ranks_in(
     batches: Sequence[IndexedZSet], columns: Sequence[Int64Array], backend: Backend
 ) -> tuple[Int64Array, Int64Array]:
-    """Per row, the sum of its weights over its ranks in all batches, and of its weights times its ranks.
+    """Return per row the sum of its weights over all batches and ranks, and of weights times ranks.
 
-    As a row of the state has one rank, the first is 1 or 0, and the second is the rank.
+    As a row of the state has a single rank, the first is 1 or 0, and the second is the rank.
 
     Parameters
     ----------
     columns
-        The rows, in the batches' order, ranks left out.
+        The rows, in the batches' order, without ranks.
     """
     xp, width, n = backend.xp, len(columns), len(columns[0])
     weights, ranks = xp.zeros(n, np.int64), xp.zeros(n, np.int64)
@@ -71,43 +71,43 @@ def ranks_in(
     records = [batch.records[:width] for batch in batches]
     located = backend.kernels.locate(records, [range(width)] * len(batches), stacked(backend, columns))
     for batch, position in zip(batches, located, strict=True):
-        held, node = position >= 0, xp.maximum(position, 0)
+        present, node = position >= 0, xp.maximum(position, 0)
         begin, end = batch.offsets[-1][node], batch.offsets[-1][node + 1]
         if batch.weights is None:
-            weights += held
-            ranks += xp.where(held, batch.values[-1][begin], 0)
+            weights += present
+            ranks += xp.where(present, batch.values[-1][begin], 0)
         else:
             sums, products = _sums_before(batch)
-            weights += xp.where(held, sums[end] - sums[begin], 0)
-            ranks += xp.where(held, products[end] - products[begin], 0)
+            weights += xp.where(present, sums[end] - sums[begin], 0)
+            ranks += xp.where(present, products[end] - products[begin], 0)
     return weights, ranks
 
 
 @dataclass(frozen=True, eq=False)
 class LoopChange:
-    """This tick's change of a relation of a loop, without ranks.
+    """The change of a relation of a loop in a tick, without ranks.
 
     Attributes
     ----------
     rows
-        In the relation's own columns, of weight 1 and -1.
+        In the relation's columns, with weights 1 and -1.
     """
 
     rows: IndexedZSet
 
     @property
     def deleted(self) -> int:
-        """How many rows go."""
+        """Number of deleted rows."""
         return self.rows.n_negative
 
     @property
     def inserted(self) -> int:
-        """How many rows come."""
+        """Number of inserted rows."""
         return len(self.rows) - self.rows.n_negative
 
     @cached_property
     def phases(self) -> list[PhaseRows]:
-        """The rows that go, and those that come."""
+        """Deleted rows and inserted rows as two phases."""
         columns, weights = self.rows.columns(), self.rows.weights
         if weights is None:
             return [PhaseRows([column[:0] for column in columns], -1), PhaseRows(columns, 1)]
@@ -116,53 +116,53 @@ class LoopChange:
 
     @cached_property
     def as_bag(self) -> PhaseRows:
-        """All of them with their weights."""
+        """All changed rows with their weights."""
         return PhaseRows(self.rows.columns(), self.rows.weight_column())
 
 
 class UnrankedArrangement(Arrangement):
-    """An arrangement of a loop's relation without its ranks: a view of the one with ranks, which alone is state."""
+    """View of an arrangement of a loop's relation without ranks; only the arrangement with ranks is state."""
 
-    def __init__(self, of: Arrangement) -> None:
-        self._of = of
-        super().__init__(without_rank(of.key), of.backend)
+    def __init__(self, ranked: Arrangement) -> None:
+        self._ranked = ranked
+        super().__init__(without_rank(ranked.key), ranked.backend)
 
     @property
     def spine(self) -> Spine:
         """The committed batches without ranks."""
-        return Spine(tuple(batch for batch in map(unranked, self._of.spine.batches) if len(batch)))
+        return Spine(tuple(batch for batch in map(unranked, self._ranked.spine.batches) if len(batch)))
 
     @spine.setter
     def spine(self, value: Spine) -> None:
-        """It is not kept here; the state moves with the arrangement that this one is a view of."""
+        """Ignore the value: the state is in the arrangement with ranks."""
 
-    def show(self, change: LoopChange, weighted: bool) -> None:
-        """Take note of this tick's change: of a bag's in one phase, else in two."""
+    def receive_change(self, change: LoopChange, weighted: bool) -> None:
+        """Set this tick's change as pending: in one phase for a bag, else in two."""
         if weighted:
             self.receive_delta([change.as_bag])
         elif change.rows.weights is not None:
             self.receive_delta(change.phases)
         else:
             nothing = IndexedZSet.empty(len(self.key.order), self.backend)
-            entries = self._of.pending
+            entries = self._ranked.pending
             self.pending = (nothing, unranked(entries[0]) if entries else nothing)
 
     def commit(self, spine: Spine | None = None) -> None:  # noqa: ARG002  # see `spine`
-        """Forget what was pending."""
+        """Discard the pending change."""
         self.pending = ()
 
 
 class RankedIndex(RelationIndex):
-    """A relation of a loop. Its arrangements have the rank as their last level; `visible` ones have not.
+    """Index of a relation of a loop, whose arrangements have the rank as last level.
 
-    What it receives, holds and gives as rows has the rank as one more column; what `visible` arrangements show has not.
+    Rows that it receives and returns have the rank as an additional last column; `visible` arrangements have no ranks.
 
     Attributes
     ----------
     visible
-        By key, what rules outside the loop read.
+        Arrangements by key that rules outside the loop read.
     visible_to_loops
-        By key, what other loops read: sets, which change in two phases, whatever the program is over.
+        Arrangements by key that other loops read: sets, which change in two phases in programs over sets and bags.
     """
 
     def __init__(
@@ -177,64 +177,64 @@ class RankedIndex(RelationIndex):
         threads: int = 1,
         order: Sequence[int] | None = None,
     ) -> None:
-        own = ArrangementKey(name, (*(range(width) if order is None else order), width))
-        shown, to_loops = dict.fromkeys(visible), dict.fromkeys(visible_to_loops)
-        wanted = [own, *keys, *(with_rank(key, {name: width}) for key in (*shown, *to_loops))]
-        super().__init__(name, width + 1, wanted, backend, policy, threads)
-        self.visible = {key: self.view(key) for key in shown}
+        canonical = ArrangementKey(name, (*(range(width) if order is None else order), width))
+        visible_keys, to_loops = dict.fromkeys(visible), dict.fromkeys(visible_to_loops)
+        all_keys = [canonical, *keys, *(with_rank(key, {name: width}) for key in (*visible_keys, *to_loops))]
+        super().__init__(name, width + 1, all_keys, backend, policy, threads)
+        self.visible = {key: self.view(key) for key in visible_keys}
         self.visible_to_loops = {key: self.view(key) for key in to_loops}
 
     @property
     def columns(self) -> int:
-        """Stored columns, the rank not counted."""
+        """Number of stored columns without the rank."""
         return self.width - 1
 
     def read(self, key: ArrangementKey) -> Arrangement:
-        """One of `visible`."""
+        """Return an arrangement of `visible`."""
         return self.visible[key]
 
     def read_by_loop(self, key: ArrangementKey) -> Arrangement:
-        """One of `visible_to_loops`."""
+        """Return an arrangement of `visible_to_loops`."""
         return self.visible_to_loops[key]
 
     def view(self, key: ArrangementKey) -> UnrankedArrangement:
-        """An arrangement without ranks."""
+        """Return a view of an arrangement without ranks."""
         return UnrankedArrangement(self.arrangements[with_rank(key, {self.name: self.columns})])
 
-    def show(self, change: LoopChange, weighted: bool) -> None:
+    def receive_change(self, change: LoopChange, weighted: bool) -> None:
         """Pass this tick's change, without ranks, to the visible arrangements; the entries are pending already."""
         for arrangement in self.visible.values():
-            arrangement.show(change, weighted)
+            arrangement.receive_change(change, weighted)
         for arrangement in self.visible_to_loops.values():
-            arrangement.show(change, False)
+            arrangement.receive_change(change, False)
 
     @property
     def _views(self) -> list[UnrankedArrangement]:
         return [*self.visible.values(), *self.visible_to_loops.values()]
 
     def commit(self, spines: Mapping[ArrangementKey, Spine] | None = None) -> None:
-        """Commit every child, and forget what was shown."""
+        """Commit all arrangements and discard the changes of the views."""
         super().commit(spines)
         for arrangement in self._views:
             arrangement.commit()
 
     def discard(self) -> None:
-        """Forget this tick's change."""
+        """Discard this tick's change."""
         super().discard()
         for arrangement in self._views:
             arrangement.discard()
 
-    def holds(self, columns: Sequence[Int64Array]) -> tuple[BoolArray, Int64Array]:
-        """Which of these rows, ranks left out, the committed state has, and the ranks that they have there."""
+    def find(self, columns: Sequence[Int64Array]) -> tuple[BoolArray, Int64Array]:
+        """Return a mask of the rows, given without ranks, that the committed state has, and their ranks."""
         weights, ranks = ranks_in(self.accumulated(), columns, self.backend)
         return weights > 0, ranks
 
     def visible_rows(self) -> tuple[list[Int64Array], Int64Array]:
-        """All committed rows without their ranks, sorted, with their weights. O(n)."""
+        """Return all committed rows without ranks, sorted, with their weights. O(n)."""
         columns, weights = self.rows()
         return columns[:-1], weights
 
 
-def rows_held(index: RelationIndex) -> int:
-    """How many rows the committed state of a set has: each batch has one for every row that comes or goes."""
+def count_rows(index: RelationIndex) -> int:
+    """Return the number of rows of the committed set: each batch has an entry per inserted or deleted row."""
     return sum(len(batch) - 2 * batch.n_negative for batch in index.accumulated())

@@ -1,4 +1,4 @@
-"""The joins of a loop in one tick, put to the rules that they are of."""
+"""Joins of a loop in one tick, with their rules."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gpu_wcoj.join.delta import IncrementalGenericJoin
 
 @dataclass(eq=False)
 class RuleJoin:
-    """One join of a rule.
+    """A join of a rule.
 
     Attributes
     ----------
-    is_asked
-        Whether it goes from rows to their derivations.
+    is_inverse
+        Whether it computes derivations from rows.
     seeds
-        Per path, how many rows have started it in this tick.
+        Per path, the number of rows that have seeded it in this tick.
     """
 
     rule: LoopRule
@@ -29,13 +29,13 @@ class RuleJoin:
     def __post_init__(self) -> None:
         self.seeds = [0] * len(self.join.query.paths)
 
-    def begins(self, phases: Sequence[int]) -> bool:
-        """Whether anything starts a path in one of these phases of an iteration; what does so is counted."""
-        found, arrangements = False, self.join.arrangements
-        for number, path in enumerate(self.join.query.paths):
+    def has_seeds(self, phases: Sequence[int]) -> bool:
+        """Count the seeds of all paths in these phases of an iteration; return whether there are any."""
+        any_seeds, arrangements = False, self.join.arrangements
+        for path_index, path in enumerate(self.join.query.paths):
             for phase in phases:
                 delta = arrangements[path.seed.key].delta(phase)
                 if delta is not None:
-                    found = True
-                    self.seeds[number] += delta.n_rows
-        return found
+                    any_seeds = True
+                    self.seeds[path_index] += delta.n_rows
+        return any_seeds

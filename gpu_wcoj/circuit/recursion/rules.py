@@ -1,4 +1,4 @@
-"""What a loop is told of its rules: the joins that fill it, those that follow changes, and those that are asked."""
+"""Plans of a loop's rules: queries that fill it, that maintain it, and that recompute derivations."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery, Step
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 RANK = "#rank"
-"""What the variables of ranks are called, with the number of the atom."""
+"""Prefix of the names of rank variables; the atom's number follows."""
 
 
 @dataclass(frozen=True)
 class LoopRule:
-    """One rule of a head of a loop.
+    """A rule of a head of a loop.
 
     Attributes
     ----------
-    number
-        Its place among the rules of its head.
+    index
+        Its position among the rules of its head.
     query
         The rule over rows without ranks.
     ranked
-        The same, with the rank of every atom of the loop bound last and put behind the head's columns.
-    asked
-        From rows of the head, numbered, to their derivations: the number, then the ranks. Its one path is seeded by a
-        pseudo-relation of the head's columns and the number. Of a head that keeps best values, from groups to the
-        number, the value and the ranks.
-    asking
-        The same without ranks.
+        The rule with the rank of every atom of the loop bound last and appended to the head's columns.
+    inverse_ranked
+        The query from numbered rows of the head to their derivations: number and ranks. Its only path is seeded by a
+        pseudo-relation of the head's columns and the number. For a head that keeps best values, from groups to number,
+        value and ranks.
+    inverse
+        The same query without ranks.
     """
 
     head: str
     number: int
     query: DeltaQuery
     ranked: DeltaQuery
-    asked: DeltaQuery
+    inverse_ranked: DeltaQuery
     asking: DeltaQuery
 
     @classmethod
-    def of(cls, head: str, number: int, query: DeltaQuery, asking: DeltaQuery, widths: Mapping[str, int]) -> LoopRule:
-        """The rule by its queries over rows without ranks; `widths` are those of `LoopPlan`."""
-        return cls(head, number, query, ranked_query(query, widths), ranked_query(asking, widths), asking)
+    def of(cls, head: str, index: int, query: DeltaQuery, inverse: DeltaQuery, widths: Mapping[str, int]) -> LoopRule:
+        """Create the rule from its queries over rows without ranks; `widths` as in `LoopPlan`."""
+        return cls(head, index, query, ranked_query(query, widths), ranked_query(inverse, widths), inverse)
 
 
 @dataclass(frozen=True)
 class Best:
-    """Of a head that keeps the best value of each group of its rows.
+    """The best value that a head keeps per group of its rows.
 
     Attributes
     ----------
     value
-        The stored column of the value; the others tell groups apart.
+        The stored column of the value; all other columns are the group.
     greatest
         Whether greater is better.
     family
@@ -66,16 +66,16 @@ class Best:
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """Heads that read each other.
+    """The plan of mutually recursive heads.
 
     Attributes
     ----------
     widths
-        Per head its stored columns, the rank not counted.
+        Number of stored columns per head, without the rank.
     cycle
-        The heads from one of them back to itself, for people.
+        A cycle of heads, for messages.
     best
-        The heads that keep best values.
+        Per head that keeps best values, their description.
     """
 
     widths: Mapping[str, int]
@@ -84,7 +84,7 @@ class LoopPlan:
     best: Mapping[str, Best] = field(default_factory=dict)
 
     def order(self, name: str) -> tuple[int, ...]:
-        """The order of columns in which a head is looked at: its own, or the value behind the group."""
+        """Return the column order of a head: its stored order, or the group followed by the best value."""
         columns = tuple(range(self.widths[name]))
         if name not in self.best:
             return columns
@@ -93,16 +93,16 @@ class LoopPlan:
 
     @property
     def keys(self) -> tuple[ArrangementKey, ...]:
-        """The arrangements of the relations outside, and of those of the loop, with ranks, that rules use."""
+        """Keys of the arrangements that rules use: of outside relations, and of the loop's relations with ranks."""
         used: dict[ArrangementKey, None] = {}
         for rule in self.rules:
-            used.update(dict.fromkeys((*rule.ranked.keys, *rule.asked.paths[0].keys)))
+            used.update(dict.fromkeys((*rule.ranked.keys, *rule.inverse_ranked.paths[0].keys)))
             used.update({with_rank(key, self.widths): None for key in rule.query.keys})
         return tuple(used)
 
 
 def with_rank(key: ArrangementKey, widths: Mapping[str, int]) -> ArrangementKey:
-    """The arrangement with the rank as its last level, if the relation is in the loop.
+    """Return the key with the rank as its last level, if the relation is in the loop.
 
     Examples
     --------
@@ -115,17 +115,17 @@ def with_rank(key: ArrangementKey, widths: Mapping[str, int]) -> ArrangementKey:
 
 
 def without_rank(key: ArrangementKey) -> ArrangementKey:
-    """The arrangement without its last level."""
+    """Return the key without its last level."""
     return key._replace(order=key.order[:-1])
 
 
 def ranked_query(query: DeltaQuery, widths: Mapping[str, int]) -> DeltaQuery:
-    """The query over rows with ranks: each is bound behind all other variables, and stands behind the head's columns.
+    """Return the query over rows with ranks, which are bound last and appended to the head's columns.
 
     Parameters
     ----------
     widths
-        Of the relations of the loop, the rank not counted.
+        Number of columns per relation of the loop, without the rank.
     """
     in_loop: dict[int, str] = {}
     for path in query.paths:
@@ -133,20 +133,20 @@ def ranked_query(query: DeltaQuery, widths: Mapping[str, int]) -> DeltaQuery:
             if use.key.relation in widths:
                 in_loop[use.atom] = f"{RANK}{use.atom}"
 
-    def ranked(use: AtomUse) -> AtomUse:
+    def rank_use(use: AtomUse) -> AtomUse:
         if use.atom not in in_loop:
             return use
         return AtomUse(use.atom, with_rank(use.key, widths), (*use.variables, in_loop[use.atom]))
 
-    def over(path: DeltaPath) -> DeltaPath:
-        last = tuple(Step(in_loop[use.atom], (use.atom,)) for use in path.others if use.atom in in_loop)
+    def rank_path(path: DeltaPath) -> DeltaPath:
+        rank_steps = tuple(Step(in_loop[use.atom], (use.atom,)) for use in path.others if use.atom in in_loop)
         return replace(
             path,
-            seeds=tuple(map(ranked, path.seeds)),
-            others=tuple(map(ranked, path.others)),
-            steps=(*path.steps, *last),
-            variants=tuple(map(over, path.variants)),
+            seeds=tuple(map(rank_use, path.seeds)),
+            others=tuple(map(rank_use, path.others)),
+            steps=(*path.steps, *rank_steps),
+            variants=tuple(map(rank_path, path.variants)),
         )
 
     ranks = [in_loop[atom] for atom in sorted(in_loop)]
-    return replace(query, head=(*query.head, *ranks), paths=tuple(map(over, query.paths)))
+    return replace(query, head=(*query.head, *ranks), paths=tuple(map(rank_path, query.paths)))

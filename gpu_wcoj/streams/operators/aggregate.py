@@ -88,10 +88,10 @@ class IncrementalAggregate(Aggregate):
             now = place.unit(first_rows(after, touched.columns, first[0]))
             was = place.unit(first_rows(before, touched.columns, first[0]))
         else:
-            found = after.below(touched.columns, nulls=True)
-            now = NOTHING if found is None else place.made(after.names, found.columns, found.weights)
-            found = before.below(touched.columns, nulls=True)
-            was = NOTHING if found is None else place.made(before.names, found.columns, found.weights)
+            entries = after.below(touched.columns, nulls=True)
+            now = NOTHING if entries is None else place.made(after.names, entries.columns, entries.weights)
+            entries = before.below(touched.columns, nulls=True)
+            was = NOTHING if entries is None else place.made(before.names, entries.columns, entries.weights)
         made = [aggregated(place, rows, self.keys, aggregator) for rows in (now, was)]
         return place.minus(made[0], made[1])
 
@@ -102,10 +102,10 @@ class IncrementalAggregate(Aggregate):
             self.state = kinds, Trace(place, Sorting(None)).append(self._counted(before, kinds))
         trace = self.state[1]
         sums = self._sums(groups)
-        own = self._keyed(groups, sums)
+        changes = self._keyed(groups, sums)
         old = [trace.weights_of(self._keyed(groups, sums, slot)) for slot in range(len(sums))]
         try:
-            self.state = kinds, trace.append(own)
+            self.state = kinds, trace.append(changes)
         except WeightOverflowError:  # a total is a weight there
             raise UnsupportedTypeError(f"{self.label} over a group is outside int64, -2^63 to 2^63-1.") from None
         new = [was + more for was, more in zip(old, sums, strict=True)]
@@ -142,13 +142,13 @@ class IncrementalAggregate(Aggregate):
     def _finished(self, groups: Groups, totals: Sequence[Int64Array]) -> ZSet:
         """The rows of the groups that have rows."""
         place = self.place
-        (held,) = positions(place.backend, totals[0] > 0)
-        if not len(held):
+        (present,) = positions(place.backend, totals[0] > 0)
+        if not len(present):
             return NOTHING
-        names, columns = self.aggregator.finished([each[held] for each in totals], groups.rows, place)
-        heads = [place.taken_column(head, held) for head in groups.heads()]
+        names, columns = self.aggregator.finished([each[present] for each in totals], groups.rows, place)
+        heads = [place.taken_column(head, present) for head in groups.heads()]
         keys = [groups.rows.names[key] for key in groups.keys]
-        return place.made([*keys, *names], [*heads, *columns], place.xp.ones(len(held), np.int64))
+        return place.made([*keys, *names], [*heads, *columns], place.xp.ones(len(present), np.int64))
 
 
 def _turned(place: Place, change: ZSet, after: Int64Array) -> ZSet:

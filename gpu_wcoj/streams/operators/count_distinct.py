@@ -50,8 +50,8 @@ class IncrementalCountDistinct(Operator):
     def clock_start(self, scope: int) -> None:
         """A clock of its own begins with no rows."""
         if scope == 0:
-            whole = Trace(self.place, Sorting(None))
-            self.state = _Counts(whole, whole, whole)
+            empty = Trace(self.place, Sorting(None))
+            self.state = _Counts(empty, empty, empty)
 
     def evaluate(self, change: ZSet, after: Trace) -> ZSet:
         """How the counts change."""
@@ -61,7 +61,7 @@ class IncrementalCountDistinct(Operator):
         refuse_negative(place, change, after.weights_of(change), "aggregate")
         keys = places_of(change.names, self.keys)
         counted = places_of(change.names, self.aggregator.columns)
-        both = place.selected(change, [*keys, *counted], [f"#{at}" for at in range(len(keys) + len(counted))])
+        both = place.selected(change, [*keys, *counted], [f"#{position}" for position in range(len(keys) + len(counted))])
         old = state.values.weights_of(both)
         new = old + place.backend.asarray(both.stored_weights)
         signs = (new > 0).astype(np.int64) - (old > 0).astype(np.int64)
@@ -81,10 +81,10 @@ class IncrementalCountDistinct(Operator):
     def _counts(self, groups: ZSet, state: _Counts) -> ZSet:
         """The counts of those of these groups that have rows."""
         place = self.place
-        (held,) = positions(place.backend, state.rows.weights_of(groups) > 0)
-        distinct: Int64Array = state.distinct.weights_of(groups)[held]
-        columns = [place.taken_column(column, held) for column in groups.columns]
-        ones = place.xp.ones(len(held), np.int64)
+        (present,) = positions(place.backend, state.rows.weights_of(groups) > 0)
+        distinct: Int64Array = state.distinct.weights_of(groups)[present]
+        columns = [place.taken_column(column, present) for column in groups.columns]
+        ones = place.xp.ones(len(present), np.int64)
         return place.made([*groups.names, self.aggregator.name], [*columns, Column(INT64, distinct)], ones)
 
     @property

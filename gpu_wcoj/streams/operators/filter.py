@@ -9,7 +9,7 @@ import numpy as np
 
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.protocol import BoolArray
-from gpu_wcoj.streams.callables import given
+from gpu_wcoj.streams.callables import input_arrays
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.zset.zset import ZSet
 
@@ -31,7 +31,7 @@ class Filter(Operator):
         return self.place.held(rows, self.place.backend.asarray(mask) if rows.columns else mask)
 
     def _mask(self, rows: ZSet) -> BoolArray:
-        made = self.condition(*given(rows, self.of))
+        made = self.condition(*input_arrays(rows, self.of))
         mask = np.ma.filled(made, False) if isinstance(made, np.ma.MaskedArray) else np.asarray(made)
         if mask.shape != (len(rows),) or mask.dtype != bool:
             raise UsageError(

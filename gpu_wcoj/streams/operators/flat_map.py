@@ -10,7 +10,7 @@ import numpy as np
 from gpu_wcoj.column import Column
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.streams.callables import Names, columns_from, given, rows_from
+from gpu_wcoj.streams.callables import Names, columns_from, input_arrays, rows_from
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.zset.zset import ZSet
@@ -46,7 +46,7 @@ class FlatMap(Operator):
         return owner, names, columns
 
     def _called(self, rows: ZSet) -> tuple[Any, Any]:
-        returned = self.function(*given(rows, self.of))
+        returned = self.function(*input_arrays(rows, self.of))
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise UsageError(
                 f"a function of flat_map returns (owner, columns), and this one returned {returned!r:.80}.\n"
@@ -56,8 +56,8 @@ class FlatMap(Operator):
         if owner.ndim != 1 or (len(owner) and owner.dtype.kind not in "iu"):
             raise UsageError(f"the owners are one array of integers, and these are {returned[0]!r:.80}.")
         if len(owner) and (int(owner.min()) < 0 or int(owner.max()) >= len(rows)):
-            found = f"{int(owner.min())} to {int(owner.max())}"
-            raise UsageError(f"an owner is a row from 0 to {len(rows) - 1}, and these go from {found}.")
+            bounds = f"{int(owner.min())} to {int(owner.max())}"
+            raise UsageError(f"an owner is a row from 0 to {len(rows) - 1}, and these go from {bounds}.")
         return owner.astype(np.int64), returned[1]
 
 
@@ -67,7 +67,7 @@ class FlatMapRows(FlatMap):
     def _columns(self, rows: ZSet) -> _Made:
         lists = [list(self.function(row)) for row, _ in rows.rows()]
         owner = np.repeat(np.arange(len(lists)), [len(made) for made in lists])
-        made = [row for one in lists for row in one]
+        made = [row for new_rows in lists for row in new_rows]
         if not made:
             return owner, (), []
         names, columns = rows_from(self.place, made, self.names, self.function)

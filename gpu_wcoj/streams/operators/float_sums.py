@@ -18,9 +18,9 @@ def float_change(place: Place, groups: Groups, aggregator: Sum, state: Trace | N
     """The change of the sums of these groups, whose rows are a change, and what is kept: words, amounts as weights."""
     keys = tuple(range(len(groups.keys)))
     before = Trace(place, Sorting(keys)) if state is None else state
-    number, word, amount = aggregator.words(groups)
+    group, word, amount = aggregator.words(groups)
     asarray = place.backend.asarray
-    columns = [place.taken_column(head, asarray(number)) for head in groups.heads()]
+    columns = [place.taken_column(head, asarray(group)) for head in groups.heads()]
     names = [*(groups.rows.names[key] for key in groups.keys), "#word"]
     after = before.append(place.made(names, [*columns, Column.of_integers(asarray(word))], asarray(amount)))
     return place.minus(_sums(groups, aggregator, after), _sums(groups, aggregator, before)), after
@@ -29,18 +29,18 @@ def float_change(place: Place, groups: Groups, aggregator: Sum, state: Trace | N
 def _sums(groups: Groups, aggregator: Sum, trace: Trace) -> ZSet:
     """The sums of those of these groups that have rows."""
     place, heads = groups.place, groups.heads()
-    found = trace.below(heads, nulls=True, count=len(groups))
-    if found is None:
+    entries = trace.below(heads, nulls=True, count=len(groups))
+    if entries is None:
         return NOTHING
-    listed = (place.backend.to_host(each).tolist() for each in (found.owner, found.columns[-1].stored, found.weights))
+    listed = (place.backend.to_host(each).tolist() for each in (entries.owner, entries.columns[-1].stored, entries.weights))
     words: list[Words] = by_group(len(groups), *listed)
-    held = np.array([number for number, own in enumerate(words) if own.get(ROWS, 0) > 0], np.int64)
-    if not len(held):
+    present = np.array([index for index, group_words in enumerate(words) if group_words.get(ROWS, 0) > 0], np.int64)
+    if not len(present):
         return NOTHING
-    rows = place.backend.asarray(held)
+    rows = place.backend.asarray(present)
     columns = [
         *(place.taken_column(head, rows) for head in heads),
-        aggregator.of_words([words[at] for at in held], place),
+        aggregator.of_words([words[index] for index in present], place),
     ]
     names = [*(groups.rows.names[key] for key in groups.keys), aggregator.name]
-    return place.made(names, columns, place.xp.ones(len(held), np.int64))
+    return place.made(names, columns, place.xp.ones(len(present), np.int64))

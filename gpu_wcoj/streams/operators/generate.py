@@ -31,15 +31,15 @@ class Source(Operator):
 
     def evaluate(self) -> ZSet:
         """The rows of this tick."""
-        empty, known = self.state
+        empty, table_names = self.state
         if self.given is None:
             return empty
-        rows = self.place.adopted(as_zset(self.given, self.name, empty, known, self.schema is not None))
+        rows = self.place.adopted(as_zset(self.given, self.name, empty, table_names, self.schema is not None))
         if not rows.columns and not len(rows):
             return empty
-        names = named_after(rows.names, known)
+        names = named_after(rows.names, table_names)
         if empty.columns:
-            rows = self._as_known(rows, empty, known)
+            rows = self._as_known(rows, empty, table_names)
         self.state = (self.place.taken(rows, slice(0)), names) if rows.columns else (NOTHING, None)
         return rows
 
@@ -106,8 +106,8 @@ def as_zset(
         if known is not None and len(columns) != len(known):
             raise ArityError(wrong_number(name, len(known), [names[column] for column in columns], known))
         if not isinstance(names, Numbered):
-            own = tuple(names[column] for column in columns)
-            columns = [columns[i] for i in column_order(name, own, known, is_declared)]
+            column_names = tuple(names[column] for column in columns)
+            columns = [columns[i] for i in column_order(name, column_names, known, is_declared)]
         return columns if weight is None else [*columns, names.index(weight)]
 
     kinds = [column.type for column in like.columns]

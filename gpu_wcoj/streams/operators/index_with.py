@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpu_wcoj.streams.callables import Names, columns_from, given
+from gpu_wcoj.streams.callables import Names, columns_from, input_arrays
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING, is_nothing, places_of
 from gpu_wcoj.zset.zset import ZSet
@@ -26,9 +26,9 @@ class IndexWith(Operator):
             return rows
         if not callable(self.key):
             keys = places_of(rows.names, self.key)
-            rest = [at for at in range(len(rows.names)) if at not in keys]
-            return self.place.selected(rows, [*keys, *rest])
+            remaining = [position for position in range(len(rows.names)) if position not in keys]
+            return self.place.selected(rows, [*keys, *remaining])
         if not len(rows):
             return NOTHING
-        names, columns = columns_from(self.place, self.key(*given(rows)), self.names, len(rows), self.key)
+        names, columns = columns_from(self.place, self.key(*input_arrays(rows)), self.names, len(rows), self.key)
         return self.place.made([*names, *rows.names], [*columns, *rows.columns], rows.stored_weights)

@@ -21,8 +21,8 @@ class Join(Operator):
         """All pairs."""
         if not len(left) or not len(right):
             return NOTHING
-        found = matched(self.place, self.shape, left, keyed(self.place, right, self.shape.right), True, None)
-        return found[0][1] if found else NOTHING
+        pairs = matched(self.place, self.shape, left, keyed(self.place, right, self.shape.right), True, None)
+        return pairs[0][1] if pairs else NOTHING
 
     @property
     def label(self) -> str:

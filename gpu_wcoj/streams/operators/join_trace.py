@@ -36,12 +36,12 @@ class JoinTrace(Operator):
         """All pairs that belong to this time."""
         is_timed = isinstance(trace, TimedTrace) and self.scope.depth > 0
         now = self.time.iteration if is_timed else 0
-        out, later = self.state.taken(now)
-        for at, rows in matched(self.place, self.shape, change, trace, self.change_is_left, now if is_timed else None):
-            if at == now:
+        out, later = self.state.without(now)
+        for iteration, rows in matched(self.place, self.shape, change, trace, self.change_is_left, now if is_timed else None):
+            if iteration == now:
                 out = self.place.plus(out, rows)
             else:
-                later = later.added(self.place, at, rows)
+                later = later.with_rows(self.place, iteration, rows)
         self.state = later
         return out
 

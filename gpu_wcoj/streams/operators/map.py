@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpu_wcoj.column import Column
-from gpu_wcoj.streams.callables import Names, columns_from, given, rows_from
+from gpu_wcoj.streams.callables import Names, columns_from, input_arrays, rows_from
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING, is_nothing, places_of
 from gpu_wcoj.zset.zset import ZSet
@@ -44,7 +44,7 @@ class Map(Operator):
         return self.place.made(names, columns, rows.stored_weights if columns else rows.weights)
 
     def _columns(self, rows: ZSet) -> tuple[tuple[str, ...], list[Column]]:
-        returned = self.function(*given(rows, self.of))
+        returned = self.function(*input_arrays(rows, self.of))
         return columns_from(self.place, returned, self.names, len(rows), self.function)
 
 

@@ -83,17 +83,17 @@ class Multiway(Operator):
 
     def evaluate(self, *values: ZSet) -> ZSet:
         """The join of these values, or its change."""
-        given = dict(zip(self.relations, values, strict=True))
-        state = self._fitted(given)
+        rows_by_name = dict(zip(self.relations, values, strict=True))
+        state = self._fitted(rows_by_name)
         now = self.time.iteration if state.ruled.timed else 0
-        out, later = state.later.taken(now)
+        out, later = state.later.without(now)
         if any(len(rows) for rows in values):
-            spines, found = self._joined(state, given, now)
-            for at, rows in found:
-                if at == now:
+            spines, results = self._joined(state, rows_by_name, now)
+            for iteration, rows in results:
+                if iteration == now:
                     out = self.place.plus(out, rows)
                 else:
-                    later = later.added(self.place, at, rows)
+                    later = later.with_rows(self.place, iteration, rows)
             self.state = _State(state.ruled, spines if self.incremental else {}, later, not self.incremental)
         else:
             self.state = replace(state, later=later, settled=True)
@@ -108,9 +108,9 @@ class Multiway(Operator):
         spines = {}
         for name, index in ruled.indices.items():
             old = state.ruled.indices[name]
-            held = state.spines.get(name)
-            if held:
-                old.commit(held)
+            spines_before = state.spines.get(name)
+            if spines_before:
+                old.commit(spines_before)
                 index.load(*ruled.moved(name, old.rows(), state.ruled))
                 spines[name] = index.spines()
         return replace(state, ruled=ruled, spines=spines)
@@ -126,12 +126,12 @@ class Multiway(Operator):
                 refuse_overflow(name, rows.columns, rows.weight_column(place.xp), index, place.backend)
             index.receive_delta([rows])
         try:
-            found = self._change(ruled, now)
+            results = self._change(ruled, now)
             spines = {name: index.committed() for name, index in ruled.indices.items()}
         finally:
             for index in ruled.indices.values():
                 index.discard()
-        return spines, found
+        return spines, results
 
     def _change(self, ruled: Ruled, now: int) -> Sequence[tuple[int, ZSet]]:
         """The change of the join, by iteration."""
@@ -147,14 +147,14 @@ class Multiway(Operator):
         magnitude = 0
         for piece in join.join(0):
             columns.append(piece.columns)
-            own = piece.weights
-            weights.append(xp.full(len(piece), own, np.int64) if isinstance(own, int) else own)
+            piece_weights = piece.weights
+            weights.append(xp.full(len(piece), piece_weights, np.int64) if isinstance(piece_weights, int) else piece_weights)
             magnitude += added_magnitudes(weights[-1], piece.bound, self.place.backend)
         if not weights:
             return []
         if join.weight_bound >= 1 << 63:  # products of weights are modulo 2^64
             return ruled.exact(exact_change(join, 0), now)
-        if magnitude >= 1 << 63 or any(one.dtype == object for one in weights):
+        if magnitude >= 1 << 63 or any(array.dtype == object for array in weights):
             return ruled.exact(_added(columns, weights, self.place.backend), now)
         joined = [self.place.concatenated(parts) for parts in zip(*columns, strict=True)]
         return ruled.result(joined, self.place.concatenated(weights), now)
@@ -166,9 +166,9 @@ class Multiway(Operator):
             return (place.string if family == "string" else place.binary).rank()
 
         assert ruled.query is not None
-        held = {key: ruled.indices[key.relation].arrangements[key] for key in ruled.query.keys}
+        arrangements = {key: ruled.indices[key.relation].arrangements[key] for key in ruled.query.keys}
         return IncrementalGenericJoin(
-            ruled.query, held, Execution(place.backend, True, threads=processors(), host_ranks=ranks)
+            ruled.query, arrangements, Execution(place.backend, True, threads=processors(), host_ranks=ranks)
         )
 
     @property
@@ -182,8 +182,8 @@ def _added(
 ) -> dict[tuple[int, ...], int]:
     """Per row of some pieces the sum of its weights, as Python's integer."""
     total: dict[tuple[int, ...], int] = {}
-    for part, own in zip(columns, weights, strict=True):
+    for part, piece_weights in zip(columns, weights, strict=True):
         rows = zip(*(backend.to_host(column).tolist() for column in part), strict=True)
-        for row, weight in zip(rows, as_python(backend, own).tolist(), strict=True):
+        for row, weight in zip(rows, as_python(backend, piece_weights).tolist(), strict=True):
             total[row] = total.get(row, 0) + weight
     return total

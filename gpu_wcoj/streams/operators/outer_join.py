@@ -43,13 +43,13 @@ class Pad(Operator):
 def outer_join(left: Stream, right: Stream, shape: JoinShape, keep: Side, incremental: bool) -> Stream:
     """The join, and the rows of the left, of the right, or of both, that have no match. Not linear."""
     scope, mirrored = left.scope, JoinShape(shape.right, shape.left)
-    whole = incremental_join(left, right, shape) if incremental else scope.add(Join(shape), left, right)
+    result = incremental_join(left, right, shape) if incremental else scope.add(Join(shape), left, right)
     if keep in ("left", "full"):
-        alone = incremental_antijoin(left, right, shape) if incremental else scope.add(Antijoin(shape), left, right)
-        whole += scope.add(Pad(shape, rows_are_left=True), alone, right)
+        unmatched = incremental_antijoin(left, right, shape) if incremental else scope.add(Antijoin(shape), left, right)
+        result += scope.add(Pad(shape, rows_are_left=True), unmatched, right)
     if keep in ("right", "full"):
-        alone = (
+        unmatched = (
             incremental_antijoin(right, left, mirrored) if incremental else scope.add(Antijoin(mirrored), right, left)
         )
-        whole += scope.add(Pad(shape, rows_are_left=False), alone, left)
-    return whole
+        result += scope.add(Pad(shape, rows_are_left=False), unmatched, left)
+    return result
