@@ -19,7 +19,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 
 def adopt(circuit: Circuit, previous: Circuit) -> None:
-    """Fill an empty circuit with the state of `previous`, which has the same relations and backend.
+    """Fill an empty circuit with the state of `previous`, which has the same relations.
 
     Raises
     ------
@@ -69,7 +69,10 @@ def _paired_indices(circuit: Circuit, previous: Circuit) -> Iterator[tuple[Relat
 
 
 def _source_key(key: ArrangementKey, index: RelationIndex) -> ArrangementKey:
-    """Return the key of the arrangement to build `key` from: of the same selection if possible, else of all rows."""
+    """Return the key of the arrangement from which to build `key`.
+
+    It has the same selection if possible, else all rows.
+    """
     return next(
         (candidate for candidate in index.arrangements if candidate.selection == key.selection), index.canonical
     )

@@ -31,7 +31,7 @@ def recomputation_joins(
 
 
 def as_change(arrangement: Arrangement, execution: Execution, after: bool) -> Arrangement:
-    """Return an arrangement in which all rows are pending: committed rows, or those after this tick."""
+    """Return an arrangement in which all rows, committed or after this tick, are pending."""
     change = Arrangement(arrangement.key, execution.backend)
     spine = arrangement.committed() if after else arrangement.spine
     compact = spine.compact().batches

@@ -182,7 +182,9 @@ class Circuit:
             return self._evaluate(changes, collect, sink, self.heads)
 
     def demanded(self, changes: Mapping[str, InputChange]) -> dict[str, InputChange]:
-        """Compute the change of the keys at which recursive rules read aggregates; the state stays as it is.
+        """Compute the change of the keys at which recursive rules read aggregates.
+
+        The state stays as it is.
 
         An aggregate in a recursive rule reads relations that are complete before the recursion, at keys that only the
         recursion derives. So the keys are an input before the recursion, and a head after it derives them. The heads
@@ -223,7 +225,10 @@ class Circuit:
     def _find_demanded_keys(
         self, changes: Mapping[str, InputChange], keys: Mapping[str, str], cleared: Mapping[str, Sequence[Int64Array]]
     ) -> dict[str, InputChange]:
-        """Compute the change of one group of keys; the keys of `cleared` inputs are deleted in the first tick."""
+        """Compute the change of one group of keys.
+
+        The keys of `cleared` inputs are deleted in the first tick.
+        """
         from gpu_wcoj.circuit.recursion.loop import LoopHead
 
         phases_by_input = {name: [PhaseRows(rows, -1)] for name, rows in cleared.items()}
@@ -337,7 +342,7 @@ class Circuit:
         return evaluate
 
     def _may_fail(self, head: Derived) -> bool:
-        """Return whether a head must be evaluated for its errors even if its answer is not requested."""
+        """Return whether a head must be evaluated for its errors even without a request."""
         return self.execution.weighted or (isinstance(head, Head) and head.calculates)
 
     @property
@@ -354,7 +359,7 @@ class Circuit:
 
     @property
     def declined(self) -> dict[str, tuple[Declined, ...]]:
-        """Reasons for which full recomputation was considered but not used in the last tick, per head."""
+        """Reasons per head for not using full recomputation in the last tick."""
         return {name: tuple(recounting.declined) for name, recounting in self._recountings() if recounting.declined}
 
     def _recountings(self) -> Iterator[tuple[str, Recounting]]:
@@ -407,7 +412,10 @@ class Circuit:
         return name in self.sources or bool(self.heads[name].state)
 
     def whole(self, name: str) -> tuple[list[Int64Array], Int64Array]:
-        """Return all rows of a relation, sorted, with their weights; recomputed if they are not stored."""
+        """Return all rows of a relation, sorted, with their weights.
+
+        Recomputed if they are not stored.
+        """
         with within_memory(self.backend, f"reading relation '{name}'"):
             return self._rows(name)
 
@@ -429,7 +437,10 @@ class Circuit:
         return list(rows.columns), rows.weight_column(self.backend.xp)
 
     def total(self, name: str) -> int:
-        """Return the sum of a relation's weights; a head that is not stored is counted, not enumerated."""
+        """Return the sum of a relation's weights.
+
+        A head that is not stored is counted, not enumerated.
+        """
         with within_memory(self.backend, f"counting relation '{name}'"):
             head = self.heads.get(name)
             if isinstance(head, Head) and not head.state:

@@ -20,7 +20,7 @@ Batches = Sequence[IndexedZSet]
 def rows_below(
     batches: Batches, prefix: Sequence[Int64Array], backend: Backend
 ) -> tuple[Int64Array, list[Int64Array], Int64Array]:
-    """Return the consolidated rows that begin with each prefix: owner, remaining columns, weights.
+    """Return consolidated rows below each prefix: owner, remaining columns, weights.
 
     The owner is the position of the prefix. Without columns there is one prefix, that of all rows. If there are no
     rows, one empty remaining column is returned.
@@ -43,7 +43,10 @@ def rows_below(
 
 
 def are_present(batches: Batches, columns: Sequence[Int64Array], backend: Backend) -> BoolArray:
-    """Return a mask of the paths (group and value) that have a row of positive weight; no weight is negative."""
+    """Return a mask of the paths (group and value) that have a row of positive weight.
+
+    No weight is negative.
+    """
     xp = backend.xp
     total: Int64Array = xp.zeros(len(columns[0]), np.int64)
     batches = [batch for batch in batches if len(batch)]
@@ -62,7 +65,7 @@ def are_present(batches: Batches, columns: Sequence[Int64Array], backend: Backen
 def extreme_values(
     batches: Batches, groups: Sequence[Int64Array], n: int, greatest: bool, backend: Backend, rank: Int64Array | None
 ) -> tuple[BoolArray, Int64Array]:
-    """Return per group whether it has a row of positive weight, and the extreme value of those rows.
+    """Return per group whether it has a row of positive weight, and the extreme value.
 
     O(log n) per batch and group, plus deleted values that are skipped. If values are texts, all values of the group
     are read.
@@ -113,7 +116,7 @@ def _window_values(
     greatest: bool,
     backend: Backend,
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the present values in a window at one end of each range, and the limit up to which they are complete.
+    """Return present values in a window at one end of each range, and how far they are complete.
 
     The values are sorted by group.
     """

@@ -36,7 +36,9 @@ from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 
 
 def refuse_failures(joins: Sequence[IncrementalGenericJoin]) -> None:
-    """Raise if a binding of the state after this tick has an undefined value; see the module docstring.
+    """Raise if a binding of the state after this tick has an undefined value.
+
+    See the module docstring.
 
     Raises
     ------
@@ -49,7 +51,7 @@ def refuse_failures(joins: Sequence[IncrementalGenericJoin]) -> None:
 
 
 def refuse_failure(join: IncrementalGenericJoin) -> None:
-    """Raise if a binding of a rule has an undefined value after this tick, whose change is pending."""
+    """Raise if a binding of a rule has an undefined value after this pending tick."""
     _FailureSearch(join).refuse()
 
 
@@ -103,7 +105,7 @@ class _FailureSearch:
     def _failing(
         self, values: dict[str, Int64Array], backend: Backend
     ) -> tuple[tuple[int, ...], Calculation, list[int]] | None:
-        """Return the smallest failing binding, its failing calculation, and the codes of the arguments."""
+        """Return the smallest failing binding, its calculation, and the codes of the arguments."""
         xp, execution = backend.xp, self.join.execution
         n = len(next(iter(values.values())))
         names = sorted(values)
@@ -150,7 +152,7 @@ class _FailureSearch:
         return tuple(first_value(values[name]) for name in names), failed_calculation, arguments
 
     def _find_failed_step(self, formula: Formula, arguments: Sequence[int]) -> tuple[Calculation, list[int]]:
-        """Return the first undefined calculation within a formula for one row, and the codes of its arguments."""
+        """Return the first undefined step of a formula for one row, and its argument codes."""
         backend, execution = self.join.execution.backend, self.join.execution
         columns = [backend.asarray(np.array([code], np.int64)) for code in arguments]
         ranks = execution.ranks if execution.host_ranks else None
@@ -185,7 +187,10 @@ class _FailureSearch:
 
 
 def _without_calculations(query: DeltaQuery, names: set[str]) -> DeltaQuery:
-    """Return the query without calculations and checks that use them; its head has all variables of positive atoms."""
+    """Return the query without calculations and checks that use them.
+
+    Its head has all variables of positive atoms.
+    """
 
     def is_kept(check: Check) -> bool:
         return not isinstance(check, Calculation) and not names.intersection(names_of(check))

@@ -28,7 +28,9 @@ MAX_WORD = 1 << 61
 """Amount of a word above which the words of a sum are normalised."""
 
 _MASK = (1 << 32) - 1
+"""The low 32 bits."""
 _UNIT = 1 << 1074
+"""The float 1.0 in units of 2^-1074."""
 
 FloatArray = npt.NDArray[np.float64]
 Contributions = tuple[Int64Array, Int64Array, Int64Array]
@@ -69,7 +71,7 @@ def float_words(group: Int64Array, codes: Int64Array, width: int, weights: Int64
 
 
 def _exact_words(group: Int64Array, values: FloatArray, weights: Int64Array) -> Contributions:
-    """Compute `float_words` with Python integers, as products of words and weights may leave int64."""
+    """Compute `float_words` with Python integers, as int64 may overflow."""
     totals: dict[int, Words] = defaultdict(dict)
     for group_index, value, weight in zip(group.tolist(), values.tolist(), weights.tolist(), strict=True):
         if math.isfinite(value):

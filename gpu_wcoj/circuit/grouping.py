@@ -177,7 +177,10 @@ class GroupingHead:
         return had, before
 
     def _totals(self, change: GroupChange) -> tuple[BoolArray, Int64Array]:
-        """Return a mask of groups with rows and their sums or means; pass the changed words to the state."""
+        """Return a mask of groups with rows and their sums or means.
+
+        Pass the changed words to the state.
+        """
         assert self.derivations is not None
         totals = Totals(self.name, self.derivations.accumulated(), change, self.plan, self.execution)
         counts, results, (group, word, amount) = totals.after()
@@ -189,7 +192,10 @@ class GroupingHead:
         return counts != 0, results
 
     def _extremes(self, change: GroupChange, had: BoolArray, before: Int64Array) -> tuple[BoolArray, Int64Array]:
-        """Return a mask of groups with rows and their extremes; search only where the old extreme was deleted."""
+        """Return a mask of groups with rows and their extremes.
+
+        Search only where the old extreme was deleted.
+        """
         assert change.values is not None
         backend, plan = self._backend, self.plan
         xp, kernels = backend.xp, backend.kernels

@@ -140,7 +140,7 @@ def group_change(
 def refuse_out_of_range(
     what: str, words: Words, head: str, change: GroupChange, plan: GroupingPlan, backend: Backend, max_sum: int = 0
 ) -> None:
-    """Raise for the first count or sum outside int64, or above `max_sum` in magnitude if that is not 0."""
+    """Raise for the first count or sum outside int64, or above a nonzero `max_sum`."""
     mask = words[1] != words[0] >> 63
     if max_sum:
         mask = mask | (words[0] > max_sum) | (words[0] < -max_sum)

@@ -110,7 +110,10 @@ class Head:
         return frozenset(key.relation for join in self.joins for key in join.arrangements)
 
     def _total_before(self) -> int | None:
-        """Return the sum of weights before the tick, or None if unknown; 0 if each rule has an empty atom."""
+        """Return the sum of weights before the tick, or None if unknown.
+
+        0 if each rule has an empty atom.
+        """
         if self.total is not None:
             return self.total
         for join in self.joins:
@@ -133,7 +136,10 @@ class Head:
         return ChangeCount(inserted, -deleted, inserted + deleted), None
 
     def _counts(self) -> list[int]:
-        """Return the change of the sum of weights per phase, by delta paths or by cheaper full recomputation."""
+        """Return the change of the sum of weights per phase.
+
+        It is counted along delta paths, or by full recomputation if that is cheaper.
+        """
         total = self._total_before()
         changes = []
         for phase in range(len(self.execution.phases)):
@@ -167,7 +173,7 @@ class Head:
         return ChangeCount(inserted, deleted, inserted - deleted), phases
 
     def _evaluate_signed(self) -> tuple[ChangeCount, list[PhaseRows]]:
-        """Evaluate the change of a negated atom: either phase derives rows of both signs, which may cancel."""
+        """Evaluate the change of a negated atom, whose phases derive rows of both signs."""
         columns, weights = self._gather()
         gone, come = positions(self.execution.backend, weights < 0, weights > 0)
         phases = [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
@@ -292,7 +298,10 @@ class Head:
         return [self.execution.backend.xp.empty(0, np.int64) for _ in range(self.width)]
 
     def _check_weight_bound(self) -> None:
-        """Raise if a weight of an answer that is not stored leaves int64; recompute only if a bound fails."""
+        """Raise if a weight of an answer that is not stored leaves int64.
+
+        Recompute only if a bound fails.
+        """
         if self.relation is not None:
             return
         self.pending_bound = self.weight_bound + self._magnitude
@@ -333,7 +342,7 @@ class Head:
 
     @cached_property
     def calculates(self) -> bool:
-        """True if a calculation may fail a tick, so the head is evaluated even if its answer is not requested."""
+        """True if a calculation may fail a tick, so the head is always evaluated."""
         return any(join.query.calculations for join in self.joins)
 
     @property
@@ -356,7 +365,10 @@ def afresh(head: Head, after: bool = False) -> Head:
 
 
 def _consolidate(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
-    """Consolidate all parts into one. If weights are Python integers, the rows are moved to the host."""
+    """Consolidate all parts into one.
+
+    If weights are Python integers, the rows are moved to the host.
+    """
     if backend.device is not None and any(weights.dtype == object for _, weights in parts):
         parts = [
             ([backend.to_host(column) for column in columns], as_python(backend, weights)) for columns, weights in parts

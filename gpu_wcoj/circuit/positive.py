@@ -14,7 +14,7 @@ from gpu_wcoj.zset.arrays import positions
 
 @dataclass(eq=False)
 class PositiveHead:
-    """The rows of positive weight of a bag, each of weight 1, which change in two phases as a set does.
+    """The positive part of a bag: rows of weight 1, which change in two phases as a set does.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Full recomputation of counts: a change as the difference of two full counts, where that is cheaper.
+"""Full recomputation of counts, used where it is cheaper than counting the change.
 
 A tick of a set is two half-ticks, which first delete and then insert; the change of each is the difference of the
 counts after and before it. If the count before is known, which it is as long as every tick is counted, one full count
@@ -118,12 +118,12 @@ class _CostEstimate:
 
     @property
     def cost(self) -> float:
-        """Cost of all rules; 0 while each rule has an empty atom, which says nothing about other states."""
+        """Cost of all rules; 0 while each rule has an empty atom."""
         return sum(self.costs)
 
 
 def may_recount(queries: Sequence[DeltaQuery], weighted: bool) -> bool:
-    """Return whether full counts of these rules can replace counts of their changes, if no rows are stored.
+    """Return whether full counts of these rules can replace counts of their changes.
 
     Rules with calculations are excluded, as errors must be detected in the change. Each row of a bag must come from one
     binding, so that no overflow of a weight goes undetected.
@@ -167,7 +167,7 @@ class Recounting:
 
     @cached_property
     def counts_state(self) -> bool:
-        """True if a full count gives the weight of the committed state, none of whose weights is outside int64."""
+        """True if a full count gives the weight of the committed state."""
         return bool(self.joins) and not any(join.query.calculations for join in self.joins)
 
     def begin(self) -> None:
@@ -176,7 +176,9 @@ class Recounting:
         self.declined.clear()
 
     def change(self, phase: int, before: int | None) -> tuple[int, int] | None:
-        """Return the change of the sum of weights in a phase, and the new sum; None if delta paths are cheaper.
+        """Return the change of the sum of weights in a phase, and the new sum.
+
+        None if delta paths are cheaper.
 
         Parameters
         ----------
@@ -209,7 +211,7 @@ class Recounting:
                 cost += more
         except AllowanceError:
             assert self._estimate is not None
-            self._estimate = replace(self._estimate, in_vain=allowance)
+            self._estimate = replace(self._estimate, failed_allowance=allowance)
             self.declined.append("given up")
             return None
         if self.execution.weighted and self.bound() >= 1 << 63:
@@ -249,7 +251,7 @@ class Recounting:
                     yield join, path_index, seeds
 
     def _is_hopeless(self, phase: int, counts: int) -> bool:
-        """Return whether sampling can be skipped, as rows would have to cost several times what they did before.
+        """Return whether sampling can be skipped, as full recomputation is too expensive.
 
         Once in `MAX_SKIPPED_TICKS` + 1 ticks it is never skipped. `counts` is the number of full counts needed.
         """
@@ -273,7 +275,7 @@ class Recounting:
         return hopeless
 
     def _starts_more(self, phase: int, counts: int) -> bool:
-        """Return whether a change has more seed rows than full counts, which are seeded by the smallest atoms."""
+        """Return whether a change has more seed rows than full counts."""
         change = sum(seeds.n_rows for join, number, seeds in self._changes(phase) if join.is_live(number, phase))
         moment, rows = Moment(phase + 1), 0
         for join in self.joins:
@@ -282,7 +284,10 @@ class Recounting:
         return change > MIN_SEED_RATIO * counts * rows
 
     def _incremental_cost(self, phase: int, min_cost: float) -> float:
-        """Estimate the cost of the incremental count; more roughly if it is far less than `min_cost`."""
+        """Estimate the cost of the incremental count.
+
+        More roughly if it is far less than `min_cost`.
+        """
         from gpu_wcoj.join.tried import Trial, tried  # needed only by programs that count answers
 
         cost, rows = 0.0, 0
@@ -335,14 +340,16 @@ class Recounting:
         )
 
     def _may_pay(self, worth: float, size: int, estimate: _CostEstimate) -> bool:
-        """Return whether a full count may cost less, by the estimate or thanks to variable elimination."""
+        """Return whether a full count may cost less, by its estimate or by variable elimination."""
         if estimate.cost * size <= worth * MAX_COST_RATIO * max(1, estimate.size):
             return True
         min_allowance = max(RETRY_GROWTH * estimate.failed_allowance, estimate.min_cost * size / max(1, estimate.size))
         return self._eliminates and not estimate.is_measured and RISKED_COST_RATIO * worth > min_allowance
 
     def _estimate_costs(self, moment: Moment, max_cost: float | None, worth: float = float("inf")) -> _CostEstimate:
-        """Estimate the cost of full counts along the cheapest paths by samples that cost at most `max_cost`.
+        """Estimate the cost of full counts along the cheapest paths by samples.
+
+        The samples cost at most `max_cost`.
 
         Paths that cost far more than `worth` are sampled more roughly.
         """
@@ -393,5 +400,8 @@ class Recounting:
 
 
 def _count_rows(batches: Sequence[IndexedZSet]) -> int:
-    """Return the number of present rows: a deleted row has an entry of weight -1 beside it; at least 0."""
+    """Return the number of present rows: a deleted row has an entry of weight -1 beside it.
+
+    At least 0.
+    """
     return max(0, sum(len(batch) - 2 * batch.n_negative for batch in batches))

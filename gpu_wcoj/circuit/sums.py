@@ -12,14 +12,16 @@ from gpu_wcoj.join.magnitudes import largest
 from gpu_wcoj.kernels.protocol import Int64Array
 
 _MASK = (1 << 32) - 1
+"""The low 32 bits."""
 _MIN_INT64 = -(1 << 63)
+"""The smallest int64."""
 
 Words = tuple[Int64Array, Int64Array]
 """Low and high words of integers of 128 bits, in two's complement."""
 
 
 def sums_of_integers(values: Int64Array, weights: Int64Array, starts: Int64Array, backend: Backend) -> Words:
-    """Return the exact sums of values times weights over runs that begin at `starts`, modulo 2^128."""
+    """Return exact sums of values times weights over runs from `starts`, modulo 2^128."""
     xp = backend.xp
     n = len(values)
     if n == 0:
@@ -47,7 +49,10 @@ def _run_sums(values: Int64Array, starts: Int64Array, backend: Backend) -> Int64
 
 
 def add_words(left: Words, right: Words) -> Words:
-    """Add modulo 2^128; there is a carry where the low word is less, unsigned, than a summand's low word."""
+    """Add modulo 2^128.
+
+    There is a carry where the low word is less, unsigned, than the low word of a summand.
+    """
     low = left[0] + right[0]
     carry = (low ^ _MIN_INT64) < (left[0] ^ _MIN_INT64)
     return low, left[1] + right[1] + carry

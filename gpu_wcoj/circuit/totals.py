@@ -26,7 +26,7 @@ Additions = tuple[Int64Array, Int64Array, Int64Array]
 def counts_after(
     before: Int64Array, head: str, change: GroupChange, plan: GroupingPlan, execution: Execution
 ) -> Int64Array:
-    """Return the row count of each group after the change: the sum of weights, or of ones for a mean.
+    """Return the new row count of each group: the sum of weights, or of ones for a mean.
 
     Raises
     ------
@@ -65,7 +65,7 @@ class Totals:
         return self._execution.backend
 
     def after(self) -> tuple[Int64Array, Int64Array, Additions]:
-        """Return the number of rows and the result of each group, and the amounts to add to the state.
+        """Return the row count and result of each group, and the amounts to add to the state.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What arrangements hold, in numbers and in the values that a user knows: rows, prefixes, degrees, heavy hitters."""
+"""Statistics of arrangements: rows, prefixes, degrees and heavy hitters."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gpu_wcoj.rows import Row
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 POSITIVE = ", rows of positive weight"
-"""What stands behind the name of an arrangement that a recursion reads of a bag."""
+"""Suffix of the name of an arrangement of the positive part of a bag, which a recursion reads."""
 
 Sides = tuple[int, ...]
-"""The number of a side of an auxiliary relation; of one that joins such relations, then that of their side."""
+"""Index of a side of an auxiliary relation, followed by those of nested auxiliary relations."""
 
 ValuesOf = Callable[[str, int, Sequence[int]], Sequence[Any]]
-"""(relation, column, codes) to the values that they stand for."""
+"""Function from (relation, column, codes) to the decoded values."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class LevelStatistics:
     column
         Its name, as `explain` shows it.
     prefixes
-        How many distinct prefixes end here; at the last level these are the rows.
+        Number of distinct prefixes up to this level; at the last level, the number of rows.
     histogram
-        By degree, that is the number of values at the next level below a prefix: entry i counts the prefixes that have
-        2^i or more of them, and fewer than 2^(i + 1). Empty at the last level.
+        Degrees, that is numbers of values at the next level below a prefix: entry i counts the prefixes with at least
+        2^i and fewer than 2^(i + 1) values. Empty at the last level.
     heaviest
-        The prefixes of the largest degrees, with these, at most 16; of equal ones, those first that are stored first.
-        Empty at the last level. None is null; where a level further down says what is null, it is also 0, the value as
-        which a null is stored, or the first text, which stand together with null so far.
+        At most 16 prefixes with the largest degrees, and these degrees; ties in storage order. Empty at the last level.
+        None is null; if a deeper level has the null flag, None also stands for 0, the stored code of null, or the first
+        text, as they are not separated before that level.
     """
 
     column: str
@@ -53,16 +53,16 @@ class LevelStatistics:
 
 @dataclass(frozen=True)
 class ArrangementStatistics:
-    """One relation in one order of its columns; weights play no part.
+    """Statistics of one relation in one order of its columns, regardless of weights.
 
     Attributes
     ----------
     name
-        As `explain` shows it; with `POSITIVE` behind it, what a recursion reads of a bag.
+        As in `explain`; with the suffix `POSITIVE` for the positive part of a bag.
     relation
-        Whose rows it has, all of them or some.
+        The relation that the rows belong to.
     levels
-        From the outermost.
+        Outermost level first.
     """
 
     name: str
@@ -71,30 +71,34 @@ class ArrangementStatistics:
 
     @property
     def rows(self) -> int:
-        """Distinct rows."""
+        """Number of distinct rows."""
         return self.levels[-1].prefixes
 
 
 def arrangement_statistics(
     circuit: Circuit, plan: Plan, shapes: Mapping[str, Shape], name_of: ColumnName, values_of: ValuesOf
 ) -> Iterator[ArrangementStatistics]:
-    """Of all arrangements of inputs and kept heads, as they stand between ticks."""
+    """Yield the statistics of all arrangements of inputs and stored heads, between ticks."""
     words = words_of(plan, name_of)
     sources = {
-        one.name: [(at, side.atom.relation, column) for at, side in enumerate(one.sides) for column in side.kept]
-        for one in plan.auxiliaries
+        auxiliary.name: [
+            (side_index, side.atom.relation, column)
+            for side_index, side in enumerate(auxiliary.sides)
+            for column in side.kept
+        ]
+        for auxiliary in plan.auxiliaries
     }
     widths = {name: width for loop in plan.loops for name, width in loop.widths.items()}
 
     def origin(relation: str, column: int, sides: Sides = ()) -> tuple[Sides, str, int]:
-        """The stored column that a column is, and which side of what is kept for the rules it comes from."""
+        """Return the stored column that a column comes from, and its sides of auxiliary relations."""
         if relation not in sources:
             return sides, relation, column
-        number, source, at = sources[relation][column]
-        return origin(source, at, (*sides, number))
+        side_index, source, source_column = sources[relation][column]
+        return origin(source, source_column, (*sides, side_index))
 
     def value(key: ArrangementKey, depth: int, codes: Sequence[int]) -> Any:
-        """What a code stands for at the last level of a prefix, or before."""
+        """Return the value of the code at a level of a prefix."""
         if key.order[depth] == widths.get(key.relation):
             return codes[depth]  # a rank
         sides, relation, column = origin(key.relation, key.order[depth])
@@ -103,9 +107,11 @@ def arrangement_statistics(
             return bool(codes[depth])
         flag = shape.flag(column)
         if flag is not None and codes[depth] == 0:
-            known = {origin(key.relation, at): code for at, code in key.constants}
-            known.update((origin(key.relation, at), code) for at, code in zip(key.order, codes, strict=False))
-            if known.get((sides, relation, flag), 1):
+            codes_by_origin = {origin(key.relation, position): code for position, code in key.constants}
+            codes_by_origin.update(
+                (origin(key.relation, position), code) for position, code in zip(key.order, codes, strict=False)
+            )
+            if codes_by_origin.get((sides, relation, flag), 1):
                 return None
         return values_of(relation, column, [codes[depth]])[0]
 
@@ -113,23 +119,25 @@ def arrangement_statistics(
         column = words.name_of(key.relation, key.order[depth])
         if degrees is None:
             return LevelStatistics(column, prefixes)
-        heaviest = ((tuple(value(key, at, codes) for at in range(len(codes))), n) for codes, n in degrees.heaviest)
+        heaviest = (
+            (tuple(value(key, position, codes) for position in range(len(codes))), n) for codes, n in degrees.heaviest
+        )
         return LevelStatistics(column, prefixes, degrees.histogram, tuple(heaviest))
 
-    for index, said in _read(circuit, widths):
+    for index, suffix in _read(circuit, widths):
         for key, arrangement in index.arrangements.items():
-            found = measured(arrangement)
-            degrees = (*found.degrees, None)
-            levels = (level(key, depth, found.distinct[depth], degrees[depth]) for depth in range(len(key.order)))
-            yield ArrangementStatistics(words.arrangement(key) + said, key.relation, tuple(levels))
+            statistics = measured(arrangement)
+            degrees = (*statistics.degrees, None)
+            levels = (level(key, depth, statistics.distinct[depth], degrees[depth]) for depth in range(len(key.order)))
+            yield ArrangementStatistics(words.arrangement(key) + suffix, key.relation, tuple(levels))
 
 
 def _read(circuit: Circuit, loops: Container[str]) -> Iterator[tuple[RelationIndex, str]]:
-    """The relations that rules read or a user reads, each with what its name says more.
+    """Yield the indices that rules or users read, each with a suffix of its name.
 
-    Counts of derivations and totals of groups are none.
+    Counts of derivations and totals of groups are excluded.
     """
     yield from ((index, "") for index in circuit.sources.values())
     for name, head in circuit.heads.items():
-        said = POSITIVE if isinstance(head, PositiveHead) else ""
-        yield from ((index, said) for index in head.state if index is head.relation or name in loops)
+        suffix = POSITIVE if isinstance(head, PositiveHead) else ""
+        yield from ((index, suffix) for index in head.state if index is head.relation or name in loops)

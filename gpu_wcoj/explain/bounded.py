@@ -1,7 +1,7 @@
-"""How many prefixes each level of a plan has at most for one changed row, whatever the values are.
+"""Upper bounds of the prefixes at each level of a plan, per changed row.
 
-The bound of Atserias, Grohe and Marx from the sizes of relations, and where a state is at hand, from the most children
-that a prefix has in it; see `gpu_wcoj.planner.bounds`.
+The bound of Atserias, Grohe and Marx from the sizes of relations and, if there is a state, from its largest degrees;
+see `gpu_wcoj.planner.bounds`.
 """
 
 from __future__ import annotations
@@ -19,34 +19,36 @@ from gpu_wcoj.planner.statistics import measured
 
 
 @dataclass(frozen=True)
-class Most:
-    """What an atom has at most in the order of its arrangement.
+class AtomBounds:
+    """Upper bounds of an atom in the order of its arrangement.
 
     Attributes
     ----------
     distinct
-        Per level, prefixes that end there.
+        Prefixes per level.
     children
-        Per level but the last, of one prefix; empty if not known.
+        Maximum degree per level except the last; empty if unknown.
     """
 
     distinct: tuple[float, ...]
     children: tuple[float, ...] = ()
 
     def sizes(self, variables: tuple[str, ...]) -> list[Size]:
-        """Of its first levels."""
+        """Return the sizes of the first levels."""
         depth = len(variables)
         degrees = zip(range(1, depth), self.children, strict=False)
-        below = [Size(variables[: level + 1], most, variables[:level]) for level, most in degrees]
+        below = [Size(variables[: level + 1], degree, variables[:level]) for level, degree in degrees]
         return [Size(variables, self.distinct[depth - 1]), *below]
 
 
-SizesOf = Callable[[AtomUse], Most | None]
-"""What is known of an atom; None if that is nothing."""
+SizesOf = Callable[[AtomUse], AtomBounds | None]
+"""Function from an atom to its bounds; None if unknown."""
 
 
 def with_bounds(tree: PlanTree, plan: Plan, sizes_of: SizesOf) -> PlanTree:
-    """The tree of a plan with its bounds; levels of recursions, and those of relations that are not known, have none.
+    """Return the tree of a plan with bounds.
+
+    Levels of recursions and unknown relations get none.
 
     Raises
     ------
@@ -57,29 +59,32 @@ def with_bounds(tree: PlanTree, plan: Plan, sizes_of: SizesOf) -> PlanTree:
 
 
 def sizes_of_state(circuit: Circuit) -> SizesOf:
-    """Sizes and largest degrees of what a circuit holds, exactly."""
-    held = dict(circuit.sources)
-    held.update({name: head.relation for name, head in circuit.heads.items() if head.relation is not None})
+    """Return the exact sizes and largest degrees of a circuit's state."""
+    indices = dict(circuit.sources)
+    indices.update({name: head.relation for name, head in circuit.heads.items() if head.relation is not None})
 
-    def most(use: AtomUse) -> Most | None:
-        index = held.get(use.key.relation)
+    def bounds_of_atom(use: AtomUse) -> AtomBounds | None:
+        index = indices.get(use.key.relation)
         arrangement = None if index is None else index.arrangements.get(use.key)
         if arrangement is None:
             return None
-        found = measured(arrangement)
-        return Most(tuple(map(float, found.distinct)), tuple(float(one.largest) for one in found.degrees))
+        statistics = measured(arrangement)
+        return AtomBounds(
+            tuple(map(float, statistics.distinct)),
+            tuple(float(level_degrees.largest) for level_degrees in statistics.degrees),
+        )
 
-    return most
+    return bounds_of_atom
 
 
-def sizes_of_known(known: Known) -> SizesOf:
-    """Sizes of whole relations by statistics."""
+def sizes_of_known(catalog: Known) -> SizesOf:
+    """Return the sizes of relations by statistics."""
 
-    def most(use: AtomUse) -> Most | None:
-        rows = known.rows(use.key.relation)
-        return None if rows is None else Most((rows,) * len(use.variables))
+    def bounds_of_atom(use: AtomUse) -> AtomBounds | None:
+        rows = catalog.rows(use.key.relation)
+        return None if rows is None else AtomBounds((rows,) * len(use.variables))
 
-    return most
+    return bounds_of_atom
 
 
 def _head(head: HeadTree, plan: Plan, sizes_of: SizesOf) -> HeadTree:
@@ -97,26 +102,29 @@ def _path(tree: PathTree, path: DeltaPath, sizes_of: SizesOf) -> PathTree:
     return replace(
         tree,
         levels=_levels(tree.levels, path, sizes_of),
-        variants=tuple(replace(own, levels=_levels(own.levels, variant, sizes_of)) for own, variant in variants),
+        variants=tuple(
+            replace(variant_tree, levels=_levels(variant_tree.levels, variant, sizes_of))
+            for variant_tree, variant in variants
+        ),
     )
 
 
 def _levels(levels: Sequence[LevelTree], path: DeltaPath, sizes_of: SizesOf) -> tuple[LevelTree, ...]:
-    """The levels, each bounded by what its atoms and those before it have: prefixes are not in later ones yet."""
+    """Return the levels, each bounded by the atoms of this and earlier levels."""
     uses = {use.atom: use for use in path.others}
-    known = {number: most for number, use in uses.items() if (most := sizes_of(use)) is not None}
-    if len(known) < len(uses):
+    limits = {atom: atom_limits for atom, use in uses.items() if (atom_limits := sizes_of(use)) is not None}
+    if len(limits) < len(uses):
         return tuple(levels)
     bound_names = list(path.seed.variables)
-    depths = dict.fromkeys(uses, 0) | {number: depth for number, depth, _ in path.binding}
-    found = []
+    depths = dict.fromkeys(uses, 0) | {atom: depth for atom, depth, _ in path.binding}
+    bounded = []
     for level, step in zip(levels, path.steps, strict=True):
-        for number in step.atoms:
-            depths[number] += 1
+        for atom_number in step.atoms:
+            depths[atom_number] += 1
         if not step.is_lookup:
             bound_names.append(step.variable)
         sizes = [Size(path.seed.variables, 1.0)]
-        for number, depth in ((number, depth) for number, depth in depths.items() if depth):
-            sizes += known[number].sizes(uses[number].variables[:depth])
-        found.append(replace(level, at_most=bound(sizes, bound_names).rows))
-    return tuple(found)
+        for atom_number, depth in ((atom_number, depth) for atom_number, depth in depths.items() if depth):
+            sizes += limits[atom_number].sizes(uses[atom_number].variables[:depth])
+        bounded.append(replace(level, at_most=bound(sizes, bound_names).rows))
+    return tuple(bounded)

@@ -1,4 +1,4 @@
-"""A plan as boxes that follow each other, which both drawings are made from."""
+"""Layout of a plan as chains of boxes, from which both drawings are made."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Kind = Literal["seed", "level", "head"]
 
 @dataclass(frozen=True)
 class Box:
-    """One box.
+    """A box of a drawing.
 
     Attributes
     ----------
     lines
         The first is its title.
     share
-        Of all the work that the last tick did, where that is known.
+        Share of the last tick's work, from 0 to 1, if known.
     """
 
     kind: Kind
@@ -50,7 +50,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class RulePanel:
-    """One rule and its chains."""
+    """A rule and its chains."""
 
     rule: str
     chains: tuple[Chain, ...]
@@ -58,7 +58,7 @@ class RulePanel:
 
 @dataclass(frozen=True)
 class HeadPanel:
-    """One head and its rules."""
+    """A head and its rules."""
 
     title: str
     notes: tuple[str, ...]
@@ -66,14 +66,17 @@ class HeadPanel:
 
 
 def panels(tree: PlanTree) -> tuple[HeadPanel, ...]:
-    """The boxes of a plan, a panel a head."""
+    """Return the boxes of a plan, one panel per head."""
     total = 0 if tree.tick is None else tree.tick.total.proposals
     return tuple(_head(head, total) for head in tree.heads)
 
 
 def arrangement_lines(tree: PlanTree) -> tuple[str, ...]:
-    """The arrangements in use, one a line."""
-    return tuple(f"{one.name}   used by {one.rules} rules" if one.rules > 1 else one.name for one in tree.arrangements)
+    """Return one line per arrangement in use."""
+    return tuple(
+        f"{arrangement.name}   used by {arrangement.rules} rules" if arrangement.rules > 1 else arrangement.name
+        for arrangement in tree.arrangements
+    )
 
 
 def _head(head: HeadTree, total: int) -> HeadPanel:
@@ -85,17 +88,19 @@ def _rule(head: HeadTree, rule: RuleTree, total: int) -> RulePanel:
     chains = [chain for path in rule.paths for chain in _chains(path, Box("head", (head.name,)))]
     if rule.asked is not None:
         derivations = Box("head", (f"derivations of {head.name}",))
-        asked = _chains(rule.asked, derivations, f"asked for the derivations of {rule.asked_for}")
-        chains.extend(asked)
+        inverse_chains = _chains(rule.asked, derivations, f"asked for the derivations of {rule.asked_for}")
+        chains.extend(inverse_chains)
     if rule.afresh is not None:
-        taken = rule.afresh.change_of != ""
-        chains.extend(_chains(rule.afresh, Box("head", (head.name,)) if taken else None, *afresh_phrases(rule.afresh)))
-    shared = (replace(one, boxes=tuple(_with_share(one.boxes, total))) for one in chains)
+        was_counted = rule.afresh.change_of != ""
+        chains.extend(
+            _chains(rule.afresh, Box("head", (head.name,)) if was_counted else None, *afresh_phrases(rule.afresh))
+        )
+    shared = (replace(chain, boxes=tuple(_with_share(chain.boxes, total))) for chain in chains)
     return RulePanel(rule.rule, tuple(shared))
 
 
 def _chains(path: PathTree, end: Box | None, title: str = "", beginning: str = "") -> Iterator[Chain]:
-    """The path, and its variants where these have been counted or else in one line; without `end` it leads nowhere."""
+    """Yield the chain of a path and of its counted variants; without `end` it has no head."""
     title = title or f"delta path {path.number}"
     lines = [beginning or _beginning(path)]
     lines += [f"where {', '.join(path.where)}"] if path.where else []
@@ -114,7 +119,7 @@ def _chains(path: PathTree, end: Box | None, title: str = "", beginning: str = "
 
 
 def _beginning(path: PathTree) -> str:
-    """What starts a path."""
+    """Return the text of a path's seed."""
     return f"{path.change_of} is given" if path.number == 0 else f"change of {'!' * path.is_negated}{path.change_of}"
 
 
@@ -125,7 +130,7 @@ def _seed(lines: Iterable[str], counts: SeedCounts | None) -> Box:
 def _levels(levels: Iterable[LevelTree], branches: Sequence[BranchTree] = ()) -> Iterator[Box]:
     for level in levels:
         lines = [f"{level.variable}: {level.verb}", *map(str, level.uses)]
-        branch = next((one for one in branches if level.step in one.levels), None)
+        branch = next((candidate for candidate in branches if level.step in candidate.levels), None)
         lines += [] if branch is None else [branch_phrase(branch)]
         lines += [f"where {', '.join(level.where)}"] if level.where else []
         lines += map(str, level.then)
@@ -140,6 +145,6 @@ def _levels(levels: Iterable[LevelTree], branches: Sequence[BranchTree] = ()) ->
 
 
 def _with_share(boxes: Iterable[Box], total: int) -> Iterator[Box]:
-    """Boxes whose share is a number of proposals yet."""
+    """Yield the boxes with their share; before, it holds a number of proposals."""
     for box in boxes:
         yield replace(box, share=box.share / total if total else 0.0)

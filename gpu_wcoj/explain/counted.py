@@ -1,4 +1,4 @@
-"""What the last tick did, put to the levels of the plan that it went by."""
+"""EXPLAIN ANALYZE: work of the last tick per level of the plan that it used."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from gpu_wcoj.routing.costs import Work
 from gpu_wcoj.tick import TickReport
 
 AMONG_CHANGES = "changes joined with each other"
-"""What is called so of a path that is counted for others; see `gpu_wcoj.join.symmetric`."""
+"""Name of extra work of a path that is counted for automorphic paths; see `gpu_wcoj.join.symmetric`."""
 
 NAMED = {SAMPLED: "samples, to decide", GIVEN_UP: "given up, as it costs more than following the change"}
-"""What was done beside the steps of whole counts."""
+"""Names of work outside the steps of full counts."""
 
 FOLLOWED: Mapping[Declined, str] = MappingProxyType(
     {
@@ -42,34 +42,34 @@ FOLLOWED: Mapping[Declined, str] = MappingProxyType(
         "overflow": "{change} was followed: counted afresh, weights might have left int64",
     }
 )
-"""Why a change was followed though counting afresh was thought of."""
+"""Texts of the reasons for not using full recomputation."""
 
 CHANGE = "the last tick's change"
 HALVES = "what went with the last tick", "what came with the last tick"
-"""What is said of a change, and of its halves where they were not counted alike."""
+"""Names of a change, and of its two halves if they were counted differently."""
 
 
 def afresh_sentences(recounted: Sequence[Recounted], declined: Sequence[Declined]) -> tuple[str, ...]:
-    """How a head's change was counted in the last tick, where it was not followed; in halves, if one of them was."""
-    return tuple(f"{HALVES[one.phase] if declined else CHANGE} was {one}" for one in recounted)
+    """Return how the phases of a head's change were counted, where by full recomputation."""
+    return tuple(f"{HALVES[phase.phase] if declined else CHANGE} was {phase}" for phase in recounted)
 
 
-def _followed(recounted: Sequence[Recounted], declined: Sequence[Declined]) -> str:
-    """Why it was followed though counting afresh was thought of, or the half of it that was."""
+def _reason_followed(recounted: Sequence[Recounted], declined: Sequence[Declined]) -> str:
+    """Return the reason for which the change, or one half of it, was not recomputed."""
     if not declined:
         return ""
     return FOLLOWED[declined[-1]].format(change=HALVES[1 - recounted[0].phase] if recounted else CHANGE)
 
 
 def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -> PlanTree:
-    """The plan with what a tick that went by it did; `notes` say more about the tick."""
+    """Return the plan with the work of a tick that used it; `notes` are additional remarks."""
     notes = [*notes, *_unmeasured(tree, ticked)]
     total = _sum(map(counts_of_work, _all_work(ticked.work)))
-    heads = tuple(_ticked(head, tree, ticked) for head in tree.heads)
+    heads = tuple(_with_tick(head, tree, ticked) for head in tree.heads)
     if ticked.measured is not None:
         levels = _sum_measured(_all_levels(heads))
         more = total.proposals - levels.proposals
-        if more < 0:  # a recursion was given up in the middle of a path, and begun anew
+        if more < 0:  # a recursion was aborted in the middle of a path and restarted
             notes.append(f"{-more:,} proposals are those of a recursion that was begun anew, and not in the total")
         elif more:
             notes.append(f"{more:,} proposals are in the total only: their levels were not measured")
@@ -84,13 +84,13 @@ def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -
 
 
 def counts_of_work(work: Sequence[int] | Int64Array) -> Counts:
-    """What the kernels counted of one step."""
-    numbers = (int(work[at]) for at in (SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS))
+    """Return the kernel counts of one step."""
+    numbers = (int(work[index]) for index in (SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS))
     return Counts(*numbers)
 
 
 def _all_levels(heads: Iterable[HeadTree]) -> Iterable[Counts]:
-    """What all levels did."""
+    """Yield the counts of all levels."""
     for path in (
         path for head in heads for rule in head.rules for path in (*rule.paths, rule.asked, rule.afresh) if path
     ):
@@ -101,7 +101,7 @@ def _all_levels(heads: Iterable[HeadTree]) -> Iterable[Counts]:
 
 
 def _unmeasured(tree: PlanTree, ticked: TickReport) -> list[str]:
-    """What no number is there for, and why."""
+    """Return remarks on numbers that are missing, and why."""
     kinds = {head.kind for head in tree.heads}
     notes: list[str] = []
     if ticked.plan is None:
@@ -119,13 +119,13 @@ def _unmeasured(tree: PlanTree, ticked: TickReport) -> list[str]:
     return notes
 
 
-def _ticked(head: HeadTree, tree: PlanTree, ticked: TickReport) -> HeadTree:
+def _with_tick(head: HeadTree, tree: PlanTree, ticked: TickReport) -> HeadTree:
     recounted, declined = ticked.recounted.get(head.name, ()), ticked.declined.get(head.name, ())
     if ticked.measured is None:
-        found = _worked(head, ticked.work, recounted)
+        result = _with_work(head, ticked.work, recounted)
     else:
-        found = _measured(head, tree, ticked.measured, recounted)
-    return replace(found, followed=_followed(recounted, declined))
+        result = _with_profile(head, tree, ticked.measured, recounted)
+    return replace(result, followed=_reason_followed(recounted, declined))
 
 
 def _all_work(work: Work) -> Iterable[Int64Array]:
@@ -143,42 +143,45 @@ def _sum_measured(counts: Iterable[Counts]) -> Counts:
     return reduce(Counts.plus, counts, Counts(prefixes=0, rows=0, bytes=0, seconds=0.0))
 
 
-# A tick of which only the kernels' counts are there.
+# A tick with kernel counts only.
 
 
-def _worked(head: HeadTree, work: Work, recounted: Sequence[Recounted]) -> HeadTree:
+def _with_work(head: HeadTree, work: Work, recounted: Sequence[Recounted]) -> HeadTree:
     if head.kind == "recursive" or head.name not in work:
         return head
     rules = []
-    for at, rule in enumerate(head.rules):
-        paths = work[head.name].get(at, {})
-        own = tuple(
+    for rule_index, rule in enumerate(head.rules):
+        paths = work[head.name].get(rule_index, {})
+        counted_paths = tuple(
             _among_changes(
-                _worked_path(path, paths.get(path.number - 1, {})),
+                _path_with_work(path, paths.get(path.number - 1, {})),
                 map(counts_of_work, paths.get(path.number - 1 + len(rule.paths), {}).values()),
             )
             for path in rule.paths
         )
         counts = {name: counts_of_work(counted) for name, counted in paths.get(WHOLE, {}).items()}
-        rules.append(replace(rule, paths=own, afresh=_afresh(rule, at, recounted, counts)))
+        rules.append(replace(rule, paths=counted_paths, afresh=_full_count(rule, rule_index, recounted, counts)))
     return replace(head, rules=tuple(rules))
 
 
-def _afresh(
-    rule: RuleTree, number: int, recounted: Sequence[Recounted], counts: Mapping[str, Counts], prefixes: int = 0,
+def _full_count(
+    rule: RuleTree, rule_index: int, recounted: Sequence[Recounted], counts: Mapping[str, Counts], prefixes: int = 0,
     seconds: float | None = None,
 ) -> PathTree | None:  # fmt: skip
-    """What whole counts of a rule did, by steps; None if there were none and none was thought of."""
+    """Return the full count of a rule with its work by steps.
+
+    None if there was none, nor an attempt.
+    """
     if not counts:
         return None
     levels: tuple[LevelTree, ...] = ()
     path = replace(rule.paths[0], number=0, change_of="", is_negated=False, seeds=(), where=(), held=(), then=())
     if recounted:
-        path = rule.paths[recounted[-1].paths[number]]
-        path = replace(path, number=0, held=tuple(map(_whole, path.held)), then=tuple(map(_done, path.then)))
+        path = rule.paths[recounted[-1].paths[rule_index]]
+        path = replace(path, number=0, held=tuple(map(_seen_after, path.held)), then=tuple(map(_done, path.then)))
         levels = tuple(_level_afresh(level, counts) for level in path.levels)
-    known = {level.step for level in levels}
-    further = ((NAMED.get(name, name), one) for name, one in counts.items() if name not in known)
+    step_names = {level.step for level in levels}
+    further = ((NAMED.get(name, name), step_counts) for name, step_counts in counts.items() if name not in step_names)
     seeds = None if seconds is None else SeedCounts(0, prefixes, seconds)
     return replace(
         path, levels=levels, variants=(), branches=(), seed_estimate=None, seed_counts=seeds if recounted else None,
@@ -187,20 +190,20 @@ def _afresh(
 
 
 def _level_afresh(level: LevelTree, counts: Mapping[str, Counts]) -> LevelTree:
-    uses, then = tuple(map(_whole, level.uses)), tuple(map(_done, level.then))
+    uses, then = tuple(map(_seen_after, level.uses)), tuple(map(_done, level.then))
     return replace(level, uses=uses, then=then, estimate=None, at_most=None, counts=counts.get(level.step))
 
 
-def _whole(use: Use) -> Use:
-    """An atom as a whole count after a phase of the tick sees it."""
+def _seen_after(use: Use) -> Use:
+    """Return an atom as a full count after a phase of the tick sees it."""
     return replace(use, sees="after")
 
 
 def _done(done: Done) -> Done:
-    return done if done.use is None else replace(done, use=_whole(done.use))
+    return done if done.use is None else replace(done, use=_seen_after(done.use))
 
 
-def _worked_path(path: PathTree, steps: Mapping[str, Int64Array]) -> PathTree:
+def _path_with_work(path: PathTree, steps: Mapping[str, Int64Array]) -> PathTree:
     if not steps:
         return path
     levels = tuple(
@@ -215,43 +218,48 @@ def _worked_path(path: PathTree, steps: Mapping[str, Int64Array]) -> PathTree:
 
 
 def _among_changes(path: PathTree, counts: Iterable[Counts]) -> PathTree:
-    """A path with what was done to join changes with each other, where it was counted for others."""
-    found = list(counts)
-    return replace(path, further=(*path.further, (AMONG_CHANGES, reduce(Counts.plus, found)))) if found else path
+    """Return a path with the work of joining changes with each other, if there was any."""
+    all_counts = list(counts)
+    return (
+        replace(path, further=(*path.further, (AMONG_CHANGES, reduce(Counts.plus, all_counts)))) if all_counts else path
+    )
 
 
 # A tick that was measured.
 
 
-def _measured(head: HeadTree, tree: PlanTree, measured: Measured, recounted: Sequence[Recounted]) -> HeadTree:
-    """A head with what its joins did; those of a recursion stand at its first head, and tell by their rules' text."""
+def _with_profile(head: HeadTree, tree: PlanTree, measured: Measured, recounted: Sequence[Recounted]) -> HeadTree:
+    """Return a head with the measurements of its joins.
+
+    Those of a recursion are matched by rule text.
+    """
     head = replace(head, seconds=measured.seconds.get(head.name))
     if head.kind != "recursive":
         joins = measured.joins.get(head.name, ())
         rules = []
-        for at, (rule, join) in enumerate(zip(head.rules, joins, strict=False)):
-            whole = join.paths.get((WHOLE, 0), PathCounts(0, 0, 0.0, {}))
-            counts = {name: _counts(step) for name, step in whole.steps.items()}
-            afresh = _afresh(rule, at, recounted, counts, whole.prefixes, whole.seconds)
+        for rule_index, (rule, join) in enumerate(zip(head.rules, joins, strict=False)):
+            full_count = join.paths.get((WHOLE, 0), PathCounts(0, 0, 0.0, {}))
+            counts = {name: _counts(step) for name, step in full_count.steps.items()}
+            afresh = _full_count(rule, rule_index, recounted, counts, full_count.prefixes, full_count.seconds)
             rules.append(replace(rule, paths=_with_paths(rule.paths, [join]), afresh=afresh))
         return replace(head, rules=(*rules, *head.rules[len(rules) :]))
-    together = [other.name for other in tree.heads if other.stratum == head.stratum]
+    together = [other_head.name for other_head in tree.heads if other_head.stratum == head.stratum]
     of_loop = [join for name in together for join in measured.joins.get(name, ())]
-    shown = [rule.rule for rule in head.rules]
+    texts = [rule.rule for rule in head.rules]
     return replace(
         head,
         rules=tuple(
-            # Of rules that are the same text, the first shows what all of them did.
-            _recursive(rule, of_loop if shown.index(rule.rule) == at else ())
-            for at, rule in enumerate(head.rules)
+            # The first of several rules with the same text shows the work of all of them.
+            _recursive(rule, of_loop if texts.index(rule.rule) == rule_index else ())
+            for rule_index, rule in enumerate(head.rules)
         ),
     )
 
 
 def _recursive(rule: RuleTree, joins: Sequence[JoinCounts]) -> RuleTree:
-    own = [join for join in joins if join.query.rule == rule.rule]
-    asking = [join for join in own if join.query.paths[0].seed.key.relation.endswith("#asked")]
-    following = [join for join in own if join not in asking]
+    rule_joins = [join for join in joins if join.query.rule == rule.rule]
+    asking = [join for join in rule_joins if join.query.paths[0].seed.key.relation.endswith("#asked")]
+    following = [join for join in rule_joins if join not in asking]
     asked = None if rule.asked is None else _with_paths((replace(rule.asked, number=1),), asking)[0]
     return replace(
         rule,
@@ -261,45 +269,54 @@ def _recursive(rule: RuleTree, joins: Sequence[JoinCounts]) -> RuleTree:
 
 
 def _with_paths(paths: Sequence[PathTree], joins: Sequence[JoinCounts]) -> tuple[PathTree, ...]:
-    found = []
+    result = []
     for path in paths:
-        number = path.number - 1 + len(paths)
-        runs = (run for join in joins for (own, _), run in join.paths.items() if own == number)
+        pair_index = path.number - 1 + len(paths)
+        runs = (run for join in joins for (path_index, _), run in join.paths.items() if path_index == pair_index)
         counted = _with_path(path, [join.paths for join in joins])
-        found.append(_among_changes(counted, (_counts(step) for run in runs for step in run.steps.values())))
-    return tuple(found)
+        result.append(_among_changes(counted, (_counts(step) for run in runs for step in run.steps.values())))
+    return tuple(result)
 
 
 def _with_path(path: PathTree, counted: Sequence[Mapping[tuple[int, int], PathCounts]]) -> PathTree:
-    """A path with what all of these joins did on it."""
-    runs = [own[path.number - 1, 0] for own in counted if (path.number - 1, 0) in own]
+    """Return a path with the work of all joins on it."""
+    runs = [joins_by_path[path.number - 1, 0] for joins_by_path in counted if (path.number - 1, 0) in joins_by_path]
     variants = tuple(
-        _with_variant(variant, [own[path.number - 1, at] for own in counted if (path.number - 1, at) in own])
-        for at, variant in enumerate(path.variants, 1)
+        _with_variant(
+            variant,
+            [
+                joins_by_path[path.number - 1, variant_index]
+                for joins_by_path in counted
+                if (path.number - 1, variant_index) in joins_by_path
+            ],
+        )
+        for variant_index, variant in enumerate(path.variants, 1)
     )
     path = replace(path, variants=variants)
     if not runs:
         return path
-    known = {*(level.step for level in path.levels), *(branch.name for branch in path.branches)}
+    step_names = {*(level.step for level in path.levels), *(branch.name for branch in path.branches)}
     further: dict[str, list[Counts]] = {}
     for name, step in ((name, step) for run in runs for name, step in run.steps.items()):
-        if name not in known:
-            shown = "ranks" if name.startswith(RANK) else f"values of {name} that are new to a group of rows"
-            further.setdefault(shown, []).append(_counts(step))
-    levels, begun = _with_levels(path.levels, runs), path.begins_as
-    has_begun = _seeds(runs).prefixes > 0 or not any(one.counts and one.counts.prefixes for one in levels)
-    if begun is not None and not has_begun:
-        begun = replace(begun, was_taken=True)
+        if name not in step_names:
+            description = "ranks" if name.startswith(RANK) else f"values of {name} that are new to a group of rows"
+            further.setdefault(description, []).append(_counts(step))
+    levels, prefix = _with_levels(path.levels, runs), path.begins_as
+    has_begun = _seeds(runs).prefixes > 0 or not any(level.counts and level.counts.prefixes for level in levels)
+    if prefix is not None and not has_begun:
+        prefix = replace(prefix, was_taken=True)
         levels = tuple(
-            replace(one, counts=None) if one.variable in begun.binds and one.counts == _sum_measured(()) else one
-            for one in levels
+            replace(level, counts=None)
+            if level.variable in prefix.binds and level.counts == _sum_measured(())
+            else level
+            for level in levels
         )
     return replace(
         path,
         levels=levels,
         branches=tuple(_with_branch(branch, runs) for branch in path.branches),
-        seed_counts=None if begun is not None and begun.was_taken else _seeds(runs),
-        begins_as=begun,
+        seed_counts=None if prefix is not None and prefix.was_taken else _seeds(runs),
+        begins_as=prefix,
         further=tuple((name, _sum_measured(counts)) for name, counts in further.items()),
     )
 
@@ -324,8 +341,8 @@ def _with_levels(levels: Sequence[LevelTree], runs: Sequence[PathCounts]) -> tup
 
 
 def _with_branch(branch: BranchTree, runs: Sequence[PathCounts]) -> BranchTree:
-    found = [_counts(run.steps[branch.name]) for run in runs if branch.name in run.steps]
-    return replace(branch, counts=_sum_measured(found)) if found else branch
+    branch_counts = [_counts(run.steps[branch.name]) for run in runs if branch.name in run.steps]
+    return replace(branch, counts=_sum_measured(branch_counts)) if branch_counts else branch
 
 
 def _counts(step: StepCounts) -> Counts:

@@ -1,4 +1,4 @@
-"""Plans as JSON: the tree, its fields' names as keys; see `gpu_wcoj.explain.tree`."""
+"""Plans as JSON: the tree with its field names as keys; see `gpu_wcoj.explain.tree`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 from gpu_wcoj.explain.tree import PlanTree
 
 FORMAT = 1
-"""Of the document: it goes up when a key's meaning changes or a key goes."""
+"""Format version of the document; it increases when a key changes its meaning or is removed."""
 
 
 def as_json(tree: PlanTree) -> str:
-    """The plan as JSON, indented."""
+    """Return the plan as indented JSON."""
     return json.dumps({"format": FORMAT, **_plain(tree)}, indent=2, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:
-    """A value of the tree as JSON has it: what is infinite or not a number is null."""
+    """Convert a value of the tree to JSON types; infinity and NaN become null."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        return {attribute.name: _plain(getattr(value, attribute.name)) for attribute in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, float) and not abs(value) < float("inf"):
         return None
     return value

@@ -1,4 +1,4 @@
-"""The figures of a plan's tree: what is expected of its levels, and what they did in the last tick.
+"""Numbers of a plan's tree: estimates of its levels, and work in the last tick.
 
 As in `gpu_wcoj.explain.tree`, the names of the fields are the keys of the JSON.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is expected of a level for each changed row: values proposed, and prefixes that are left."""
+    """Estimate of a level per changed row: proposed values, and remaining prefixes."""
 
     proposals: float
     rows: float
@@ -18,31 +18,31 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a level did in the last tick. None stands for what was not measured.
+    """Work of a level in the last tick; None for numbers that were not measured.
 
     Attributes
     ----------
     prefixes
-        That it extended; those that look alike to it and to all that follows are one where rows are only counted.
+        Extended prefixes; prefixes that agree for this and all later levels are one if rows are only counted.
     work_bound
-        The smallest count of its atoms, summed over these prefixes; of a check, one for each at most. Atoms are counted
-        batch by batch, so that a row that is in one batch and taken back in another counts in both: those that the tick
-        itself deletes, too. Of a last level that is only counted and takes its values from one atom it may be 0, as
-        lengths of ranges are added there instead of looking at values: it is a bound on work, not on `survivors`.
+        The smallest count of its atoms, summed over these prefixes; for a check, at most one per prefix. Atoms are
+        counted batch by batch, so a row that is in one batch and deleted in another counts in both, also if this tick
+        deletes it. For a last level that is only counted and has values of one atom it may be 0, as lengths of ranges
+        are added there instead of reading values: it bounds work, not `survivors`.
     proposals
-        Values that were looked at one by one.
+        Values that were read one by one.
     probes
-        Searches in the other atoms, and marks that were tested.
+        Searches in the other atoms, and tested marks.
     marks
         Values that were marked for a group of prefixes.
     survivors
-        Values that all of its atoms hold; one that stands in several batches may be counted in each.
+        Values that all of its atoms have; a value in several batches may be counted in each.
     rows
-        That went on to what follows; none where they were only counted.
+        Rows passed on to the next level; 0 if they were only counted.
     bytes
-        That these rows took.
+        Size of these rows.
     seconds
-        That it took, of all threads together.
+        Time of the level, summed over threads.
     """
 
     work_bound: int = 0
@@ -56,7 +56,7 @@ class Counts:
     seconds: float | None = None
 
     def plus(self, other: Counts) -> Counts:
-        """Both together; what one of them has not measured is not known."""
+        """Add two counts; a number is None if it is None in either."""
         return Counts(
             self.work_bound + other.work_bound,
             self.proposals + other.proposals,
@@ -72,16 +72,16 @@ class Counts:
 
 @dataclass(frozen=True)
 class SeedCounts:
-    """How a path began in the last tick.
+    """Seeds of a path in the last tick.
 
     Attributes
     ----------
     changes
-        Changed rows that started it; those of a variant are counted at its path.
+        Changed rows that seeded it; those of a variant are counted at its path.
     prefixes
-        Of these, how many all atoms held that they bind; in each variant that was begun with.
+        Changed rows that passed all atoms that they bind, per variant.
     seconds
-        That finding them took.
+        Time for finding the prefixes.
     """
 
     changes: int
@@ -98,15 +98,15 @@ class TickTree:
     tick
         Its number, from 0.
     seconds
-        All of it: reading of the changes, joins, and the state after it.
+        Total time: reading of the changes, joins, and building the new state.
     merged_rows
-        Rows that merging batches read.
+        Rows read by merging batches.
     is_measured
         Whether prefixes, rows, bytes and times were measured.
     total
-        Of all levels.
+        Sum of all levels.
     notes
-        What was not measured, and why.
+        Missing measurements and their reasons.
     """
 
     tick: int

@@ -12,12 +12,12 @@ _BRACKETS = {"seed": ("([", "])"), "level": ("[", "]"), "head": ("{{", "}}")}
 
 
 def as_mermaid(tree: PlanTree) -> str:
-    """The plan as a flowchart: a subgraph a head, a subgraph a rule in it, a chain of nodes a delta path."""
+    """Return the plan as a flowchart: subgraphs for heads and rules, chains for delta paths."""
     return "\n".join(_lines(tree))
 
 
 def label(lines: Sequence[str]) -> str:
-    """A quoted label; whatever Mermaid or HTML would take for its own is written by its number.
+    """Return a quoted label with characters that are special in Mermaid or HTML escaped.
 
     Examples
     --------
@@ -36,12 +36,12 @@ def _escaped(character: str) -> str:
 def _lines(tree: PlanTree) -> Iterator[str]:
     yield "flowchart LR"
     yield f"  about[{label(headlines(tree))}]"
-    for number, head in enumerate(panels(tree)):
-        yield from _head(f"h{number}", head)
+    for index, head in enumerate(panels(tree)):
+        yield from _head(f"h{index}", head)
     if tree.arrangements:
         yield f"  subgraph arrangements [{label(['arrangements'])}]"
-        for number, line in enumerate(arrangement_lines(tree)):
-            yield f"    a{number}[({label([line])})]"
+        for index, line in enumerate(arrangement_lines(tree)):
+            yield f"    a{index}[({label([line])})]"
         yield "  end"
 
 
@@ -49,19 +49,19 @@ def _head(name: str, head: HeadPanel) -> Iterator[str]:
     yield f"  subgraph {name} [{label([head.title, *head.notes])}]"
     if not head.rules:
         yield f"    {name}_only{{{{{label([head.title])}}}}}"
-    for number, rule in enumerate(head.rules):
-        own = f"{name}_r{number}"
-        yield f"    subgraph {own} [{label([rule.rule])}]"
-        for at, chain in enumerate(rule.chains):
-            yield from _chain(f"{own}_p{at}", chain)
+    for rule_index, rule in enumerate(head.rules):
+        rule_id = f"{name}_r{rule_index}"
+        yield f"    subgraph {rule_id} [{label([rule.rule])}]"
+        for chain_index, chain in enumerate(rule.chains):
+            yield from _chain(f"{rule_id}_p{chain_index}", chain)
         yield "    end"
     yield "  end"
 
 
 def _chain(name: str, chain: Chain) -> Iterator[str]:
-    for number, box in enumerate(chain.boxes):
+    for index, box in enumerate(chain.boxes):
         left, right = _BRACKETS[box.kind]
-        lines = (chain.title, *box.lines) if number == 0 else box.lines
-        yield f"      {name}_{number}{left}{label(lines)}{right}"
-    for number in range(len(chain.boxes) - 1):
-        yield f"      {name}_{number} --> {name}_{number + 1}"
+        lines = (chain.title, *box.lines) if index == 0 else box.lines
+        yield f"      {name}_{index}{left}{label(lines)}{right}"
+    for index in range(len(chain.boxes) - 1):
+        yield f"      {name}_{index} --> {name}_{index + 1}"

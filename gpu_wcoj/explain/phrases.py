@@ -1,4 +1,4 @@
-"""What formats for people say alike: estimates, counts, times."""
+"""Phrases shared by the formats for people: estimates, counts, times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpu_wcoj.explain.tree import BegunTree, BranchTree, HeadTree, PathTree, Pla
 
 
 def headlines(tree: PlanTree) -> list[str]:
-    """What is said of the plan as a whole, and of the last tick."""
+    """Return the lines about the plan as a whole and the last tick."""
     strategy = "" if tree.strategy == "auto" else f", strategy {tree.strategy}"
     lines = [f"backend {tree.backend}, {tree.semantics} semantics{strategy}"]
     if tree.route is not None:
@@ -24,7 +24,7 @@ def headlines(tree: PlanTree) -> list[str]:
 
 
 def head_notes(head: HeadTree) -> list[str]:
-    """What is said of a head beside its name, and of its last tick."""
+    """Return the notes on a head and its last tick."""
     lines = [*head.recounted, *([head.followed] if head.followed else [])]
     if head.seconds is not None:
         lines.append(f"evaluated in {seconds_phrase(head.seconds)}")
@@ -32,7 +32,7 @@ def head_notes(head: HeadTree) -> list[str]:
 
 
 def expected_phrases(estimate: Estimate | None, at_most: float | None) -> list[str]:
-    """What is expected for each changed row, in one line or none.
+    """Return the estimate per changed row as one line or none.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def expected_phrases(estimate: Estimate | None, at_most: float | None) -> list[s
 
 
 def branch_phrase(branch: BranchTree) -> str:
-    """How a branch begins.
+    """Return the phrase at the start of a branch.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def branch_phrase(branch: BranchTree) -> str:
 
 
 def joined_phrase(counts: Counts) -> str:
-    """What joining a branch back did.
+    """Return the phrase for joining a branch back.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def joined_phrase(counts: Counts) -> str:
 
 
 def counts_phrase(counts: Counts) -> str:
-    """What a level did.
+    """Return the phrase for the work of a level.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def counts_phrase(counts: Counts) -> str:
 
 
 def seeds_phrase(counts: SeedCounts) -> str:
-    """How a path began.
+    """Return the phrase for the seeds of a path.
 
     Examples
     --------
@@ -116,44 +116,44 @@ def seeds_phrase(counts: SeedCounts) -> str:
     return f"{changes}prefixes {counts.prefixes:,}, {seconds_phrase(counts.seconds)}"
 
 
-def begins_phrase(begun: BegunTree) -> str:
-    """What a path shares with others.
+def begins_phrase(prefix: BegunTree) -> str:
+    """Return the phrase for a common prefix of paths.
 
     Examples
     --------
     >>> begins_phrase(BegunTree("triangle", 1, 2, ("c", "d"), 100))
     'shares its beginning, that of path 2 of triangle: c, d are bound once a tick, if 100 rows change or more'
     """
-    rule = f", rule {begun.rule}" if begun.rule > 1 else ""
-    bound = f"{', '.join(begun.binds)} {'are' if len(begun.binds) > 1 else 'is'} bound once a tick"
-    whose = f"that of path {begun.path} of {begun.head}{rule}"
-    taken = ", as it was in this tick" if begun.was_taken else ""
-    return f"shares its beginning, {whose}: {bound}, if {begun.from_rows:,} rows change or more{taken}"
+    rule = f", rule {prefix.rule}" if prefix.rule > 1 else ""
+    bound = f"{', '.join(prefix.binds)} {'are' if len(prefix.binds) > 1 else 'is'} bound once a tick"
+    whose = f"that of path {prefix.path} of {prefix.head}{rule}"
+    taken = ", as it was in this tick" if prefix.was_taken else ""
+    return f"shares its beginning, {whose}: {bound}, if {prefix.from_rows:,} rows change or more{taken}"
 
 
 def images_phrase(path: PathTree) -> str:
-    """For which paths one is counted, or by which; nothing if it goes its own way in any case."""
+    """Return the phrase for the paths that one path is counted for, or by; empty if none."""
     where = "where changes are few and only counted"
     where += f", from {path.counted_from:,} rows on" if path.counted_from > 1 else ""
     if path.counted_by is not None:
         return f"counted by path {path.counted_by}, {where}"
     if not path.counted_for:
         return ""
-    *rest, last = map(str, path.counted_for)
+    *first_paths, final_path = map(str, path.counted_for)
     seen = ", ".join(f"{use.atom} {use.sees}" for use in path.counted_seeing)
-    other = f"; it sees {seen} then" if seen else ""
-    return f"counted for paths {', '.join(rest)} and {last}, its images, {where}{other}"
+    seen_note = f"; it sees {seen} then" if seen else ""
+    return f"counted for paths {', '.join(first_paths)} and {final_path}, its images, {where}{seen_note}"
 
 
 def afresh_phrases(path: PathTree) -> tuple[str, str]:
-    """The title of whole counts, and what they begin with, or that none was taken."""
+    """Return the title of full counts, and their first line."""
     if path.change_of:
         return "counted afresh", f"all of {path.change_of}"
     return "counting afresh", "not taken, the change was followed"
 
 
 def tick_phrase(tick: TickTree) -> str:
-    """The last tick as a whole."""
+    """Return the phrase for the last tick."""
     if not tick.backend:
         return "no tick"
     merged = f", merging read {tick.merged_rows:,} rows" if tick.merged_rows else ""
@@ -161,7 +161,7 @@ def tick_phrase(tick: TickTree) -> str:
 
 
 def seconds_phrase(seconds: float) -> str:
-    """A time of any length.
+    """Format a duration.
 
     Examples
     --------
@@ -171,5 +171,5 @@ def seconds_phrase(seconds: float) -> str:
     return f"{seconds:,.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
-def _rounded(number: float) -> str:
-    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

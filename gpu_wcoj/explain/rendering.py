@@ -1,4 +1,4 @@
-"""The formats by name."""
+"""Rendering of plans by format name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpu_wcoj.explain.text import as_text
 from gpu_wcoj.explain.tree import PlanTree
 
 Format = Literal["text", "json", "mermaid", "svg", "datalog"]
-"""All but the last show the plan; the last is the program itself."""
+"""Formats of the plan, and ``datalog`` for the program itself."""
 
 FORMATS: Final[Mapping[str, Callable[[PlanTree], str]]] = {
     "text": as_text,
@@ -24,13 +24,12 @@ FORMATS: Final[Mapping[str, Callable[[PlanTree], str]]] = {
 
 
 def check_format(name: str) -> None:
-    """Raise for a format that there is not."""
+    """Raise for an unknown format."""
     if name not in get_args(Format):
-        allowed = ", ".join(map(repr, get_args(Format)))
-        raise UsageError(f"the format {name!r} is not known.\n  Allowed: {allowed}.")
+        raise UsageError.unknown_name("format", name, get_args(Format))
 
 
 def rendered(tree: PlanTree, name: Format) -> str:
-    """The plan in one of the formats that show it."""
+    """Return the plan in one of the formats that show it."""
     check_format(name)
     return FORMATS[name](tree)

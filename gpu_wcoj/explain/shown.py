@@ -1,4 +1,4 @@
-"""A program's plan, as its user asks for it."""
+"""View of a program's plan with its settings and last tick."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gpu_wcoj.tick import TickReport
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What of a program is shown.
+    """The parts of a program that `explain` shows.
 
     Attributes
     ----------
     name_of
-        What stored columns are called.
+        Names of stored columns.
     route
-        Which ticks run where, if there is a choice.
+        Rule that assigns ticks to backends, if there are several.
     chosen
-        Why the plan is another one than at first, if anything is to be said of that.
+        Reason for which the plan was replaced, if it was.
     ticked
-        The last tick, if what is shown is the plan of its program.
+        The last tick, if the plan is that of its program.
     """
 
     name_of: ColumnName
@@ -37,23 +37,23 @@ class Shown:
     ticked: TickReport = field(default_factory=TickReport)
 
     def tree(self, plan: Plan) -> PlanTree:
-        """A plan."""
+        """Return the tree of a plan."""
         semantics: Literal["set", "bag"] = "bag" if self.is_bag else "set"
         tree = described(plan, self.name_of, self.backend, semantics, self.route)
         recounted, declined = self.ticked.recounted, self.ticked.declined
-        said = {name: afresh_sentences(own, declined.get(name, ())) for name, own in recounted.items()}
-        heads = tuple(replace(head, recounted=said.get(head.name, ())) for head in tree.heads)
+        sentences = {name: afresh_sentences(phases, declined.get(name, ())) for name, phases in recounted.items()}
+        heads = tuple(replace(head, recounted=sentences.get(head.name, ())) for head in tree.heads)
         return replace(tree, chosen=self.chosen, heads=heads)
 
     def of(self, plan: Plan, analyzed: TickReport | None = None, sizes_of: SizesOf | None = None) -> PlanTree:
-        """What is shown of a plan.
+        """Return the tree of a plan, with bounds and the last tick's work if given.
 
         Parameters
         ----------
         analyzed
-            The last tick, if what it did is to be shown: by the plan that it went by.
+            The last tick, if its work is shown, in the plan that it used.
         sizes_of
-            What is known of relations, if bounds are to be shown.
+            Bounds of atoms, if bounds are shown.
         """
         by = analyzed.plan if analyzed is not None and analyzed.plan is not None else plan
         tree = self.tree(by)
@@ -63,7 +63,7 @@ class Shown:
 
 
 def _of_tick(report: TickReport, plan: Plan) -> list[str]:
-    """What is to be said of the last tick, whatever was measured."""
+    """Return the notes on the last tick."""
     if report.plan is not None:
         return [] if report.plan.queries == plan.queries else ["the next tick goes by another plan"]
     why = "there has been no tick" if report.tick < 0 else "nothing changed in the last tick, or it was restored"

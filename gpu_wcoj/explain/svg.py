@@ -1,4 +1,4 @@
-"""Plans as a drawing: SVG that needs nothing beside itself."""
+"""Plans as a self-contained SVG drawing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpu_wcoj.explain.phrases import headlines
 from gpu_wcoj.explain.tree import PlanTree
 
 CHARACTER, LINE = 7.2, 16
-"""Width of a character of the fonts below, and height of a line."""
+"""Width of a character of the fonts below, and height of a line, in pixels."""
 MARGIN, PADDING, GAP = 16, 8, 30
-"""Around the drawing and in panels; in boxes; between boxes, where the arrows are."""
+"""Space around the drawing and in panels, in boxes, and between boxes for arrows, in pixels."""
 WIDEST_BOX, WIDEST_LINE = 48, 120
-"""Characters of a line of a box, and of other lines; longer ones are broken."""
+"""Maximum characters of a line in a box, and of other lines; longer lines are wrapped."""
 
 _STYLE = (
     "text{font:12px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1c2430;white-space:pre}"
@@ -31,11 +31,14 @@ _HEADER = (
 )
 _COLD = {"seed": (226, 239, 249), "level": (255, 255, 255), "head": (228, 243, 232)}
 _HOT = (255, 178, 92)
-"""Of a level that did all of a tick's work."""
+"""Colour (RGB) of a level that did all of a tick's work."""
 
 
 def as_svg(tree: PlanTree) -> str:
-    """The plan as a drawing: a panel a head, a chain of boxes a delta path; warm boxes did the last tick's work."""
+    """Return the plan as a drawing: a panel per head, a chain of boxes per delta path.
+
+    The warmer the colour of a box, the larger its share of the last tick's work.
+    """
     drawing = _Drawing()
     drawing.lines(MARGIN, headlines(tree), "note")
     for head in panels(tree):
@@ -48,14 +51,14 @@ def as_svg(tree: PlanTree) -> str:
 
 @dataclass
 class _Drawing:
-    """What has been drawn, from top to bottom.
+    """The drawing so far, from top to bottom.
 
     Attributes
     ----------
     down
-        Where the next thing begins.
+        Lower end so far, in pixels.
     right
-        Where the widest thing so far ends.
+        Right end so far, in pixels.
     """
 
     parts: list[str] = field(default_factory=list)
@@ -63,15 +66,15 @@ class _Drawing:
     right: float = 0.0
 
     def lines(self, x: float, lines: Iterable[str], style: str = "") -> None:
-        """Lines of text below what there is."""
+        """Draw lines of text below the drawing so far."""
         for line in _broken(lines, WIDEST_LINE):
             self.down += LINE
             self._text(x, self.down - 4, line, style)
 
     def panel(self, head: HeadPanel) -> None:
-        """A head with its rules."""
+        """Draw a head with its rules."""
         self.down += LINE
-        top, at = self.down, len(self.parts)
+        top, part_index = self.down, len(self.parts)
         right, self.right = self.right, 0.0
         self.down += PADDING
         self.lines(2 * MARGIN, [head.title], "title")
@@ -84,7 +87,7 @@ class _Drawing:
         self.down += PADDING
         edge = self.right + MARGIN
         frame = _rectangle(MARGIN, top, edge - MARGIN, self.down - top, "panel", 8)
-        self.parts.insert(at, frame)
+        self.parts.insert(part_index, frame)
         self.right = max(right, edge)
 
     def _chain(self, chain: Chain) -> None:
@@ -101,7 +104,7 @@ class _Drawing:
         self.down += height + LINE // 4
 
     def _box(self, x: float, middle: float, box: Box, lines: Sequence[str]) -> float:
-        """A box around the height `middle`; its width."""
+        """Draw a box around the height `middle`; return its width."""
         width = max(map(_width, lines)) + 2 * PADDING
         height = len(lines) * LINE + 2 * PADDING
         top = middle - height / 2
@@ -109,9 +112,9 @@ class _Drawing:
             f"{round(cold + (hot - cold) * box.share):02x}" for cold, hot in zip(_COLD[box.kind], _HOT, strict=True)
         )
         self.parts.append(_rectangle(x, top, width, height, box.kind, 4 if box.kind == "level" else 12, fill))
-        for number, line in enumerate(lines):
-            style = "title" if number == 0 else ""
-            self._text(x + PADDING, top + PADDING + (number + 1) * LINE - 4, line, style)
+        for index, line in enumerate(lines):
+            style = "title" if index == 0 else ""
+            self._text(x + PADDING, top + PADDING + (index + 1) * LINE - 4, line, style)
         self.right = max(self.right, x + width)
         return width
 
@@ -121,7 +124,7 @@ class _Drawing:
         self.right = max(self.right, x + _width(line))
 
     def document(self) -> str:
-        """The whole."""
+        """Return the complete document."""
         width, height = self.right + MARGIN, self.down + MARGIN
         size = f'width="{width:g}" height="{height:g}"'
         opening = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:g} {height:g}" role="img">'
@@ -135,11 +138,11 @@ def _rectangle(x: float, y: float, width: float, height: float, style: str, radi
 
 
 def _broken(lines: Iterable[str], widest: int) -> Iterator[str]:
-    """Lines none of which is wider, of characters that XML may have."""
+    """Wrap lines to a width, with characters that XML does not allow replaced."""
     for line in lines:
-        shown = "".join(one if one.isprintable() else "\ufffd" for one in line)
-        yield from textwrap.wrap(shown, widest, subsequent_indent="  ", drop_whitespace=False) or [""]
+        printable = "".join(character if character.isprintable() else "\ufffd" for character in line)
+        yield from textwrap.wrap(printable, widest, subsequent_indent="  ", drop_whitespace=False) or [""]
 
 
 def _width(line: str) -> float:
-    return CHARACTER * sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in line)
+    return CHARACTER * sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line)

@@ -1,4 +1,4 @@
-"""Plans as text: per delta path the seed, each variable with its extenders, and the arrangements in use."""
+"""Plans as text: seeds, variables with their extenders, and the arrangements in use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpu_wcoj.explain.tree import BranchTree, LevelTree, PathTree, PlanTree, Rul
 
 
 def as_text(tree: PlanTree) -> str:
-    """The plan for a person to read."""
+    """Return the plan as text for people."""
     return "\n".join(_lines(tree))
 
 
@@ -34,8 +34,8 @@ def _lines(tree: PlanTree) -> Iterator[str]:
             yield from _indented(_rule(rule), 2)
     yield ""
     yield "arrangements"
-    for one in tree.arrangements:
-        yield f"  {one.name}" + (f"   used by {one.rules} rules" if one.rules > 1 else "")
+    for arrangement in tree.arrangements:
+        yield f"  {arrangement.name}" + (f"   used by {arrangement.rules} rules" if arrangement.rules > 1 else "")
 
 
 def _rule(rule: RuleTree) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _path(path: PathTree) -> Iterator[str]:
 
 def _levels(levels: Sequence[LevelTree], branches: Sequence[BranchTree] = ()) -> Iterator[str]:
     for level in levels:
-        branch = next((one for one in branches if level.step in one.levels), None)
+        branch = next((candidate for candidate in branches if level.step in candidate.levels), None)
         if branch is None:
             yield from _level(level)
             continue

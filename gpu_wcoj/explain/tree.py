@@ -13,23 +13,23 @@ from typing import Literal
 from gpu_wcoj.explain.figures import Counts, Estimate, SeedCounts, TickTree
 
 Verb = Literal["look up", "intersect", "check"]
-"""One atom gives the values; several atoms do, all of which hold them; a value that is bound is sought in one atom."""
+"""One atom proposes the values; several atoms are intersected; a bound value is looked up in one atom."""
 
 
 @dataclass(frozen=True)
 class Arranged:
-    """One arrangement.
+    """An arrangement.
 
     Attributes
     ----------
     name
-        How others of the tree refer to it; columns are called as `columns` has them.
+        The name by which other parts of the tree refer to it, with the column names of `columns`.
     columns
         Outermost level first.
     where
-        What rows have to satisfy to be in it.
+        Conditions on its rows.
     rules
-        How many rules use it.
+        Number of rules that use it.
     """
 
     name: str
@@ -41,16 +41,16 @@ class Arranged:
 
 @dataclass(frozen=True)
 class Use:
-    """One atom of a rule on a path.
+    """An atom of a rule on a path.
 
     Attributes
     ----------
     atom
         As text, with its variables.
     sees
-        Whether this tick's change of the relation is seen.
+        State that is read: with (``after``) or without (``before``) this tick's change.
     arrangement
-        The name of the arrangement that is read.
+        Name of the arrangement that is read.
     """
 
     atom: str
@@ -64,14 +64,14 @@ class Use:
 
 @dataclass(frozen=True)
 class Done:
-    """What follows once variables are bound: rows are dropped, or a value is found.
+    """A check or calculation that follows once variables are bound.
 
     Attributes
     ----------
     what
-        A condition, a calculation, or the negated atom whose rows drop those that are bound.
+        A condition, a calculation, or a negated atom, whose rows drop bindings.
     use
-        Of a negated atom.
+        The use of the negated atom.
     """
 
     what: str
@@ -90,15 +90,15 @@ class LevelTree:
     step
         Its name on the path, as in `TickReport.work`.
     variable
-        That it binds, or looks up.
+        The variable that it binds, or looks up.
     uses
-        The atoms that take part.
+        The atoms of the step.
     where
         Conditions on its values.
     then
-        What follows.
+        Checks and calculations that follow.
     at_most
-        Prefixes that are left for each changed row, whatever the values are, where that was asked for and is known.
+        Upper bound of the remaining prefixes per changed row, if requested and known.
     """
 
     step: str
@@ -114,20 +114,20 @@ class LevelTree:
 
 @dataclass(frozen=True)
 class BranchTree:
-    """Levels of a path that are taken once for all prefixes that look alike to them, and joined back.
+    """A bushy branch: levels evaluated once per group of prefixes, then joined back.
 
-    That is done where rows are listed; where they are counted, the levels are taken as they come.
+    Branches are used if rows are listed; if they are counted, the levels are evaluated in order.
 
     Attributes
     ----------
     name
-        Of the joining back, as in `TickReport.work`.
+        Name of joining back, as in `TickReport.work`.
     sees
-        The variables bound before by which prefixes look different to it.
+        The bound variables that the branch depends on.
     levels
-        How its levels are called.
+        Names of its levels.
     counts
-        What joining back did: prefixes that it was given, and the rows that it made of them.
+        Work of joining back: input prefixes and output rows.
     """
 
     name: str
@@ -138,7 +138,7 @@ class BranchTree:
 
 @dataclass(frozen=True)
 class VariantTree:
-    """Another order of a path's steps, for changed rows that begin with fewer values there."""
+    """Another order of a path's steps, for changed rows that propose fewer values there."""
 
     levels: tuple[LevelTree, ...]
     seed_counts: SeedCounts | None = None
@@ -151,18 +151,18 @@ class VariantTree:
 
 @dataclass(frozen=True)
 class BegunTree:
-    """What a path shares with others: it is enumerated once a tick, where their rows are listed.
+    """A common prefix of paths, enumerated once a tick if the paths list their rows.
 
     Attributes
     ----------
     head, rule, path
-        Whose it is: a head, one of its rules, and a path of that, both from 1 on.
+        Position of the shared path: a head, one of its rules, and a path of the rule, both from 1.
     binds
-        The variables that it binds, as this path calls them.
+        The variables that the prefix binds, with this path's names.
     from_rows
-        Where fewer rows change, every path begins on its own.
+        Minimum changed rows for which the prefix is shared.
     was_taken
-        Whether the path has gone on from rows of another one in the last tick: then its own levels have not bound them.
+        Whether the path used the shared rows in the last tick, so that its levels did not bind these variables.
     """
 
     head: str
@@ -175,24 +175,24 @@ class BegunTree:
 
 @dataclass(frozen=True)
 class PathTree:
-    """One delta path.
+    """A delta path.
 
     Attributes
     ----------
     number
-        From 1 on; 0 for a path that is asked for derivations.
+        From 1; 0 for a path that computes derivations.
     change_of
-        The atom whose change starts it.
+        The atom whose change seeds the path.
     is_negated
-        Whether that atom is negated: what it gains, the answer loses.
+        Whether that atom is negated, so that its insertions delete from the answer.
     seeds
-        The arrangements that have the change, the first one if there is no reason for another.
+        The arrangements that have the change; the first is the default.
     where
         Conditions on the changed row.
     held
-        Atoms whose variables the changed row binds, all of them: it is sought there.
+        Atoms whose variables are all bound by the changed row, which is looked up there.
     then
-        What follows.
+        Checks and calculations that follow.
     levels
         The steps.
     variants
@@ -201,23 +201,21 @@ class PathTree:
         ``wcoj`` if its atoms meet in intersections only, ``binary`` if one atom after the other is joined, ``hybrid``
         for some of both, ``either`` where the two are the same.
     seed_estimate
-        Prefixes that a changed row is expected to start.
+        Expected number of prefixes per changed row.
     branches
-        Which of the levels are taken apart.
+        Bushy branches of the levels.
     further
-        Counted under other names than those of steps: ranks that were looked up, values new to a group of rows, and
-        samples.
+        Work outside of steps, by name: looked-up ranks, values that are new to a group of rows, and samples.
     begins_as
-        What it shares with other paths. The path that comes first in a tick has done the work.
+        Common prefix with other paths. The first such path in a tick does the work.
     counted_for
-        The paths that it is counted for where changes are few and only counted, itself among them: their atoms are
-        images of each other.
+        The automorphic paths, itself included, that it is counted for if small changes are only counted.
     counted_seeing
-        The atoms that it sees otherwise then.
+        The atoms that it reads in another state then.
     counted_by
         The path that is counted for it.
     counted_from
-        Where fewer rows change, each goes its own way.
+        Minimum changed rows for which one path is counted for the others.
     """
 
     number: int
@@ -243,7 +241,7 @@ class PathTree:
 
 @dataclass(frozen=True)
 class RuleTree:
-    """One rule of a head.
+    """A rule of a head.
 
     Attributes
     ----------
@@ -252,15 +250,15 @@ class RuleTree:
     paths
         One for each atom.
     asked
-        Of a recursive rule, the path that finds the derivations of given rows.
+        For a recursive rule, the path that computes the derivations of rows.
     asked_for
-        What is given to it.
+        The input of that path.
     joined_with
-        Heads with rules of the same body, with which it is joined once where their rows are listed.
+        Heads with rules of the same body, which are joined once if their rows are listed.
     afresh
-        What whole counts of the rule did in the last tick, if they were asked for their work: the path that they took,
-        every atom of it seen whole, and beside it what was done to decide on them or given up. If none was taken, it
-        begins with no atom, and `HeadTree.followed` says why.
+        Work of full counts of the rule in the last tick, if measured: their path over the whole state, and the work of
+        samples and aborted counts. If no full count was used, the path has no atom, and `HeadTree.followed` has the
+        reason.
     """
 
     rule: str
@@ -273,29 +271,29 @@ class RuleTree:
 
 @dataclass(frozen=True)
 class HeadTree:
-    """One derived relation.
+    """A derived relation.
 
     Attributes
     ----------
     stratum
-        From 0 on, in the order in which a tick evaluates them; heads of one recursion have the same.
+        From 0, in evaluation order; heads of one recursion have the same stratum.
     kind
-        ``alias`` if it only renames or selects, so that rules read the relation below it; ``grouping`` if it
-        aggregates; ``recursive``; else ``rules``.
+        ``alias`` if it only renames or selects, so that rules read its source instead; ``grouping`` if it aggregates;
+        ``recursive``; else ``rules``.
     note
         For people.
     recursive_with
         The other heads of its recursion.
     reads
-        Of a grouping, the name of the arrangement that it reads.
+        For a grouping, the name of the arrangement that it reads.
     counted_rows
         Whether the derivations of its rows are counted.
     seconds
-        That it took in the last tick; for a recursion, at the first of its heads.
+        Time of the last tick; for a recursion, at its first head.
     recounted
-        Of the last tick, how its change was counted where it was not followed.
+        Phases of the last tick that were counted by full recomputation.
     followed
-        Of the last tick, why its change was followed though counting afresh was thought of.
+        Reason for which the last tick did not use full recomputation though it was considered.
     """
 
     name: str
@@ -313,24 +311,24 @@ class HeadTree:
 
 @dataclass(frozen=True)
 class PlanTree:
-    """A program's plan.
+    """The plan of a program.
 
     Attributes
     ----------
     route
-        Which ticks run where, if there is a choice.
+        Rule that assigns ticks to backends, if there are several.
     heads
-        In the order in which a tick evaluates them.
+        In evaluation order.
     arrangements
-        All that the rules use.
+        All arrangements that rules use.
     tick
-        Of the last tick, where that was asked for.
+        The last tick, if requested.
     chosen
-        Why the plan is another one than at first, or stays though ticks are not what was expected.
+        Reason for which the plan was replaced, or kept though ticks differ from the estimates.
     strategy
-        That was asked for.
+        The requested strategy.
     candidates
-        How many orders of delta paths were looked at.
+        Number of orders of delta paths that the planner compared.
     """
 
     backend: str
@@ -344,7 +342,7 @@ class PlanTree:
     candidates: int = 0
 
     def paths(self) -> Iterator[PathTree]:
-        """All delta paths, those that are asked too."""
+        """Yield all delta paths, including those that compute derivations."""
         for head in self.heads:
             for rule in head.rules:
                 yield from rule.paths

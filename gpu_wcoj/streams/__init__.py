@@ -1,10 +1,10 @@
-"""Circuits of one's own: streams of Z-sets, operators on them, and subcircuits that run to a fixpoint.
+"""User-defined circuits: streams of Z-sets, operators, and subcircuits with a fixpoint.
 
-All operators are methods of a stream unless another owner is named. Those called ``incremental_...`` take changes and
-give changes; in a subcircuit, they do so under nested time, (tick, iteration).
+All operators are methods of a stream unless another owner is named. Methods called ``incremental_...`` map changes to
+changes; in a subcircuit, they do so under nested time, (tick, iteration).
 
 Linear
-    Of whole columns ``map``, ``flat_map``, ``filter``; of rows ``map_rows``, ``flat_map_rows``, ``filter_rows``;
+    On whole columns ``map``, ``flat_map``, ``filter``; on rows ``map_rows``, ``flat_map_rows``, ``filter_rows``;
     ``index_with``, ``inspect``, ``-s``, ``s + t``, ``s - t``; ``delay``, ``differentiate``, ``integrate``;
     ``trace(keys, timed=...)``, with ``delay`` and ``consolidate`` of a trace; of a subcircuit ``introduce`` (δ0) and
     ``eliminate`` (∫), ``hold`` (a constant) and ``export`` (the last value), ``feedback``.
@@ -18,7 +18,7 @@ Not linear
     ...)`` and ``incremental_aggregate``.
 Of a circuit
     ``source``, ``sink``, ``step``; of subcircuits too, ``generate``, a function of time, and ``add(operator,
-    *streams)`` for one of your own, a subclass of ``Operator``.
+    *streams)`` for a user-defined subclass of ``Operator``.
 
 Names are loaded when they are first used.
 """
@@ -66,7 +66,7 @@ _HOME = {
     "TopK": "aggregators",
     "Trace": "trace",
 }
-"""Which module each public name comes from."""
+"""The module of each public name."""
 
 __all__ = [
     "Aggregator", "Apply", "ApplyRows", "Circuit", "Count", "CountDistinct", "Max", "Mean", "Min", "Operator", "Stream",

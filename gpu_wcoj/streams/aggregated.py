@@ -1,4 +1,4 @@
-"""Rows made of groups: one function from Z-set to Z-set, which all aggregates share."""
+"""Aggregation of a Z-set by groups, shared by all aggregates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 def aggregated(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggregator: Aggregator) -> ZSet:
-    """What the aggregator makes of every group of rows that agree in the key columns.
+    """Return the aggregator's rows for all groups of rows that agree in the key columns.
 
     Raises
     ------

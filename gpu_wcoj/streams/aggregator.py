@@ -1,4 +1,4 @@
-"""Aggregators: what makes rows of the rows of groups."""
+"""Base class of aggregators, which make rows from the rows of groups."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from gpu_wcoj.streams.place import Place
 from gpu_wcoj.zset.zset import ZSet
 
 ColumnName = str | int
-"""A column by its name or its place."""
+"""A column by name or position."""
 
 
 class Aggregator:
-    """Makes a row, or some rows, of every group; pure: the same rows give the same.
+    """Base of aggregators, which make one or more rows of every group; must be deterministic.
 
     Attributes
     ----------
     counts_once
-        Whether `totals` are of rows of positive weight, each once, and not as often as its weight says.
+        Whether `totals` count each row of positive weight once instead of with its weight.
     """
 
     counts_once = False
 
     def of(self, groups: Groups) -> ZSet:
-        """The rows made of all groups: their key columns and the results, each once. No weight is below 1."""
+        """Return the rows made of all groups: key columns, then results. All weights are positive."""
         raise NotImplementedError
 
     def totals(self, rows: ZSet, place: Place) -> list[Int64Array] | None:
-        """Per row, what it adds to each total of its group, the number of rows first; None if there are no totals.
+        """Return what each row adds to the totals of its group, the row count first; None if unused.
+
+        Aggregates that are functions of sums are maintained without reading a group again.
 
         Aggregates that are functions of sums are kept up to date without looking at a group again.
         """
@@ -40,22 +42,22 @@ class Aggregator:
         return None
 
     def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
-        """The result columns from the totals of some groups; `like` has the columns of what is aggregated."""
+        """Return the result columns from group totals; `like` has the columns of the aggregated rows."""
         raise NotImplementedError
 
     def first(self, rows: ZSet) -> tuple[int, tuple[tuple[int, bool], ...]] | None:
-        """How many rows decide, and the columns whose order of codes puts these first; None if codes do not tell."""
+        """Return the number of deciding rows and the columns that sort them first; None if unsortable."""
         del rows
         return None
 
     @property
     def sorts_by(self) -> tuple[tuple[ColumnName, bool], ...]:
-        """The columns by which a trace is sorted for `first`, True for a descending one."""
+        """Columns by which a trace is sorted for `first`, True for a descending column."""
         return ()
 
 
 def per_group(groups: Groups, names: Sequence[str], columns: Sequence[Column]) -> ZSet:
-    """A row a group: its key columns, then these."""
+    """Return one row per group: its key columns, then `columns`."""
     keys = [groups.rows.names[key] for key in groups.keys]
     ones = groups.place.xp.ones(len(groups), np.int64)
     return groups.place.made([*keys, *names], [*groups.heads(), *columns], ones)

@@ -1,4 +1,4 @@
-"""What else can be made of the rows of a group: extremes, first rows, distinct values, and functions of a user's."""
+"""Aggregators for extremes, first rows, distinct values, and user-defined functions."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ class _Extreme(Aggregator):
 
 
 class Min(_Extreme):
-    """The least value of a column among rows of positive weight, texts in the order of texts; nulls are left out."""
+    """The minimum of a column over rows of positive weight; texts in text order, without nulls."""
 
 
 class Max(_Extreme):
-    """The greatest value of a column among rows of positive weight; see `Min`."""
+    """The maximum of a column over rows of positive weight; see `Min`."""
 
     descending = True
 
 
 class CountDistinct(Aggregator):
-    """How many different values, or combinations of them, rows of positive weight have; nulls are left out."""
+    """The number of distinct values, or tuples of values, in rows of positive weight, without nulls."""
 
     def __init__(self, *columns: ColumnName, name: str = "count") -> None:
         if not columns:
-            raise UsageError("CountDistinct counts the values of one or more columns, and none is given.")
+            raise UsageError.missing("CountDistinct", "one or more columns")
         self.columns, self.name = columns, name
 
     def of(self, groups: Groups) -> ZSet:
@@ -83,12 +83,12 @@ class CountDistinct(Aggregator):
 
 
 class TopK(Aggregator):
-    """The first `k` rows of a group, by some columns and then by all others, so that the order is total; nulls last.
+    """The first `k` rows of a group by some columns, then by all other columns; nulls last.
 
     Parameters
     ----------
     by
-        Columns, each alone or as ``(column, "desc")``.
+        Columns, each as a name or as ``(column, "desc")``.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class TopK(Aggregator):
         listed = [column if isinstance(column, tuple) else (column, "asc") for column in by]
         for _, direction in listed:
             if direction not in ("asc", "desc"):
-                raise UsageError(f"a direction is 'asc' or 'desc', and not {direction!r}.")
+                raise UsageError.invalid_value("direction", direction, "'asc' or 'desc'")
         self.by = tuple((column, direction == "desc") for column, direction in listed)
 
     def of(self, groups: Groups) -> ZSet:
@@ -115,7 +115,9 @@ class TopK(Aggregator):
         place, rows = groups.place, groups.rows
         by = [(place_of(rows.names, column), descending) for column, descending in self.by]
         order = in_order(groups, by)
-        (rows_kept,) = positions(place.backend, place.xp.arange(len(order)) - groups.starts[groups.group_of_rows] < self.k)
+        (rows_kept,) = positions(
+            place.backend, place.xp.arange(len(order)) - groups.starts[groups.group_of_rows] < self.k
+        )
         columns = [place.taken_column(column, order[rows_kept]) for column in rows.columns]
         return place.made(rows.names, columns, place.xp.ones(len(rows_kept), np.int64))
 
@@ -137,8 +139,8 @@ class Apply(Aggregator):
     Parameters
     ----------
     function
-        Called with one array per column, as `ZSet.to_numpy` gives them, and an array that says where each group
-        begins; it returns one array or list per name, a value a group. Rows of a group stand in a fixed order.
+        Called with one array per column, as in `ZSet.to_numpy`, and an array of the offset of each group; it returns
+        one array or list per name, with one value per group. Rows of a group are in a fixed order.
     names
         The result columns; or a mapping from them to their types.
     """
@@ -178,5 +180,5 @@ class ApplyRows(Aggregator):
 
 
 def _settled_order(groups: Groups) -> Groups:
-    """The groups with the rows of each in the order of their values."""
+    """Return the groups with rows sorted by their values."""
     return Groups(groups.place, groups.place.taken(groups.rows, in_order(groups, [])), groups.keys, groups.starts)

@@ -1,4 +1,4 @@
-"""Circuits: sources, operators and sinks, stepped tick by tick; and the subcircuits that run within a tick."""
+"""Circuits: sources, operators and sinks, stepped tick by tick, and subcircuits."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from gpu_wcoj.turns import NotCopied, Turns
 from gpu_wcoj.zset.arrays import within_memory
 
 ITERATIONS = 100_000
-"""Iterations of a subcircuit in one tick at most, unless the user says otherwise."""
+"""Default of the maximum number of iterations of a subcircuit in one tick."""
 
 
 @entry_point
 class Circuit(NotCopied, Scope):
-    """A circuit of one's own: add sources, operators, subcircuits and sinks, and step it tick by tick.
+    """A user-defined circuit of sources, operators, subcircuits and sinks, stepped tick by tick.
 
-    A tick is atomic: if it fails, all state is as before.
+    A tick is atomic: if it fails, all state is unchanged.
 
     Parameters
     ----------
     backend
-        Where streams live and are computed: ``"auto"`` (the GPU where there is one), ``"cpu"`` or ``"cuda"``.
+        The backend of the streams: ``"auto"`` (a GPU if there is one), ``"cpu"`` or ``"cuda"``.
 
     Examples
     --------
@@ -67,39 +67,40 @@ class Circuit(NotCopied, Scope):
     # Nodes
 
     def source(self, name: str, schema: Mapping[str, str] | None = None) -> Stream:
-        """A stream of what `step` is given under this name.
+        """Add a source: a stream of the rows that `step` gets under this name.
 
         Parameters
         ----------
         schema
-            The columns' names and types; else they are those of the first rows. Tables with names are read by these,
-            and other names are refused; rows without names go by position. Integers outside a declared type are
-            refused.
+            The columns' names and types; by default those of the first rows. Columns of tables are matched by name, and
+            unknown names raise an error; rows without names are matched by position. Integers outside a declared type
+            raise an error.
         """
         if name in self.sources:
-            raise CircuitError(f"there is a source '{name}' already.")
+            raise CircuitError.duplicate("source", name, "in the circuit", "Choose another name.")
         if schema is not None:
             schema = {column: declared_type(str(kind)) for column, kind in schema.items()}
         self.sources[name] = source = Source(name, schema)
         return Stream(self._node("source", source, (), name))
 
     def sink(self, name: str, stream: Stream) -> None:
-        """Let `step` return what this stream holds, under this name."""
+        """Add a sink: `step` returns the value of this stream under this name."""
         if name in self.sinks:
-            raise CircuitError(f"there is a sink '{name}' already.")
+            raise CircuitError.duplicate("sink", name, "in the circuit", "Choose another name.")
         self.sinks[name] = Stream(self._node("sink", Sink(), (stream,), name))
 
     def subcircuit(
         self, name: str = "", *, iterations: int = ITERATIONS, until: Callable[[Time], bool] | None = None
     ) -> Subcircuit:
-        """A circuit that runs to its fixpoint within each tick of this one.
+        """Add a circuit that runs to its fixpoint within each tick of this circuit.
 
         Parameters
         ----------
         iterations
-            An error ends the tick after so many.
+            Maximum number of iterations; more raise an error.
         until
-            Told the time of every iteration, whether it is the last one of the tick; instead of the fixpoint.
+            A function of the time of an iteration that returns whether it is the last of the tick, instead of the
+            fixpoint.
         """
         child = Subcircuit(self, name, positive("iterations", iterations, ITERATIONS), until)
         self._children.append(child)
@@ -113,7 +114,9 @@ class Circuit(NotCopied, Scope):
     def refuse_change(self) -> None:
         """Raise if the clock runs."""
         if self._runs:
-            raise CircuitError("the circuit has run, and gets no more nodes.\n  Stop it first; its state is lost then.")
+            raise CircuitError.wrong_state(
+                "adding a node", "the circuit has run", "Stop the circuit first, which discards its state."
+            )
 
     # Time
 
@@ -123,7 +126,7 @@ class Circuit(NotCopied, Scope):
         return Time(self._tick)
 
     def start(self) -> None:
-        """Start the clock: all state is empty, and the tick 0. The first `step` does it by itself."""
+        """Start the clock: all state is empty, and the tick is 0. The first `step` does it implicitly."""
         self._turns.run("starting the clock", self._start)
 
     def _start(self) -> None:
@@ -144,20 +147,20 @@ class Circuit(NotCopied, Scope):
         self._turns.run("stopping the clock", stop)
 
     def step(self, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One tick: what the sources are given, and what the sinks hold then.
+        """Run one tick: feed the sources and return the values of the sinks.
 
         Parameters
         ----------
         changes
-            Per source a Z-set, a table (its weights in a column ``weight``, if it has one) or rows; sources that are
-            not named get no rows.
+            Per source a Z-set, a table (with its weights in a column ``weight``, if any) or rows; all other sources get
+            no rows.
 
         Raises
         ------
         UnknownRelationError
-            If there is no such source.
+            If a source does not exist.
         IterationLimitError
-            If a subcircuit does not come to its fixpoint.
+            If a subcircuit does not reach its fixpoint.
         """
         return self._turns.run("taking a tick", lambda: self._step(changes or {}))
 
@@ -171,7 +174,7 @@ class Circuit(NotCopied, Scope):
         sizes = len(self.place.string), len(self.place.binary)
         try:
             for name, source in self.sources.items():
-                source.given = changes.get(name)
+                source.data = changes.get(name)
             with within_memory(self.place.backend, "evaluating a tick"):
                 self.evaluate()
             self._tick += 1
@@ -185,16 +188,16 @@ class Circuit(NotCopied, Scope):
             raise
         finally:
             for source in self.sources.values():
-                source.given = None
+                source.data = None
         return {name: stream.value for name, stream in self.sinks.items()}
 
 
 @entry_point
 class Subcircuit(Scope):
-    """A circuit in a circuit: it runs through iterations 0, 1, 2, ... within each tick, to its fixpoint.
+    """A nested circuit that iterates to its fixpoint within each tick.
 
-    That is reached when an iteration leaves all operators settled, so that every further one would be the same.
-    There are no subcircuits in a subcircuit.
+    The fixpoint is reached when all operators are settled after an iteration, so that all later iterations would be
+    equal. A subcircuit cannot contain subcircuits.
 
     Examples
     --------
@@ -232,25 +235,27 @@ class Subcircuit(Scope):
         self.parent.refuse_change()
 
     def subcircuit(self, *_: Any, **__: Any) -> Subcircuit:
-        """Refused: circuits are nested once."""
+        """Raise an error: circuits are nested once."""
         raise CircuitError(
-            f"{self.node} is a subcircuit, and cannot have one of its own.\n"
-            "  Put the inner loop into the circuit around, or write both as one loop."
+            f"{self.node} is a subcircuit and cannot contain a subcircuit.\n"
+            "  Put the inner loop into the parent circuit, or write both as one loop."
         )
 
     def introduce(self, stream: Stream, name: str = "") -> Stream:
-        """``δ0``: a stream of the circuit around, at iteration 0; 0 at all others."""
+        """``δ0``: import a stream of the parent circuit at iteration 0; empty at all other iterations."""
         return self._import(Introduce(), stream, name or "δ0")
 
     def hold(self, stream: Stream, name: str = "") -> Stream:
-        """A stream of the circuit around, the same at all iterations."""
+        """Import a stream of the parent circuit, constant over all iterations."""
         made = self._import(Hold(), stream, name or "hold")
         made.sorting, made.timed = stream.sorting, stream.timed
         return made
 
     def _import(self, operator: Operator, stream: Stream, name: str) -> Stream:
         if stream.scope is not self.parent:
-            raise CircuitError(f"{stream} is not of the circuit around {self.node}, from which alone it takes streams.")
+            raise CircuitError(
+                f"{stream} belongs to the wrong circuit: expected a stream of the parent circuit of {self.node}."
+            )
         node = self._node("import", operator, (), name)
         node.inputs.append(stream.node)
         if stream.node not in self.node.inputs:
@@ -259,20 +264,20 @@ class Subcircuit(Scope):
         return Stream(node, stream.keys)
 
     def eliminate(self, stream: Stream, name: str = "") -> Stream:
-        """``∫``: the sum of a stream over all iterations of a tick, as a stream of the circuit around."""
+        """``∫``: export the sum of a stream over all iterations of a tick to the parent circuit."""
         integrated = self.add(Eliminate(), stream, name="∫")
         return self.parent.add(Consolidate(), self.export(integrated), name=name or "∫")
 
     def export(self, stream: Stream, name: str = "") -> Stream:
-        """What a stream holds at the last iteration of a tick, as a stream of the circuit around."""
+        """Export the value of a stream at the last iteration of a tick to the parent circuit."""
         if stream.scope is not self:
-            raise CircuitError(f"{stream} is not of {self.node}, which gives out its own streams only.")
+            raise CircuitError(f"{stream} belongs to the wrong circuit: expected a stream of {self.node}.")
         output = self.parent.add(_Output(stream), Stream(self.node), name=name or "output of a subcircuit")
         output.keys, output.sorting, output.timed = stream.keys, stream.sorting, stream.timed
         return output
 
     def run(self) -> None:
-        """All iterations of one tick."""
+        """Run all iterations of one tick."""
         self._iteration = 0
         for node in self._order:
             node.operator.clock_start(0)
@@ -293,7 +298,7 @@ class Subcircuit(Scope):
 
 
 class _Run(Operator):
-    """The subcircuit's iterations, as one operator of the circuit around."""
+    """The iterations of a subcircuit as one operator of the parent circuit."""
 
     def __init__(self, child: Subcircuit) -> None:
         self.child = child
@@ -308,11 +313,11 @@ class _Run(Operator):
 
 
 class _Output(Operator):
-    """What a stream of a subcircuit holds at its last iteration."""
+    """The value of a stream of a subcircuit at its last iteration."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
 
     def evaluate(self, _: Any) -> Any:
-        """The value."""
+        """Return the value."""
         return self.stream.value

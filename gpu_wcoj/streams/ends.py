@@ -1,4 +1,4 @@
-"""Streams whose source is named later: feedbacks, and streams that are defined later."""
+"""Streams whose source is connected later: feedbacks and forward declarations."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gpu_wcoj.streams.stream import Stream
 
 
 class FeedbackStream(Stream):
-    """What a feedback gives."""
+    """The output of a feedback."""
 
     def connect(self, stream: Stream) -> None:
-        """Let the feedback give, the next time, what this stream holds."""
+        """Connect the input of the feedback, which it returns at the next time."""
         _connect(self, stream, Feedback)
 
 
@@ -19,7 +19,7 @@ class ForwardStream(Stream):
     """A stream that is defined later."""
 
     def connect(self, stream: Stream) -> None:
-        """Define it: it holds what this stream holds."""
+        """Define the stream as equal to `stream`."""
         _connect(self, stream, Forward)
         self.node.inputs.append(stream.node)
 
@@ -28,7 +28,9 @@ def _connect(end: Stream, stream: Stream, kind: type[Feedback | Forward]) -> Non
     operator = end.node.operator
     assert isinstance(operator, kind)
     if stream.scope is not end.scope:
-        raise CircuitError(f"{stream} is of another circuit, or of another level of this one, than {end}.")
+        raise CircuitError(f"{stream} belongs to the wrong circuit: expected a stream of the circuit of {end}.")
     if operator.source is not None:
-        raise CircuitError(f"{end} is connected already, with node {operator.source}.")
+        raise CircuitError.wrong_state(
+            "connect()", f"{end} is connected with node {operator.source}", "Connect each feedback once."
+        )
     operator.source = stream.node

@@ -1,4 +1,4 @@
-"""Products of weights as Python's integers: slow, asked for only where int64 might not hold them."""
+"""Products of weights as Python integers: slow, used only if int64 may overflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def product(place: Place, names: Sequence[str], columns: Sequence[Column], left: Int64Array, right: Int64Array) -> ZSet:
-    """The consolidated rows with the weights ``left * right``.
+    """Return the consolidated rows with the weights ``left * right``.
 
     Raises
     ------
@@ -36,14 +36,14 @@ def product(place: Place, names: Sequence[str], columns: Sequence[Column], left:
     for key in keys:
         changed[1:] |= key[order][1:] != key[order][:-1]
     sums = np.add.reduceat(exact[order], np.flatnonzero(changed))
-    return place.held(
+    return place.select_rows(
         place.trusted(names, rows.columns, place.backend.asarray(_to_int64(rows, sums))),
         place.backend.asarray(sums != 0),
     )
 
 
 def _keys(column: Column) -> list[Int64Array]:
-    """What the rows of a Z-set are sorted by: nulls first, then codes."""
+    """Return the sort keys of a column of a Z-set: nulls first, then codes."""
     if column.stored_valid is None:
         return [column.stored]
     return [column.stored_valid.astype(np.int64), column.stored]

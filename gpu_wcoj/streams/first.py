@@ -1,4 +1,4 @@
-"""The first rows of groups in a trace, found without reading the groups."""
+"""First rows of groups in a trace, found without reading whole groups."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 def first_rows(trace: Trace, keys: Sequence[Column], k: int) -> ZSet:
-    """The first `k` rows of positive weight of each group that these keys name, in the trace's order.
+    """Return the first `k` rows of positive weight per group, in the trace's order.
 
-    Every batch is read from the beginning of a group, twice as far each time, until so many rows are known: a row is
-    known once every batch has been read past it. O(k + rows that have cancelled in front), times a logarithm.
+    Every batch is read from the beginning of a group, twice as far each time, until `k` rows are final: a row is final
+    once every batch has been read beyond it. O(k + cancelled rows before them), times a logarithm.
     """
     layout, place = trace.layout, trace.place
     if layout is None or not trace.spine.batches:
@@ -41,7 +41,9 @@ def first_rows(trace: Trace, keys: Sequence[Column], k: int) -> ZSet:
         lower_levels, sums, owner, finished = _read(trace, ranges, group, n_prefix, n_read, k)
         (done,) = positions(backend, finished)
         (finished_rows,) = positions(backend, finished[owner])
-        finished_levels.append([level[group[owner[finished_rows]]] for level in levels] + [level[finished_rows] for level in lower_levels])
+        finished_levels.append(
+            [level[group[owner[finished_rows]]] for level in levels] + [level[finished_rows] for level in lower_levels]
+        )
         finished_weights.append(sums[finished_rows])
         if len(done) == len(group):
             break
@@ -53,7 +55,7 @@ def first_rows(trace: Trace, keys: Sequence[Column], k: int) -> ZSet:
 
 
 def _leaves(batch: IndexedZSet, levels: Sequence[Int64Array]) -> tuple[Int64Array, Int64Array]:
-    """The rows of a batch below each prefix, as a range of leaves; empty where there are none."""
+    """Return the range of leaves of a batch below each prefix; empty if there are none."""
     node = batch.locate(levels)
     present = node >= 0
     xp = batch.backend.xp
@@ -65,9 +67,17 @@ def _leaves(batch: IndexedZSet, levels: Sequence[Int64Array]) -> tuple[Int64Arra
 
 
 def _read(
-    trace: Trace, ranges: Sequence[tuple[Int64Array, Int64Array]], group: Int64Array, n_prefix: int, n_rows_read: int, k: int
+    trace: Trace,
+    ranges: Sequence[tuple[Int64Array, Int64Array]],
+    group: Int64Array,
+    n_prefix: int,
+    n_rows_read: int,
+    k: int,
 ) -> tuple[list[Int64Array], Int64Array, Int64Array, BoolArray]:
-    """The first rows of these groups after `n_rows_read` rows of every batch: levels, weights, owners; and who is done."""
+    """Return the first rows of groups within `take` rows of every batch, and a mask of complete groups.
+
+    The rows are returned as levels, weights and owners.
+    """
     backend, xp = trace.place.backend, trace.place.xp
     owners, weights = [], []
     levels: list[list[Int64Array]] = []
@@ -111,7 +121,7 @@ def _read(
 
 
 def _levels_at(batch: IndexedZSet, leaf: Int64Array, n_prefix: int) -> list[Int64Array]:
-    """What these leaves' rows hold below the prefix, level by level."""
+    """Return the values of leaves below the prefix, level by level."""
     levels_below = [batch.values[-1][leaf].astype(np.int64)]
     node = leaf
     for depth in range(batch.depth - 2, n_prefix - 1, -1):

@@ -1,4 +1,4 @@
-"""Rows in groups: those of a Z-set that agree in its key columns stand together."""
+"""Rows of a Z-set grouped by key columns."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Groups:
     Attributes
     ----------
     rows
-        The Z-set, its rows no longer in order.
+        The Z-set, with its rows sorted by group.
     keys
         The positions of the key columns.
     starts
-        Where each group begins.
+        Offset of each group.
     """
 
     place: Place
@@ -45,18 +45,18 @@ class Groups:
 
     @property
     def group_of_rows(self) -> Int64Array:
-        """The group of every row."""
+        """The group index of every row."""
         xp = self.place.xp
         group: Int64Array = xp.searchsorted(self.starts, xp.arange(len(self.rows)), side="right") - 1
         return group
 
     def heads(self) -> list[Column]:
-        """The key columns, a row a group."""
+        """Return the key columns with one row per group."""
         return [self.place.taken_column(self.rows.columns[key], self.starts) for key in self.keys]
 
 
 def levels_of(place: Place, columns: Sequence[Column]) -> list[Int64Array]:
-    """What rows are grouped by: per column whether it is null, where it can be, and its code."""
+    """Return the grouping levels of columns: per column a null flag if it can be null, and its code."""
     levels: list[Int64Array] = []
     for column in columns:
         if column.stored_valid is not None:
@@ -66,7 +66,7 @@ def levels_of(place: Place, columns: Sequence[Column]) -> list[Int64Array]:
 
 
 def grouped(place: Place, zset: ZSet, keys: Sequence[int]) -> Groups:
-    """The groups of a Z-set with columns. O(n) where the key columns come first, else O(n log n)."""
+    """Group a Z-set with columns. O(n) if the key columns come first, else O(n log n)."""
     kernels, xp = place.backend.kernels, place.xp
     if not len(zset):
         return Groups(place, zset, tuple(keys), xp.zeros(0, np.int64))
@@ -81,7 +81,7 @@ def grouped(place: Place, zset: ZSet, keys: Sequence[int]) -> Groups:
 
 
 def keys_of(place: Place, zset: ZSet, keys: Sequence[int]) -> ZSet:
-    """The values of these columns that rows have, each once."""
+    """Return the distinct values of these columns."""
     groups = grouped(place, zset, keys)
     names = [zset.names[key] for key in keys]
     if not keys:

@@ -1,4 +1,4 @@
-"""Results of an iteration that lies ahead: they wait until it comes."""
+"""Pending results of later iterations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpu_wcoj.zset.zset import ZSet
 
 @dataclass(frozen=True, eq=False)
 class Later:
-    """Rows by the iteration that they belong to. Immutable."""
+    """Rows by their iteration. Immutable."""
 
     waiting: Mapping[int, ZSet] = field(default_factory=dict)
 
@@ -21,19 +21,19 @@ class Later:
         return bool(self.waiting)
 
     def with_rows(self, place: Place, iteration: int, rows: ZSet) -> Later:
-        """With rows of one iteration added."""
+        """Return a copy with rows of one iteration added."""
         if not len(rows):
             return self
         return Later({**self.waiting, iteration: place.plus(self.waiting.get(iteration, NOTHING), rows)})
 
     def without(self, iteration: int) -> tuple[ZSet, Later]:
-        """The rows of one iteration, and what is left."""
+        """Return the rows of one iteration, and the remaining rows."""
         if iteration not in self.waiting:
             return NOTHING, self
         return self.waiting[iteration], Later({key: rows for key, rows in self.waiting.items() if key != iteration})
 
 
-def split(
+def split_by_iteration(
     place: Place,
     names: Sequence[str],
     columns: Sequence[Column],
@@ -41,7 +41,7 @@ def split(
     times: Int64Array,
     now: int,
 ) -> list[tuple[int, ZSet]]:
-    """Rows by the iteration to which they belong, `now` or their own if that is later; weights are products."""
+    """Split rows by iteration: the maximum of `now` and their time; weights are products."""
     xp = place.xp
     target = xp.maximum(times, now)
     order = place.backend.kernels.lexsort([target])

@@ -1,4 +1,4 @@
-"""How the rows of a trace are stored: which columns stand in which order, and what the levels of its tries hold."""
+"""Storage layout of traces: the order of columns and the levels of the tries."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ColumnName = str | int
 """A column's name or position."""
 
 ITERATION = "#iteration"
-"""The name of the column with the time in traces that keep it, always the last; no other column may have it."""
+"""The reserved name of the last column, the iteration, in traces with times."""
 
 
 @dataclass(frozen=True)
 class Sorting:
-    """What rows are sorted by: key columns first, then these columns, True for a descending one, then all others.
+    """The sort order of rows: key columns, then these columns (True: descending), then all others.
 
     Attributes
     ----------
@@ -39,20 +39,20 @@ class Sorting:
 class Layout:
     """Columns as levels.
 
-    A column that has had a null takes two levels: 1 where it is null, and the code. So nulls stand last. Codes of a
-    descending column are stored with all bits flipped. Without key columns there is a first level that is 0
-    throughout, so that all rows are one group.
+    A column with nulls takes two levels: 1 where it is null, and the code. So nulls are last. Codes of a descending
+    column are stored with all bits flipped. Without key columns there is a constant first level 0, so that all rows are
+    one group.
 
     Attributes
     ----------
     names, types, nullable
         Column by column.
     order
-        The columns as they follow each other in the levels.
+        The columns in the order of the levels.
     keys
-        How many of these are key columns.
+        Number of key columns, the first of these.
     descending
-        The columns whose order is turned round.
+        The columns in descending order.
     """
 
     names: tuple[str, ...]
@@ -63,8 +63,8 @@ class Layout:
     descending: frozenset[int]
 
     @staticmethod
-    def of(zset: ZSet, sorting: Sorting) -> Layout:
-        """The layout of a trace whose first rows are these."""
+    def from_rows(zset: ZSet, sorting: Sorting) -> Layout:
+        """Return the layout of a trace whose first rows are `zset`."""
         names = zset.names
         data_names = names[:-1] if names[-1:] == (ITERATION,) else names
         keys = list(range(len(data_names))) if sorting.keys is None else places_of(data_names, sorting.keys)
@@ -80,7 +80,7 @@ class Layout:
         )
 
     def joined(self, zset: ZSet) -> Layout:
-        """The layout that holds these rows too."""
+        """Return the layout extended to the types and nulls of these rows."""
         check_arity(self.names, zset.names)
         types = tuple(
             kind if kind == column.type else common_type([kind, column.type], f"column '{name}'")
@@ -95,15 +95,15 @@ class Layout:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether rows that are sorted as a Z-set's are sorted here."""
+        """True if rows in the order of a Z-set are sorted in this layout too."""
         return self.order == tuple(range(len(self.order))) and not any(self.nullable) and not self.descending
 
     def width(self, columns: int) -> int:
-        """How many levels the first so many columns of the order take."""
+        """Return the number of levels of the first `columns` columns of the order."""
         return (not self.keys) + sum(1 + self.nullable[column] for column in self.order[:columns])
 
     def levels(self, zset: ZSet, place: Place) -> list[Int64Array]:
-        """The rows of a Z-set, a column a level."""
+        """Return the rows of a Z-set as levels."""
         levels: list[Int64Array] = [] if self.keys else [place.xp.zeros(len(zset), np.int64)]
         for position in self.order:
             column = place.converted(zset.columns[position], self.types[position])
@@ -115,14 +115,14 @@ class Layout:
     def probe(
         self, columns: Sequence[Column], place: Place, nulls: bool, count: int = 1
     ) -> tuple[BoolArray | None, list[Int64Array]]:
-        """Values of the first columns of the order as levels, and which rows can be found; None for all of them.
+        """Return a mask of rows that can match, or None for all, and columns of the order as levels.
 
         Parameters
         ----------
         nulls
-            Whether a null is found where a null is stored. In joins it is not.
+            Whether null matches null, which it does not in joins.
         count
-            How many rows there are, if there are no columns.
+            Number of rows, if there are no columns.
         """
         xp = place.xp
         count = len(columns[0]) if columns else count
@@ -151,7 +151,7 @@ class Layout:
         return mask, levels
 
     def columns(self, levels: Sequence[Int64Array], place: Place) -> list[Column]:
-        """The columns behind the levels of some rows, in the columns' own order."""
+        """Return the columns of rows given as levels, in the order of the names."""
         parts = iter(levels)
         if not self.keys:
             next(parts)
@@ -162,14 +162,16 @@ class Layout:
                 valid = None
             codes = next(parts)
             kind = self.types[position]
-            by_position[position] = Column(kind, ~codes if position in self.descending else codes, valid, place.dictionary(kind))
+            by_position[position] = Column(
+                kind, ~codes if position in self.descending else codes, valid, place.dictionary(kind)
+            )
             if valid is not None and position in self.descending:
                 by_position[position] = Column(kind, place.xp.where(valid, ~codes, 0), valid, place.dictionary(kind))
         return [by_position[index] for index in range(len(by_position))]
 
 
 def is_null(column: Column, place: Place) -> Int64Array:
-    """1 where the column is null, else 0."""
+    """Return 1 where the column is null, else 0."""
     if column.stored_valid is None:
         return place.xp.zeros(len(column), np.int64)  # type: ignore[no-any-return]  # an array of the backend's module
     return 1 - column.stored_valid.astype(np.int64)  # type: ignore[no-any-return]

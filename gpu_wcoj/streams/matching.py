@@ -1,4 +1,4 @@
-"""Rows of two sides that agree in their keys, paired: what all joins of two streams share."""
+"""Pairs of rows with equal keys: the common part of all joins of two streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gpu_wcoj.column import Column
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.streams.later import split
+from gpu_wcoj.streams.later import split_by_iteration
 from gpu_wcoj.streams.layout import ColumnName, Sorting
 from gpu_wcoj.streams.place import NOTHING, Place, is_nothing, places_of
 from gpu_wcoj.streams.timed import TimedTrace
@@ -20,17 +20,17 @@ from gpu_wcoj.zset.zset import ZSet
 
 @dataclass(frozen=True)
 class JoinShape:
-    """What a join of two streams matches, and what it keeps.
+    """The key columns and the output columns of a join of two streams.
 
-    Its rows are the columns of the left, and those of the right that are not keys; of these, one with a name of the
-    left gets ``_right`` added to it.
+    Output rows have the columns of the left, then the non-key columns of the right, with the suffix ``_right`` if the
+    name is taken.
 
     Attributes
     ----------
     left, right
         The key columns of both sides, pair by pair.
     select
-        The columns that are kept, by name; None for all.
+        The output columns by name; None for all.
     """
 
     left: tuple[ColumnName, ...]
@@ -39,16 +39,18 @@ class JoinShape:
 
     def __post_init__(self) -> None:
         if len(self.left) != len(self.right):
-            raise UsageError(
-                f"a join matches columns pair by pair, and there are {len(self.left)} on the left and"
-                f" {len(self.right)} on the right."
+            raise UsageError.mismatch(
+                "the join",
+                "has different numbers of key columns",
+                f"{len(self.right)} on the right",
+                f"{len(self.left)} as on the left",
             )
 
     def __str__(self) -> str:
         return ", ".join(f"{left} = {right}" for left, right in zip(self.left, self.right, strict=True))
 
     def output(self, left: Sequence[str], right: Sequence[str]) -> tuple[list[str], list[tuple[bool, int]]]:
-        """The names of the join's columns, and for each whether it is the left's, and which."""
+        """Return the names of the output columns, and for each its side (True: left) and position."""
         keys = places_of(right, self.right, "the right of the join")
         names, sources = list(left), [(True, position) for position in range(len(left))]
         for column, name in enumerate(right):
@@ -63,10 +65,10 @@ class JoinShape:
         return [names[position] for position in chosen], [sources[position] for position in chosen]
 
 
-def matched(
+def match_rows(
     place: Place, shape: JoinShape, change: ZSet, trace: Trace | TimedTrace, change_is_left: bool, now: int | None
 ) -> list[tuple[int, ZSet]]:
-    """All pairs of a row of the change and one of the trace with equal keys, by the iteration that they belong to.
+    """Return all pairs of a change row and a trace row with equal keys, by iteration.
 
     Parameters
     ----------
@@ -82,27 +84,29 @@ def matched(
     left, right = (change.names, trace.names) if change_is_left else (trace.names, change.names)
     names, sources = shape.output(left, right)
     columns = [
-        place.taken_column(change.columns[position], entries.owner) if is_left == change_is_left else entries.columns[position]
+        place.taken_column(change.columns[position], entries.owner)
+        if is_left == change_is_left
+        else entries.columns[position]
         for is_left, position in sources
     ]
     weights = place.backend.asarray(change.stored_weights)[entries.owner], entries.weights
     if now is None:
         return [(0, place.exact(names, columns, *weights))]
-    return split(place, names, columns, weights, entries.columns[-1].stored, now)
+    return split_by_iteration(place, names, columns, weights, entries.columns[-1].stored, now)
 
 
 def keyed(place: Place, rows: ZSet, keys: Sequence[ColumnName]) -> Trace:
-    """The rows of one Z-set, to be found by these columns."""
+    """Return the rows of a Z-set as a trace, for lookup by these columns."""
     return Trace(place, Sorting(tuple(keys))).append(rows)
 
 
 def has_match(place: Place, shape: JoinShape, left: ZSet, right: ZSet) -> Int64Array:
-    """The rows of the left whose key a row of the right has: the key's weights there add up to more than 0."""
+    """Return the left rows whose key has a positive sum of weights on the right."""
     nothing: Int64Array = place.xp.zeros(0, np.int64)
     if is_nothing(right) or not len(left):
         return nothing
     keys = place.selected(right, places_of(right.names, shape.right, "the right of the join"))
-    keys = place.held(keys, keys.stored_weights > 0)
+    keys = place.select_rows(keys, keys.stored_weights > 0)
     key_columns = [left.columns[position] for position in places_of(left.names, shape.left, "the left of the join")]
     matches = keyed(place, keys, range(len(shape.right))).below(key_columns, count=len(left))
     if matches is None:
@@ -111,17 +115,17 @@ def has_match(place: Place, shape: JoinShape, left: ZSet, right: ZSet) -> Int64A
     return rows
 
 
-def padded(place: Place, shape: JoinShape, rows: ZSet, other: ZSet, rows_are_left: bool) -> ZSet:
-    """Rows of one side without a match, as rows of an outer join: null where the other side's columns stand."""
+def pad_rows(place: Place, shape: JoinShape, rows: ZSet, other_side: ZSet, rows_are_left: bool) -> ZSet:
+    """Return rows of one side without a match as rows of an outer join, padded with nulls."""
     if not len(rows):
         return NOTHING
-    if not other.columns:
+    if not other_side.columns:
         raise UsageError(
-            "an outer join has rows without a match, and the columns of the other side are not known yet.\n"
-            "  Declare them: source(name, schema={'column': 'type', ...}). Behind an aggregate, a join, a delay or a\n"
-            "  map they are known from its first row on."
+            "an outer join has rows without a match, but the columns of the other side are unknown.\n"
+            "  Declare them: source(name, schema={'column': 'type', ...}). Behind an aggregate, a join, a delay or\n"
+            "  a map they are known from its first row on."
         )
-    left, right = (rows, other) if rows_are_left else (other, rows)
+    left, right = (rows, other_side) if rows_are_left else (other_side, rows)
     names, sources = shape.output(left.names, right.names)
     pairs = dict(zip(places_of(left.names, shape.left), places_of(right.names, shape.right), strict=True))
     columns: list[Column] = []
@@ -131,5 +135,5 @@ def padded(place: Place, shape: JoinShape, rows: ZSet, other: ZSet, rows_are_lef
         elif is_left and position in pairs:
             columns.append(rows.columns[pairs[position]])
         else:
-            columns.append(place.nulls(other.columns[position], len(rows)))
+            columns.append(place.nulls(other_side.columns[position], len(rows)))
     return place.made(names, columns, rows.stored_weights)

@@ -1,7 +1,7 @@
-"""Functions of groups under nested time: what changes of their values, tick by tick and iteration by iteration.
+"""Changes of functions of groups under nested time, by tick and iteration.
 
 With F the sum of the entries of earlier ticks up to an iteration, and G that of this tick's, the change at iteration
-i is ``[f(F(i) + G(i)) - f(F(i-1) + G(i-1))] - [f(F(i)) - f(F(i-1))]``. A group that changes at i is looked at again at
+i is ``[f(F(i) + G(i)) - f(F(i-1) + G(i-1))] - [f(F(i)) - f(F(i-1))]``. A group that changes at i is evaluated again at
 every later iteration at which F has an entry of it.
 """
 
@@ -15,17 +15,17 @@ import numpy as np
 from gpu_wcoj.streams.grouped import keys_of
 from gpu_wcoj.streams.place import NOTHING, Place
 from gpu_wcoj.streams.timed import TimedTrace, upto
-from gpu_wcoj.streams.trace import Found
+from gpu_wcoj.streams.trace import TraceLookup
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.zset import ZSet
 
 Function = Callable[[ZSet], ZSet]
-"""From all rows of some groups to rows."""
+"""Function from all rows of some groups to rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Due:
-    """The groups to look at again, by iteration, as their keys. Immutable."""
+    """The groups to evaluate again, by iteration, as their keys. Immutable."""
 
     keys: Mapping[int, ZSet] = field(default_factory=dict)
 
@@ -36,7 +36,7 @@ class Due:
 def nested_change(
     change: ZSet, trace: TimedTrace, keys: Sequence[int], due: Due, now: int, function: Function
 ) -> tuple[ZSet, Due]:
-    """The change of the function at this iteration, and the groups due later.
+    """Return the change of the function at this iteration, and the groups due later.
 
     Parameters
     ----------
@@ -72,14 +72,14 @@ def nested_change(
     return out, Due(later)
 
 
-def _schedule(place: Place, touched: ZSet, found: Found, now: int, later: dict[int, ZSet]) -> None:
-    """Note every iteration ahead at which one of these groups has an entry."""
+def _schedule(place: Place, touched: ZSet, entries: TraceLookup, now: int, later: dict[int, ZSet]) -> None:
+    """Schedule these groups at every later iteration at which they have an entry."""
     xp, backend = place.xp, place.backend
-    times = found.columns[-1].stored
+    times = entries.columns[-1].stored
     (ahead,) = positions(backend, times > now)
     if not len(ahead):
         return
-    pairs = backend.kernels.distinct_rows([times[ahead], found.owner[ahead].astype(np.int64)])
+    pairs = backend.kernels.distinct_rows([times[ahead], entries.owner[ahead].astype(np.int64)])
     starts = backend.kernels.run_starts(pairs[:1])
     iterations = backend.to_host(pairs[0][starts]).tolist()
     bounds = [*backend.to_host(starts).tolist(), len(pairs[0])]

@@ -1,4 +1,4 @@
-"""The nodes of a circuit, and the order in which they are evaluated."""
+"""Nodes of a circuit and their evaluation order."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Kind = Literal["source", "operator", "feedback", "import", "child", "sink"]
 
 @dataclass(eq=False)
 class Node:
-    """One node: an operator, what it reads, and the cell with its current value.
+    """A node: an operator, its inputs, and the cell with its current value.
 
     Attributes
     ----------
     local_id
         Its number in its circuit.
     inputs
-        The nodes whose values it takes; of an import, the node of the circuit around.
+        The nodes whose values it reads; for an import, the node of the parent circuit.
     value
-        What its stream holds now.
+        The present value of its stream.
     """
 
     scope: Scope
@@ -40,7 +40,7 @@ class Node:
 
     @property
     def global_id(self) -> tuple[int, ...]:
-        """The local ids on the way from the outermost circuit to here."""
+        """The local ids on the path from the outermost circuit to this node."""
         return (*self.scope.path, self.local_id)
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Node:
         return f"{path} {self.name or self.operator.label}"
 
     def evaluate(self) -> None:
-        """Put a new value into the cell."""
+        """Compute a new value of the cell."""
         try:
             self.value = self.operator.evaluate(*[node.value for node in self.inputs])
         except Exception as error:
@@ -58,7 +58,7 @@ class Node:
 
 
 def in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The nodes of one circuit, each behind those that it reads. What a feedback is given does not count.
+    """Sort the nodes of a circuit topologically; inputs of feedbacks do not count.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What an operator of a circuit is."""
+"""Base class of operators."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 class Operator:
-    """A function from streams to a stream: once a tick, or once an iteration, from the values at hand to one value.
+    """A function from streams to a stream, called once per tick or iteration with the input values.
 
     Attributes
     ----------
     state
-        All that is kept from one call to the next, as an immutable value: it is replaced, never changed, so that a
-        tick that fails can be undone by putting the former value back.
+        All state between calls, as an immutable value: it is replaced, never modified, so that a failed tick can be
+        undone by restoring the former value.
     scope
-        The circuit, or subcircuit, that it was added to.
+        The circuit or subcircuit of the operator.
 
     Examples
     --------
@@ -40,22 +40,22 @@ class Operator:
     scope: Scope
 
     def evaluate(self, *inputs: Any, **_: Any) -> Any:
-        """The value of the output, from those of the inputs; an operator takes as many as it has."""
+        """Return the value of the output from the values of the inputs."""
         raise NotImplementedError
 
     def clock_start(self, scope: int) -> None:
-        """A clock starts: 0 is that of the operator's own circuit, 1 that of the circuit around it.
+        """Handle the start of a clock: 0 is that of the operator's circuit, 1 that of its parent.
 
         For an operator in a subcircuit, clock 1 starts before the first tick, and clock 0 at the beginning of every
         tick; for others clock 0 starts before the first tick.
         """
 
     def clock_stop(self, scope: int) -> None:
-        """A clock stops; see `clock_start`."""
+        """Handle the stop of a clock; see `clock_start`."""
 
     @property
     def settled(self) -> bool:
-        """Whether the last call left the state as it was, so that equal inputs would give an equal output again.
+        """True if the last call left the state unchanged, so equal inputs would give an equal output.
 
         A subcircuit is at its fixpoint once this is so for all of its operators.
         """
@@ -63,12 +63,12 @@ class Operator:
 
     @property
     def label(self) -> str:
-        """What it does, in a few words."""
+        """A short description of the operator."""
         return type(self).__name__
 
     @property
     def place(self) -> Place:
-        """Where its circuit computes."""
+        """The backend and dictionaries of its circuit."""
         return self.scope.place
 
     @property

@@ -1,4 +1,4 @@
-"""The order of values inside groups: as numbers and dates go, texts as texts, nulls last."""
+"""The order of values inside groups: numbers, dates and texts by value, nulls last."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpu_wcoj.streams.place import Place
 
 
 def order_keys(place: Place, column: Column, descending: bool = False) -> list[Int64Array]:
-    """What rows are sorted by, so that they stand in the order of the column's values, nulls last."""
+    """Return sort keys that order rows by the column's values, nulls last."""
     codes = column.stored
     if column.dictionary is not None and len(column):
         ranks = place.backend.asarray(column.dictionary.rank())
@@ -25,18 +25,22 @@ def order_keys(place: Place, column: Column, descending: bool = False) -> list[I
 
 
 def in_order(groups: Groups, by: Sequence[tuple[int, bool]], total: bool = True) -> IndexArray:
-    """The rows of each group in the order of these columns, True for a descending one.
+    """Return the rows of each group in the order of these columns, True for a descending column.
 
     Parameters
     ----------
     total
-        Whether rows that agree there stand in the order of the other columns.
+        Whether ties are sorted by all other columns.
     """
     place, columns = groups.place, groups.rows.columns
     listed = list(by)
     if total:
         named = {column for column, _ in by}
-        listed += [(position, False) for position in range(len(columns)) if position not in named and position not in groups.keys]
+        listed += [
+            (position, False)
+            for position in range(len(columns))
+            if position not in named and position not in groups.keys
+        ]
     keys = [groups.group_of_rows]
     for column, descending in listed:
         keys += order_keys(place, columns[column], descending)

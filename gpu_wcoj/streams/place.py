@@ -1,4 +1,4 @@
-"""Where a circuit computes: a backend, and the dictionaries that all of its texts are codes of."""
+"""Execution context of a circuit: a backend, and the dictionaries of all its texts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
 
 _LOWEST = -(2**63)
+"""The smallest int64."""
 
 NOTHING = ZSet.empty()
-"""The zero of all streams: no rows, and columns that are not known. It adds up with everything."""
+"""The zero of all streams: no rows and unknown columns. It can be added to every Z-set."""
 
 
 def is_nothing(zset: ZSet) -> bool:
-    """Whether neither rows nor columns are known."""
+    """Return whether a Z-set has neither rows nor columns."""
     return not zset.columns and not len(zset)
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Makes the Z-sets of one circuit: all of them live on one backend, and share two dictionaries."""
+    """Context that makes the Z-sets of one circuit, with one backend and two shared dictionaries."""
 
     backend: Backend
     string: Dictionary
@@ -46,16 +47,16 @@ class Place:
         return self.backend.xp
 
     def made(self, names: Sequence[str], columns: Sequence[Column], weights: Any) -> ZSet:
-        """A Z-set of any rows: sorted, equal ones added, none of weight 0."""
+        """Return a consolidated Z-set of arbitrary rows."""
         return ZSet.from_columns(names, columns, weights, backend=None if self.backend.device is None else self.backend)
 
     def trusted(self, names: Sequence[str], columns: Sequence[Column], weights: Any) -> ZSet:
-        """A Z-set of rows that are sorted and distinct already."""
+        """Return a Z-set of rows that are already sorted and distinct."""
         on_device = self.backend.device is not None and bool(columns)
         return ZSet(tuple(names), tuple(columns), weights, backend=self.backend if on_device else None)
 
     def adopted(self, zset: ZSet) -> ZSet:
-        """The Z-set here, in this circuit's codes; rows stay sorted."""
+        """Return the Z-set on this backend and in this circuit's codes; rows stay sorted."""
         if not zset.columns:
             return zset.to_host()
         if self.backend.device is None:
@@ -76,7 +77,7 @@ class Place:
     # Columns
 
     def equated(self, column: Column) -> Column:
-        """The column with 0.0 in the place of -0.0: operators compare rows, and may compare any column of theirs."""
+        """Return the column with -0.0 replaced by 0.0, as operators may compare any column."""
         if column.type.family not in ("float32", "float64"):
             return column
         codes = without_zero_signs(column.stored, np if column.is_on_host else self.xp)
@@ -85,18 +86,18 @@ class Place:
         return Column(column.type, codes, column.stored_valid, column.dictionary)
 
     def dictionary(self, kind: DataType) -> Dictionary | None:
-        """What codes of that type are positions in; None if they are the values."""
+        """Return the dictionary of a type's codes; None if codes are the values."""
         return {"string": self.string, "binary": self.binary}.get(kind.family)
 
     def taken_column(self, column: Column, rows: Any) -> Column:
-        """The column's rows at these positions, or in this slice."""
+        """Return the column's rows at these positions, or in this slice."""
         valid = None if column.stored_valid is None else column.stored_valid[rows]
         if valid is not None and bool(valid.all()):
             valid = None
         return Column(column.type, column.stored[rows], valid, column.dictionary)
 
     def converted(self, column: Column, kind: DataType) -> Column:
-        """The same values in a type that holds them all."""
+        """Return the same values in a type that contains them all."""
         if column.type == kind:
             return column
         if column.type.factor_to(kind) == 1 and column.type.family == kind.family:
@@ -104,7 +105,7 @@ class Place:
         return self._moved([device.to_host(column).as_type(kind)])[0]
 
     def stacked(self, parts: Sequence[Column], what: str = "the column") -> Column:
-        """The rows of all parts, one after the other, in the type that holds them all."""
+        """Concatenate columns in the type that contains all their values."""
         if len(parts) == 1:
             return parts[0]
         kind = common_type([part.type for part in parts], what)
@@ -117,12 +118,12 @@ class Place:
         return Column(kind, xp.concatenate([part.stored for part in parts]), valid, parts[0].dictionary)
 
     def concatenated(self, parts: Sequence[Int64Array]) -> Int64Array:
-        """The arrays one after the other; the array itself if there is one."""
+        """Concatenate arrays; a single array is returned itself."""
         joined: Int64Array = parts[0] if len(parts) == 1 else self.xp.concatenate(parts)
         return joined
 
     def nulls(self, like: Column, count: int) -> Column:
-        """A column of that type with nothing but nulls."""
+        """Return a column of the same type with `count` nulls."""
         xp = self.xp
         valid = xp.zeros(count, np.bool_) if count else None
         return Column(like.type, xp.zeros(count, np.int64), valid, like.dictionary)
@@ -130,19 +131,19 @@ class Place:
     # Z-sets
 
     def taken(self, zset: ZSet, rows: Any) -> ZSet:
-        """The rows at these ascending positions, or in this slice."""
+        """Return the rows at these ascending positions, or in this slice."""
         columns = [self.taken_column(column, rows) for column in zset.columns]
         return self.trusted(zset.names, columns, zset.stored_weights[rows])
 
-    def held(self, zset: ZSet, mask: BoolArray) -> ZSet:
-        """The rows that the mask holds."""
+    def select_rows(self, zset: ZSet, mask: BoolArray) -> ZSet:
+        """Return the rows that the mask selects."""
         if not len(zset):
             return zset
         rows = positions(self.backend, mask)[0] if zset.columns else np.flatnonzero(mask)
         return zset if len(rows) == len(zset) else self.taken(zset, rows)
 
     def selected(self, zset: ZSet, columns: Sequence[int], names: Sequence[str] | None = None) -> ZSet:
-        """These columns, weights of rows that become equal added."""
+        """Return these columns, consolidated."""
         chosen_names = [zset.names[column] for column in columns] if names is None else list(names)
         if tuple(columns) == tuple(range(len(zset.columns))):
             return self.trusted(chosen_names, zset.columns, zset.stored_weights)
@@ -150,7 +151,7 @@ class Place:
         return self.made(chosen_names, [zset.columns[column] for column in columns], weights)
 
     def turned(self, left: ZSet, right: ZSet) -> ZSet:
-        """`right` with its columns in the order of `left`, if they have the same names in another order."""
+        """Return `right` with columns in the order of `left` if both have the same names."""
         if not algebra.is_turned(left.names, right.names):
             return right
         return self.selected(right, [right.names.index(name) for name in left.names])
@@ -173,7 +174,7 @@ class Place:
         return self.made(left.names, columns, self.xp.concatenate([left.stored_weights, right.stored_weights]))
 
     def negated(self, zset: ZSet) -> ZSet:
-        """``-zset``; a weight of -2^63 is refused."""
+        """``-zset``; raises for a weight of -2^63."""
         if not zset.columns or self._has_lowest(zset):
             return algebra.negate(zset)
         return self.trusted(zset.names, zset.columns, -zset.stored_weights)
@@ -189,12 +190,12 @@ class Place:
         return bool(len(weights)) and bool((weights == _LOWEST).any())
 
     def unit(self, zset: ZSet) -> ZSet:
-        """The same rows, each with the weight 1."""
+        """Return the same rows, each with weight 1."""
         weights = self.xp.ones(len(zset), np.int64) if zset.columns else np.ones(len(zset), np.int64)
         return self.trusted(zset.names, zset.columns, weights)
 
     def equal(self, left: Any, right: Any) -> bool:
-        """Whether two values are known to be the same: Z-sets of this place by what they hold, others by identity."""
+        """Return whether two values are known to be equal: Z-sets by content, others by identity."""
         if left is right or not isinstance(left, ZSet) or not isinstance(right, ZSet):
             return left is right
         if len(left) != len(right):
@@ -211,11 +212,13 @@ class Place:
                 pairs.append((left_column.stored, right_column.stored))
                 if left_column.stored_valid is not None:
                     pairs.append((left_column.stored_valid, right_column.stored_valid))
-            return not any(numbers(self.backend, *((left_array != right_array).sum() for left_array, right_array in pairs)))
+            return not any(
+                numbers(self.backend, *((left_array != right_array).sum() for left_array, right_array in pairs))
+            )
         return algebra.equal(left, right)
 
     def exact(self, names: Sequence[str], columns: Sequence[Column], left: Int64Array, right: Int64Array) -> ZSet:
-        """Rows whose weights are products of two: exact, or `WeightOverflowError`. Slow only where int64 is left."""
+        """Return rows whose weights are products: exact, or `WeightOverflowError`. Slow only on overflow."""
         from gpu_wcoj.streams.exact import product
 
         if len(left) == 0:
@@ -227,7 +230,7 @@ class Place:
 
 
 def common_type(kinds: Sequence[DataType], what: str) -> DataType:
-    """The type that holds the values of all of these."""
+    """Return the type that contains the values of all types."""
     try:
         return reduce(DataType.common, kinds)
     except TypeMismatchError as error:
@@ -235,16 +238,18 @@ def common_type(kinds: Sequence[DataType], what: str) -> DataType:
 
 
 def check_arity(left: Sequence[str], right: Sequence[str]) -> None:
-    """Raise if Z-sets with these columns, which are to be added, differ in their number."""
+    """Raise if Z-sets that are to be added differ in their number of columns."""
     if len(left) != len(right):
-        raise ArityError(
-            f"a Z-set of {len(left)} columns ({', '.join(left)}) and one of {len(right)} ({', '.join(right)})"
-            " do not add up."
+        raise ArityError.mismatch(
+            "the right Z-set",
+            "has the wrong number of columns",
+            f"{len(right)} ({', '.join(right)})",
+            f"{len(left)} ({', '.join(left)})",
         )
 
 
 def place_of(names: Sequence[str], column: str | int, what: str = "<stream>") -> int:
-    """The position of a column that is given by its name or position."""
+    """Return the position of a column given by name or position."""
     if isinstance(column, str) and column in names:
         return list(names).index(column)
     if isinstance(column, int) and not isinstance(column, bool) and -len(names) <= column < len(names):
@@ -253,9 +258,9 @@ def place_of(names: Sequence[str], column: str | int, what: str = "<stream>") ->
 
 
 def places_of(names: Sequence[str], columns: Sequence[str | int], what: str = "<stream>") -> list[int]:
-    """The positions of these columns, each named once."""
+    """Return the positions of distinct columns."""
     positions_of_columns = [place_of(names, column, what) for column in columns]
     if len(set(positions_of_columns)) < len(positions_of_columns):
         twice = next(position for position in positions_of_columns if positions_of_columns.count(position) > 1)
-        raise SchemaError(f"column '{names[twice]}' is named twice.\n  Name each column once.")
+        raise SchemaError.duplicate("column", names[twice], remedy="Name each column once.")
     return positions_of_columns

@@ -1,4 +1,4 @@
-"""One rule over streams: planned for the types and nulls that have been seen, and its rows on the way in and out."""
+"""A rule over streams, planned for the seen types and nulls, with its row conversions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gpu_wcoj.planner.types import Types, names_of
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.terms import NULL, Constant, Variable
 from gpu_wcoj.schema import INT64, DataType
-from gpu_wcoj.streams.later import split
+from gpu_wcoj.streams.later import split_by_iteration
 from gpu_wcoj.streams.layout import is_null
 from gpu_wcoj.streams.place import Place
 from gpu_wcoj.trace.arrangement import PhaseRows
@@ -34,14 +34,14 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 def checked_rule(rule: str | Rule, relations: Sequence[str]) -> Rules:
-    """The rule, which must be one of positive atoms and comparisons over these relations.
+    """Return the rule, which must consist of positive atoms and comparisons over these relations.
 
     Raises
     ------
     UnsupportedError
-        If there is more in it, or not exactly one rule.
+        If it has other parts, or is not exactly one rule.
     UnknownRelationError, UsageError
-        If it reads a relation that is not given, or one is given that it does not read.
+        If it reads an unknown relation, or does not read a given relation.
     """
     from gpu_wcoj.query.checks import check
     from gpu_wcoj.query.datalog import parse
@@ -52,19 +52,22 @@ def checked_rule(rule: str | Rule, relations: Sequence[str]) -> Rules:
         rules = Rules((rule,))
         check(rules)
     if len(rules.rules) != 1:
-        raise UnsupportedError(f"a multiway join is one rule, and there are {len(rules.rules)}.\n  Add one node each.")
+        raise UnsupportedError.mismatch(
+            "a multiway join", "has the wrong number of rules", len(rules.rules), 1, "Add one node per rule."
+        )
     (parsed,) = rules.rules
     terms = [term for atom in (parsed.head, *parsed.atoms) for term in atom.terms]
     terms += [side for comparison in parsed.comparisons for side in (comparison.left, comparison.right)]
     plain = all(isinstance(term, (Variable, Constant)) for term in terms)
     if parsed.negated or parsed.computed or not plain or not parsed.atoms or rules.directives:
         raise UnsupportedError(
-            f"'{parsed}' has more than positive atoms and comparisons.\n"
+            f"'{parsed}' has unsupported parts: expected positive atoms and comparisons only.\n"
             "  Add antijoin, map or aggregate nodes for negation, calculation and aggregates."
         )
     if any(term == NULL or (isinstance(term, Variable) and term.is_null_safe) for term in terms):
         raise UnsupportedError(
-            f"'{parsed}' asks for null or joins by it.\n  Add filter and map nodes for that, or write a program."
+            f"'{parsed}' asks for null or joins on null, which is not supported.\n"
+            "  Add filter and map nodes, or write a program."
         )
     read = {atom.relation for atom in parsed.atoms}
     if parsed.head.relation in read:
@@ -74,22 +77,22 @@ def checked_rule(rule: str | Rule, relations: Sequence[str]) -> Rules:
             raise UnknownRelationError(name, relations, "streams")
     for name in relations:
         if name not in read:
-            raise UsageError(f"the stream '{name}' is given, and '{parsed}' does not read it.")
+            raise UsageError(f"the stream '{name}' is unused: '{parsed}' does not read it.\n  Leave it out.")
     return rules
 
 
 @dataclass(frozen=True, eq=False)
-class Ruled:
+class PlannedRule:
     """A rule planned for known types and nulls.
 
     Attributes
     ----------
     types
-        What is known of the columns' types.
+        The known types of columns.
     shapes
-        Per relation, its stored columns: its own, then a flag for each that has had a null.
+        Per relation, its stored columns: the data columns, then a null flag for each nullable column.
     timed
-        Whether rows have their iteration as one more, last column.
+        Whether rows have their iteration as an additional last column.
     """
 
     rules: Rules
@@ -99,35 +102,37 @@ class Ruled:
     shapes: Mapping[str, Shape]
 
     @staticmethod
-    def of(rules: Rules, place: Place, timed: bool) -> Ruled:
-        """The rule before any row has been seen."""
+    def unplanned(rules: Rules, place: Place, timed: bool) -> PlannedRule:
+        """Return the rule before any row has been seen."""
         (rule,) = rules.rules
         shapes = {atom.relation: Shape(atom.relation, (False,) * len(atom.terms)) for atom in (*rule.atoms, rule.head)}
-        return Ruled(rules, place, timed, Types(rules), shapes)
+        return PlannedRule(rules, place, timed, Types(rules), shapes)
 
-    def fitted(self, given: Mapping[str, ZSet]) -> Ruled:
-        """The rule planned for these rows too: itself if it is that already."""
+    def planned_for(self, rows_by_name: Mapping[str, ZSet]) -> PlannedRule:
+        """Return the rule planned for these rows too: `self` if nothing changes."""
         (rule,) = self.rules.rules
         fits = True
-        for name, rows in given.items():
+        for name, rows in rows_by_name.items():
             if not rows.columns:
                 continue
             arity = len(self.shapes[name].nullable)
             if len(rows.columns) != arity:
-                raise ArityError(
-                    f"relation '{name}' has {arity} columns in '{rule}', and its stream has {len(rows.columns)}:"
-                    f" {', '.join(rows.names)}."
+                raise ArityError.mismatch(
+                    f"the stream of relation '{name}'",
+                    "has the wrong number of columns",
+                    f"{len(rows.columns)} ({', '.join(rows.names)})",
+                    f"{arity} as in '{rule}'",
                 )
             for position, column in enumerate(rows.columns):
                 is_same_type = column.type == self.types.of(name, position)
                 fits &= is_same_type and (column.stored_valid is None or self.shapes[name].nullable[position])
-        return self if fits else self._planned_for(given)
+        return self if fits else self._planned_for(rows_by_name)
 
-    def _planned_for(self, given: Mapping[str, ZSet]) -> Ruled:
+    def _planned_for(self, rows_by_name: Mapping[str, ZSet]) -> PlannedRule:
         (rule,) = self.rules.rules
         types = self.types.copy()
         nullable = {name: list(shape.nullable) for name, shape in self.shapes.items()}
-        for name, rows in given.items():
+        for name, rows in rows_by_name.items():
             if rows.columns:
                 types.bind(name, [column.type for column in rows.columns], rows.names)
                 flags = [column.stored_valid is not None for column in rows.columns]
@@ -141,13 +146,15 @@ class Ruled:
             for name, flags in nullable.items()
         }
         same = shapes == self.shapes and all(
-            types.of(name, position) == self.types.of(name, position) for name in shapes for position in range(len(nullable[name]))
+            types.of(name, position) == self.types.of(name, position)
+            for name in shapes
+            for position in range(len(nullable[name]))
         )
-        return self if same else Ruled(self.rules, self.place, self.timed, types, shapes)
+        return self if same else PlannedRule(self.rules, self.place, self.timed, types, shapes)
 
     @cached_property
     def query(self) -> DeltaQuery | None:
-        """The plan; None if the comparisons of constants already fail."""
+        """The plan; None if a comparison of constants is false."""
         body = normalise(self.rules.rules[0], self.shapes, {}, self._encoded)
         if body.never:
             return None
@@ -157,7 +164,7 @@ class Ruled:
         return ranked_query(query, {atom.relation: self.shapes[atom.relation].width for atom in body.atoms})
 
     def _encoded(self, relation: str, column: int, value: object) -> int:
-        """The code of a constant of the rule."""
+        """Return the code of a constant of the rule."""
         kind = self.types.of(relation, column)
         if isinstance(value, int) and not isinstance(value, bool) and (kind is None or kind.family == "integer"):
             return value
@@ -172,7 +179,7 @@ class Ruled:
 
     @cached_property
     def indices(self) -> Mapping[str, RelationIndex]:
-        """Per relation, the arrangements that the plan uses, and one with all rows."""
+        """Per relation, an index with the arrangements of the plan and one with all rows."""
         keys = self.query.keys if self.query is not None else ()
         return {
             name: RelationIndex(
@@ -182,15 +189,15 @@ class Ruled:
         }
 
     def width(self, name: str) -> int:
-        """Stored columns of a relation, the iteration among them."""
+        """Return the number of stored columns of a relation, including the iteration."""
         return self.shapes[name].width + self.timed
 
-    def kind(self, name: str, at: int) -> DataType:
-        """The type of a column."""
-        return self.types.of(name, at) or INT64
+    def kind(self, name: str, column: int) -> DataType:
+        """Return the type of a column."""
+        return self.types.of(name, column) or INT64
 
     def stored(self, name: str, rows: ZSet, now: int) -> PhaseRows:
-        """Rows of a stream as sorted stored columns."""
+        """Return rows of a stream as sorted stored columns."""
         place, shape = self.place, self.shapes[name]
         n_rows = len(rows)
         if not n_rows:
@@ -206,16 +213,18 @@ class Ruled:
             stored.append(place.xp.full(n_rows, now, np.int64))
         return PhaseRows([place.xp.ascontiguousarray(column) for column in stored], weights)
 
-    def moved(
-        self, name: str, rows: tuple[list[Int64Array], Int64Array], before: Ruled
+    def migrate_rows(
+        self, name: str, rows: tuple[list[Int64Array], Int64Array], before: PlannedRule
     ) -> tuple[list[Int64Array], Int64Array]:
-        """Stored rows of another plan as those of this one."""
+        """Convert stored rows of another plan to this plan."""
         place, old, new = self.place, before.shapes[name], self.shapes[name]
         stored, weights = rows
         made: list[Int64Array] = []
         flags: list[Int64Array] = []
         for position in range(len(new.nullable)):
-            column = Column(before.kind(name, position), stored[position], None, place.dictionary(self.kind(name, position)))
+            column = Column(
+                before.kind(name, position), stored[position], None, place.dictionary(self.kind(name, position))
+            )
             is_known = before.types.of(name, position) is not None
             made.append(place.converted(column, self.kind(name, position)).stored if is_known else stored[position])
             if new.nullable[position]:
@@ -234,7 +243,7 @@ class Ruled:
         return tuple(names_of(self.rules)[self.rules.rules[0].head.relation])
 
     def result(self, stored: Sequence[Int64Array], weights: Int64Array, now: int) -> Sequence[tuple[int, ZSet]]:
-        """Head rows with their weights as Z-sets, by the iteration to which they belong."""
+        """Return head rows with their weights as Z-sets, by iteration."""
         head = self.rules.rules[0].head
         place, shape = self.place, self.shapes[head.relation]
         columns = []
@@ -249,10 +258,12 @@ class Ruled:
         times = stored[shape.width]
         for rank in stored[shape.width + 1 :]:
             times = place.xp.maximum(times, rank)
-        return split(place, self._names, columns, (weights, place.xp.ones(len(weights), np.int64)), times, now)
+        return split_by_iteration(
+            place, self._names, columns, (weights, place.xp.ones(len(weights), np.int64)), times, now
+        )
 
     def exact(self, rows: Mapping[tuple[int, ...], int], now: int) -> Sequence[tuple[int, ZSet]]:
-        """`result` of exact weights, which are checked row by row.
+        """Return `result` for exact weights, which are checked row by row.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What a circuit and a subcircuit share: nodes, and one round of their evaluation."""
+"""Common base of circuits and subcircuits: nodes and one round of evaluation."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Scope:
     Attributes
     ----------
     place
-        Where it computes.
+        The backend and dictionaries.
     depth
         0 for a circuit, 1 for a subcircuit.
     path
-        The local ids that lead here from the outermost circuit.
+        The local ids from the outermost circuit to this scope.
     nodes
-        All nodes, in the order in which they were added.
+        All nodes in insertion order.
     """
 
     depth: int
@@ -55,12 +55,12 @@ class Scope:
     # Nodes
 
     def add(self, operator: Operator, *inputs: Stream, name: str = "") -> Stream:
-        """A node with this operator, reading these streams; its output.
+        """Add a node with this operator that reads these streams; return its output.
 
         Raises
         ------
         CircuitError
-            If a stream is of another circuit, the operator has a node already, or the circuit has run.
+            If a stream belongs to another circuit, the operator has a node already, or the circuit has run.
         """
         return Stream(self._node("operator", operator, inputs, name))
 
@@ -69,11 +69,11 @@ class Scope:
         for stream in inputs:
             if stream.scope is not self:
                 raise CircuitError(
-                    f"{stream} is of another circuit, or of another level of this one.\n"
-                    "  A subcircuit takes streams in by introduce and hold, and gives them out by eliminate and export."
+                    f"{stream} belongs to another circuit, or to another level of this circuit.\n"
+                    "  Use introduce and hold to import streams into a subcircuit, eliminate and export to export them."
                 )
         if "scope" in vars(operator):
-            raise CircuitError(f"the operator '{operator.label}' has a node already.\n  Make another one.")
+            raise CircuitError(f"the operator '{operator.label}' has a node already.\n  Create another operator.")
         operator.scope = self
         node = Node(self, len(self.nodes), kind, operator, [stream.node for stream in inputs], name)
         self.nodes.append(node)
@@ -81,38 +81,38 @@ class Scope:
         return node
 
     def generate(self, function: Callable[[Time], Any], name: str = "") -> Stream:
-        """A source whose value is a function of the time: a Z-set, or rows.
+        """Add a source whose value is a function of the time: a Z-set, or rows.
 
-        What it will give next is not known, so a subcircuit with one needs to be told by `until` when it ends.
+        Its next value is unknown, so a subcircuit with such a source needs `until` to end.
         """
         return Stream(self._node("source", Generate(function), (), name))
 
     def feedback(self, name: str = "") -> FeedbackStream:
-        """A stream that gives, at every time, what it was given the time before; 0 at first.
+        """Add a stream that returns its input of the previous time; empty at first.
 
-        Connect it with `FeedbackStream.connect`. It is the only way to make a loop.
+        Connect it with `FeedbackStream.connect`. Every loop needs a feedback.
         """
         return FeedbackStream(self._node("feedback", Feedback(), (), name or "feedback"))
 
     def forward(self, name: str = "") -> ForwardStream:
-        """A stream that is defined later, by `ForwardStream.connect`."""
+        """Add a stream that is defined later, by `ForwardStream.connect`."""
         return ForwardStream(self._node("operator", Forward(), (), name or "forward"))
 
     def multiway(
         self, rule: str | Rule, relations: Mapping[str, Stream], *, incremental: bool = True, name: str = ""
     ) -> Stream:
-        """The worst-case optimal join of any number of streams.
+        """Add the worst-case optimal join of any number of streams.
 
         Parameters
         ----------
         rule
             One rule of positive atoms and comparisons, as text or terms. Weights multiply, and add where the head
-            leaves variables out.
+            omits variables.
         relations
-            The stream of each relation of the body. One relation may stand in several atoms.
+            The stream of each relation of the body. A relation may occur in several atoms.
         incremental
-            Whether the streams are changes, and so is the result, also under nested time. Otherwise each time is
-            joined by itself.
+            Whether the streams and the result are changes, also under nested time. Otherwise the values at each time
+            are joined.
 
         Examples
         --------
@@ -133,7 +133,7 @@ class Scope:
     # Evaluation
 
     def prepare(self) -> None:
-        """Bring the nodes into order.
+        """Sort the nodes into evaluation order.
 
         Raises
         ------
@@ -155,20 +155,20 @@ class Scope:
         return []
 
     def operators(self) -> Iterator[Operator]:
-        """All operators, in the order of evaluation, those of subcircuits too."""
+        """Yield all operators in evaluation order, including those of subcircuits."""
         for node in self._order or self.nodes:
             yield node.operator
         for child in self.children:
             yield from child.operators()
 
     def all_nodes(self) -> Iterator[Node]:
-        """All nodes, those of subcircuits too."""
+        """Yield all nodes, including those of subcircuits."""
         yield from self.nodes
         for child in self.children:
             yield from child.all_nodes()
 
     def evaluate(self) -> None:
-        """One round: every cell gets its value, and then every feedback what it will give the next time."""
+        """Evaluate one round: all cells, then the inputs of all feedbacks."""
         for node in self._order:
             node.evaluate()
         for node in self._order:
@@ -177,21 +177,21 @@ class Scope:
                 node.operator.latch(node.operator.source.value)
 
     def clock_start(self, scope: int) -> None:
-        """Tell all operators that a clock starts: 0 is this circuit's own."""
+        """Start a clock of all operators: 0 is the clock of this circuit."""
         for node in self._order:
             node.operator.clock_start(scope)
         for child in self.children:
             child.clock_start(scope + 1)
 
     def clock_stop(self, scope: int) -> None:
-        """Tell all operators that a clock stops."""
+        """Stop a clock of all operators."""
         for child in self.children:
             child.clock_stop(scope + 1)
         for node in self._order:
             node.operator.clock_stop(scope)
 
     def explain(self) -> str:
-        """The nodes in the order of evaluation, each with its id, its kind and what it reads."""
+        """Return the nodes in evaluation order, each with its id, kind and inputs."""
         self.prepare()
         lines = []
         for node in self._order:

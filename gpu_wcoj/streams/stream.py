@@ -1,4 +1,4 @@
-"""Streams: the handles on the cells of a circuit, with a method for every operator."""
+"""Streams: handles on the cells of a circuit, with a method for every operator."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ if TYPE_CHECKING:
 
 Columns = str | int | Sequence[str | int]
 _OF_TRACES = (Inspect, Negate, DelayTrace, Consolidate)
-"""Operators whose first stream may be a trace,"""
+"""Operators whose first stream may be a trace."""
 _WITH_TRACES = (
     IncrementalAggregate, IncrementalCountDistinct, IncrementalDistinct, JoinTrace, NestedAggregate, NestedDistinct,
 )  # fmt: skip
-"""and those whose others may."""
+"""Operators whose other streams may be traces."""
 On = Columns | Mapping[str | int, str | int]
-"""Columns of both sides, or a mapping from those of the left to those of the right."""
+"""Columns of both sides, or a mapping from left to right columns."""
 
 
 @entry_point
 class Stream:
     """The output of a node. Its methods add nodes that read it.
 
-    Methods named ``incremental_...`` take changes and give changes: what comes out, summed up, is the function of what
-    came in, summed up. In a subcircuit that holds under nested time. The others work on the value at each time alone.
+    Methods named ``incremental_...`` map changes to changes: the sum of the outputs is the function of the sum of the
+    inputs. In a subcircuit this holds under nested time. All other methods map the value at each time.
 
     Attributes
     ----------
     node
-        Where it comes from.
+        The node of the stream.
     keys
-        How many of its first columns are a key; see `index_with`.
+        Number of its first columns that are a key; see `index_with`.
     sorting
-        For traces, what they can be looked up by.
+        For traces, the columns for lookups.
     timed
-        For traces, whether their entries keep times.
+        For traces, whether entries have times.
 
     Examples
     --------
@@ -93,21 +93,21 @@ class Stream:
 
     @property
     def scope(self) -> Scope:
-        """The circuit that it is a part of."""
+        """The circuit of the stream."""
         return self.node.scope
 
     @property
     def value(self) -> Any:
-        """What it holds now: the value of the last tick, or of the last iteration."""
+        """The present value: that of the last tick, or of the last iteration."""
         return self.node.value
 
     @property
     def is_trace(self) -> bool:
-        """Whether its values are traces."""
+        """True if its values are traces."""
         return self.sorting is not None
 
     def named(self, name: str) -> Self:
-        """The same stream, its node called so."""
+        """Rename the node and return the stream."""
         self.node.name = name
         return self
 
@@ -124,77 +124,79 @@ class Stream:
     # Linear operators
 
     def map(self, to: Callable[..., Any] | Columns, names: Names | None = None, of: Columns | None = None) -> Stream:
-        """Every row to another one, all at once.
+        """Map every row to a row, all rows at once.
 
         Parameters
         ----------
         to
-            A function that is called with one array per column, as `ZSet.to_numpy` gives them, and returns the new
-            columns: one array, a tuple of arrays, or a dict. Or names or positions of columns to keep.
+            A function that is called with one array per column, as in `ZSet.to_numpy`, and returns the new columns: one
+            array, a tuple of arrays, or a dict. Or names or positions of columns to keep.
         names
-            What the new columns are called; c0, c1, ... by default, or as before. A mapping from names to types says
-            of what type a column is that a function returns, which matters where it holds nothing but nulls.
+            Names of the new columns; c0, c1, ... by default, or unchanged. A mapping from names to types sets the types
+            of columns that a function returns, which matters for columns with only nulls.
         of
-            The columns that a function is given; by default all.
+            The columns that the function gets; by default all.
         """
         if callable(to):
             return self._then(Map(to, names, _chosen(of)))
         return self._then(Select(_listed(to), None if names is None else tuple(names)))
 
     def map_rows(self, function: Callable[[tuple[Any, ...]], tuple[Any, ...]], names: Names | None = None) -> Stream:
-        """Every row to another one, by a function from tuple to tuple, called row by row: slower than `map`."""
+        """Map every row to a row by a function of tuples, called row by row: slower than `map`."""
         return self._then(MapRows(function, names, None))
 
     def flat_map(self, function: Callable[..., Any], names: Names | None = None, of: Columns | None = None) -> Stream:
-        """Every row to any number of rows, all at once: the function of the columns returns ``(owner, columns)``."""
+        """Map every row to any number of rows at once; the function returns ``(owner, columns)``."""
         return self._then(FlatMap(function, names, _chosen(of)))
 
     def flat_map_rows(self, function: Callable[..., Any], names: Names | None = None) -> Stream:
-        """Every row to any number of rows, by a function from tuple to tuples, called row by row."""
+        """Map every row to any number of rows by a function from tuple to tuples."""
         return self._then(FlatMapRows(function, names, None))
 
     def filter(self, condition: Callable[..., Any], of: Columns | None = None) -> Stream:
-        """The rows for which a mask, which the function makes of the columns, or of these, is True."""
+        """Keep the rows for which the mask that the function returns for the columns is True."""
         return self._then(Filter(condition, _chosen(of)), keys=self.keys)
 
     def filter_rows(self, condition: Callable[[tuple[Any, ...]], bool]) -> Stream:
-        """The rows for which the function, called row by row, is True."""
+        """Keep the rows for which the function, called row by row, is True."""
         return self._then(FilterRows(condition, None), keys=self.keys)
 
     def index_with(self, key: Columns | Callable[..., Any], names: Names | None = None) -> Stream:
-        """Every row under a key, whose columns come first.
+        """Put every row under a key, whose columns come first.
 
         Parameters
         ----------
         key
-            Columns, which are moved to the front; or a function that makes key columns of all columns.
+            Columns, which are moved to the front; or a function from all columns to key columns.
         names
-            What the columns that a function makes are called.
+            Names of the key columns that a function returns.
         """
         if callable(key):
             if names is None:
-                raise UsageError("a key that a function makes needs names: index_with(function, names=[...]).")
+                raise UsageError.missing(
+                    "a key function", "names for its columns", "Write index_with(function, names=[...])."
+                )
             return self._then(IndexWith(key, names), keys=len(names))
         return self._then(IndexWith(_listed(key), None), keys=len(_listed(key)))
 
     def inspect(self, function: Callable[[Any], object]) -> Stream:
-        """The stream itself; the function is called with every value."""
+        """Return the stream itself; the function is called with every value."""
         made = self._then(Inspect(function), keys=self.keys)
         made.sorting, made.timed = self.sorting, self.timed
         return made
 
     def negate(self) -> Stream:
-        """The stream with all signs turned."""
+        """Return the stream with negated weights."""
         made = self._then(Negate(), keys=self.keys)
         made.sorting, made.timed = self.sorting, self.timed
         return made
 
     def plus(self, other: Stream) -> Stream:
-        """The sum of two streams."""
+        """Return the sum of two streams."""
         return self._then(Plus(), other, keys=self.keys)
 
     def minus(self, other: Stream) -> Stream:
-        """The difference of two streams."""
+        """Return the difference of two streams."""
         return self._then(Minus(), other, keys=self.keys)
 
     def __add__(self, other: Stream) -> Stream:
@@ -207,7 +209,7 @@ class Stream:
         return self.negate()
 
     def delay(self) -> Stream:
-        """``z⁻¹``: what the stream held the time before; of a trace, the trace as it was before."""
+        """``z⁻¹``: the previous value of the stream; of a trace, the previous trace."""
         if self.sorting is None:
             return self._then(Delay(), keys=self.keys)
         made = self._shared(("delay", self.node), lambda: self._then(DelayTrace(self.timed)))
@@ -219,7 +221,7 @@ class Stream:
         return self._then(Differentiate(), keys=self.keys)
 
     def integrate(self) -> Stream:
-        """``I``: the sum of the stream so far, as a Z-set; in a subcircuit, over the iterations of one tick."""
+        """``I``: the sum of the stream so far, as a Z-set; in a subcircuit, over one tick's iterations."""
         return self._then(Integrate(), keys=self.keys)
 
     # Traces
@@ -231,17 +233,17 @@ class Stream:
         by: Sequence[tuple[str | int, bool]] = (),
         timed: bool | None = None,
     ) -> Stream:
-        """The sum of the stream so far, as a trace: a tick costs what its change holds.
+        """Return the sum of the stream so far as a trace: a tick costs the size of its change.
 
         Parameters
         ----------
         keys
-            Columns by which rows can be looked up; None for all.
+            Columns for lookups; None for all.
         by
-            Columns by which the rows of a key are sorted, True for a descending one.
+            Columns by which the rows of a key are sorted, True for a descending column.
         timed
-            Whether entries keep their times; by default in subcircuits, where changes come under nested time. There,
-            a trace without times sums over the iterations of one tick.
+            Whether entries have times; by default in subcircuits, where changes are under nested time. There, a trace
+            without times sums over the iterations of one tick.
         """
         sorting = Sorting(None if keys is None else _listed(keys), tuple(by))
         timed = self.scope.depth > 0 if timed is None else timed
@@ -251,7 +253,7 @@ class Stream:
         return made
 
     def consolidate(self) -> Stream:
-        """The rows of a trace, as a Z-set."""
+        """Return the rows of a trace as a Z-set."""
         self._check_trace("consolidate")
         return self._then(Consolidate())
 
@@ -263,39 +265,41 @@ class Stream:
 
     def _check_trace(self, what: str) -> None:
         if self.sorting is None:
-            raise CircuitError(f"{what} takes a trace, and {self} is a stream of Z-sets.\n  Use its trace().")
+            raise CircuitError.mismatch(
+                what, "has the wrong input", f"{self}, a stream of Z-sets", "a trace", "Use its trace()."
+            )
 
     # Distinct and aggregates
 
     def distinct(self) -> Stream:
-        """The rows of positive weight, each with the weight 1."""
+        """Return the rows of positive weight, each with weight 1."""
         return self._then(Distinct(), keys=self.keys)
 
     def incremental_distinct(self, trace: Stream | None = None) -> Stream:
-        """The change of the rows that are there.
+        """Return the change of the set of rows of positive weight.
 
         Parameters
         ----------
         trace
-            The trace that the changes are added to: as it was before them, or, if it keeps times, with them and with
-            all columns for keys. By default that of the stream itself.
+            The trace of the changes: as it was before them, or, if it has times, including them and with all columns as
+            keys. By default the trace of this stream.
         """
         if trace is None:
             trace = self.trace(None) if self.scope.depth else self.trace().delay()
         trace._check_trace("incremental_distinct")
         if trace.timed and (self.scope.depth == 0 or trace.sorting != Sorting(None)):
             raise CircuitError(
-                f"incremental_distinct takes a trace with times in a subcircuit only, with all columns for keys, and"
-                f" {trace} is another one.\n  Leave it out, or use trace(None)."
+                f"incremental_distinct cannot use {trace}: expected a trace without times, or, in a subcircuit only,"
+                " with times and all columns as keys.\n  Leave it out, or use trace(None)."
             )
         return self._then(NestedDistinct() if trace.timed and self.scope.depth else IncrementalDistinct(), trace)
 
     def aggregate(self, keys: Columns, aggregator: Aggregator) -> Stream:
-        """The aggregator's rows of every group of rows that agree in the key columns."""
+        """Return the aggregator's rows of every group of rows that agree in the key columns."""
         return self._then(Aggregate(_listed(keys), _checked(aggregator)), keys=len(_listed(keys)))
 
     def incremental_aggregate(self, keys: Columns, aggregator: Aggregator) -> Stream:
-        """The change of the aggregator's rows."""
+        """Return the change of the aggregator's rows."""
         listed, by = _listed(keys), _checked(aggregator).sorts_by
         if self.scope.depth:
             return self._then(NestedAggregate(listed, aggregator), self.trace(listed), keys=len(listed))
@@ -307,17 +311,17 @@ class Stream:
     # Joins
 
     def join(self, other: Stream, on: On | None = None, select: Sequence[str] | None = None) -> Stream:
-        """All pairs of rows that agree in their keys, weights multiplied.
+        """Join two streams on their keys; weights multiply.
 
-        The rows have the columns of this stream, and those of the other that are not keys.
+        Output rows have the columns of this stream and the non-key columns of the other stream.
 
         Parameters
         ----------
         other
-            A stream, whose values are joined time by time; or a trace, to which this stream is a change.
+            A stream, whose values are joined time by time; or a trace, which this stream, a change, is joined with.
         on
-            Columns that both have, or a mapping from columns here to columns there. By default the keys of both
-            streams, as `index_with` made them.
+            Columns of both streams, or a mapping from columns of this stream to columns of the other. By default the
+            keys of both streams from `index_with`.
         select
             Columns to keep.
         """
@@ -326,37 +330,37 @@ class Stream:
             return self._then(Join(shape), other)
         if other.sorting.keys is not None and on is not None and other.sorting.keys != shape.right:
             raise CircuitError(
-                f"the trace {other} is looked up by {', '.join(map(str, other.sorting.keys)) or 'nothing'}, and the"
-                f" join asks for {', '.join(map(str, shape.right))}.\n  Make a trace with these keys."
+                f"the trace {other} has the wrong keys: got {', '.join(map(str, other.sorting.keys)) or 'none'},"
+                f" expected {', '.join(map(str, shape.right))} as in the join.\n  Create a trace with these keys."
             )
         return self._then(JoinTrace(shape), other)
 
     def incremental_join(self, other: Stream, on: On | None = None, select: Sequence[str] | None = None) -> Stream:
-        """The change of the join of two relations, from their changes; `on` and `select` as in `join`."""
+        """Return the change of a join from the changes of both sides; `on`, `select` as in `join`."""
         return incremental_join(self, other, self._shape(other, on, select))
 
     def semijoin(self, other: Stream, on: On | None = None) -> Stream:
-        """The rows that have a match in the other stream."""
+        """Return the rows that have a match in the other stream."""
         return self._then(Semijoin(self._shape(other, on)), other, keys=self.keys)
 
     def incremental_semijoin(self, other: Stream, on: On | None = None) -> Stream:
-        """The change of the rows that have a match."""
+        """Return the change of the rows that have a match."""
         return incremental_semijoin(self, other, self._shape(other, on))
 
     def antijoin(self, other: Stream, on: On | None = None) -> Stream:
-        """The rows that have no match in the other stream."""
+        """Return the rows that have no match in the other stream."""
         return self._then(Antijoin(self._shape(other, on)), other, keys=self.keys)
 
     def incremental_antijoin(self, other: Stream, on: On | None = None) -> Stream:
-        """The change of the rows that have no match."""
+        """Return the change of the rows that have no match."""
         return incremental_antijoin(self, other, self._shape(other, on))
 
     def outer_join(self, other: Stream, on: On | None = None, keep: Side = "left") -> Stream:
-        """The join, and the rows without a match of one side or of both, null where the other's columns stand."""
+        """Return the join plus unmatched rows of one side or both, padded with nulls."""
         return outer_join(self, other, self._shape(other, on), _side(keep), incremental=False)
 
     def incremental_outer_join(self, other: Stream, on: On | None = None, keep: Side = "left") -> Stream:
-        """The change of an outer join; `on` as in `join`, `keep` as in `outer_join`."""
+        """Return the change of an outer join; `on` as in `join`, `keep` as in `outer_join`."""
         return outer_join(self, other, self._shape(other, on), _side(keep), incremental=True)
 
     def _shape(self, other: Stream, on: On | None, select: Sequence[str] | None = None) -> JoinShape:
@@ -364,8 +368,8 @@ class Stream:
             right = other.keys if other.sorting is None or other.sorting.keys is None else len(other.sorting.keys)
             if self.keys is None or right is None or self.keys != right:
                 raise UsageError(
-                    "the join needs columns: on='column', on=['one', 'two'] or on={'left': 'right'}.\n"
-                    "  Without it, both sides need keys of one width, as index_with makes them."
+                    "the join needs columns, which are missing.\n"
+                    "  Write on='column', on=['a', 'b'] or on={'left': 'right'}, or index both sides with index_with."
                 )
             keys = other.sorting.keys if other.sorting is not None else None
             return JoinShape(tuple(range(right)), keys or tuple(range(right)), _selected(select))
@@ -384,17 +388,19 @@ def _chosen(columns: Columns | None) -> tuple[str | int, ...] | None:
 
 def _selected(select: Sequence[str] | None) -> tuple[str, ...] | None:
     if isinstance(select, str):
-        raise UsageError(f"select takes a list of columns, and this is the text {select!r}.\n  Write [{select!r}].")
+        raise UsageError.wrong_type("select", select, "a list of columns", f"Write [{select!r}].")
     return None if select is None else tuple(select)
 
 
 def _side(keep: Side) -> Side:
     if keep not in ("left", "right", "full"):
-        raise UsageError(f"keep={keep!r} is no side.\n  Allowed: 'left', 'right', 'full'.")
+        raise UsageError.invalid_value("keep", keep, "'left', 'right' or 'full'")
     return keep
 
 
 def _checked(aggregator: Aggregator) -> Aggregator:
     if not isinstance(aggregator, Aggregator):
-        raise UsageError(f"{aggregator!r:.80} is no aggregator.\n  Use Count(), Sum('column'), Min('column'), ...")
+        raise UsageError.wrong_type(
+            "aggregator", aggregator, "an Aggregator", "Use Count(), Sum('column'), Min('column'), ..."
+        )
     return aggregator

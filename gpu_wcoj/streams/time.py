@@ -1,4 +1,4 @@
-"""Times of a circuit: the tick, and the iteration of a subcircuit within it, under the product order."""
+"""Times of a circuit: tick and iteration, under the product order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Time:
     """(tick, iteration): one time is at most another if and only if both coordinates are.
 
-    The order is partial: of (0, 2) and (1, 1) neither is at most the other. Outside a subcircuit the iteration is 0.
+    The order is partial: (0, 2) and (1, 1) are not comparable. Outside a subcircuit the iteration is 0.
 
     Examples
     --------
@@ -35,13 +35,13 @@ class Time:
         return other < self
 
     def is_comparable(self, other: Time) -> bool:
-        """Whether one of the two is at most the other."""
+        """Return whether one of the two times is at most the other."""
         return self <= other or other <= self
 
     def join(self, other: Time) -> Time:
-        """The least time that is at least both."""
+        """Return the least upper bound of both times."""
         return Time(max(self.tick, other.tick), max(self.iteration, other.iteration))
 
     def meet(self, other: Time) -> Time:
-        """The greatest time that is at most both."""
+        """Return the greatest lower bound of both times."""
         return Time(min(self.tick, other.tick), min(self.iteration, other.iteration))

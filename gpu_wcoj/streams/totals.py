@@ -1,4 +1,4 @@
-"""Aggregators that are functions of totals: numbers of rows, sums, means."""
+"""Aggregators that are functions of totals: row counts, sums, means."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.streams.aggregator import Aggregator, ColumnName, per_group
 from gpu_wcoj.streams.grouped import Groups
 from gpu_wcoj.streams.place import Place, place_of
-from gpu_wcoj.streams.words import Words, by_group, column_of, words_of
+from gpu_wcoj.streams.words import Words, column_of, words_by_group, words_of_groups
 from gpu_wcoj.zset.arrays import numbers
 from gpu_wcoj.zset.zset import ZSet
 
 _DOUBLE = DataType("double")
 
 
-class _OfTotals(Aggregator):
-    """A function of totals."""
+class _TotalsAggregator(Aggregator):
+    """Base of aggregators that are functions of totals."""
 
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
         groups = self.counted(groups)
         totals = self.totals(groups.rows, groups.place)
         assert totals is not None
-        return self.of_totals(groups, [group_sums(groups, each, self.shown) for each in totals])
+        return self.of_totals(groups, [group_sums(groups, each, self.description) for each in totals])
 
     def of_totals(self, groups: Groups, totals: Sequence[Int64Array]) -> ZSet:
         return per_group(groups, *self.finished(totals, groups.rows, groups.place))
 
     def counted(self, groups: Groups) -> Groups:
-        """The groups with rows that weigh what they count, if they have no negative ones."""
+        """Return the groups with the row weights to count; all weights are positive."""
         if not self.counts_once:
             return groups
         return replace(groups, rows=groups.place.unit(groups.rows))
 
     @property
-    def shown(self) -> str:
-        """What an error calls it."""
+    def description(self) -> str:
+        """The name of the aggregate in errors."""
         return type(self).__name__.lower()
 
 
-class Count(_OfTotals):
+class Count(_TotalsAggregator):
     """The number of rows of a group, by weight."""
 
     def __init__(self, name: str = "count") -> None:
@@ -64,11 +64,11 @@ class Count(_OfTotals):
         return [self.name], [Column(INT64, totals[0])]
 
 
-class Sum(_OfTotals):
-    """The sum of a column of numbers, each as often as its weight says; nulls are left out.
+class Sum(_TotalsAggregator):
+    """The sum of a numeric column, each value multiplied by its weight; nulls are ignored.
 
-    It is exact; of floats, it is the exact sum rounded once, so that the same rows give the same bits. A group with
-    nothing but nulls has the sum null.
+    It is exact; for floats, it is the exact sum rounded once, so that equal rows give equal bits. A group with only
+    nulls has the sum null.
     """
 
     def __init__(self, column: ColumnName, name: str | None = None) -> None:
@@ -76,14 +76,14 @@ class Sum(_OfTotals):
         self.name = f"sum_{column}" if name is None else name
 
     @property
-    def shown(self) -> str:
-        """What an error calls it."""
+    def description(self) -> str:
+        """The name of the aggregate in errors."""
         return f"the sum of column '{self.column}'"
 
     def totals(self, rows: ZSet, place: Place) -> list[Int64Array] | None:
         """See `Aggregator.totals`."""
         column = rows.columns[place_of(rows.names, self.column)]
-        if _numeric(column, self.shown) in ("float32", "float64"):
+        if _numeric(column, self.description) in ("float32", "float64"):
             return None
         weights = rows.stored_weights
         counted = weights
@@ -94,18 +94,18 @@ class Sum(_OfTotals):
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
         column = groups.rows.columns[place_of(groups.rows.names, self.column)]
-        if _numeric(column, self.shown) in ("integer", "decimal"):
+        if _numeric(column, self.description) in ("integer", "decimal"):
             return super().of(groups)
         groups = self.counted(groups)
-        words = by_group(len(groups), *(each.tolist() for each in self.words(groups)))
+        words = words_by_group(len(groups), *(each.tolist() for each in self.words(groups)))
         return per_group(groups, [self.name], [self.of_words(words, groups.place)])
 
     def words(self, groups: Groups) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """What the rows add to the sums of floats of their groups; see `gpu_wcoj.streams.words`."""
-        return words_of(groups, groups.rows.columns[place_of(groups.rows.names, self.column)])
+        """Return what the rows add to the float sums of their groups; see `gpu_wcoj.streams.words`."""
+        return words_of_groups(groups, groups.rows.columns[place_of(groups.rows.names, self.column)])
 
     def of_words(self, words: Sequence[Words], place: Place) -> Column:
-        """The results from the words of some groups."""
+        """Return the results from the words of some groups."""
         return column_of(place, words, is_mean=isinstance(self, Mean))
 
     def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
@@ -118,12 +118,12 @@ class Sum(_OfTotals):
         else:
             kind = INT64
         if len(sums) and max(map(abs, numbers(place.backend, sums.max(), sums.min()))) > limit:
-            raise UnsupportedTypeError(f"{self.shown} has more than 18 digits, the most that a decimal has here.")
+            raise UnsupportedTypeError(f"{self.description} has more than 18 digits, the maximum of a decimal.")
         return [self.name], [Column(kind, sums, _validity(counted > 0))]
 
 
 class Mean(Sum):
-    """The mean of a column of numbers over the rows of positive weight, each once, as a double; nulls are left out.
+    """The mean of a numeric column over the rows of positive weight, as a double; nulls are ignored.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class Mean(Sum):
 
 
 def group_sums(groups: Groups, values: Int64Array, what: str) -> Int64Array:
-    """The exact sum of each group; an error if it leaves int64."""
+    """Return the exact sum of each group; raise if it leaves int64."""
     place = groups.place
     if values.dtype == object:
         sums = np.add.reduceat(values, place.backend.to_host(groups.starts))
@@ -163,7 +163,7 @@ def group_sums(groups: Groups, values: Int64Array, what: str) -> Int64Array:
 
 
 def _product(place: Place, values: Int64Array, weights: Int64Array) -> Int64Array:
-    """Elementwise product; of Python's integers, on the host, where int64 might not hold it."""
+    """Return the elementwise product, as Python integers on the host if int64 may overflow."""
     if not len(values):
         return weights
     ends = numbers(place.backend, values.max(), values.min(), weights.max(), weights.min())
@@ -177,7 +177,7 @@ def _product(place: Place, values: Int64Array, weights: Int64Array) -> Int64Arra
 def _numeric(column: Column, what: str) -> str:
     family = column.type.family
     if family not in ("integer", "decimal", "float32", "float64"):
-        raise TypeMismatchError(f"{what} is asked for, and its type is '{column.type.name}'.\n  Numbers have sums.")
+        raise TypeMismatchError.mismatch(what, "has the wrong type", f"'{column.type.name}'", "a numeric column")
     return family
 
 
@@ -186,7 +186,7 @@ def _scale(kind: DataType) -> int:
 
 
 def _floats(place: Place, values: Any, valid: Any) -> Column:
-    """A column of doubles from the host."""
+    """Return a column of doubles from host values."""
     codes = np.where(valid, without_zero_signs(float_codes(np.asarray(values, np.float64))), 0)
     moved = _validity(place.backend.asarray(np.asarray(valid)))
     return Column(_DOUBLE, place.backend.asarray(codes), moved)

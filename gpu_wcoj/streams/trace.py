@@ -1,4 +1,4 @@
-"""Traces: the sum of a stream so far, as a few sorted batches, so that a change costs what it holds itself."""
+"""Traces: the sum of a stream so far as a few sorted batches."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """Rows of a trace that were looked up.
+class TraceLookup:
+    """Rows of a trace found by a lookup.
 
     Attributes
     ----------
     owner
-        int64, which of the given rows each belongs to.
+        int64, the index of the looked-up row.
     columns
         In the order of the trace's names.
     weights
-        int64. A row may be found several times, in different batches: its weights add.
+        int64. A row may occur several times, in different batches: its weights add.
     """
 
     owner: Int64Array
@@ -40,16 +40,16 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The sum of a stream's changes. Immutable: `append` gives another one, which shares its batches.
+    """The sum of a stream's changes. Immutable: `append` returns a trace that shares its batches.
 
     Attributes
     ----------
     place
-        Where it lives.
+        The backend and dictionaries.
     sorting
-        How its rows are sorted; rows can be found by the key columns, or as a whole.
+        Sort order of the rows; rows can be looked up by the key columns, or by all columns.
     layout
-        How they are stored; None as long as no columns have been seen.
+        Storage layout; None until columns have been seen.
     spine
         The batches.
     """
@@ -67,11 +67,11 @@ class Trace:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names; none as long as no columns have been seen."""
+        """The columns' names; empty until columns have been seen."""
         return () if self.layout is None else self.layout.names
 
     def append(self, change: ZSet) -> Trace:
-        """The trace with a change added. Amortised O(rows of the change), and their logarithm.
+        """Return the trace with a change added. Amortised O(rows of the change), times a logarithm.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class Trace:
         """
         if is_nothing(change):
             return self
-        layout = Layout.of(change, self.sorting) if self.layout is None else self.layout.joined(change)
+        layout = Layout.from_rows(change, self.sorting) if self.layout is None else self.layout.joined(change)
         if layout is self.layout and not len(change):
             return self
         if self.layout is not None and layout != self.layout:
@@ -114,7 +114,7 @@ class Trace:
                 raise WeightOverflowError("<stream>", row, weight + old)
 
     def consolidated(self) -> ZSet:
-        """All rows with their weights. O(n)."""
+        """Return all rows with their weights. O(n)."""
         return self._consolidated
 
     @cached_property
@@ -131,22 +131,22 @@ class Trace:
         make = self.place.trusted if self.layout.keeps_order else self.place.made
         return make(self.layout.names, columns, weights)
 
-    def below(self, keys: Sequence[Column], nulls: bool = False, count: int = 1) -> Found | None:
-        """The rows whose key columns have these values; None if there is none.
+    def below(self, keys: Sequence[Column], nulls: bool = False, count: int = 1) -> TraceLookup | None:
+        """Return the rows whose key columns have these values; None if there are none.
 
         Parameters
         ----------
         keys
-            One column for each key column; without any, every row finds all rows.
+            One column per key column; without key columns, every row matches all rows.
         nulls
-            Whether a null finds a null.
+            Whether null matches null.
         count
-            How many rows look, if there are no key columns.
+            Number of looked-up rows, if there are no key columns.
         """
         if self.layout is None or not self.spine.batches:
             return None
         if len(keys) != self.layout.keys:
-            raise UsageError(f"this trace has {self.layout.keys} key columns, and {len(keys)} are given.")
+            raise UsageError.mismatch("the lookup", "has the wrong number of key columns", len(keys), self.layout.keys)
         backend = self.place.backend
         mask, levels = self.layout.probe(keys, self.place, nulls, count)
         probed = None
@@ -166,10 +166,10 @@ class Trace:
             return None
         joined = [self.place.concatenated(parts) for parts in zip(*tails, strict=True)]
         owner, weight = self.place.concatenated(owners), self.place.concatenated(weights)
-        return Found(owner if probed is None else probed[owner], self.layout.columns(joined, self.place), weight)
+        return TraceLookup(owner if probed is None else probed[owner], self.layout.columns(joined, self.place), weight)
 
     def weights_of(self, rows: ZSet) -> Int64Array:
-        """The weight here of each of these rows, 0 if absent."""
+        """Return the weight of each of these rows in the trace, 0 if absent."""
         xp = self.place.xp
         total: Int64Array = xp.zeros(len(rows), np.int64)
         if self.layout is None or not len(rows) or not self.spine.batches:

@@ -1,4 +1,4 @@
-"""Sums of floats as words that add up, so that they are exact, whatever the order of the rows; on the host."""
+"""Exact sums of floats as words, independent of the order of the rows; on the host."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gpu_wcoj.streams.grouped import Groups
 from gpu_wcoj.streams.place import Place
 
 ROWS, VALUES = -1, -2
-"""Words that count the rows of a group, and those that are not null."""
+"""Word indices of the number of rows of a group, and of its non-null values."""
 
 Words = dict[int, int]
 """The words of one group."""
 
 
-def words_of(groups: Groups, column: Column) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """What the rows add to the words of their groups: group, word and amount; equal ones together."""
+def words_of_groups(groups: Groups, column: Column) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return the words that rows add to their groups: group, word and amount, consolidated."""
     to_host = groups.place.backend.to_host
     group, codes, weights = to_host(groups.group_of_rows), to_host(column.stored), to_host(groups.weights)
     parts = [(group, np.full(len(group), ROWS), weights)]
@@ -36,16 +36,16 @@ def words_of(groups: Groups, column: Column) -> tuple[Int64Array, Int64Array, In
     return group, word, amount
 
 
-def by_group(n_groups: int, number: Iterable[int], word: Iterable[int], amount: Iterable[int]) -> list[Words]:
-    """The words of each group; amounts of one word add."""
+def words_by_group(n_groups: int, groups: Iterable[int], word: Iterable[int], amount: Iterable[int]) -> list[Words]:
+    """Return the words of each group, with the amounts of each word added."""
     words_of_groups: list[Words] = [{} for _ in range(n_groups)]
-    for group, index, more in zip(number, word, amount, strict=True):
+    for group, index, more in zip(groups, word, amount, strict=True):
         words_of_groups[group][index] = words_of_groups[group].get(index, 0) + more
     return words_of_groups
 
 
 def column_of(place: Place, groups: Sequence[Words], is_mean: bool) -> Column:
-    """The sums of these groups, or their means, as doubles; null where there is no value."""
+    """Return the sums, or means, of these groups as doubles; null for groups without values."""
     sums = [{word: amount for word, amount in words.items() if word >= 0} for words in groups]
     counts = [words.get(VALUES, 0) for words in groups]
     valid = np.array([count > 0 for count in counts], bool)

@@ -1,4 +1,4 @@
-"""What can be done with Z-sets: consolidate, plus, minus, scale, distinct, filter, map; weights stay exact."""
+"""Algebra of Z-sets with exact weights: plus, minus, scale, distinct, filter, map."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 def consolidate(columns: Sequence[Column], weights: Int64Array) -> tuple[Columns, Int64Array]:
-    """The rows sorted by code (nulls first), weights of equal rows added, rows of weight 0 dropped.
+    """Sort rows by code, nulls first, add the weights of equal rows, and drop rows of weight 0.
 
     Raises
     ------
@@ -39,8 +39,8 @@ def consolidate(columns: Sequence[Column], weights: Int64Array) -> tuple[Columns
     keys = _keys(columns)
     if _largest(weights) * count > _HIGHEST:
         _refuse_overflow(columns, keys, weights)
-    found, sums = select_backend("cpu").kernels.consolidate(keys, weights)
-    parts = iter(found)
+    key_columns, sums = select_backend("cpu").kernels.consolidate(keys, weights)
+    parts = iter(key_columns)
     merged = []
     for column in columns:
         valid = None if column.valid is None else next(parts).astype(bool)
@@ -50,7 +50,7 @@ def consolidate(columns: Sequence[Column], weights: Int64Array) -> tuple[Columns
 
 
 def _consolidate_few(columns: Sequence[Column], weights: Int64Array) -> tuple[Columns, Int64Array]:
-    """Up to one row, or any number of rows without columns, which are all equal."""
+    """Consolidate at most one row, or rows without columns, which are all equal."""
     total = sum(weights.tolist())
     if not columns:
         if not _LOWEST <= total <= _HIGHEST:
@@ -75,7 +75,7 @@ def _largest(weights: Int64Array) -> int:
 
 
 def _refuse_overflow(columns: Sequence[Column], keys: Sequence[Int64Array], weights: Int64Array) -> None:
-    """Raise if the exact sum of a row leaves int64: halves of the weights are added apart, so no sum can wrap."""
+    """Raise if the exact sum of a row leaves int64; halves of weights are added separately."""
     kernels = select_backend("cpu").kernels
     order = kernels.lexsort(keys)
     starts = kernels.run_starts([key[order] for key in keys])
@@ -93,7 +93,7 @@ def _row(columns: Sequence[Column], at: int) -> tuple[Any, ...]:
 
 
 def python_values(column: Column) -> list[Any]:
-    """The values as Python holds them; PyArrow is not loaded for integers."""
+    """Return the values as Python objects; PyArrow is not loaded for integers."""
     if column.valid is None and column.type.family == "integer":
         values: list[Any] = column.codes.tolist()
         return values
@@ -103,7 +103,7 @@ def python_values(column: Column) -> list[Any]:
 
 
 def weight_of(zset: ZSet, row: tuple[Any, ...]) -> int:
-    """The weight of a row, 0 if it is not there. O(n).
+    """Return the weight of a row, 0 if absent. O(n).
 
     Examples
     --------
@@ -118,20 +118,20 @@ def weight_of(zset: ZSet, row: tuple[Any, ...]) -> int:
     for column, value in zip(zset.columns, row, strict=True):
         if column.type.family == "integer" and type(value) is int and _LOWEST <= value <= _HIGHEST:
             mask &= column.codes == value
-    equal_rows = [(held, weight) for held, weight in _taken(zset, mask).rows() if held == row]
-    same = (weight for held, weight in equal_rows if repr(held) == repr(row))  # Python's 0.0 equals -0.0
+    equal_rows = [(present_row, weight) for present_row, weight in _taken(zset, mask).rows() if present_row == row]
+    same = (weight for present_row, weight in equal_rows if repr(present_row) == repr(row))  # Python's 0.0 equals -0.0
     return next(same, equal_rows[0][1] if equal_rows else 0)
 
 
 def plus(left: ZSet, right: ZSet) -> ZSet:
     """``(left + right)(row) = left(row) + right(row)``, with the names of `left`.
 
-    Columns go by position, as in SQL's UNION; those that have the same names in another order go by name.
+    Columns are matched by position, as in SQL's UNION; if both sides have the same names in another order, by name.
 
     Raises
     ------
     ArityError, TypeMismatchError
-        If the columns of the two do not fit. A Z-set without rows and columns fits every other.
+        If the columns do not fit. A Z-set without rows and columns fits every Z-set.
     WeightOverflowError
         If the exact weight of a row leaves int64.
 
@@ -147,7 +147,9 @@ def plus(left: ZSet, right: ZSet) -> ZSet:
 
 
 def minus(left: ZSet, right: ZSet) -> ZSet:
-    """``(left - right)(row) = left(row) - right(row)``, with the names of `left`; errors as in `plus`.
+    """``(left - right)(row) = left(row) - right(row)``, with the names of `left`.
+
+    Errors as in `plus`.
 
     Examples
     --------
@@ -157,7 +159,7 @@ def minus(left: ZSet, right: ZSet) -> ZSet:
     """
     weights = right.weights
     lowest = weights == _LOWEST
-    if bool(lowest.any()):  # 2^63 is no int64, but it may be part of a sum that is: it comes in two rows
+    if bool(lowest.any()):  # 2^63 does not fit int64, but a sum with it may: add it in two rows
         twice = tuple(column.stacked(column.take(lowest)) for column in right.columns)
         weights = np.concatenate([np.where(lowest, _LOWEST + 1, weights), np.full(int(lowest.sum()), -1)])
         right = type(right)(right.names, twice, weights, right.weight_name)
@@ -171,15 +173,17 @@ def _combined(left: ZSet, right: ZSet, weights: Sequence[Int64Array]) -> ZSet:
     names = right.names
     if left.columns or len(left):
         if len(left.columns) != len(right.columns):
-            raise ArityError(
-                f"a Z-set of {len(left.columns)} columns ({', '.join(left.names)}) and one of"
-                f" {len(right.columns)} ({', '.join(right.names)}) do not add up."
+            raise ArityError.mismatch(
+                "the right Z-set",
+                "has the wrong number of columns",
+                f"{len(right.columns)} ({', '.join(right.names)})",
+                f"{len(left.columns)} ({', '.join(left.names)})",
             )
         if is_turned(left.names, right.names):
             turned = tuple(right.columns[right.names.index(name)] for name in left.names)
             right = type(right)(left.names, turned, right.weights, right.weight_name)
         aligned = _aligned(left, right)
-        names, columns = left.names, [mine.stacked(theirs) for mine, theirs in aligned]
+        names, columns = left.names, [left_column.stacked(right_column) for left_column, right_column in aligned]
     return type(left)(names, *consolidate(columns, np.concatenate(weights)), left.weight_name)
 
 
@@ -195,24 +199,24 @@ def is_turned(left: Sequence[str], right: Sequence[str]) -> bool:
 
 
 def _aligned(left: ZSet, right: ZSet) -> list[tuple[Column, Column]]:
-    """The columns of both, pair by pair in one type and one dictionary."""
+    """Return the columns of both sides in pairs of one type and one dictionary."""
     pairs = []
-    for name, mine, theirs in zip(left.names, left.columns, right.columns, strict=True):
+    for name, left_column, right_column in zip(left.names, left.columns, right.columns, strict=True):
         try:
-            kind = mine.type.common(theirs.type)
+            kind = left_column.type.common(right_column.type)
         except TypeMismatchError as error:
             raise TypeMismatchError(f"column '{name}': {error}") from None
-        mine, theirs = mine.as_type(kind), theirs.as_type(kind)
-        if mine.dictionary is not theirs.dictionary and mine.dictionary is not None:
-            # A dictionary of its own: those of the operands may be a program's, which only the program adds to.
-            fresh = mine.dictionary.fresh()
-            mine, theirs = mine.recoded(fresh), theirs.recoded(fresh)
-        pairs.append((mine, theirs))
+        left_column, right_column = left_column.as_type(kind), right_column.as_type(kind)
+        if left_column.dictionary is not right_column.dictionary and left_column.dictionary is not None:
+            # Use a new dictionary: those of the operands may be a program's, which only the program extends.
+            fresh = left_column.dictionary.fresh()
+            left_column, right_column = left_column.recoded(fresh), right_column.recoded(fresh)
+        pairs.append((left_column, right_column))
     return pairs
 
 
 def equal(left: ZSet, right: ZSet) -> bool:
-    """Whether both hold the same rows with the same weights; types may differ in width, names in everything."""
+    """Return whether both have equal rows and weights; names and integer widths may differ."""
     if len(left) != len(right) or not len(left):
         return len(left) == len(right)
     kinds = [[column.type.family for column in side.columns] for side in (left, right)]
@@ -226,17 +230,17 @@ def equal(left: ZSet, right: ZSet) -> bool:
     for side, columns in ((left, [pair[0] for pair in pairs]), (right, [pair[1] for pair in pairs])):
         recoded = any(a.dictionary is not b.dictionary for a, b in zip(columns, side.columns, strict=True))
         sides.append(consolidate(columns, side.weights) if recoded else (columns, side.weights))
-    (mine, my_weights), (theirs, their_weights) = sides
-    return np.array_equal(my_weights, their_weights) and all(
+    (left_columns, left_weights), (right_columns, right_weights) = sides
+    return np.array_equal(left_weights, right_weights) and all(
         np.array_equal(a.codes, b.codes)
         and (a.valid is None) == (b.valid is None)
         and (a.valid is None or b.valid is None or np.array_equal(a.valid, b.valid))
-        for a, b in zip(mine, theirs, strict=True)
+        for a, b in zip(left_columns, right_columns, strict=True)
     )
 
 
 def negate(zset: ZSet) -> ZSet:
-    """``(-zset)(row) = -zset(row)``; a weight of -2^63 is refused.
+    """``(-zset)(row) = -zset(row)``; a weight of -2^63 raises an error.
 
     Examples
     --------
@@ -265,14 +269,14 @@ def scale(zset: ZSet, factor: int | np.integer[Any]) -> ZSet:
     """
     zset = zset.to_host()
     if isinstance(factor, (bool, np.timedelta64)) or not isinstance(factor, (int, np.integer)):
-        raise UsageError(f"a Z-set is scaled by an integer, and the factor is {factor!r}.")
+        raise UsageError.wrong_type("factor", factor, "an integer")
     factor = int(factor)
     if factor == 0:
         return _taken(zset, slice(0))
     if _largest(zset.weights) * abs(factor) > _HIGHEST:
-        for at, weight in enumerate(zset.weights.tolist()):
+        for row_index, weight in enumerate(zset.weights.tolist()):
             if not _LOWEST <= weight * factor <= _HIGHEST:
-                raise WeightOverflowError(None, _row(zset.columns, at), weight * factor)
+                raise WeightOverflowError(None, _row(zset.columns, row_index), weight * factor)
     if _LOWEST <= factor <= _HIGHEST:
         weights = zset.weights * np.int64(factor)
     else:  # 2^63 times -1
@@ -281,7 +285,7 @@ def scale(zset: ZSet, factor: int | np.integer[Any]) -> ZSet:
 
 
 def distinct(zset: ZSet) -> ZSet:
-    """Every row of positive weight, with the weight 1.
+    """Return the rows of positive weight, each with weight 1.
 
     Examples
     --------
@@ -290,20 +294,20 @@ def distinct(zset: ZSet) -> ZSet:
     [((1,), 1)]
     """
     zset = zset.to_host()
-    kept = zset if bool((zset.weights > 0).all()) else _taken(zset, zset.weights > 0)
-    return type(zset)(zset.names, kept.columns, np.ones(len(kept), np.int64), zset.weight_name)
+    positive = zset if bool((zset.weights > 0).all()) else _taken(zset, zset.weights > 0)
+    return type(zset)(zset.names, positive.columns, np.ones(len(positive), np.int64), zset.weight_name)
 
 
 def filter_rows(zset: ZSet, condition: BoolArray | Callable[..., Any]) -> ZSet:
-    """The rows for which a mask is True.
+    """Return the rows for which a mask is True.
 
     Parameters
     ----------
     zset
-        What to filter.
+        The Z-set to filter.
     condition
-        A mask of shape (n,), or a function that makes one of the columns: it is called once, with one array per
-        column as `ZSet.to_numpy` gives them. A null in the mask counts as False.
+        A mask of shape (n,), or a function that returns one: it is called once, with one array per column as in
+        `ZSet.to_numpy`. A null in the mask counts as False.
 
     Raises
     ------
@@ -322,9 +326,12 @@ def filter_rows(zset: ZSet, condition: BoolArray | Callable[..., Any]) -> ZSet:
         condition = condition(*map(to_numpy, zset.columns))
     mask = np.ma.filled(condition, False) if isinstance(condition, np.ma.MaskedArray) else np.asarray(condition)
     if mask.shape != zset.weights.shape or mask.dtype != bool:
-        raise UsageError(
-            f"a filter is a boolean mask of shape {zset.weights.shape}, and this one has shape {mask.shape} and"
-            f" type {mask.dtype}.\n  A function gets one array per column and returns one boolean per row."
+        raise UsageError.mismatch(
+            "the filter",
+            "has the wrong shape or type",
+            f"{mask.dtype} of shape {mask.shape}",
+            f"a boolean mask of shape {zset.weights.shape}",
+            "Return one boolean per row; a function gets one array per column.",
         )
     return _taken(zset, mask)
 
@@ -334,23 +341,23 @@ def map_rows(
     to: Sequence[str | int] | Callable[[tuple[Any, ...]], tuple[Any, ...]],
     names: Sequence[str] | None = None,
 ) -> ZSet:
-    """Every row mapped to another, weights of rows that become equal added.
+    """Map every row to a row; the weights of equal results add.
 
     Parameters
     ----------
     zset
-        What to map.
+        The Z-set to map.
     to
         Names or positions of the columns to keep, in their new order; or a function from row to row, which is called
-        for each of them. Types are then those of the Python values that it returns.
+        for each row. Types are then those of the Python values that it returns.
     names
-        What the new columns are called; by default as before, or c0, c1, ... for a function. Where there is no row, a
-        function leaves only these columns, of int64.
+        Names of the new columns; by default the present names, or c0, c1, ... for a function. For a Z-set without rows,
+        a function makes only these columns, of int64.
 
     Raises
     ------
     ColumnError
-        If there is no such column.
+        If a column does not exist.
     TypeMismatchError
         If a function returns something other than a tuple.
 
@@ -366,20 +373,21 @@ def map_rows(
     zset = zset.to_host()
     if not callable(to):
         if isinstance(to, str):
-            raise UsageError(f"map takes a list of columns, and this is the text {to!r}.\n  Write [{to!r}].")
+            raise UsageError.wrong_type("to", to, "a list of columns", f"Write [{to!r}].")
         places = [_position(zset, column) for column in to]
-        kept = [zset.names[place] for place in places] if names is None else list(names)
-        if len(kept) != len(places):
-            raise ArityError(f"there are {len(kept)} names for {len(places)} columns.")
-        if len(set(kept)) < len(kept):
-            raise SchemaError(f"the names of the columns differ, and these do not: {', '.join(kept)}.")
+        chosen_names = [zset.names[place] for place in places] if names is None else list(names)
+        if len(chosen_names) != len(places):
+            raise ArityError.mismatch("names", "have the wrong length", len(chosen_names), len(places))
+        if len(set(chosen_names)) < len(chosen_names):
+            twice = next(name for name in chosen_names if chosen_names.count(name) > 1)
+            raise SchemaError.duplicate("column", twice, f"in {', '.join(chosen_names)}", "Rename one of them.")
         columns = [zset.columns[place] for place in places]
-        return type(zset)(tuple(kept), *consolidate(columns, zset.weights), zset.weight_name)
+        return type(zset)(tuple(chosen_names), *consolidate(columns, zset.weights), zset.weight_name)
     pairs = []
     for row, weight in zset.rows():
         mapped = to(row)
         if not isinstance(mapped, tuple):
-            raise TypeMismatchError(f"the function maps the row {row!r} to {mapped!r}, which is not a tuple.")
+            raise TypeMismatchError.wrong_type(f"the result of the function for the row {row!r}", mapped, "a tuple")
         pairs.append((mapped, weight))
     return type(zset).from_rows(pairs, names)
 

@@ -1,4 +1,4 @@
-"""Small things done with arrays wherever they live, waiting for a device as rarely as can be.
+"""Small operations on arrays of host or device, with as few waits for a device as possible.
 
 What a size or a value of Python depends on has to come from the device, and everything launched before has to finish
 first. So what is needed together is fetched together: one wait, whatever the number of rows.
@@ -24,12 +24,12 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def is_host(array: object) -> bool:
-    """Whether an array is NumPy's."""
+    """Return whether an array is a NumPy array."""
     return isinstance(array, np.ndarray)
 
 
 def numbers(backend: Backend, *values: Any) -> list[int]:
-    """These arrays of one integer each as Python's. Waits once.
+    """Return arrays of one integer each as Python integers. Waits once.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def numbers(backend: Backend, *values: Any) -> list[int]:
         return [int(value) for value in values]
     if not values:
         return []
-    return [int(one) for one in backend.to_host(backend.xp.concatenate([_single(value) for value in values]))]
+    return [int(number) for number in backend.to_host(backend.xp.concatenate([_single(value) for value in values]))]
 
 
 def _single(value: Any) -> Any:
@@ -50,7 +50,7 @@ def _single(value: Any) -> Any:
 
 
 def positions(backend: Backend, *masks: BoolArray) -> list[Int64Array]:
-    """Per mask, where it holds, ascending. Waits once for all masks.
+    """Return the ascending positions where each mask is True. Waits once for all masks.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def positions(backend: Backend, *masks: BoolArray) -> list[Int64Array]:
 
 
 def stacked(backend: Backend, columns: Sequence[Int64Array]) -> Int64Array:
-    """One or more int64 columns as the rows of a matrix.
+    """Stack one or more int64 columns as the rows of a matrix.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def stacked(backend: Backend, columns: Sequence[Int64Array]) -> Int64Array:
 
 
 def exact_sum(backend: Backend, values: Int64Array) -> int:
-    """Sum as a Python integer: high and low halves are added apart. Waits once.
+    """Return the sum as a Python integer; high and low halves are added separately. Waits once.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def exact_sum(backend: Backend, values: Int64Array) -> int:
 
 
 def within_memory(backend: Backend, doing: str) -> AbstractContextManager[None]:
-    """Raise `DeviceMemoryError` where the device has no memory left for the block, and give its pool back."""
+    """Raise `DeviceMemoryError` if the block exhausts device memory; release the memory pool."""
     return _CPU if backend.device is None else _on_device(backend, backend.device, doing)
 
 
@@ -111,7 +111,7 @@ _CPU = nullcontext()
 
 
 def memory_error(backend: Backend, doing: str) -> DeviceMemoryError:
-    """The error that says that the device has no memory left, and how much is free."""
+    """Return the error of exhausted device memory, with the number of free bytes."""
     device = backend.device
     assert device is not None
     device.release()

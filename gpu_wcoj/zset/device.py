@@ -1,7 +1,7 @@
-"""Z-sets on a device: arrays of other libraries in without a copy, into order by the device's kernels, and out again.
+"""Z-sets on a device: zero-copy import of arrays, consolidation by its kernels, and export.
 
-What comes in offers ``__cuda_array_interface__`` or ``__dlpack__``, as arrays of CuPy, PyTorch and Numba do. NumPy's
-arrays are copied over.
+Input arrays have ``__cuda_array_interface__`` or ``__dlpack__``, as arrays of CuPy, PyTorch and Numba do. NumPy arrays
+are copied.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
 
 _HOST_MEMORY, _DEVICE_MEMORY = (1, 3), (2, 13)
-"""DLPack's numbers for memory that the host reads (its own, pinned) and for memory of CUDA (its own, managed)."""
+"""DLPack device types of memory that the host reads (CPU, pinned) and of CUDA memory (device, managed)."""
 
 
 def columns_of_arrays(data: Any, names: Sequence[str] | None, backend: Backend) -> tuple[tuple[str, ...], list[Column]]:
-    """Names and columns of a dict or list of arrays of one dimension, or of one array of one or two.
+    """Return names and columns of a dict or list of 1-d arrays, or of one 1-d or 2-d array.
 
     Raises
     ------
     TypeMismatchError, UnsupportedTypeError, SchemaError
-        If something is no such array, or its values have no place in the engine.
+        If an array has another shape or type, or its values are not supported.
     """
     if isinstance(data, Mapping):
         labels = tuple(map(str, data))
@@ -40,19 +40,19 @@ def columns_of_arrays(data: Any, names: Sequence[str] | None, backend: Backend) 
         labels = tuple(f"c{i}" for i in range(len(data)))
         arrays = [adopted(values, backend, f"column {i}") for i, values in enumerate(data)]
     else:
-        whole = adopted(data, backend, "the data")
-        if whole.ndim not in (1, 2):
-            raise SchemaError(
-                f"the data is an array of shape {whole.shape}; one or two dimensions are allowed.\n  Reshape it."
+        matrix = adopted(data, backend, "the data")
+        if matrix.ndim not in (1, 2):
+            raise SchemaError.mismatch(
+                "the data", "has the wrong shape", matrix.shape, "one or two dimensions", "Reshape it."
             )
-        arrays = [whole] if whole.ndim == 1 else [whole[:, i] for i in range(whole.shape[1])]
+        arrays = [matrix] if matrix.ndim == 1 else [matrix[:, i] for i in range(matrix.shape[1])]
         labels = tuple(f"c{i}" for i in range(len(arrays)))
     columns = [column_of(array, backend, f"column '{label}'") for label, array in zip(labels, arrays, strict=True)]
     return labels if names is None else tuple(names), columns
 
 
 def adopted(values: Any, backend: Backend, what: str) -> Any:
-    """The values as an array of the backend, sharing their memory if they are on its device, and never the host's."""
+    """Return the values as an array of the backend; device memory is shared, host memory copied."""
     try:
         if isinstance(values, np.ndarray):
             if isinstance(values, np.ma.MaskedArray):
@@ -75,32 +75,36 @@ def adopted(values: Any, backend: Backend, what: str) -> Any:
             raise
         raise UnsupportedTypeError(f"{what} cannot be read as an array: {error}.") from error
     raise TypeMismatchError(
-        f"{what} is of type '{type(values).__module__}.{type(values).__qualname__}', which is no array of a device.\n"
-        "  Pass arrays with __cuda_array_interface__ or __dlpack__ (CuPy, PyTorch, Numba), or NumPy's."
+        f"{what} has the wrong type: got '{type(values).__module__}.{type(values).__qualname__}', expected a device"
+        " array.\n"
+        "  Pass arrays with __cuda_array_interface__ or __dlpack__ (CuPy, PyTorch, Numba), or NumPy arrays."
     )
 
 
 def column_of(array: Any, backend: Backend, what: str) -> Column:
-    """An array of the backend, of one dimension, as a column; int64 without gaps is not copied."""
+    """Return a 1-d array of the backend as a column; contiguous int64 is not copied."""
     if array.ndim != 1:
-        raise SchemaError(
-            f"{what} is an array of shape {array.shape}; one dimension is allowed.\n  Pass an array per column."
+        raise SchemaError.mismatch(
+            what, "has the wrong shape", array.shape, "one dimension", "Pass an array per column."
         )
     kind, width = array.dtype.kind, array.dtype.itemsize
     array = backend.xp.ascontiguousarray(array)
     if kind == "f" and width in (4, 8):
         return Column(DataType("float" if width == 4 else "double"), float_codes(array, backend.xp))
     if kind not in "iub":
-        raise UnsupportedTypeError(
-            f"{what} is an array of type '{array.dtype}'.\n"
-            "  Allowed are integers, bool, float32 and float64. Cast it, or give dates and times as integers."
+        raise UnsupportedTypeError.mismatch(
+            what,
+            "has the wrong type",
+            f"an array of type '{array.dtype}'",
+            "integers, bool, float32 or float64",
+            "Cast it, or pass dates and times as integers.",
         )
     if array.dtype == np.uint64:
         signed = array.view(np.int64)
         if len(signed) and (lowest := int(signed.min())) < 0:
             raise UnsupportedTypeError(
-                f"{what}: the value {lowest + 2**64} is above 2^63-1, the largest integer here.\n"
-                "  Use a smaller number that stands for it."
+                f"{what}: the value {lowest + 2**64} is above 2^63-1, the largest supported integer.\n"
+                "  Map it to a smaller number."
             )
         return Column(DataType("uint64"), signed)
     codes = array if array.dtype == np.int64 else array.astype(np.int64)
@@ -108,21 +112,21 @@ def column_of(array: Any, backend: Backend, what: str) -> Column:
 
 
 def weights_of(values: Any, backend: Backend) -> Any:
-    """Weights as an int64 array of the backend."""
+    """Return weights as an int64 array of the backend."""
     if isinstance(values, (list, tuple)):
         values = as_weights(values)
     array = adopted(values, backend, "the weights")
     if array.dtype.kind not in "iu":
-        raise WeightError(
-            f"the weights are an array of type '{array.dtype}'; they must be integers from -2^63 to 2^63-1."
+        raise WeightError.mismatch(
+            "the weights", "have the wrong type", f"an array of type '{array.dtype}'", "integers from -2^63 to 2^63-1"
         )
     return column_of(array, backend, "the weights").stored
 
 
 def consolidate(columns: Sequence[Column], weights: Any, backend: Backend) -> tuple[tuple[Column, ...], Any]:
-    """What `gpu_wcoj.zset.algebra.consolidate` does, on the device; weights are 1 if None.
+    """Consolidate on the device as `gpu_wcoj.zset.algebra.consolidate` does; None weights are 1.
 
-    Where sums could leave int64, which is seldom, the exact sums are formed on the host.
+    If sums could leave int64, which is rare, the exact sums are computed on the host.
 
     Raises
     ------
@@ -140,15 +144,15 @@ def consolidate(columns: Sequence[Column], weights: Any, backend: Backend) -> tu
         if count:
             low, high = device.to_host(xp.stack([weights.min(), weights.max()])).tolist()
             if max(high, -low) * count > 2**63 - 1:
-                done, sums = algebra.consolidate([to_host(column) for column in columns], on_host(weights))
-                return tuple(moved(column, backend) for column in done), backend.asarray(sums)
+                merged_on_host, sums = algebra.consolidate([to_host(column) for column in columns], on_host(weights))
+                return tuple(moved(column, backend) for column in merged_on_host), backend.asarray(sums)
     keys: list[Any] = []
     for column in columns:
         if column.stored_valid is not None:
             keys.append(column.stored_valid.astype(np.int64))
         keys.append(xp.ascontiguousarray(column.stored))
-    found, sums = backend.kernels.consolidate(keys, weights)
-    parts = iter(found)
+    key_columns, sums = backend.kernels.consolidate(keys, weights)
+    parts = iter(key_columns)
     pairs = [(None if c.stored_valid is None else next(parts) != 0, next(parts)) for c in columns]
     has_nulls = iter(_have_false([valid for valid, _ in pairs if valid is not None], backend))
     merged = [
@@ -159,45 +163,48 @@ def consolidate(columns: Sequence[Column], weights: Any, backend: Backend) -> tu
 
 
 def _have_false(masks: Sequence[Any], backend: Backend) -> list[bool]:
-    """Whether each mask has a False; one read for all of them."""
+    """Return for each mask if it has a False; one read for all masks."""
     if not masks:
         return []
     assert backend.device is not None
-    held = backend.device.to_host(backend.xp.stack([mask.sum() for mask in masks])).tolist()
-    return [number < len(mask) for number, mask in zip(held, masks, strict=True)]
+    n_true = backend.device.to_host(backend.xp.stack([mask.sum() for mask in masks])).tolist()
+    return [n < len(mask) for n, mask in zip(n_true, masks, strict=True)]
 
 
 def without_shared_memory(columns: Sequence[Column], weights: Any, given: Sequence[Any]) -> tuple[list[Column], Any]:
-    """Columns and weights with copies of those arrays that are among `given`, arrays of the caller's."""
-    taken = {array.data.ptr for array in given}
+    """Copy the columns and weights whose memory belongs to arrays of the caller."""
+    addresses = {array.data.ptr for array in given}
     owned = [
-        Column(c.type, c.stored.copy(), c.stored_valid, c.dictionary) if c.stored.data.ptr in taken else c
+        Column(c.type, c.stored.copy(), c.stored_valid, c.dictionary) if c.stored.data.ptr in addresses else c
         for c in columns
     ]
-    return owned, weights.copy() if weights.data.ptr in taken else weights
+    return owned, weights.copy() if weights.data.ptr in addresses else weights
 
 
 def moved(column: Column, backend: Backend) -> Column:
-    """The column where the backend computes."""
+    """Return the column in the memory of the backend."""
     stored = backend.asarray(column.stored)
     valid = None if column.stored_valid is None else backend.asarray(column.stored_valid)
     return column if stored is column.stored else Column(column.type, stored, valid, column.dictionary)
 
 
 def to_host(column: Column) -> Column:
-    """The column in the host's memory."""
+    """Return the column in host memory."""
     return column if column.is_on_host else Column(column.type, column.codes, column.valid, column.dictionary)
 
 
 def recoded(column: Column, dictionary: Dictionary, backend: Backend) -> Column:
-    """`Column.recoded` on the device: only the codes in use, each once, pass through the host."""
+    """Recode as `Column.recoded` on the device.
+
+    Only distinct codes in use pass through the host.
+    """
     if column.dictionary is None or column.dictionary is dictionary:
         return column
     xp, device = backend.xp, backend.device
     assert device is not None
     in_use = xp.zeros(len(column.dictionary), np.int64)
-    shown = column.stored if column.stored_valid is None else column.stored[column.stored_valid]
-    in_use[shown] = 1
+    codes_shown = column.stored if column.stored_valid is None else column.stored[column.stored_valid]
+    in_use[codes_shown] = 1
     used = xp.flatnonzero(in_use)
     table = xp.zeros(max(1, len(column.dictionary)), np.int64)
     table[used] = backend.asarray(dictionary.recode(column.dictionary, device.to_host(used).astype(np.int64)))
@@ -208,19 +215,21 @@ def recoded(column: Column, dictionary: Dictionary, backend: Backend) -> Column:
 
 
 def natural(column: Column, backend: Backend, what: str) -> Any:
-    """The values as an array of the backend, in their own type; dates and times are what counts them, as int64.
+    """Return the values as an array of the backend in their type.
+
+    Dates and times as int64 counts.
 
     Raises
     ------
     UnsupportedTypeError
-        If the column has nulls, or values that no array of a device holds.
+        If the column has nulls, or values that device arrays do not support.
     """
     family = column.type.family
     if column.stored_valid is not None:
-        raise UnsupportedTypeError(f"{what} has nulls, which arrays of a device do not.\n  Use to_cudf or to_arrow.")
+        raise UnsupportedTypeError(f"{what} has nulls, which device arrays do not support.\n  Use to_cudf or to_arrow.")
     if family in ("string", "binary", "decimal"):
         raise UnsupportedTypeError(
-            f"{what} is of type '{column.type.name}', which arrays of a device do not hold.\n  Use to_cudf or to_arrow."
+            f"{what} is of type '{column.type.name}', which device arrays do not support.\n  Use to_cudf or to_arrow."
         )
     codes = backend.asarray(column.stored)
     codes = codes.copy() if codes is column.stored else codes

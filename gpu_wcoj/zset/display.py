@@ -1,4 +1,4 @@
-"""How a Z-set looks: a box in a terminal, a table in a notebook; always its shape, types and a few rows."""
+"""Display of a Z-set: a box in a terminal, a table in a notebook."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBERS = ("integer", "float32", "float64", "decimal")
 
 
 class Shown(NamedTuple):
-    """One column as text: its name, its type, its cells, and whether they stand to the right."""
+    """A column as text: its name, its type, its cells, and its alignment (True: right)."""
 
     name: str
     kind: str
@@ -28,17 +28,17 @@ class Shown(NamedTuple):
 
 
 def box(zset: ZSet) -> str:
-    """The Z-set drawn with lines, for a terminal."""
+    """Return the Z-set as a box of text for a terminal."""
     return drawn(_title(zset), _shown_columns(zset))
 
 
 def html(zset: ZSet) -> str:
-    """The Z-set as an HTML table, for a notebook; everything that comes from data is escaped."""
+    """Return the Z-set as an HTML table for a notebook; all data is escaped."""
     return drawn_html(_title(zset), _shown_columns(zset))
 
 
 def drawn(title: str, columns: list[Shown]) -> str:
-    """Columns drawn with lines, below a title."""
+    """Return columns as a box of text below a title."""
     if not columns:
         return title
     widths = [max(map(_width, (column.name, column.kind, *column.cells))) for column in columns]
@@ -53,7 +53,7 @@ def drawn(title: str, columns: list[Shown]) -> str:
 
 
 def drawn_html(title: str, columns: list[Shown]) -> str:
-    """Columns as an HTML table, below a title; all texts are escaped."""
+    """Return columns as an HTML table below a title; all texts are escaped."""
     head = "".join(
         f"<th>{_html.escape(column.name)}<br><small>{_html.escape(column.kind)}</small></th>" for column in columns
     )
@@ -65,7 +65,7 @@ def drawn_html(title: str, columns: list[Shown]) -> str:
 
 
 def laid_out(columns: list[Shown], weights: Shown | None, is_cut: bool) -> list[Shown]:
-    """The columns, of many only the first ones and the last ones, then the weights.
+    """Return the first and last columns if there are many, then the weights.
 
     Parameters
     ----------
@@ -93,20 +93,20 @@ def _shown_columns(zset: ZSet) -> list[Shown]:
     cut = len(zset) > MAX_ROWS
     if cut:
         zset = _ends(zset, half)
-    shown = [
+    text_columns = [
         Shown(clean(name), column.type.name, _cells(column), column.type.family in _NUMBERS)
         for name, column in zip(zset.names, zset.columns, strict=True)
     ]
     name = zset.shown_weight_name
     weights = None if name is None else Shown(clean(name), "int64", list(map(str, zset.weights.tolist())), True)
-    return laid_out(shown, weights, cut)
+    return laid_out(text_columns, weights, cut)
 
 
 def _ends(zset: ZSet, half: int) -> ZSet:
-    """The first and the last rows; no more of them are fetched from a device."""
-    first, last = slice(0, half), slice(len(zset) - half, len(zset))
-    columns = tuple(column.take(first).stacked(column.take(last)) for column in zset.columns)
-    weights = np.concatenate([on_host(zset.stored_weights[part]) for part in (first, last)])
+    """Return the first and the last rows; only these are fetched from a device."""
+    first, final = slice(0, half), slice(len(zset) - half, len(zset))
+    columns = tuple(column.take(first).stacked(column.take(final)) for column in zset.columns)
+    weights = np.concatenate([on_host(zset.stored_weights[part]) for part in (first, final)])
     return type(zset)(zset.names, columns, weights, zset.weight_name)
 
 
@@ -119,17 +119,17 @@ def _cells(column: Column) -> list[str]:
 
 
 def clean(text: str) -> str:
-    """`text` without what would move the cursor or end the line, cut to a width that fits a table."""
-    shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text[: _MAX_WIDTH + 1])
-    if _width(shown) <= _MAX_WIDTH and len(text) <= _MAX_WIDTH:
-        return shown
-    while _width(shown) >= _MAX_WIDTH:
-        shown = shown[:-1]
-    return shown + CUT
+    """Return `text` with control characters escaped, cut to the width of a table cell."""
+    printable = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text[: _MAX_WIDTH + 1])
+    if _width(printable) <= _MAX_WIDTH and len(text) <= _MAX_WIDTH:
+        return printable
+    while _width(printable) >= _MAX_WIDTH:
+        printable = printable[:-1]
+    return printable + CUT
 
 
 def _width(text: str) -> int:
-    """How many cells of a terminal `text` takes: two for wide signs, none for those that combine."""
+    """Return the terminal cells that `text` takes: 2 for wide, 0 for combining characters."""
     return sum(
         0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text
     )

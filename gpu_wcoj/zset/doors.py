@@ -1,4 +1,4 @@
-"""The ways of a Z-set to and from a device: methods of `gpu_wcoj.zset.zset.ZSet`, apart for their number."""
+"""Device input and output of Z-sets: implementations of `ZSet` methods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def from_device(
     names: Sequence[str] | None = None,
     backend: BackendName | Backend = "cuda",
 ) -> ZSet:
-    """A Z-set on the GPU, of arrays that are there: no value passes through the host.
+    """Create a Z-set on the GPU from device arrays; no value passes through the host.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def from_cudf(
     names: Sequence[str] | None = None,
     backend: BackendName | Backend = "cuda",
 ) -> ZSet:
-    """A Z-set on the GPU, of a cuDF frame, a pylibcudf table, or what has ``__arrow_c_device_array__``.
+    """Create a Z-set on the GPU from a cuDF frame or another Arrow device table.
 
     Of text, only the distinct values pass through the host. What cuDF answers has not yet been run on a device.
 
@@ -89,7 +89,7 @@ def read_parquet(
     weight: str | None = None,
     backend: BackendName | Backend = "auto",
 ) -> ZSet:
-    """A Z-set of a Parquet file: on a GPU with cuDF read straight to it, elsewhere by PyArrow.
+    """Read a Z-set from a Parquet file: directly to a GPU with cuDF, else by PyArrow.
 
     cuDF's reader has not yet been run on a device.
 
@@ -125,7 +125,7 @@ def read_parquet(
 
 
 def to_cupy(zset: ZSet, backend: BackendName | Backend = "cuda") -> dict[str, Any]:
-    """One CuPy array per column, weights last, copies that may be written to; no value passes through the host.
+    """Return a writable CuPy array per column, weights last; no value passes through the host.
 
     Dates and times come as the int64 that counts them.
 
@@ -145,7 +145,7 @@ def to_cupy(zset: ZSet, backend: BackendName | Backend = "cuda") -> dict[str, An
 
 
 def to_cudf(zset: ZSet, backend: BackendName | Backend = "cuda") -> Any:
-    """The rows as a cuDF frame, weights last. What cuDF answers has not yet been run on a device.
+    """Return the rows as a cuDF frame, weights last. cuDF has not yet been run on a device.
 
     Raises
     ------
@@ -164,22 +164,28 @@ def to_cudf(zset: ZSet, backend: BackendName | Backend = "cuda") -> Any:
 
 
 def _weighted(names: tuple[str, ...], columns: list[Column], weight: str | None, backend: Backend) -> ZSet:
-    """The Z-set of these columns, of which one may be the weights."""
+    """Return the Z-set of these columns, one of which may be the weights."""
     signed = None
     if weight is not None:
         if weight not in names:
             raise ColumnError("input", weight, names)
-        at = names.index(weight)
-        given = columns[at]
-        if given.type.family != "integer" or given.stored_valid is not None:
-            what = "nulls" if given.stored_valid is not None else f"a column of type '{given.type.name}'"
+        position = names.index(weight)
+        weight_column = columns[position]
+        if weight_column.type.family != "integer" or weight_column.stored_valid is not None:
+            what = (
+                "nulls" if weight_column.stored_valid is not None else f"a column of type '{weight_column.type.name}'"
+            )
             raise WeightError(f"the weights (column '{weight}') must be integers from -2^63 to 2^63-1, not {what}.")
-        names, columns, signed = names[:at] + names[at + 1 :], columns[:at] + columns[at + 1 :], given.stored
+        names, columns, signed = (
+            names[:position] + names[position + 1 :],
+            columns[:position] + columns[position + 1 :],
+            weight_column.stored,
+        )
     return _made(names, columns, signed, backend)
 
 
 def _made(names: Sequence[str], columns: list[Column], weights: Any, backend: Backend) -> ZSet:
-    """The Z-set of these columns, in memory of its own."""
+    """Return the Z-set of these columns in memory of its own."""
     from gpu_wcoj.zset import device
     from gpu_wcoj.zset.zset import ZSet
 
@@ -189,6 +195,6 @@ def _made(names: Sequence[str], columns: list[Column], weights: Any, backend: Ba
     zset = ZSet.from_columns(names, columns, weights, backend=backend)
     if zset.backend is None:
         return zset
-    given = [column.stored for column in columns] + ([] if weights is None else [weights])
-    owned, own_weights = device.without_shared_memory(zset.columns, zset.stored_weights, given)
+    arrays = [column.stored for column in columns] + ([] if weights is None else [weights])
+    owned, own_weights = device.without_shared_memory(zset.columns, zset.stored_weights, arrays)
     return ZSet(zset.names, tuple(owned), own_weights, zset.weight_name, backend)

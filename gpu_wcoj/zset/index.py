@@ -1,7 +1,7 @@
 """Indexed Z-sets: a Z-set as a trie in one attribute order.
 
 Level d holds `values` and, above the last level, `offsets`: the children of ``values[i]`` are
-``[offsets[i], offsets[i + 1])`` of the next level. Siblings ascend. The last level carries the weights, or none where
+``[offsets[i], offsets[i + 1])`` of the next level. Siblings are ascending. The last level has the weights, or None if
 all are 1; upper levels are unweighted key sets.
 """
 
@@ -20,16 +20,16 @@ from gpu_wcoj.zset.arrays import numbers, positions, stacked
 
 
 class IndexedZSet:
-    """An immutable trie over int64 codes, one level a column.
+    """An immutable trie over int64 codes, one level per column.
 
     Parameters
     ----------
     values, offsets
-        The levels; see the module's text. ``len(offsets) == len(values) - 1``.
+        The levels; see the module docstring. ``len(offsets) == len(values) - 1``.
     weights
-        int64, one a row, none 0; None if all are 1.
+        int64, one per row, never 0; None if all are 1.
     backend
-        Where the arrays live.
+        The backend of the arrays.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class IndexedZSet:
     def from_sorted(
         cls, columns: Sequence[Int64Array], weights: Int64Array | int | None, backend: Backend | None = None
     ) -> IndexedZSet:
-        """Index rows that are sorted and distinct already, with their weights or one for all. O(n)."""
+        """Index rows that are already sorted and distinct, with weights or a common weight. O(n)."""
         backend = backend or select_backend("cpu")
         levels = backend.kernels.build_levels(columns)
         if weights is None or (isinstance(weights, int) and weights == 1):
@@ -69,26 +69,26 @@ class IndexedZSet:
         if not isinstance(weights, int):
             return cls(*levels, backend.xp.ascontiguousarray(weights), backend)
         n = len(columns[0])
-        made = cls(*levels, backend.xp.full(n, weights, np.int64), backend)
-        made.__dict__.update(largest_weight=abs(weights) if n else 1, n_negative=n if weights < 0 else 0)
-        return made
+        index = cls(*levels, backend.xp.full(n, weights, np.int64), backend)
+        index.__dict__.update(largest_weight=abs(weights) if n else 1, n_negative=n if weights < 0 else 0)
+        return index
 
     @classmethod
     def from_columns(
         cls, columns: Sequence[Int64Array], weights: Int64Array | None = None, backend: Backend | None = None
     ) -> IndexedZSet:
-        """Index any rows, of the host or of the device: sorted, equal ones added, weights of 0 dropped. O(n log n)."""
+        """Consolidate and index any rows, of the host or of the device. O(n log n)."""
         backend = backend or select_backend("cpu")
-        given = backend.xp.ones(len(columns[0]), np.int64) if weights is None else backend.asarray(weights)
+        row_weights = backend.xp.ones(len(columns[0]), np.int64) if weights is None else backend.asarray(weights)
         columns = [backend.asarray(column) for column in columns]
-        if len(given) == 1:  # which consolidating leaves as they are
-            columns, given = [column.copy() for column in columns], given.copy()
-        columns, sums = backend.kernels.consolidate(columns, given)
+        if len(row_weights) == 1:  # which consolidating leaves as they are
+            columns, row_weights = [column.copy() for column in columns], row_weights.copy()
+        columns, sums = backend.kernels.consolidate(columns, row_weights)
         return cls.from_sorted(columns, None if bool((sums == 1).all()) else sums, backend)
 
     @classmethod
     def from_rows(cls, columns: Sequence[Int64Array], backend: Backend) -> IndexedZSet:
-        """Index the distinct ones of these rows, each with weight 1. O(n log n)."""
+        """Index the distinct rows, each with weight 1. O(n log n)."""
         return cls(*backend.kernels.index_rows(columns), None, backend)
 
     @classmethod
@@ -100,14 +100,14 @@ class IndexedZSet:
         tags: Sequence[int] = (),
         below: Int64Array | None = None,
     ) -> IndexedZSet:
-        """Index the rows of tries of weight 1 without common rows, in another order of their columns. O(n log n).
+        """Index the rows of disjoint tries of weight 1 in another column order. O(n log n).
 
         Parameters
         ----------
         tags
-            One a part, which becomes the last column of its rows.
+            One per part, which becomes the last column of its rows.
         below
-            0 to the number of rows, where it is at hand: tries with tags share it.
+            The array 0 to the number of rows, if available: tries with tags share it.
 
         Examples
         --------
@@ -118,13 +118,13 @@ class IndexedZSet:
         """
         values, offsets = backend.kernels.rearrange([(part.values, part.offsets) for part in parts], order, tags)
         if tags:
-            own = backend.xp.arange(len(values[-1]) + 1, dtype=np.int64) if below is None else below
-            offsets = [*offsets, own]
+            leaf_offsets = backend.xp.arange(len(values[-1]) + 1, dtype=np.int64) if below is None else below
+            offsets = [*offsets, leaf_offsets]
         return cls(values, offsets, None, backend)
 
     @classmethod
     def empty(cls, depth: int, backend: Backend | None = None) -> IndexedZSet:
-        """The empty trie of that many levels."""
+        """Return the empty trie of `depth` levels."""
         backend = backend or select_backend("cpu")
         nothing = backend.xp.empty(0, np.int64)
         return cls([nothing] * depth, [backend.xp.zeros(1, np.int64)] * (depth - 1), None, backend)
@@ -142,23 +142,23 @@ class IndexedZSet:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the arrays take."""
+        """Bytes of the arrays."""
         arrays = [*self.values, *self.offsets, *([] if self.weights is None else [self.weights])]
         return sum(array.nbytes for array in arrays)
 
     @property
     def bytes_beside(self) -> int:
-        """Bytes of what kernels have made of the arrays so far, to search them by."""
+        """Bytes of the search structures that kernels have built so far."""
         top = self.__dict__.get("first level")
         described = self._levels or (() if top is None else (top,))
         return sum(map(self.backend.kernels.bytes_beside, described))
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The levels as kernels take them, described once.
+        """Level descriptions for kernels, created once.
 
-        Kernels go by addresses in these descriptions, so all threads must hold the same ones: `setdefault` gives the
-        first that was kept, and no lock is left held by an interrupt.
+        Kernels store addresses of these descriptions, so all threads must use the same ones: `setdefault` returns the
+        first that was stored, and an interrupt cannot leave a lock locked.
         """
         levels = self._levels
         if levels is None:
@@ -175,17 +175,17 @@ class IndexedZSet:
     @property
     def _top(self) -> Level:
         """The first of `levels`."""
-        held: Level | None = self.__dict__.get("first level")
-        if held is not None:
-            return held
+        cached: Level | None = self.__dict__.get("first level")
+        if cached is not None:
+            return cached
         weights = self.weights if self.depth == 1 else None
         record, support = self.backend.kernels.describe(self.values[0], None, weights)
-        found: Level = self.__dict__.setdefault("first level", Level(self.values[0], None, weights, record, support))
-        return found
+        level: Level = self.__dict__.setdefault("first level", Level(self.values[0], None, weights, record, support))
+        return level
 
     @property
     def records(self) -> tuple[Any, ...]:
-        """The kernels' own descriptions of the levels."""
+        """Kernel-specific descriptions of the levels."""
         return tuple([level.record for level in self.levels])
 
     @cached_property
@@ -209,24 +209,24 @@ class IndexedZSet:
 
     @cached_property
     def n_negative_of_key(self) -> int:
-        """The most rows of negative weight that stand below one top-level value."""
+        """Maximum number of negative rows below one top-level value."""
         if self.n_negative == 0:
             return 0
         below = self.negative_before[self.leaf_offsets]
-        (most,) = numbers(self.backend, (below[1:] - below[:-1]).max())
-        return most
+        (max_negative,) = numbers(self.backend, (below[1:] - below[:-1]).max())
+        return max_negative
 
     @cached_property
     def _extremes(self) -> tuple[int, int]:
         """Both of the above, fetched from the device together."""
         weights = self.weights
         assert weights is not None
-        most, least, negative = numbers(self.backend, weights.max(), weights.min(), (weights < 0).sum())
-        return max(most, -least), negative
+        max_weight, min_weight, negative = numbers(self.backend, weights.max(), weights.min(), (weights < 0).sum())
+        return max(max_weight, -min_weight), negative
 
     @cached_property
     def negative_before(self) -> Int64Array:
-        """How many rows of negative weight stand before each row, and before the end."""
+        """Number of negative rows before each row and before the end (length n + 1)."""
         counts: Int64Array = self.backend.xp.zeros(len(self) + 1, np.int64)
         if self.weights is not None:
             counts[1:] = self.backend.xp.cumsum(self.weights < 0, dtype=np.int64)
@@ -234,7 +234,7 @@ class IndexedZSet:
 
     @cached_property
     def weight_before(self) -> Int64Array:
-        """The sum of the weights, modulo 2^64, of the rows before each row, and before the end."""
+        """Sum of the weights before each row and before the end (length n + 1), modulo 2^64."""
         xp = self.backend.xp
         if self.weights is None:
             below: Int64Array = xp.arange(len(self) + 1, dtype=np.int64)
@@ -245,58 +245,57 @@ class IndexedZSet:
 
     @cached_property
     def leaf_offsets(self) -> Int64Array:
-        """Which rows stand below each top-level value: ``[leaf_offsets[i], leaf_offsets[i + 1])``."""
+        """Row range below each top-level value: ``[leaf_offsets[i], leaf_offsets[i + 1])``."""
         leaf: Int64Array = self.offsets[0] if self.offsets else self.backend.xp.arange(len(self) + 1)
         for offsets in self.offsets[1:]:
             leaf = offsets[leaf]
         return leaf
 
     def rows_below(self, node: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Where the rows below top-level values begin and end, given these values' positions."""
+        """Return the begin and end of the rows below top-level values, given by position."""
         begin, end = node, node + 1
         for offsets in self.offsets:
             begin, end = offsets[begin], offsets[end]
         return begin, end
 
     def columns(self) -> list[Int64Array]:
-        """All rows, sorted, one int64 column a level. O(n)."""
+        """Return all rows, sorted, as one int64 column per level. O(n)."""
         return self.backend.kernels.expand_columns(self.values, self.offsets)
 
     @cached_property
     def matrix(self) -> Int64Array:
-        """All rows, sorted: int64 of shape (depth, n). Kept until `forget_rows`."""
+        """All rows, sorted, as int64 of shape (depth, n). Cached until `forget_rows`."""
         return stacked(self.backend, self.columns())
 
     def forget_rows(self) -> None:
-        """Let go of `matrix`, which may take several times as much as the trie."""
+        """Release `matrix`, which may take several times the memory of the trie."""
         self.__dict__.pop("matrix", None)
 
     def lent(self) -> IndexedZSet:
-        """The same trie over the same arrays; what its reader has it keep goes with it."""
-        made = IndexedZSet(self.values, self.offsets, self.weights, self.backend)
-        made.__dict__.update(self.__dict__)
-        made._levels = self.levels
-        return made
+        """Return a trie over the same arrays with a separate cache."""
+        view = IndexedZSet(self.values, self.offsets, self.weights, self.backend)
+        view.__dict__.update(self.__dict__)
+        view._levels = self.levels
+        return view
 
     def weight_column(self) -> Int64Array:
-        """The weight of every row."""
+        """Return the weight of every row."""
         if self.weights is not None:
             return self.weights
         ones: Int64Array = self.backend.xp.ones(len(self), np.int64)
         return ones
 
     def merge(self, other: IndexedZSet) -> IndexedZSet:
-        """The sum of two tries of one attribute order: a merge of sorted runs. O(n + m).
+        """Add two tries of one attribute order by merging sorted runs. O(n + m).
 
         Raises
         ------
         UsageError
-            If they live in different places.
+            If they are on different backends.
         """
         if other.backend is not self.backend and other.backend.device is not self.backend.device:
-            raise UsageError(
-                f"a batch of {self.backend} is to be merged with one of {other.backend}.\n"
-                "  Both must live in one place: build them with one backend."
+            raise UsageError.conflict(
+                f"a batch of {self.backend}", f"a batch of {other.backend}", "Build both batches with the same backend."
             )
         if self.n_rows == 0:
             return other
@@ -308,19 +307,19 @@ class IndexedZSet:
         return IndexedZSet(*merged, self.backend)
 
     def locate(self, columns: Sequence[Int64Array]) -> Int64Array:
-        """Position of each prefix in level ``len(columns) - 1``; -1 where it is absent."""
+        """Return the position of each prefix in level ``len(columns) - 1``; -1 if absent."""
         records = [(self._top.record,) if len(columns) == 1 else self.records[: len(columns)]]
-        found = self.backend.kernels.locate(records, [range(len(columns))], stacked(self.backend, columns))
-        position: Int64Array = found[0]
+        located = self.backend.kernels.locate(records, [range(len(columns))], stacked(self.backend, columns))
+        position: Int64Array = located[0]
         return position
 
     def get_by_prefix(self, prefixes: Sequence[Int64Array]) -> tuple[Int64Array, list[Int64Array], Int64Array]:
-        """Rows that start with each of n prefixes.
+        """Return the rows that start with each of n prefixes.
 
         Parameters
         ----------
         prefixes
-            The prefixes' columns, each int64 of shape (n,); as many as the levels to descend, one or more.
+            The columns of the prefixes, each int64 of shape (n,); one or more.
 
         Returns
         -------
@@ -332,7 +331,7 @@ class IndexedZSet:
         position = self.locate(prefixes)
         (owner,) = positions(self.backend, position >= 0)
         node = position[owner]
-        rest: list[Int64Array] = []
+        remaining: list[Int64Array] = []
         for level in range(len(prefixes), self.depth):
             begin, end = self.offsets[level - 1][node], self.offsets[level - 1][node + 1]
             sizes = end - begin
@@ -340,20 +339,23 @@ class IndexedZSet:
             repeat = xp.repeat(xp.arange(len(node)), sizes)
             node = xp.arange(len(repeat)) - start[repeat] + begin[repeat]
             owner = owner[repeat]
-            rest = [column[repeat] for column in rest]
-            rest.append(self.values[level][node].astype(np.int64))
+            remaining = [column[repeat] for column in remaining]
+            remaining.append(self.values[level][node].astype(np.int64))
         weights = xp.ones(len(node), np.int64) if self.weights is None else self.weights[node]
-        return owner, rest, weights
+        return owner, remaining, weights
 
     def as_zset_view(self, depth: int) -> tuple[list[Int64Array], Int64Array]:
-        """The distinct prefixes of `depth` columns, each of weight 1; whole rows keep their weights."""
+        """Return the distinct prefixes of `depth` columns, each of weight 1.
+
+        Whole rows keep weights.
+        """
         if depth == self.depth:
             return self.columns(), self.weight_column()
         columns = self.backend.kernels.expand_columns(self.values[:depth], self.offsets[: depth - 1])
         return columns, self.backend.xp.ones(len(columns[0]), np.int64)
 
     def extend_leaves(self, owner: Int64Array, values: Int64Array, weights: Int64Array) -> IndexedZSet:
-        """A trie one level deeper: row ``owner[i]`` gets the child ``values[i]``.
+        """Return a trie one level deeper: row ``owner[i]`` gets the child ``values[i]``.
 
         A child's weight is that of its row times ``weights[i]``, modulo 2^64. Rows without a child are dropped.
         """

@@ -1,4 +1,4 @@
-"""The ways of a Z-set to and from tables of other libraries in the host's memory: methods of `gpu_wcoj.zset.zset.ZSet`.
+"""Table input and output of Z-sets in host memory: implementations of `ZSet` methods.
 
 They are apart for their number, as those to and from a device are, in `gpu_wcoj.zset.doors`.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def from_arrow(data: Any, weight: str | None = None) -> ZSet:
-    """A Z-set of anything with ``__arrow_c_stream__``, a dict of columns, or what else `as_table` reads.
+    """Create a Z-set from an Arrow stream, a dict of columns, or another table.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ def from_arrow(data: Any, weight: str | None = None) -> ZSet:
     if weight is not None:
         if weight not in names:
             raise ColumnError("input", weight, names)
-        at = names.index(weight)
-        signed = as_weights(columns[at], f"the weights (column '{weight}')")
-        names, columns = names[:at] + names[at + 1 :], columns[:at] + columns[at + 1 :]
+        position = names.index(weight)
+        signed = as_weights(columns[position], f"the weights (column '{weight}')")
+        names, columns = names[:position] + names[position + 1 :], columns[:position] + columns[position + 1 :]
     return ZSet.from_columns(names, columns, signed)
 
 
@@ -53,7 +53,7 @@ def from_numpy(
     weights: npt.NDArray[Any] | Sequence[int] | None = None,
     names: Sequence[str] | None = None,
 ) -> ZSet:
-    """A Z-set of the rows of a two-dimensional or structured array; one dimension is one column.
+    """Create a Z-set from the rows of a 2-d or structured array; a 1-d array is one column.
 
     Examples
     --------
@@ -64,13 +64,13 @@ def from_numpy(
     from gpu_wcoj.arrow import as_table
     from gpu_wcoj.zset.zset import ZSet
 
-    found, columns = as_table(data)
+    column_names, columns = as_table(data)
     signed = None if weights is None else as_weights(weights)
-    return ZSet.from_columns(found if names is None else names, columns, signed)
+    return ZSet.from_columns(column_names if names is None else names, columns, signed)
 
 
 def to_arrow(zset: ZSet) -> Any:
-    """The rows as a ``pyarrow.Table``, weights last.
+    """Return the rows as a ``pyarrow.Table``, weights last.
 
     Examples
     --------
@@ -87,21 +87,21 @@ def to_arrow(zset: ZSet) -> Any:
 
 
 def to_pandas(zset: ZSet) -> Any:
-    """The rows as a pandas frame, weights last; integers with nulls get pandas' nullable types."""
+    """Return the rows as a pandas frame, weights last; integers with nulls get nullable types."""
     from gpu_wcoj.arrow import to_pandas
 
     return to_pandas(zset.to_arrow())
 
 
 def to_polars(zset: ZSet) -> Any:
-    """The rows as a Polars frame, weights last."""
+    """Return the rows as a Polars frame, weights last."""
     from gpu_wcoj.arrow import to_polars
 
     return to_polars(zset.to_arrow())
 
 
 def to_numpy(zset: ZSet) -> dict[str, npt.NDArray[Any]]:
-    """One array per column, weights last; masked where there are nulls.
+    """Return an array per column, weights last; masked where there are nulls.
 
     Examples
     --------

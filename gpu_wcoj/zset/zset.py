@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 @entry_point
 class ZSet:
-    """Rows with non-zero int64 weights: what a relation holds, or what one tick changes about it.
+    """Rows with non-zero int64 weights: the content of a relation, or its change in one tick.
 
-    Make one with `from_rows`, `from_dict`, `from_arrow`, `from_numpy`, `from_device` or `from_columns`; the constructor
-    itself trusts that the rows are consolidated.
+    Create one with `from_rows`, `from_dict`, `from_arrow`, `from_numpy`, `from_device` or `from_columns`; the
+    constructor assumes that the rows are consolidated.
 
-    The columns and the weights live in the host's memory or, all of them, on a device. What is read here as NumPy's is
-    fetched when it is first read; every method takes either.
+    The columns and the weights are all in host memory, or all on a device. Attributes that are NumPy arrays are copied
+    from the device at the first access; every method accepts both kinds of Z-sets.
 
     Attributes
     ----------
     names
-        The columns' names, all different.
+        The distinct column names.
     columns
         The columns, in the order of the names. The rows are distinct and sorted by code, nulls first.
     stored_weights
-        int64, shape (n,), never 0; where they live.
+        int64, shape (n,), never 0; in host or device memory.
     weights
-        The same as NumPy's.
+        The same as a NumPy array.
     weight_name
-        What the weights are called on the way out; None leaves them out. Where a column has that name already,
-        underscores are put before it.
+        Name of the weights in exports; None leaves them out. If a column has that name already, underscores are
+        prepended.
     backend
-        The backend of the device on which the columns and the weights live; None in the host's memory.
+        The backend of the device that holds the columns and the weights; None for host memory.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class ZSet:
 
     @cached_property
     def weights(self) -> Int64Array:
-        """The weights as NumPy's."""
+        """The weights as a NumPy array."""
         return read_only(on_host(self.stored_weights))  # type: ignore[no-any-return]
 
     def __reduce__(self) -> Any:
@@ -96,15 +96,15 @@ class ZSet:
 
     @staticmethod
     def from_rows(rows: Iterable[Any], names: Iterable[str] | None = None) -> ZSet:
-        """A Z-set of tuples, each with the weight 1, or of pairs ``(tuple, weight)``.
+        """Create a Z-set from tuples of weight 1, or from pairs ``(tuple, weight)``.
 
-        Values are int, float, str, bytes, bool, date, datetime, Decimal or None, of one type per column. Columns are
-        called c0, c1, ... if no names are given.
+        Values are int, float, str, bytes, bool, date, datetime, Decimal or None, of one type per column. The default
+        column names are c0, c1, ...
 
         Raises
         ------
         ArityError, TypeMismatchError, UnsupportedTypeError, WeightError
-            If rows differ in length, a column mixes types, or a value or weight has no place here.
+            If rows differ in length, a column mixes types, or a value or weight is not supported.
 
         Examples
         --------
@@ -128,7 +128,7 @@ class ZSet:
 
     @staticmethod
     def from_dict(weights: Mapping[Row, int], names: Sequence[str] | None = None) -> ZSet:
-        """A Z-set written as ``{row: weight}``.
+        """Create a Z-set from a dict ``{row: weight}``.
 
         Examples
         --------
@@ -137,9 +137,8 @@ class ZSet:
         """
         for row in weights:
             if not isinstance(row, tuple):
-                raise SchemaError(
-                    f"the key {row!r} is not a tuple: from_dict takes {{row: weight}}.\n"
-                    "  A dict of columns comes in through ZSet.from_arrow."
+                raise SchemaError.wrong_type(
+                    "the key of from_dict", row, "a tuple, the row", "Pass a dict of columns to ZSet.from_arrow."
                 )
         return ZSet.from_rows(weights.items(), names)
 
@@ -151,10 +150,10 @@ class ZSet:
         weight_name: str | None = "weight",
         backend: Backend | None = None,
     ) -> ZSet:
-        """A Z-set of columns in the engine's form; weights are 1 if None.
+        """Create a Z-set from columns in the engine's form; weights are 1 if None.
 
-        Columns and weights of a device are brought into order there, by the kernels of `backend`; without one they are
-        fetched.
+        Columns and weights of a device are consolidated there by the kernels of `backend`; without a backend they are
+        copied to the host.
 
         Raises
         ------
@@ -167,14 +166,16 @@ class ZSet:
         """
         listed = tuple(names)
         if isinstance(names, str) or not all(isinstance(name, str) for name in listed):
-            raise SchemaError(f"the names of columns are a list of texts, and these are {names!r}.")
+            raise SchemaError.wrong_type("names", names, "a list of texts")
         names = listed
         check_names(names, "the Z-set")
         if len(names) != len(columns):
-            raise ArityError(f"there are {len(names)} names ({', '.join(names)}) for {len(columns)} columns.")
+            raise ArityError.mismatch(
+                "the Z-set", "has the wrong number of names", f"{len(names)} ({', '.join(names)})", len(columns)
+            )
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise SchemaError(f"two columns are named '{twice}'.\n  Rename one of them: names of columns differ.")
+            raise SchemaError.duplicate("column", twice, "in the Z-set", "Rename one of them.")
         on_device = backend is not None and backend.device is not None and bool(columns)
         if weights is None:
             weights = None if on_device else np.ones(len(columns[0]) if columns else 0, np.int64)
@@ -184,7 +185,12 @@ class ZSet:
         for name, column in zip(names, columns, strict=True):
             if len(column) != count:
                 counted = "rows" if weights is None else "weights"
-                raise ArityError(f"column '{name}' has {len(column)} values, and there are {count} {counted}.")
+                raise ArityError.mismatch(
+                    f"column '{name}'",
+                    "has the wrong number of values",
+                    len(column),
+                    f"{count}, the number of {counted}",
+                )
         if backend is not None and on_device:
             from gpu_wcoj.zset import device
 
@@ -200,7 +206,7 @@ class ZSet:
 
     @staticmethod
     def empty(names: Sequence[str] = (), types: Sequence[DataType | str] | None = None) -> ZSet:
-        """A Z-set without rows; columns are int64 where no types are given.
+        """Create a Z-set without rows; columns are int64 if no types are given.
 
         Examples
         --------
@@ -229,20 +235,20 @@ class ZSet:
     to_cudf = doors.to_cudf
 
     def to_host(self) -> ZSet:
-        """The Z-set in the host's memory; itself if it is there."""
+        """Return the Z-set in host memory; itself if it is there already."""
         if self.backend is None:
             return self
         columns = tuple(Column(c.type, c.codes, c.valid, c.dictionary) for c in self.columns)
         return ZSet(self.names, columns, self.weights, self.weight_name)
 
     def with_weight_name(self, name: str | None) -> ZSet:
-        """The Z-set with its weights called `name` on the way out, or left out if that is None."""
+        """Return the Z-set with output name `name` for its weights; None leaves them out."""
         return ZSet(self.names, self.columns, self.stored_weights, name, self.backend)
 
     def rows(self) -> list[tuple[Row, int]]:
-        """The rows in their order, as pairs ``(tuple, weight)``, which iteration gives as well.
+        """Return the sorted rows as pairs ``(tuple, weight)``; iteration gives the same.
 
-        Libraries that read whatever iterates make columns of such pairs; `to_pandas` and `to_numpy` give the columns.
+        Libraries that read iterables would make columns of such pairs; `to_pandas` and `to_numpy` return the columns.
 
         Examples
         --------
@@ -254,17 +260,22 @@ class ZSet:
         return list(zip(tuples, self.weights.tolist(), strict=True))
 
     def to_dict(self) -> dict[Row, int]:
-        """The Z-set as ``{row: weight}``; rows that Python takes for equal, as of 0.0 and -0.0, are one."""
+        """Return the Z-set as ``{row: weight}``.
+
+        Rows that are equal in Python, as 0.0 and -0.0, are added.
+        """
         rows = self.rows()
-        found = dict(rows)
-        if len(found) < len(rows):
-            found = dict.fromkeys(found, 0)
+        weights_by_row = dict(rows)
+        if len(weights_by_row) < len(rows):
+            weights_by_row = dict.fromkeys(weights_by_row, 0)
             for row, weight in rows:
-                found[row] += weight
-        return found
+                weights_by_row[row] += weight
+        return weights_by_row
 
     def encoded_for(self, string: Dictionary, binary: Dictionary) -> tuple[Column, ...]:
-        """The columns with text and bytes as codes of these dictionaries, which get the values that they lack.
+        """Return the columns with texts and bytes as codes of these dictionaries.
+
+        Missing values are added to the dictionaries.
 
         The rows stay in their order, so they may no longer be sorted by code.
         """
@@ -278,7 +289,7 @@ class ZSet:
 
     @property
     def shown_weight_name(self) -> str | None:
-        """What the weights are called on the way out, or None if they are left out."""
+        """Output name of the weights, or None if they are left out."""
         name = self.weight_name
         if name is None:
             return None if self.columns else "weight"
@@ -293,7 +304,7 @@ class ZSet:
         return iter(self.rows())
 
     def __contains__(self, item: object) -> bool:
-        """Whether a row has a weight, or, of a pair ``(row, weight)`` as iteration gives it, this weight.
+        """Return whether a row has a weight, or, for a pair ``(row, weight)``, this weight.
 
         Examples
         --------
@@ -325,7 +336,7 @@ class ZSet:
     __hash__ = None  # type: ignore[assignment]  # a Z-set is equal by what it holds, which takes long to hash
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same rows with the same weights, whatever the names and the widths of types."""
+        """Return whether both have equal rows and weights, regardless of names and integer widths."""
         return algebra.equal(self, other) if isinstance(other, ZSet) else NotImplemented
 
     def plus(self, other: ZSet) -> ZSet:

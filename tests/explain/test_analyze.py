@@ -1,4 +1,4 @@
-"""What a tick did, level by level: sums equal the tick's own report, and single levels what brute force counts."""
+"""EXPLAIN ANALYZE: sums equal the tick's report, and levels equal brute-force counts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def analyzed(program: gw.Program) -> dict:
 
 
 def all_counts(plan: dict) -> Iterator[dict]:
-    """Of every level, whatever it belongs to, and of joining branches back."""
+    """Yield the counts of all levels and of joining branches back."""
     for head in plan["heads"]:
         for rule in head["rules"]:
-            for path in (*rule["paths"], *(rule[one] for one in ("asked", "afresh") if rule[one])):
+            for path in (*rule["paths"], *(rule[kind] for kind in ("asked", "afresh") if rule[kind])):
                 for levels in (path["levels"], *(variant["levels"] for variant in path["variants"])):
                     yield from (level["counts"] for level in levels if level["counts"])
                 yield from (counts for _, counts in path["further"])
@@ -41,12 +41,12 @@ def all_counts(plan: dict) -> Iterator[dict]:
 
 
 def reported(program: gw.Program) -> dict[str, int]:
-    """What the kernels counted, in all."""
+    """Return the sum of all kernel counts."""
     work = [
         counted for rules in program.last_tick.work.values() for paths in rules.values() for steps in paths.values()
         for counted in steps.values()
     ]  # fmt: skip
-    return {name: sum(int(one[at]) for one in work) for name, at in COUNTED.items()}
+    return {name: sum(int(counters[position]) for counters in work) for name, position in COUNTED.items()}
 
 
 @pytest.mark.parametrize(("bag", "strategy"), [(False, "auto"), (True, "auto"), (False, "binary")])
@@ -56,15 +56,15 @@ def test_levels_add_up_to_what_the_tick_reports(name, bag, strategy):
     for seed, n in enumerate((60, 9, 1, 200)):
         program.step(positive(changes_of(name, seed, n), bag))
         plan = analyzed(program)
-        wanted = reported(program)
+        expected_sums = reported(program)
         levels = list(all_counts(plan))
-        assert {key: sum(one[key] for one in levels) for key in COUNTED} == wanted
-        assert {key: plan["tick"]["total"][key] for key in COUNTED} == wanted
+        assert {key: sum(counts[key] for counts in levels) for key in COUNTED} == expected_sums
+        assert {key: plan["tick"]["total"][key] for key in COUNTED} == expected_sums
         for key in MEASURED:
-            assert plan["tick"]["total"][key] == pytest.approx(sum(one[key] for one in levels))
+            assert plan["tick"]["total"][key] == pytest.approx(sum(counts[key] for counts in levels))
         assert plan["tick"]["is_measured"]
         assert plan["tick"]["backend"] == program.last_tick.backend
-        assert plan["tick"]["seconds"] == program.last_tick.seconds > sum(one["seconds"] for one in levels) / 8
+        assert plan["tick"]["seconds"] == program.last_tick.seconds > sum(counts["seconds"] for counts in levels) / 8
 
 
 def positive(changes: dict, bag: bool) -> dict:
@@ -78,10 +78,14 @@ def test_answers_are_the_same_whether_ticks_are_measured_or_not(name):
     switched = gw.Program(text_of(name))
     for seed, n in enumerate((50, 1, 7, 120)):
         switched.analyze = seed % 2 == 0
-        found = [one.step(changes_of(name, seed, n)) for one in (measured, plain, switched)]
-        assert found[0] == found[1] == found[2]
+        answers = [program_run.step(changes_of(name, seed, n)) for program_run in (measured, plain, switched)]
+        assert answers[0] == answers[1] == answers[2]
         assert reported(measured) == reported(plain)
-    assert [one.last_tick.measured is None for one in (measured, plain, switched)] == [False, True, True]
+    assert [program_run.last_tick.measured is None for program_run in (measured, plain, switched)] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def bindings(variables: list[str], rows: Rows) -> list[dict[str, int]]:
@@ -98,28 +102,30 @@ def parsed(atom: str) -> tuple[str, list[str]]:
 
 
 def values_of(variable: str, use: dict, bound: dict[str, int], state: dict[str, dict[str, Rows]]) -> set[int]:
-    """What an atom allows for a variable, the others of it being bound or not."""
+    """Return the values of a variable that an atom allows, given bound variables."""
     relation, variables = parsed(use["atom"])
-    found = bindings(variables, state[use["sees"]][relation])
-    return {one[variable] for one in found if all(one[name] == bound[name] for name in bound if name in one)}
+    matches = bindings(variables, state[use["sees"]][relation])
+    return {match[variable] for match in matches if all(match[name] == bound[name] for name in bound if name in match)}
 
 
 def begun(path: dict, changes: Rows, state: dict[str, dict[str, Rows]]) -> list[list[dict[str, int]]]:
-    """The changed rows that all atoms hold as far as these bind them: per way, those that it leaves fewest values."""
+    """Return the seed bindings per order: changed rows that all atoms allow, in the cheapest order."""
     _, variables = parsed(path["change_of"])
     later = [use for level in path["levels"] for use in level["uses"]]
     met = [use for use in (*path["held"], *later) if set(parsed(use["atom"])[1]) & set(variables)]
-    held = [one for one in bindings(variables, changes) if all(reached(use, one, state) for use in met)]
+    seed_bindings = [
+        binding for binding in bindings(variables, changes) if all(reached(use, binding, state) for use in met)
+    ]
     ways = [path["levels"], *(variant["levels"] for variant in path["variants"])]
     if len(ways) == 1:
-        return [held]
+        return [seed_bindings]
     shares: list[list[dict[str, int]]] = [[] for _ in ways]
-    for one in held:
+    for row_binding in seed_bindings:
         left = [
-            min(len(values_of(way[0]["variable"], use, one, state)) for use in way[0]["uses"] if use in met)
+            min(len(values_of(way[0]["variable"], use, row_binding, state)) for use in way[0]["uses"] if use in met)
             for way in ways
         ]
-        shares[left.index(min(left))].append(one)
+        shares[left.index(min(left))].append(row_binding)
     return shares
 
 
@@ -127,43 +133,53 @@ def walked(
     way: dict, seeded: list[str], prefixes: list[dict[str, int]], state: dict[str, dict[str, Rows]]
 ) -> list[tuple[int, int, int]]:
     """Per level, if none has conditions: prefixes, the sum of the smallest counts, survivors."""
-    found = []
+    counted = []
     seen: dict[str, list[str]] = {}
     before: list[dict[str, int]] = []
     for level in way["levels"]:
         branch = next(
-            (one for one in way.get("branches", ()) if one["counts"] and level["step"] in one["levels"]), None
+            (branch for branch in way.get("branches", ()) if branch["counts"] and level["step"] in branch["levels"]),
+            None,
         )
         if branch and level["step"] == branch["levels"][0]:
             before, sees = prefixes, branch["sees"]
-            prefixes = [dict(one) for one in {tuple((name, one[name]) for name in sees): 0 for one in before}]
+            prefixes = [
+                dict(prefix) for prefix in {tuple((name, prefix[name]) for name in sees): 0 for prefix in before}
+            ]
             assert len(prefixes) <= MOST_DISTINCT * len(before)
         variable = level["variable"]
         for use in level["uses"]:  # an atom knows what it has been descended by
             ordered = order_of(use)
-            known = [name for name in seeded if name in ordered]
-            seen.setdefault(use["atom"], ordered[: len(known)] if set(ordered[: len(known)]) == set(known) else [])
+            bound_names = [name for name in seeded if name in ordered]
+            seen.setdefault(
+                use["atom"], ordered[: len(bound_names)] if set(ordered[: len(bound_names)]) == set(bound_names) else []
+            )
         below = [
-            [values_of(variable, use, {name: one[name] for name in seen[use["atom"]]}, state) for use in level["uses"]]
-            for one in prefixes
+            [
+                values_of(variable, use, {name: prefix[name] for name in seen[use["atom"]]}, state)
+                for use in level["uses"]
+            ]
+            for prefix in prefixes
         ]
         for use in level["uses"]:
             seen[use["atom"]] = [*seen[use["atom"]], variable]
-        bound = sum(min(map(len, own)) for own in below)
+        bound = sum(min(map(len, value_sets)) for value_sets in below)
         extended = [
-            {**one, variable: value} for one, own in zip(prefixes, below, strict=True)
-            for value in set.intersection(*own) if one.get(variable, value) == value
+            {**prefix, variable: value} for prefix, values in zip(prefixes, below, strict=True)
+            for value in set.intersection(*values) if prefix.get(variable, value) == value
         ]  # fmt: skip
-        found.append((len(prefixes), bound, len(extended)))
+        counted.append((len(prefixes), bound, len(extended)))
         prefixes = extended
         if branch and level["step"] == branch["levels"][-1]:
-            pairs = [(at, row) for at, one in enumerate(before) for row in extended if agree(one, row)]
-            prefixes = [{**before[at], **row} for at, row in pairs]
+            pairs = [
+                (position, row) for position, prefix in enumerate(before) for row in extended if agree(prefix, row)
+            ]
+            prefixes = [{**before[position], **row} for position, row in pairs]
             counts = branch["counts"]
             assert (counts["rows"], counts["survivors"], counts["prefixes"]) == (
-                len(pairs), len(pairs), len({at for at, _ in pairs}),
+                len(pairs), len(pairs), len({position for position, _ in pairs}),
             )  # fmt: skip
-    return found
+    return counted
 
 
 def agree(one: dict[str, int], other: dict[str, int]) -> bool:
@@ -179,8 +195,8 @@ def order_of(use: dict) -> list[str]:
 def reached(use: dict, one: dict[str, int], state: dict[str, dict[str, Rows]]) -> bool:
     relation, variables = parsed(use["atom"])
     return any(
-        all(other[name] == one[name] for name in variables if name in one)
-        for other in bindings(variables, state[use["sees"]][relation])
+        all(match[name] == one[name] for name in variables if name in one)
+        for match in bindings(variables, state[use["sees"]][relation])
     )
 
 
@@ -208,29 +224,29 @@ def test_levels_are_what_brute_force_counts(name, strategy, kind):
             for way, prefixes in zip((path, *path["variants"]), begun(path, fresh, state), strict=True):
                 if not in_one_call:  # there, rows that some atom does not hold are among the prefixes
                     assert way["seed_counts"]["prefixes"] == len(prefixes)
-                for level, wanted in zip(way["levels"], walked(way, seeded, prefixes, state), strict=True):
+                for level, expected_counts in zip(way["levels"], walked(way, seeded, prefixes, state), strict=True):
                     counts = level["counts"]
-                    assert counts["prefixes"] == (len(fresh) if in_one_call else wanted[0])
+                    assert counts["prefixes"] == (len(fresh) if in_one_call else expected_counts[0])
                     if level["verb"] == "check":  # one value of each prefix is looked up, at most
-                        assert counts["work_bound"] <= wanted[0]
+                        assert counts["work_bound"] <= expected_counts[0]
                     else:
-                        assert counts["work_bound"] == wanted[1]
-                    assert counts["survivors"] == counts["rows"] == wanted[2]
-                    assert counts["bytes"] >= 16 * wanted[2]
+                        assert counts["work_bound"] == expected_counts[1]
+                    assert counts["survivors"] == counts["rows"] == expected_counts[2]
+                    assert counts["bytes"] >= 16 * expected_counts[2]
                     assert counts["seconds"] >= 0
 
 
 def test_threads_measure_alike():
     edges = np.random.default_rng(2).integers(0, 300, (9000, 2))
-    found = []
+    totals = []
     for threads in (1, 3):
         program = gw.Program(text_of("4-cycle"), threads=threads, analyze=True, strategy="wcoj")
         program.load({"edge": edges[:3000]})
         program.step_counts({"edge": edges[3000:]})
         total = analyzed(program)["tick"]["total"]
-        found.append([total[key] for key in ("prefixes", "work_bound", "survivors")])
-    assert found[0] == found[1]
-    assert found[0][0] > 6000
+        totals.append([total[key] for key in ("prefixes", "work_bound", "survivors")])
+    assert totals[0] == totals[1]
+    assert totals[0][0] > 6000
 
 
 def test_variants_are_told_apart():
@@ -240,53 +256,53 @@ def test_variants_are_told_apart():
     program.step({"edge": random.integers(0, 40, (80, 2))})
     plan = analyzed(program)
     paths = [path for head in plan["heads"] for rule in head["rules"] for path in rule["paths"]]
-    varied = [path for path in paths if any(one["seed_counts"] for one in path["variants"])]
+    varied = [path for path in paths if any(variant["seed_counts"] for variant in path["variants"])]
     assert varied
     for path in varied:
-        begun = [path["seed_counts"]["prefixes"], *(one["seed_counts"]["prefixes"] for one in path["variants"])]
+        begun = [path["seed_counts"]["prefixes"], *(variant["seed_counts"]["prefixes"] for variant in path["variants"])]
         assert min(begun) > 0
         assert sum(begun) <= path["seed_counts"]["changes"]
-        for one in path["variants"]:
-            assert one["levels"][0]["counts"]["prefixes"] == one["seed_counts"]["prefixes"]
+        for other_order in path["variants"]:
+            assert other_order["levels"][0]["counts"]["prefixes"] == other_order["seed_counts"]["prefixes"]
     assert re.search(r"or in the order .*\n +prefixes \d+, .* ms\n", program.explain(analyze=True))
 
 
 def test_counts_without_rows():
-    """Where an answer is only counted, no rows of its last level go on."""
+    """A counted answer passes on no rows at its last level."""
     program = gw.Program(text_of("triangle"), analyze=True)
     program.load({"edge": [(a, b) for a in range(9) for b in range(a)]})
     program.step_counts({"edge": [(a, b) for a in range(9, 30) for b in range(9)]})
     levels = list(all_counts(analyzed(program)))
-    assert sum(one["survivors"] for one in levels) == 21 * 36
-    assert {one["rows"] for one in levels} == {one["bytes"] for one in levels} == {0}
+    assert sum(counts["survivors"] for counts in levels) == 21 * 36
+    assert {counts["rows"] for counts in levels} == {counts["bytes"] for counts in levels} == {0}
 
 
 def test_the_bound_on_the_work_counts_what_may_be_looked_at(kind):
-    """So nothing of ranges whose lengths are added, and rows that were taken back as long as they stand in a batch."""
+    """Ranges whose lengths are added do not count; rows deleted in another batch do."""
     text = "h(a, b, c) :- e(a, b), f(b, c), t(c)."
     two = text.replace(", t(c)", "")
-    apart, alike = (gw.Program(two, analyze=True, backend=kind.backend(), inputs=named(two)) for _ in range(2))
+    apart, together = (gw.Program(two, analyze=True, backend=kind.backend(), inputs=named(two)) for _ in range(2))
     taken_back = gw.Program(text, analyze=True, backend=kind.backend(), inputs=named(text))
-    found = []
+    bounds = []
     for program, f, e in (
         (apart, {"f": [(b, c) for b in range(50) for c in range(20)]}, {"e": [(0, b) for b in range(50)]}),
-        (alike, {"f": [(1, c) for c in range(20)]}, {"e": [(a, 1) for a in range(50)]}),
+        (together, {"f": [(1, c) for c in range(20)]}, {"e": [(a, 1) for a in range(50)]}),
         (taken_back, {"f": [(1, c) for c in range(10)], "t": [(c,) for c in range(40)]}, {"e": [(0, 1)]}),
     ):
         program.load(f)
         gone = {"f": [((1, c), -1) for c in range(10)]} if program is taken_back else {}
         program.step_counts(e | gone)
         (level,) = analyzed(program)["heads"][0]["rules"][0]["paths"][0]["levels"]
-        found.append(tuple(level["counts"][name] for name in ("prefixes", "work_bound", "survivors")))
-    assert [found[0], found[2]] == [(50, 0, 1000), (1, 20, 0)]
-    assert found[1] in ((1, 0, 1000), (1, 20, 1000))  # of few prefixes, some kernels look at values
+        bounds.append(tuple(level["counts"][name] for name in ("prefixes", "work_bound", "survivors")))
+    assert [bounds[0], bounds[2]] == [(50, 0, 1000), (1, 20, 0)]
+    assert bounds[1] in ((1, 0, 1000), (1, 20, 1000))  # of few prefixes, some kernels look at values
 
 
 def test_changes_that_are_counted_afresh_have_levels_of_their_own(monkeypatch):
-    """What is tried on the way to find out whether this is cheaper is part of the tick, too."""
+    """Sampling for the decision is part of the work, in addition to the levels."""
     monkeypatch.setattr(recount, "MAX_COST_RATIO", 50.0)
-    found = recount.Recounting._allowance
-    monkeypatch.setattr(recount.Recounting, "_allowance", lambda *given: 1e30 if found(*given) else None)
+    allowance = recount.Recounting._allowance
+    monkeypatch.setattr(recount.Recounting, "_allowance", lambda *given: 1e30 if allowance(*given) else None)
     random = np.random.default_rng(4)
     edges = np.stack([random.zipf(1.6, 20_000) % 900, random.zipf(1.6, 20_000) % 900], axis=1)
     text = "h(a, b, c, d, f, g) :- edge(a, b), edge(b, c), edge(c, d), edge(d, f), edge(f, g)."
@@ -300,14 +316,14 @@ def test_changes_that_are_counted_afresh_have_levels_of_their_own(monkeypatch):
     assert len([level for level in rule["afresh"]["levels"] if level["counts"]]) == 4
     assert [name for name, _ in rule["afresh"]["further"]] == ["samples, to decide"]
     for key in COUNTED:
-        assert plan["tick"]["total"][key] == reported(program)[key] == sum(one[key] for one in all_counts(plan))
+        assert plan["tick"]["total"][key] == reported(program)[key] == sum(counts[key] for counts in all_counts(plan))
     assert plan["tick"]["notes"] == []
     program.step_counts({"edge": [(1000, 1), (1, 1000)]})
     plan = analyzed(program)
     (head,) = plan["heads"]
     assert head["recounted"] == []
     assert head["rules"][0]["afresh"] is None
-    assert sum(one["survivors"] for one in all_counts(plan)) == reported(program)["survivors"] > 0
+    assert sum(counts["survivors"] for counts in all_counts(plan)) == reported(program)["survivors"] > 0
 
 
 def test_the_first_call_says_what_was_not_measured_and_the_next_tick_is():
@@ -326,7 +342,7 @@ def test_the_first_call_says_what_was_not_measured_and_the_next_tick_is():
     plan = analyzed(program)
     assert {key: plan["tick"]["total"][key] for key in COUNTED} == reported(program)
     assert all(plan["tick"]["total"][key] is None for key in MEASURED)
-    assert all(one["prefixes"] is None for one in all_counts(plan))
+    assert all(counts["prefixes"] is None for counts in all_counts(plan))
     assert program.analyze
     program.step(changes_of("triangle", 2, 50))
     text = program.explain(analyze=True)
@@ -340,14 +356,14 @@ def test_the_first_call_says_what_was_not_measured_and_the_next_tick_is():
 def test_ticks_without_changes_and_ticks_that_fail():
     program = gw.Program(text_of("triangle"), analyze=True)
     program.step({"edge": [(1, 2), (2, 3), (1, 3)]})
-    shown = program.explain(analyze=True, format="json")
+    document = program.explain(analyze=True, format="json")
 
     def refuse(name, piece):
         raise KeyError(name)
 
     with pytest.raises(KeyError):
         program.step_pieces({"edge": [(3, 4), (2, 4)]}, refuse)
-    assert program.explain(analyze=True, format="json") == shown
+    assert program.explain(analyze=True, format="json") == document
     program.step({})
     assert "nothing changed in the last tick" in program.explain(analyze=True)
 
@@ -375,9 +391,9 @@ def test_recursion_tells_filling_following_and_asking_apart():
     assert head["rules"][0]["asked"]["seed_counts"] is None
     program.step({"edge": [((20, 21), -1)]})
     (head,) = analyzed(program)["heads"]
-    asked = [rule["asked"]["seed_counts"] for rule in head["rules"]]
-    assert all(one["changes"] > 0 for one in asked if one)
-    assert any(asked)
+    seed_counts = [rule["asked"]["seed_counts"] for rule in head["rules"]]
+    assert all(counts["changes"] > 0 for counts in seed_counts if counts)
+    assert any(seed_counts)
     assert {name for rule in head["rules"] for path in rule["paths"] for name, _ in path["further"]} == {"ranks"}
 
 
@@ -387,8 +403,8 @@ def test_rules_of_the_same_text_are_counted_once():
     program.load({"f": [(i, i + 1) for i in range(8)] + [(i, i + 2) for i in range(7)]})
     program.step({"f": [((3, 4), -1)]})
     tick = analyzed(program)["tick"]
-    work = sum(own for rules in program.last_tick.work.values() for rule in rules.values() for path in rule.values()
-               for own in path.values())  # fmt: skip
+    work = sum(steps for rules in program.last_tick.work.values() for rule in rules.values() for path in rule.values()
+               for steps in path.values())  # fmt: skip
     assert tick["total"]["work_bound"] == work[SUM_OF_MINIMA]
     assert not any("not measured" in note for note in tick["notes"])
 

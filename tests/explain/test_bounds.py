@@ -1,4 +1,4 @@
-"""Bounds of levels hold for every changed row, and are reached where the data is made for that."""
+"""Bounds of levels hold for every changed row, and are reached with suitable data."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def test_no_level_has_more_prefixes_than_its_bound(name, strategy):
     """The bounds of the state with a row are those that the tick that brought it had to keep."""
     random = np.random.default_rng(7)
     program = gw.Program(PROGRAMS[name], strategy=strategy, analyze=True)
-    relations = {one: 1 if one == "node" else 2 for one in program.inputs}
-    program.load({one: random.zipf(1.5, (300, arity)) % 25 for one, arity in relations.items()})
+    relations = {relation: 1 if relation == "node" else 2 for relation in program.inputs}
+    program.load({relation: random.zipf(1.5, (300, arity)) % 25 for relation, arity in relations.items()})
     met = 0
     for _ in range(15):
-        program.step({one: random.zipf(1.5, (1, arity)) % 25 for one, arity in relations.items()})
+        program.step({relation: random.zipf(1.5, (1, arity)) % 25 for relation, arity in relations.items()})
         for levels in ways(json.loads(program.explain(analyze=True, bounds=True, format="json"))):
             for level in levels:
                 if level["counts"] and level["counts"]["prefixes"]:
@@ -41,7 +41,7 @@ def test_no_level_has_more_prefixes_than_its_bound(name, strategy):
 
 
 def test_bounds_are_reached():
-    """Every vertex has five edges out and in: a new one closes five triangles at most, and here it does."""
+    """Every vertex has five edges in and out, so a new edge closes at most five triangles."""
     text = "triangle(a, b, c) :- r(a, b), s(b, c), t(a, c)."
     program = gw.Program(text, strategy="wcoj", backend="cpu")
     five = [(a, b) for a in range(5) for b in range(5)]
@@ -73,7 +73,7 @@ def test_what_is_not_known_has_no_bound():
 
 def test_without_scipy_the_error_says_so(monkeypatch):
     program = gw.Program("h(x, y, z) :- r(x, y), s(y, z).")
-    program.load({"r": [(17, 3)], "s": [(3, number) for number in range(37)]})
+    program.load({"r": [(17, 3)], "s": [(3, value) for value in range(37)]})
     monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
     with pytest.raises(BackendUnavailableError, match="bounds need SciPy"):
         program.explain(bounds=True)

@@ -1,4 +1,4 @@
-"""gpu-wcoj explain: plans over files, by statistics and by checkpoints; the last tick; formats."""
+"""gpu-wcoj explain: plans over files, with statistics and checkpoints; ticks; formats."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_the_plan_is_that_of_the_program(capfd, tmp_path):
     assert explained(capfd, "-e", TRIANGLE) == gw.Program(TRIANGLE).explain() + "\n"
     (tmp_path / "p.dl").write_text(TRIANGLE)
     assert explained(capfd, tmp_path / "p.dl", "--bag") == gw.Program(TRIANGLE, bag=True).explain() + "\n"
-    shown = explained(capfd, "-e", TRIANGLE, "--strategy", "binary")
-    assert "backend cpu, set semantics, strategy binary\n" in shown
-    assert "c: check edge(a, c) before" in shown
+    text = explained(capfd, "-e", TRIANGLE, "--strategy", "binary")
+    assert "backend cpu, set semantics, strategy binary\n" in text
+    assert "c: check edge(a, c) before" in text
 
 
 def test_files_are_loaded_and_the_plan_goes_by_them(capfd, graph):
@@ -72,21 +72,21 @@ def test_the_last_tick_is_analyzed(capfd, graph, stream):
     for tick in range(4):
         rows = changes[changes[:, 3] == tick]
         program.step({"edge": [(tuple(row[:2]), int(row[2])) for row in rows.tolist()]})
-    work = [one for path in program.last_tick.work["triangle"][0].values() for one in path.values()]
+    work = [counters for path in program.last_tick.work["triangle"][0].values() for counters in path.values()]
     assert plan["tick"]["tick"] == 4
-    assert plan["tick"]["total"]["proposals"] == sum(int(one[PROPOSALS]) for one in work) > 0
+    assert plan["tick"]["total"]["proposals"] == sum(int(counters[PROPOSALS]) for counters in work) > 0
     assert plan["tick"]["is_measured"]
     assert all(path["seed_counts"]["prefixes"] > 0 for path in plan["heads"][0]["rules"][0]["paths"])
     counted = json.loads(explained(capfd, "-e", TRIANGLE, *files, "--analyze", "--count", "--format", "json"))
     assert counted["tick"]["total"]["rows"] == 0 < plan["tick"]["total"]["rows"]
     text = explained(capfd, "-e", TRIANGLE, *files, "--analyze")
     assert re.search(r"^tick 4 on cpu in .* ms", text, re.MULTILINE)
-    whole = explained(capfd, "-e", TRIANGLE, "--input", f"edge={graph}", "--analyze")
-    assert re.search(r"^tick 0 on cpu in ", whole, re.MULTILINE)
+    full_text = explained(capfd, "-e", TRIANGLE, "--input", f"edge={graph}", "--analyze")
+    assert re.search(r"^tick 0 on cpu in ", full_text, re.MULTILINE)
 
 
 def test_statistics_are_saved_and_planned_by(capfd, tmp_path):
-    """They say of relations what the rows did, so that the plan is the same, what it expects included."""
+    """Saved statistics give the same plan with the same estimates as the rows."""
     for small, large in ((3, 60), (60, 3)):
         folder = tmp_path / f"{small}"
         folder.mkdir()
@@ -95,36 +95,36 @@ def test_statistics_are_saved_and_planned_by(capfd, tmp_path):
             (folder / f"{name}.txt").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
         files = [part for name in ("hub", "small", "large") for part in ("--input", f"{name}={folder / name}.txt")]
         program = f"{STAR} pair(b, c) :- small(a, b), large(a, c), hub(b). .output star .output pair"
-        shown = explained(capfd, "-e", program, *files, "--save-stats", folder / "stats")
+        text = explained(capfd, "-e", program, *files, "--save-stats", folder / "stats")
         again = explained(capfd, "-e", program, "--stats", folder / "stats")
         stored = json.loads((folder / "stats" / "statistics.json").read_text())["relations"]
         assert (stored["hub"]["rows"], stored["hub"]["columns"], stored["large"]["columns"]) == (50, 1, 2)
         names = re.compile(r"\[[^]]*\]")  # columns are named in files only
-        assert names.sub("", again) == names.sub("", shown)
+        assert names.sub("", again) == names.sub("", text)
         assert again.count("expected: ") > 4
 
 
 def test_statistics_serve_other_programs_over_the_same_relations(capfd, tmp_path, graph):
-    one, other = (
+    first, other = (
         f"n(a, c) :- edge(a, b), c = count : {{ {body} }}."
         for body in (
             "edge(a, x), edge(x, y), edge(y, a)",
             "edge(a, x), edge(x, a)",
         )
     )
-    explained(capfd, "-e", one, "--input", f"edge={graph}", "--save-stats", tmp_path / "stats")
+    explained(capfd, "-e", first, "--input", f"edge={graph}", "--save-stats", tmp_path / "stats")
     assert "expected: " in explained(capfd, "-e", other, "--stats", tmp_path / "stats")
 
 
 def test_strategies_give_the_same_answer(capfd, graph, stream):
     files = ["--input", f"edge={graph}", "--changes", f"edge={stream}?weight=2&tick=3"]
-    found = []
+    texts = []
     for strategy in ("auto", "wcoj", "binary"):
         assert main(["run", "-e", TRIANGLE, *files, "--strategy", strategy, "--json"]) == 0
         lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-        found.append([line.get("changes", line.get("total")) for line in lines])
-    assert found[0] == found[1] == found[2]
-    assert found[0][-1]["triangle"] > 0
+        texts.append([line.get("changes", line.get("total")) for line in lines])
+    assert texts[0] == texts[1] == texts[2]
+    assert texts[0][-1]["triangle"] > 0
 
 
 def test_a_checkpoint_is_read_and_not_written(capfd, tmp_path, graph, stream):
@@ -132,8 +132,8 @@ def test_a_checkpoint_is_read_and_not_written(capfd, tmp_path, graph, stream):
     program.load({"edge": np.loadtxt(graph, np.int64)})
     program.checkpoint(tmp_path / "state")
     before = {path.name: path.read_bytes() for path in (tmp_path / "state").iterdir()}
-    known = explained(capfd, "-e", TRIANGLE, "--stats", tmp_path / "state")
-    assert known.rstrip("\n") == gw.Program.restore(tmp_path / "state").explain()
+    with_statistics = explained(capfd, "-e", TRIANGLE, "--stats", tmp_path / "state")
+    assert with_statistics.rstrip("\n") == gw.Program.restore(tmp_path / "state").explain()
     files = ["--changes", f"edge={stream}?weight=2&tick=3"]
     text = explained(capfd, "-e", TRIANGLE, "--stats", tmp_path / "state", *files, "--analyze")
     assert re.search(r"^tick 4 on cpu in ", text, re.MULTILINE)
@@ -189,5 +189,7 @@ def test_files_that_a_program_names_itself(capfd, tmp_path, graph):
 def test_mistakes(capfd, tmp_path, graph, arguments, match):
     (tmp_path / "stats").mkdir()
     (tmp_path / "stats" / "statistics.json").write_text("{}")
-    given = [part.replace("GRAPH", str(graph)).replace("FOLDER", str(tmp_path / "stats")) for part in arguments]
-    assert re.search(match, complaint(capfd, "explain", "-e", TRIANGLE, *given))
+    arguments_given = [
+        part.replace("GRAPH", str(graph)).replace("FOLDER", str(tmp_path / "stats")) for part in arguments
+    ]
+    assert re.search(match, complaint(capfd, "explain", "-e", TRIANGLE, *arguments_given))

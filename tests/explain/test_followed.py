@@ -1,4 +1,4 @@
-"""What is said of a tick that was followed though counting afresh was thought of: that it was not taken, and why."""
+"""Explanations of ticks for which full recomputation was considered but not used."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_samples_that_promise_too_little(analyze):
     assert TRIED in lines
     assert f"counting afresh: {NOT_TAKEN}" in lines
     assert not any("counted afresh" in line for line in lines)
-    for drawing in (program.explain(analyze=True, format=one) for one in ("mermaid", "svg")):
+    for drawing in (program.explain(analyze=True, format=format_name) for format_name in ("mermaid", "svg")):
         assert TRIED in unescaped(drawing)
         assert "counting afresh" in drawing
         assert NOT_TAKEN in drawing
         assert "counted afresh" not in drawing
-    *_, last = re.findall(r"h0_r0_p3_\d.*", program.explain(analyze=True, format="mermaid"))
-    assert last == "h0_r0_p3_0 --> h0_r0_p3_1", "what was tried leads to no head"
+    *_, final_line = re.findall(r"h0_r0_p3_\d.*", program.explain(analyze=True, format="mermaid"))
+    assert final_line == "h0_r0_p3_0 --> h0_r0_p3_1", "what was tried leads to no head"
 
 
 @pytest.mark.parametrize("allowance", [1.0, 7_500_000.0], ids=["before it began", "on the way"])
@@ -85,8 +85,8 @@ def test_a_whole_count_that_cannot_be_relied_on(monkeypatch):
 
 def test_nothing_is_said_where_a_whole_count_was_taken_or_not_thought_of(monkeypatch):
     monkeypatch.setattr(recount, "MAX_COST_RATIO", 1e9)
-    found = recount.Recounting._allowance
-    monkeypatch.setattr(recount.Recounting, "_allowance", lambda *given: 1e30 if found(*given) else None)
+    allowance = recount.Recounting._allowance
+    monkeypatch.setattr(recount.Recounting, "_allowance", lambda *given: 1e30 if allowance(*given) else None)
     program = ticked()
     assert program.last_tick.recounted
     assert head_of(program)["followed"] == ""
@@ -98,12 +98,12 @@ def test_nothing_is_said_where_a_whole_count_was_taken_or_not_thought_of(monkeyp
 
 
 def test_halves_of_a_tick_that_are_not_counted_alike(monkeypatch):
-    """What goes is counted afresh, what comes is followed; or the other way round."""
-    found = recount.Recounting._allowance
-    for half, (said, other) in enumerate((("what went", "what came"), ("what came", "what went"))):
+    """Deletions are counted by full recomputation and insertions incrementally, or vice versa."""
+    allowance = recount.Recounting._allowance
+    for half, (said, other_half) in enumerate((("what went", "what came"), ("what came", "what went"))):
 
         def allowed(self, following, moment, half=half):
-            return 1e30 if found(self, following, moment) and moment.phase == half + 1 else None
+            return 1e30 if allowance(self, following, moment) and moment.phase == half + 1 else None
 
         with monkeypatch.context() as patch:
             patch.setattr(recount, "MAX_COST_RATIO", 1e9)
@@ -115,9 +115,9 @@ def test_halves_of_a_tick_that_are_not_counted_alike(monkeypatch):
             program.load({"edge": edges[:40_000]})
             changes = [(tuple(row), -1) for row in edges[:10_000].tolist()]
             program.step_counts({"edge": changes + [(tuple(row), 1) for row in edges[40_000:50_000].tolist()]})
-        ((one,),) = program.last_tick.recounted.values()
-        assert one.phase == half
+        ((phase,),) = program.last_tick.recounted.values()
+        assert phase.phase == half
         head = head_of(program)
-        assert head["recounted"] == [f"{said} with the last tick was {one}"]
-        assert head["followed"] == TRIED.replace("the last tick's change", f"{other} with the last tick")
+        assert head["recounted"] == [f"{said} with the last tick was {phase}"]
+        assert head["followed"] == TRIED.replace("the last tick's change", f"{other_half} with the last tick")
         assert f"{said} with the last tick was counted afresh for" in program.explain()

@@ -1,4 +1,4 @@
-"""Random streams for tests: columns of integers, texts and nulls; any weights, or those of relations."""
+"""Random streams of integers, texts and nulls, with arbitrary or non-negative weights."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ SCHEMA = {"k": "int64", "v": "int64", "t": "string"}
 
 
 def row(rng: random.Random) -> Row:
-    number = None if rng.random() < 0.15 else rng.randrange(-2, 3)
+    value = None if rng.random() < 0.15 else rng.randrange(-2, 3)
     text = None if rng.random() < 0.15 else rng.choice(["b", "a", "ba", ""])
-    return None if rng.random() < 0.1 else rng.randrange(4), number, text
+    return None if rng.random() < 0.1 else rng.randrange(4), value, text
 
 
 def as_zset(rows: Counter[Row]) -> gw.ZSet:
-    held = [(one, weight) for one, weight in rows.items() if weight]
-    if not held:
+    live = [(row, weight) for row, weight in rows.items() if weight]
+    if not live:
         return gw.ZSet.empty(list(SCHEMA), list(SCHEMA.values()))
-    columns = {name: [one[at] for one, _ in held] for at, name in enumerate(SCHEMA)}
+    columns = {name: [row[position] for row, _ in live] for position, name in enumerate(SCHEMA)}
     import pyarrow as pa
 
     kinds = {"int64": pa.int64(), "string": pa.large_string()}
     arrays = {name: pa.array(columns[name], kinds[kind]) for name, kind in SCHEMA.items()}
-    return gw.ZSet.from_arrow({**arrays, "weight#": [weight for _, weight in held]}, weight="weight#")
+    return gw.ZSet.from_arrow({**arrays, "weight#": [weight for _, weight in live]}, weight="weight#")
 
 
 def any_stream(seed: int, ticks: int, size: int = 8) -> list[gw.ZSet]:
@@ -45,10 +45,10 @@ def any_stream(seed: int, ticks: int, size: int = 8) -> list[gw.ZSet]:
 
 def bag(rng: random.Random, before: Counter[Row], size: int) -> Counter[Row]:
     """Another bag: some of its rows gone, some others come."""
-    after = Counter({one: weight for one, weight in before.items() if weight})
-    for one in list(after):
+    after = Counter({row: weight for row, weight in before.items() if weight})
+    for key in list(after):
         if rng.random() < 0.4:
-            after[one] -= rng.randrange(1, after[one] + 1)
+            after[key] -= rng.randrange(1, after[key] + 1)
     for _ in range(rng.randrange(size)):
         after[row(rng)] += rng.choice([1, 1, 2])
     return after
@@ -71,21 +71,21 @@ def nested_changes(seed: int, ticks: int, iterations: int, relation: bool, size:
     rng = random.Random(seed)
     if not relation:
         return [any_stream(rng.randrange(10**9), iterations, size) for _ in range(ticks)]
-    held: list[list[Counter[Row]]] = []
+    state: list[list[Counter[Row]]] = []
     for tick in range(ticks):
         line: list[Counter[Row]] = []
         for iteration in range(iterations):
-            near = held[tick - 1][iteration] if tick else Counter()
+            near = state[tick - 1][iteration] if tick else Counter()
             start = line[-1] if iteration and rng.random() < 0.5 else near
             line.append(bag(rng, start, size))
-        held.append(line)
+        state.append(line)
     nothing: Counter[Row] = Counter()
     return [
         [
             as_zset(
                 _minus(
-                    _minus(held[t][i], held[t][i - 1] if i else nothing),
-                    _minus(held[t - 1][i] if t else nothing, held[t - 1][i - 1] if t and i else nothing),
+                    _minus(state[t][i], state[t][i - 1] if i else nothing),
+                    _minus(state[t - 1][i] if t else nothing, state[t - 1][i - 1] if t and i else nothing),
                 )
             )
             for i in range(iterations)
@@ -96,6 +96,6 @@ def nested_changes(seed: int, ticks: int, iterations: int, relation: bool, size:
 
 def _minus(left: Counter[Row], right: Counter[Row]) -> Counter[Row]:
     made: Counter[Row] = Counter(left)
-    for one, weight in right.items():
-        made[one] -= weight
+    for row, weight in right.items():
+        made[row] -= weight
     return made

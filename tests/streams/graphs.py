@@ -14,35 +14,35 @@ Edge = tuple[object, object]
 
 
 def sequence(seed: int, ticks: int, n: int, text: bool, ordered: bool = False) -> Iterator[tuple[list, set[Edge]]]:
-    """Insertions and deletions of edges, tick by tick, and the edges after each; some ticks take everything back."""
+    """Yield random insertions and deletions of edges per tick, and the edges after each tick."""
     rng = random.Random(seed)
     names = [f"node {chr(97 + i)}" if text else i for i in range(n)]
-    held: set[Edge] = set()
+    present: set[Edge] = set()
     for tick in range(ticks):
         change = []
         if tick and tick % 7 == 0:
-            gone = set(held)
+            gone = set(present)
         else:
-            gone = {edge for edge in sorted(held) if rng.random() < 0.15}
+            gone = {edge for edge in sorted(present) if rng.random() < 0.15}
         change += [(edge, -1) for edge in sorted(gone)]
-        held -= gone
+        present -= gone
         for _ in range(rng.randrange(n, 3 * n) if ordered else rng.randrange(n)):
             a, b = rng.sample(range(n), 2)
             edge = names[min(a, b)] if ordered else names[a], names[max(a, b)] if ordered else names[b]
-            if edge not in held:
-                held.add(edge)
+            if edge not in present:
+                present.add(edge)
                 change.append((edge, 1))
-        yield [one for one in change if change.count(one) == 1], set(held)
+        yield [pair for pair in change if change.count(pair) == 1], set(present)
 
 
 def closure(edges: set[Edge]) -> set[Edge]:
     """All pairs with a path from the first to the second."""
-    found = set(edges)
+    remaining = set(edges)
     while True:
-        more = {(x, z) for x, y in found for y2, z in edges if y == y2} - found
+        more = {(x, z) for x, y in remaining for y2, z in edges if y == y2} - remaining
         if not more:
-            return found
-        found |= more
+            return remaining
+        remaining |= more
 
 
 def truss(edges: set[Edge], k: int) -> set[Edge]:
@@ -52,10 +52,10 @@ def truss(edges: set[Edge], k: int) -> set[Edge]:
         for a, b in edges:
             near.setdefault(a, set()).add(b)
             near.setdefault(b, set()).add(a)
-        kept = {(a, b) for a, b in edges if len(near[a] & near[b]) >= k - 2}
-        if kept == edges:
+        supported = {(a, b) for a, b in edges if len(near[a] & near[b]) >= k - 2}
+        if supported == edges:
             return edges
-        edges = kept
+        edges = supported
 
 
 def closure_by_joins(circuit: Circuit, edges: Stream) -> Stream:
@@ -109,8 +109,8 @@ def truss_from_changes(circuit: Circuit, edges: Stream, k: int) -> Stream:
     loop = circuit.subcircuit("truss")
     edge, again = loop.introduce(edges), loop.feedback()
     left = edge + again
-    kept = _supported(loop.multiway(TRIANGLE, {"e": left}), k, incremental=True)
-    again.connect(kept - edge)
+    supported = _supported(loop.multiway(TRIANGLE, {"e": left}), k, incremental=True)
+    again.connect(supported - edge)
     return loop.eliminate(left)
 
 

@@ -25,17 +25,17 @@ def literal(value: Any) -> dict[Any, int]:
 def run(
     build: Callable[..., streams.Stream], ticks: Sequence[Sequence[Literal]], backend: Backend | str = "cpu"
 ) -> list[Any]:
-    """What a circuit gives, tick by tick: `build` makes its output from one source per Z-set of a tick."""
+    """Return the outputs of a circuit per tick; `build` makes it from one source per input."""
     circuit = streams.Circuit(backend=backend)
     sources = [circuit.source(f"s{i}") for i in range(len(ticks[0]))]
     circuit.sink("out", build(*sources))
-    found = []
+    outputs = []
     for tick in ticks:
-        out = circuit.step({f"s{i}": zset(one) for i, one in enumerate(tick)})["out"]
-        found.append(literal(out) if isinstance(out, gw.ZSet) else out)
-    return found
+        out = circuit.step({f"s{i}": zset(rows) for i, rows in enumerate(tick)})["out"]
+        outputs.append(literal(out) if isinstance(out, gw.ZSet) else out)
+    return outputs
 
 
 def once(build: Callable[..., streams.Stream], *inputs: Literal, backend: Backend | str = "cpu") -> Any:
-    """What a circuit gives in its first tick."""
+    """Return the output of a circuit in its first tick."""
     return run(build, [inputs], backend)[0]

@@ -102,7 +102,7 @@ def _joined(name: str, **options: object) -> Query:
 def _multiway(rule: str, n_inputs: int) -> Query:
     def build(incremental: bool) -> Build:
         return lambda *given: given[0].scope.multiway(
-            rule, {f"r{i}": one for i, one in enumerate(given)}, incremental=incremental
+            rule, {f"r{i}": stream for i, stream in enumerate(given)}, incremental=incremental
         )
 
     return Query(build(False), build(True), n_inputs)

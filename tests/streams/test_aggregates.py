@@ -1,4 +1,4 @@
-"""Aggregates of streams against recomputation in plain Python, where weights are 2 and more and fall back to 0."""
+"""Aggregates of streams against recomputation in plain Python, with weights above 1."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ def recomputed(name, rows):
     groups = defaultdict(dict)
     for row, weight in rows.items():
         groups[row[0]][row] = weight
-    found = Counter()
-    for key, own in groups.items():
-        values = [row[1] for row in own]
+    rows_of_groups = Counter()
+    for key, group_rows in groups.items():
+        values = [row[1] for row in group_rows]
         if name == "top":
-            found.update(sorted(own, key=lambda row: (-row[1], row))[:2])
+            rows_of_groups.update(sorted(group_rows, key=lambda row: (-row[1], row))[:2])
             continue
         result = {
-            "count": (sum(own.values()),),
-            "sum": (sum(row[1] * weight for row, weight in own.items()),),
+            "count": (sum(group_rows.values()),),
+            "sum": (sum(row[1] * weight for row, weight in group_rows.items()),),
             "mean": (sum(values) / len(values),),
             "min": (min(values),),
             "max": (max(values),),
             "count distinct": (len(set(values)),),
             "apply": (len(values), sum(values)),
         }[name]
-        found[(key, *result)] = 1
-    return dict(found)
+        rows_of_groups[(key, *result)] = 1
+    return dict(rows_of_groups)
 
 
 def ticks(seed, scale):
     """Changes of a bag: weights rise, fall by part, and fall to 0, often within one tick."""
     rng = random.Random(seed)
-    held: Counter[tuple[int, object, int]] = Counter()
+    state: Counter[tuple[int, object, int]] = Counter()
     for _ in range(12):
         change: Counter[tuple[int, object, int]] = Counter()
-        for row in sorted(held):
+        for row in sorted(state):
             kind = rng.randrange(5)
             if kind < 2:
-                change[row] -= held[row] if kind else rng.randint(1, held[row])
+                change[row] -= state[row] if kind else rng.randint(1, state[row])
             elif kind == 2:
                 change[row] += rng.randint(1, 3)
         for _ in range(rng.randrange(7)):
             change[(rng.randrange(3), rng.randrange(-4, 9) * scale, rng.randrange(2))] += rng.randint(1, 3)
         for row, weight in change.items():
-            held[row] += weight
-        held = Counter({row: weight for row, weight in held.items() if weight})
-        yield list(change.items()), dict(held)
+            state[row] += weight
+        state = Counter({row: weight for row, weight in state.items() if weight})
+        yield list(change.items()), dict(state)
 
 
 @pytest.mark.parametrize("scale", [1, 0.25], ids=["integers", "floats"])
@@ -79,21 +79,21 @@ def test_weights_rise_and_fall(kind, name, scale):
         make = AGGREGATORS[name]
         circuit.sink("kept", source.incremental_aggregate("k", make()).integrate())
         circuit.sink("whole", source.integrate().aggregate("k", make()))
-        for change, held in ticks(seed, scale):
+        for change, state in ticks(seed, scale):
             out = circuit.step({"r": change})
-            wanted = recomputed(name, held)
-            assert out["kept"].to_dict() == wanted, (seed, change)
-            assert out["whole"].to_dict() == wanted, (seed, change)
+            expected = recomputed(name, state)
+            assert out["kept"].to_dict() == expected, (seed, change)
+            assert out["whole"].to_dict() == expected, (seed, change)
 
 
 @pytest.mark.parametrize("name", AGGREGATORS)
 def test_a_negative_weight_is_an_error(name):
-    for kept in (True, False):
+    for integrated in (True, False):
         circuit = streams.Circuit(backend="cpu")
         source = circuit.source("r", {"k": "int64", "v": "int64", "t": "int64"})
         make = AGGREGATORS[name]
-        whole = source.integrate()
-        made = source.incremental_aggregate("k", make()).integrate() if kept else whole.aggregate("k", make())
+        integral = source.integrate()
+        made = source.incremental_aggregate("k", make()).integrate() if integrated else integral.aggregate("k", make())
         circuit.sink("out", made)
         rows = {(1, 2, 3): 2, (1, 3, 3): 1}
         assert circuit.step({"r": list(rows.items())})["out"].to_dict() == recomputed(name, rows)

@@ -73,8 +73,8 @@ def test_a_feedback_is_read_in_the_next_tick(circuit):
     circuit.sink("total", total)
     circuit.sink("before", before)
     out = [circuit.step({"s": [row]}) for row in [(1,), (1,), (2,)]]
-    assert [literal(one["total"]) for one in out] == [{1: 1}, {1: 2}, {1: 2, 2: 1}]
-    assert [literal(one["before"]) for one in out] == [{}, {1: 1}, {1: 2}]
+    assert [literal(output["total"]) for output in out] == [{1: 1}, {1: 2}, {1: 2, 2: 1}]
+    assert [literal(output["before"]) for output in out] == [{}, {1: 1}, {1: 2}]
 
 
 def test_a_cycle_without_a_feedback_is_named(circuit):
@@ -126,11 +126,15 @@ def test_traces_are_shared(circuit):
 
 
 def test_every_operator_says_whether_it_is_linear():
-    found = {}
+    operators_found = {}
     for module in pkgutil.iter_modules(operators.__path__):
-        for one in vars(importlib.import_module(f"{operators.__name__}.{module.name}")).values():
-            if isinstance(one, type) and issubclass(one, streams.Operator) and one.__module__.endswith(module.name):
-                found[one.__name__] = one.__doc__
-    assert len(found) > 30
-    silent = [name for name, text in found.items() if "inear" not in text]
+        for member in vars(importlib.import_module(f"{operators.__name__}.{module.name}")).values():
+            if (
+                isinstance(member, type)
+                and issubclass(member, streams.Operator)
+                and member.__module__.endswith(module.name)
+            ):
+                operators_found[member.__name__] = member.__doc__
+    assert len(operators_found) > 30
+    silent = [name for name, text in operators_found.items() if "inear" not in text]
     assert sorted(silent) == ["Generate", "Source"]

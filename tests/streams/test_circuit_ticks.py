@@ -70,11 +70,11 @@ def test_types_widen_and_nulls_turn_up_between_ticks(circuit):
     second = {"k": pa.array([1000, 3000], pa.timestamp("ms")), "v": [None, 5]}
     zero = circuit.step({"a": pa.table(first), "b": pa.table(first)})
     assert len(zero["join"]) == len(zero["many"]) == 2
-    one = circuit.step({"a": pa.table(second)})
-    assert one["join"] == one["many"]
-    assert [row[1:] for row, _ in one["many"].rows()] == [(None, 1)]
-    assert one["max"].to_arrow().column(1).to_pylist() == [5]
-    assert {row: weight for (row, _), weight in one["sum"].rows()} == {None: 1, 5: 1}
+    output = circuit.step({"a": pa.table(second)})
+    assert output["join"] == output["many"]
+    assert [row[1:] for row, _ in output["many"].rows()] == [(None, 1)]
+    assert output["max"].to_arrow().column(1).to_pylist() == [5]
+    assert {row: weight for (row, _), weight in output["sum"].rows()} == {None: 1, 5: 1}
     two = circuit.step({"b": pa.table(second)})
     assert two["join"] == two["many"]
     assert len(two["join"]) == 3
@@ -104,8 +104,8 @@ def test_a_tick_that_fails_leaves_all_state_as_before(at):
         truss = truss_from_changes(circuit, edges.filter(lambda a, b: a < b), 3).inspect(check(1))
         ahead = edges.incremental_aggregate(0, streams.Count()).inspect(check(2))
         best = edges.incremental_aggregate(0, streams.Max(1)).delay().inspect(check(3))
-        for number, stream in enumerate([reach, truss, ahead, best, edges.integrate(), edges.integrate().delay()]):
-            circuit.sink(str(number), stream)
+        for index, stream in enumerate([reach, truss, ahead, best, edges.integrate(), edges.integrate().delay()]):
+            circuit.sink(str(index), stream)
         return circuit
 
     ticks = [[(1, 2), (2, 3)], [(1, 3), (3, 1)], [((2, 3), -1), (2, 4), (4, 3)], [(2, 3), ((1, 2), -1)], []]
@@ -134,9 +134,9 @@ def test_texts_of_a_tick_that_fails_are_forgotten(circuit):
 def test_an_iteration_limit_ends_a_loop_and_undoes_the_tick(circuit):
     loop = circuit.subcircuit("counting", iterations=50)
     start, again = loop.introduce(circuit.source("s")), loop.feedback()
-    number = (start + again).map(lambda x: x + 1)
-    again.connect(number.filter(lambda x: x != 10))
-    circuit.sink("out", loop.eliminate(number))
+    numbers = (start + again).map(lambda x: x + 1)
+    again.connect(numbers.filter(lambda x: x != 10))
+    circuit.sink("out", loop.eliminate(numbers))
     assert len(circuit.step({"s": [(3,)]})["out"]) == 7
     with pytest.raises(IterationLimitError, match=r"0 counting has not come to a fixpoint after 50 iterations"):
         circuit.step({"s": [(11,)]})

@@ -1,4 +1,4 @@
-"""Operator by operator, inputs and outputs written as literals, after the public notes on DBSP (RhizomeDB)."""
+"""Inputs and outputs per operator as literals, after public notes on DBSP (RhizomeDB)."""
 
 from __future__ import annotations
 
@@ -136,10 +136,10 @@ def test_index_with_keeps_each_row_under_its_key_with_its_weight(place):
     out = circuit.step({"edge": zset(EDGES)})
     assert by_source.keys == 1
     assert literal(out["out"]) == EDGES
-    found = out["trace"].below([out["out"].columns[0]])
-    owners = place.to_host(found.owner).tolist()
+    entries = out["trace"].below([out["out"].columns[0]])
+    owners = place.to_host(entries.owner).tolist()
     keys = out["out"].columns[0].codes[owners].tolist()
-    rows = zip(*(column.codes.tolist() for column in found.columns), strict=True)
+    rows = zip(*(column.codes.tolist() for column in entries.columns), strict=True)
     assert {(key, row) for key, row in zip(keys, rows, strict=True)} == {(row[0], row) for row in EDGES}
 
 

@@ -1,4 +1,4 @@
-"""A tick of one row costs what the row changes, not what is there: measured by the memory that it takes."""
+"""A tick of one row costs the size of its change, measured by memory."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_a_tick_of_one_row(name):
 
 def test_the_example_prints_what_is_so(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["truss.py", "5"])
-    found = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "truss.py"), run_name="__main__")
-    assert callable(found["truss"])
+    module = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "truss.py"), run_name="__main__")
+    assert callable(module["truss"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "431 edges, 20 of them in the 5-truss"
     assert len(lines) == 11

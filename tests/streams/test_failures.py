@@ -1,4 +1,4 @@
-"""A tick that fails in any call of a kernel leaves a circuit as it was, and the next tick is right."""
+"""A tick that fails in any kernel call leaves the circuit unchanged; a retry is right."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def test_failures_of_kernels(part):
     for fails_at in range(part, 10**6, 16):  # until there are no more calls
         kernels.calls, kernels.fails_at = 0, fails_at
         try:
-            found = circuit.step({"edge": TICKS[-1]})
+            outputs = circuit.step({"edge": TICKS[-1]})
         except MemoryError:
             assert circuit.time == streams.Time(2)
             n_failed += 1
         else:
             break
     assert n_failed > 20
-    assert found == expected[-1]
+    assert outputs == expected[-1]

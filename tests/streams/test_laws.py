@@ -1,4 +1,4 @@
-"""The laws of the algebra of streams, on random streams with weights of both signs, texts and nulls."""
+"""Laws of the stream algebra on random streams with signed weights, texts and nulls."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def check_equal(place: Backend | str, left: Build, right: Build, inputs: Sequenc
     sources = [circuit.source(f"s{i}", SCHEMA) for i in range(len(inputs))]
     circuit.sink("left", left(*sources))
     circuit.sink("right", right(*sources))
-    for tick, given in enumerate(zip(*inputs, strict=True)):
-        out = circuit.step({f"s{i}": one for i, one in enumerate(given)})
+    for tick, values in enumerate(zip(*inputs, strict=True)):
+        out = circuit.step({f"s{i}": value for i, value in enumerate(values)})
         assert out["left"] == out["right"], (tick, out["left"].to_dict(), out["right"].to_dict())
 
 
@@ -63,11 +63,11 @@ def test_linear_operators_are_their_own_incremental_form(place, seeds, name):
 
 def test_integrate_and_differentiate_undo_each_other(place, seeds):
     for seed in seeds:
-        given = [any_stream(seed, TICKS)]
-        check_equal(place, lambda a: a.integrate().differentiate(), lambda a: a.map([0, 1, 2]), given)
-        check_equal(place, lambda a: a.differentiate().integrate(), lambda a: a.map([0, 1, 2]), given)
-        check_equal(place, lambda a: a.integrate(), lambda a: a.trace(None).consolidate(), given)
-        check_equal(place, lambda a: a.integrate().delay(), lambda a: a.trace("t").delay().consolidate(), given)
+        streams_given = [any_stream(seed, TICKS)]
+        check_equal(place, lambda a: a.integrate().differentiate(), lambda a: a.map([0, 1, 2]), streams_given)
+        check_equal(place, lambda a: a.differentiate().integrate(), lambda a: a.map([0, 1, 2]), streams_given)
+        check_equal(place, lambda a: a.integrate(), lambda a: a.trace(None).consolidate(), streams_given)
+        check_equal(place, lambda a: a.integrate().delay(), lambda a: a.trace("t").delay().consolidate(), streams_given)
 
 
 @pytest.mark.parametrize("name", NON_LINEAR)
@@ -77,7 +77,7 @@ def test_incremental_forms(place, seeds, name):
     for seed in seeds:
 
         def recomputed(*given: streams.Stream) -> streams.Stream:
-            return query.lifted(*(one.integrate() for one in given)).differentiate()
+            return query.lifted(*(stream.integrate() for stream in given)).differentiate()
 
         check_equal(place, query.incremental, recomputed, inputs_of(query, seed))
 
@@ -90,7 +90,7 @@ def test_joins_are_linear_on_every_side(place, seeds, name):
     q = NON_LINEAR[name].lifted
     n = NON_LINEAR[name].n_inputs
     for seed in seeds:
-        given = [any_stream(100 * seed + i, TICKS) for i in range(n + 1)]
+        streams_given = [any_stream(100 * seed + i, TICKS) for i in range(n + 1)]
         for side in range(n):
 
             def whole(*s: streams.Stream, side: int = side) -> streams.Stream:
@@ -99,7 +99,7 @@ def test_joins_are_linear_on_every_side(place, seeds, name):
             def parts(*s: streams.Stream, side: int = side) -> streams.Stream:
                 return q(*s[:n]) + q(*s[:side], s[n], *s[side + 1 : n])
 
-            check_equal(place, whole, parts, given)
+            check_equal(place, whole, parts, streams_given)
 
 
 UNARY = ["distinct", "count by key", "max by key", "sum by key", "top 2 by key", "count distinct by key"]
@@ -137,26 +137,26 @@ def test_batch_equals_singletons():
     """One big tick is the same as its rows one by one, in any order."""
     for name, query in NON_LINEAR.items():
         totals = []
-        for whole in (True, False):
+        for is_whole in (True, False):
             circuit = streams.Circuit(backend="cpu")
             sources = [circuit.source(f"s{i}", SCHEMA) for i in range(query.n_inputs)]
             circuit.sink("out", query.incremental(*sources).integrate())
             data = [sum_of(relation_stream(31 + i, 4)) for i in range(query.n_inputs)]
-            if whole:
-                circuit.step({f"s{i}": one for i, one in enumerate(data)})
+            if is_whole:
+                circuit.step({f"s{i}": value for i, value in enumerate(data)})
             else:
-                for i, one in enumerate(data):
-                    for row in reversed(range(len(one))):
-                        circuit.step({f"s{i}": one.filter(np.arange(len(one)) == row)})
+                for i, value_read in enumerate(data):
+                    for row in reversed(range(len(value_read))):
+                        circuit.step({f"s{i}": value_read.filter(np.arange(len(value_read)) == row)})
             totals.append(circuit.step()["out"])
         assert totals[0] == totals[1], name
 
 
 def sum_of(changes: Sequence[gw.ZSet]) -> gw.ZSet:
-    whole = gw.ZSet.empty()
+    total = gw.ZSet.empty()
     for change in changes:
-        whole = whole + change
-    return whole
+        total = total + change
+    return total
 
 
 def test_inserting_and_deleting_everything_leaves_nothing():
@@ -166,6 +166,6 @@ def test_inserting_and_deleting_everything_leaves_nothing():
         sources = [circuit.source(f"s{i}", SCHEMA) for i in range(query.n_inputs)]
         circuit.sink("out", query.incremental(*sources).integrate())
         data = [sum_of(relation_stream(77 + i, 4)) for i in range(query.n_inputs)]
-        n_rows += len(circuit.step({f"s{i}": one for i, one in enumerate(data)})["out"])
-        assert len(circuit.step({f"s{i}": -one for i, one in enumerate(data)})["out"]) == 0, name
+        n_rows += len(circuit.step({f"s{i}": value for i, value in enumerate(data)})["out"])
+        assert len(circuit.step({f"s{i}": -value for i, value in enumerate(data)})["out"]) == 0, name
     assert n_rows > 100

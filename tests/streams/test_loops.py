@@ -1,4 +1,4 @@
-"""Subcircuits that run to a fixpoint, against recomputation after every tick of random insertions and deletions."""
+"""Subcircuits with a fixpoint against recomputation after random insertions and deletions."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def test_transitive_closure(kind, name, text):
     for seed in SEEDS[kind.name]:
         circuit = streams.Circuit(backend=kind.backend())
         circuit.sink("reach", CLOSURES[name](circuit, circuit.source("edge")))
-        whole = gw.ZSet.empty()
+        total = gw.ZSet.empty()
         for change, edges in sequence(seed, TICKS[kind.name], 7, text):
-            whole = whole + circuit.step({"edge": change})["reach"].to_host()
-            assert whole.to_dict() == dict.fromkeys(closure(edges), 1)
+            total = total + circuit.step({"edge": change})["reach"].to_host()
+            assert total.to_dict() == dict.fromkeys(closure(edges), 1)
 
 
 @pytest.mark.parametrize("text", [False, True], ids=["integers", "texts"])
@@ -44,11 +44,11 @@ def test_truss(kind, name, text):
         for k in (3, 4):
             circuit = streams.Circuit(backend=kind.backend())
             circuit.sink("truss", TRUSSES[name](circuit, circuit.source("edge"), k))
-            whole = gw.ZSet.empty()
+            total = gw.ZSet.empty()
             for change, edges in sequence(seed, TICKS[kind.name], 8, text, ordered=True):
-                whole = whole + circuit.step({"edge": change})["truss"].to_host()
-                assert whole.to_dict() == dict.fromkeys(truss(edges, k), 1)
-                n_peeled += 0 < len(whole) < len(edges)
+                total = total + circuit.step({"edge": change})["truss"].to_host()
+                assert total.to_dict() == dict.fromkeys(truss(edges, k), 1)
+                n_peeled += 0 < len(total) < len(edges)
     assert n_peeled
 
 
@@ -89,10 +89,10 @@ def test_a_subcircuit_reads_several_streams_and_gives_several():
     edges, starts = circuit.source("edge"), circuit.source("start")
     loop = circuit.subcircuit()
     edge, start, again = loop.introduce(edges), loop.introduce(starts), loop.feedback()
-    found = (start + again.incremental_join(edge, on={0: 0}).map([1])).incremental_distinct()
-    again.connect(found)
-    circuit.sink("found", loop.eliminate(found))
-    circuit.sink("last", loop.export(found))
+    reached = (start + again.incremental_join(edge, on={0: 0}).map([1])).incremental_distinct()
+    again.connect(reached)
+    circuit.sink("found", loop.eliminate(reached))
+    circuit.sink("last", loop.export(reached))
     circuit.sink("edges", edges)
     out = circuit.step({"edge": [(1, 2), (2, 3), (5, 6)], "start": [(1,)]})
     assert out["found"].to_dict() == {(1,): 1, (2,): 1, (3,): 1}

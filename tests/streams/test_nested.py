@@ -1,4 +1,4 @@
-"""Operators in a subcircuit follow changes of every tick and iteration, as recomputation does."""
+"""Operators in a subcircuit follow changes of ticks and iterations as recomputation does."""
 
 from __future__ import annotations
 
@@ -22,27 +22,29 @@ Grid = Sequence[Sequence[gw.ZSet]]
 
 
 def sums(changes: Grid) -> list[list[gw.ZSet]]:
-    """What has come up to every time."""
-    found: list[list[gw.ZSet]] = []
+    """Return the sums up to every time."""
+    sums_found: list[list[gw.ZSet]] = []
     for t, line in enumerate(changes):
-        found.append([])
+        sums_found.append([])
         for i, change in enumerate(line):
-            near = found[t][i - 1] if i else NOTHING
-            before, both = (found[t - 1][i], found[t - 1][i - 1] if i else NOTHING) if t else (NOTHING, NOTHING)
-            found[t].append(change + near + before - both)
-    return found
+            near = sums_found[t][i - 1] if i else NOTHING
+            before, both = (
+                (sums_found[t - 1][i], sums_found[t - 1][i - 1] if i else NOTHING) if t else (NOTHING, NOTHING)
+            )
+            sums_found[t].append(change + near + before - both)
+    return sums_found
 
 
 def recomputed(place: Backend, lifted: Build, grids: Sequence[Grid]) -> list[list[gw.ZSet]]:
     """The changes of a function, time by time, from its values at all times."""
     circuit = streams.Circuit(backend=place)
     circuit.sink("out", lifted(*(circuit.source(f"s{i}", SCHEMA) for i in range(len(grids)))))
-    whole = [sums(grid) for grid in grids]
+    inputs = [sums(grid) for grid in grids]
 
     def value(t: int, i: int) -> gw.ZSet:
         if t < 0 or i < 0:
             return gw.ZSet.empty()
-        return circuit.step({f"s{n}": one[t][i] for n, one in enumerate(whole)})["out"].to_host()
+        return circuit.step({f"s{n}": grid[t][i] for n, grid in enumerate(inputs)})["out"].to_host()
 
     return [
         [(value(t, i) - value(t, i - 1)) - (value(t - 1, i) - value(t - 1, i - 1)) for i in range(len(grids[0][0]))]
@@ -51,16 +53,16 @@ def recomputed(place: Backend, lifted: Build, grids: Sequence[Grid]) -> list[lis
 
 
 def nested(place: Backend, incremental: Build, grids: Sequence[Grid]) -> list[list[gw.ZSet]]:
-    """What the operator gives in a subcircuit, time by time."""
+    """Return the outputs of the operator in a subcircuit by time."""
     n_iterations = len(grids[0][0])
     circuit = streams.Circuit(backend=place)
     loop = circuit.subcircuit(until=lambda time: time.iteration == n_iterations - 1)
-    given = [loop.generate(lambda time, grid=grid: grid[time.tick][time.iteration]) for grid in grids]
-    found: list[list[gw.ZSet]] = [[] for _ in grids[0]]
-    incremental(*given).inspect(lambda value: found[loop.time.tick].append(value.to_host()))
+    streams_given = [loop.generate(lambda time, grid=grid: grid[time.tick][time.iteration]) for grid in grids]
+    outputs: list[list[gw.ZSet]] = [[] for _ in grids[0]]
+    incremental(*streams_given).inspect(lambda value: outputs[loop.time.tick].append(value.to_host()))
     for _ in grids[0]:
         circuit.step()
-    return found
+    return outputs
 
 
 @pytest.mark.parametrize("name", NON_LINEAR)

@@ -72,7 +72,7 @@ def test_sums_are_exact_or_refused():
 
 def test_sums_of_floats_give_the_same_bits_in_any_order():
     values = [1e16, 1.0, -1e16, 3.5, 1e-9, 2.0**-60, 7.25]
-    found = []
+    results = []
     for order in (values, values[::-1], sorted(values)):
         circuit = streams.Circuit(backend="cpu")
         circuit.sink("out", circuit.source("s").incremental_aggregate(0, streams.Sum(1)).integrate())
@@ -81,8 +81,8 @@ def test_sums_of_floats_give_the_same_bits_in_any_order():
             out = circuit.step({"s": [(1, value)]})["out"]
         circuit.step({"s": [(1, 99.0)]})
         out = circuit.step({"s": [((1, 99.0), -1)]})["out"]
-        found.append(out.rows())
-    assert found[0] == found[1] == found[2]
+        results.append(out.rows())
+    assert results[0] == results[1] == results[2]
 
 
 def test_a_whole_number_of_decimals():

@@ -43,7 +43,7 @@ def without_zero(weights) -> dict:
 
 
 def check(make, expected) -> None:
-    """What `make` returns is `expected`, or refused if a weight of it is no int64."""
+    """Check that `make` returns `expected`, or fails if a weight leaves int64."""
     if fits(expected):
         assert make().to_dict() == without_zero(expected)
     else:
@@ -80,10 +80,10 @@ def test_scale_and_negate_are_exact_or_refused(weights, factor):
 def test_distinct_and_filter(weights):
     rows = without_zero(weights)
     assert zset(weights).distinct().to_dict() == {row: 1 for row, weight in rows.items() if weight > 0}
-    kept = {row: weight for row, weight in rows.items() if row[0] > 1 and row[1] == "a"}
-    assert zset(weights).filter(lambda number, text: (number > 1) & (text == "a")).to_dict() == kept
+    expected = {row: weight for row, weight in rows.items() if row[0] > 1 and row[1] == "a"}
+    assert zset(weights).filter(lambda number, text: (number > 1) & (text == "a")).to_dict() == expected
     mask = np.array([row[0] > 1 and row[1] == "a" for row, _ in zset(weights)], bool)
-    assert zset(weights).filter(mask).to_dict() == kept
+    assert zset(weights).filter(mask).to_dict() == expected
 
 
 @given(st.dictionaries(st.tuples(st.integers(0, 3), st.text("ab", max_size=1)), st.integers(-3, 3), max_size=8))
@@ -165,7 +165,7 @@ def test_types_widen_and_others_are_refused():
     assert len(seconds - millis) == 0
     with pytest.raises(TypeMismatchError, match="column 'a': types 'int8' and 'timestamp\\[s\\]' do not join"):
         narrow + seconds
-    with pytest.raises(ArityError, match=r"a Z-set of 1 columns \(a\) and one of 2 \(c0, c1\)"):
+    with pytest.raises(ArityError, match=r"the wrong number of columns: got 2 \(c0, c1\), expected 1 \(a\)"):
         narrow + ZSet.from_rows([(1, 2)])
 
 
@@ -178,7 +178,7 @@ def test_a_zset_without_anything_is_neutral():
     assert sum([some, some], start=ZSet.from_rows([])) == some * 2
     nullary = ZSet.from_rows([()])
     assert (nullary + nullary).rows() == [((), 2)]
-    with pytest.raises(ArityError, match="a Z-set of 0 columns"):
+    with pytest.raises(ArityError, match="the wrong number of columns: got 2 .*, expected 0"):
         nullary + some
 
 
@@ -188,9 +188,9 @@ def test_other_operands_are_pythons_to_refuse():
         with pytest.raises(TypeError, match="unsupported operand|can't multiply"):
             operation()
     assert some != {(1,): 1}
-    with pytest.raises(UsageError, match="the factor is 1.5"):
+    with pytest.raises(UsageError, match="factor has the wrong type: got float \\(1.5\\)"):
         some.scale(1.5)
-    with pytest.raises(UsageError, match="the factor is True"):
+    with pytest.raises(UsageError, match="factor has the wrong type: got bool"):
         some * True
     assert (some * np.int8(2)).rows() == [((1,), 2)]
 
@@ -219,10 +219,10 @@ def test_equality_looks_at_rows_and_weights_alone():
 
 
 def test_equality_of_decimals_whose_common_type_is_too_long():
-    whole = ZSet.from_arrow({"a": pa.array([Decimal(1)], pa.decimal128(18, 0))})
+    integers = ZSet.from_arrow({"a": pa.array([Decimal(1)], pa.decimal128(18, 0))})
     fraction = ZSet.from_arrow({"a": pa.array([Decimal(1)], pa.decimal128(18, 17))})
-    assert whole == fraction
-    assert whole != fraction * 2
+    assert integers == fraction
+    assert integers != fraction * 2
 
 
 @given(ROWS, ROWS)
@@ -242,7 +242,9 @@ def test_nulls_in_a_filter_are_false():
 
 @pytest.mark.parametrize("mask", [[True], [[True, False]], [1, 0], True, "ab", lambda n: n, lambda n: True])
 def test_filters_are_masks(mask):
-    with pytest.raises(UsageError, match=r"a filter is a boolean mask of shape \(2,\)"):
+    with pytest.raises(
+        UsageError, match=r"the filter has the wrong shape or type: .* expected a boolean mask of shape \(2,\)"
+    ):
         ZSet.from_rows([(1,), (2,)]).filter(mask)
 
 
@@ -263,11 +265,13 @@ def test_map_refuses_what_it_cannot_do():
         some.map([2])
     with pytest.raises(UsageError, match=r"Write \['n'\]"):
         some.map("n")
-    with pytest.raises(ArityError, match="there are 1 names for 2 columns"):
+    with pytest.raises(ArityError, match="names have the wrong length: got 1, expected 2"):
         some.map([0, 1], names=["x"])
-    with pytest.raises(SchemaError, match="these do not: n, n"):
+    with pytest.raises(SchemaError, match="column 'n' is given twice"):
         some.map([0, 0])
-    with pytest.raises(TypeMismatchError, match=r"maps the row \(1, 'a'\) to 1, which is not a tuple"):
+    with pytest.raises(
+        TypeMismatchError, match=r"for the row \(1, 'a'\) has the wrong type: got int \(1\), expected a tuple"
+    ):
         some.map(lambda row: row[0])
     many = ZSet.from_rows([((1, 1), HIGHEST), ((1, 2), 1)])
     with pytest.raises(WeightOverflowError, match=r"row \(1,\): its weight 9223372036854775808"):

@@ -164,14 +164,18 @@ class TestIn:
     @pytest.mark.parametrize(
         ("data", "error", "said"),
         [
-            ([["a", "b"]], TypeMismatchError, "column 0 is of type 'builtins.list', which is no array"),
+            ([["a", "b"]], TypeMismatchError, "column 0 has the wrong type: got 'builtins.list', expected"),
             ("text", TypeMismatchError, "the data is of type 'builtins.str'"),
             ([np.array(["a"])], UnsupportedTypeError, "cannot be read as an array|of type '<U1'"),
             ([np.array([1.5], np.float16)], UnsupportedTypeError, "an array of type 'float16'"),
             ([np.array([2**63], np.uint64)], UnsupportedTypeError, "the value 9223372036854775808 is above 2\\^63-1"),
             ([np.array([[1]])], SchemaError, "shape \\(1, 1\\); one dimension"),
             (np.zeros((1, 1, 1), np.int64), SchemaError, "one or two dimensions"),
-            ([np.array([1, 2]), np.array([1])], ArityError, "column 'c1' has 1 values, and there are 2 rows"),
+            (
+                [np.array([1, 2]), np.array([1])],
+                ArityError,
+                "column 'c1' has the wrong number of values: got 1, expected 2",
+            ),
         ],
     )
     def test_what_is_refused(self, shim, data, error, said):
@@ -186,12 +190,14 @@ class TestIn:
     def test_weights_are_integers(self, shim):
         with pytest.raises(WeightError, match="of type 'float64'; they must be integers"):
             ZSet.from_device([np.array([1])], np.array([0.5]), backend=shim)
-        with pytest.raises(ArityError, match="column 'c0' has 1 values, and there are 2 weights"):
+        with pytest.raises(
+            ArityError, match="column 'c0' has the wrong number of values: got 1, expected 2, the number of weights"
+        ):
             ZSet.from_device([np.array([1])], np.array([1, 2]), backend=shim)
 
 
 def told(make):
-    """What is made, or the message that says that a weight leaves int64."""
+    """Return the result, or the message of the overflow error."""
     try:
         return make()
     except WeightOverflowError as error:
@@ -220,14 +226,14 @@ class TestConsolidation:
         on_device = [moved(column, shim) for column in columns]
         on_device_weights = None if signed is None else shim.asarray(signed)
         expected = told(lambda: ZSet.from_columns(names, columns, signed))
-        found = told(lambda: ZSet.from_columns(names, on_device, on_device_weights, backend=shim))
-        if isinstance(expected, str) or isinstance(found, str):
-            assert found == expected
+        result = told(lambda: ZSet.from_columns(names, on_device, on_device_weights, backend=shim))
+        if isinstance(expected, str) or isinstance(result, str):
+            assert result == expected
             return
-        assert found.backend is shim
-        assert found.rows() == expected.rows()
-        for mine, theirs in zip(found.columns, expected.columns, strict=True):
-            assert (mine.valid is None) == (theirs.valid is None) or size <= 1
+        assert result.backend is shim
+        assert result.rows() == expected.rows()
+        for result_column, expected_column in zip(result.columns, expected.columns, strict=True):
+            assert (result_column.valid is None) == (expected_column.valid is None) or size <= 1
 
     def test_few_reads(self, shim):
         columns = [shim.asarray(np.arange(1000) % 7), shim.asarray(np.arange(1000) % 3)]
@@ -291,10 +297,10 @@ class TestEveryMethod:
         expected = zset.encoded_for(string, binary)
         unused = zset.columns[1].dictionary
         unused.encode_one("never used")
-        found = device_zset(shim, zset).encoded_for(string, binary)
-        assert not found[1].is_on_host
-        assert found[1].dictionary is string
-        assert found[1].codes.tolist() == expected[1].codes.tolist()
+        encoded = device_zset(shim, zset).encoded_for(string, binary)
+        assert not encoded[1].is_on_host
+        assert encoded[1].dictionary is string
+        assert encoded[1].codes.tolist() == expected[1].codes.tolist()
         assert string.find("never used") is None
 
 
@@ -375,15 +381,15 @@ class TestPrograms:
         return ZSet.from_device({"a": self.EDGES[:, 0].copy(), "b": self.EDGES[:, 1].copy()}, backend=shim)
 
     def test_arrays_in_arrays_out(self, shim, expected):
-        found = Program(self.TEXT, backend=shim, route="device").step({"edge": self.edges(shim)})["triangle"]
-        assert found.backend is shim
-        assert found == expected
-        assert not isinstance(found.to_cupy()["a"], np.ndarray)
+        triangles = Program(self.TEXT, backend=shim, route="device").step({"edge": self.edges(shim)})["triangle"]
+        assert triangles.backend is shim
+        assert triangles == expected
+        assert not isinstance(triangles.to_cupy()["a"], np.ndarray)
 
     def test_out_of_one_program_into_the_next(self, shim, expected):
-        found = Program(self.TEXT, backend=shim, route="device").step({"edge": self.edges(shim)})["triangle"]
+        triangles = Program(self.TEXT, backend=shim, route="device").step({"edge": self.edges(shim)})["triangle"]
         corner = "corner(a) :- triangle(a, b, c)."
-        again = Program(corner, backend=shim, route="device").step({"triangle": found})["corner"]
+        again = Program(corner, backend=shim, route="device").step({"triangle": triangles})["corner"]
         assert again == Program(corner, backend="cpu").step({"triangle": expected})["corner"]
 
     def test_into_a_program_on_the_cpu(self, shim, expected):

@@ -1,4 +1,4 @@
-"""How a Z-set looks in a terminal and in a notebook."""
+"""Display of a Z-set in a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def test_text_cannot_break_the_box():
 
 
 def test_html_is_escaped():
-    shown = ZSet.from_rows([("<b>&",)], names=["<i>"])._repr_html_()
-    assert "<b>" not in shown
-    assert "<i>" not in shown
-    assert "&lt;b&gt;&amp;" in shown
-    assert "ZSet: 1 row, 1 column" in shown
+    html = ZSet.from_rows([("<b>&",)], names=["<i>"])._repr_html_()
+    assert "<b>" not in html
+    assert "<i>" not in html
+    assert "&lt;b&gt;&amp;" in html
+    assert "ZSet: 1 row, 1 column" in html
 
 
 def test_times_beyond_python_have_a_look():

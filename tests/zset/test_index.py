@@ -1,4 +1,4 @@
-"""Indexed Z-sets: tries of one, two and three levels, read at prefixes, viewed, extended and merged."""
+"""Indexed Z-sets of one to three levels: prefix lookup, views, extension and merging."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def test_countries_and_cities(backend):
     assert len(index) == 4
     assert words.words(rows_of(*index.as_zset_view(1))) == {("Germany",): 1, ("USA",): 1}
     assert words.words(rows_of(*index.as_zset_view(2))) == COUNTRIES
-    asked = ["USA", "France", "Germany"]
-    owner, (cities,), weights = index.get_by_prefix([np.array([words.dictionary.encode_one(name) for name in asked])])
-    found = words.dictionary.decode(cities).to_pylist()
-    assert set(zip(owner.tolist(), found, weights.tolist(), strict=True)) == {
+    names = ["USA", "France", "Germany"]
+    owner, (cities,), weights = index.get_by_prefix([np.array([words.dictionary.encode_one(name) for name in names])])
+    cities_found = words.dictionary.decode(cities).to_pylist()
+    assert set(zip(owner.tolist(), cities_found, weights.tolist(), strict=True)) == {
         (0, "NYC", -1), (0, "LA", 1), (2, "Berlin", 1), (2, "Munich", -1)
     }  # fmt: skip
     assert owner.tolist() == sorted(owner.tolist())
@@ -101,19 +101,19 @@ THREE = {(1, 10, 100): 1, (1, 10, 101): 2, (1, 11, 100): -3, (2, 10, 100): 4, (3
 
 def test_three_levels_read_at_a_prefix(backend):
     index = index_of(THREE, backend)
-    owner, rest, weights = index.get_by_prefix([np.array([1]), np.array([10])])
+    owner, remaining, weights = index.get_by_prefix([np.array([1]), np.array([10])])
     assert owner.tolist() == [0, 0]
-    assert rows_of(rest, weights) == {(100,): 1, (101,): 2}
-    owner, rest, weights = index.get_by_prefix([np.array([2, 1, 4])])
+    assert rows_of(remaining, weights) == {(100,): 1, (101,): 2}
+    owner, remaining, weights = index.get_by_prefix([np.array([2, 1, 4])])
     assert owner.tolist() == [0, 1, 1, 1]
-    assert [column.tolist() for column in rest] == [[10, 10, 10, 11], [100, 100, 101, 100]]
+    assert [column.tolist() for column in remaining] == [[10, 10, 10, 11], [100, 100, 101, 100]]
     assert weights.tolist() == [4, 1, 2, -3]
-    owner, rest, weights = index.get_by_prefix([np.array([3, 3]), np.array([12, 12]), np.array([7, 8])])
+    owner, remaining, weights = index.get_by_prefix([np.array([3, 3]), np.array([12, 12]), np.array([7, 8])])
     assert owner.tolist() == [0]
-    assert rest == []
+    assert remaining == []
     assert weights.tolist() == [1]
-    owner, rest, weights = index.get_by_prefix([np.empty(0, np.int64)])
-    assert [len(part) for part in (owner, *rest, weights)] == [0, 0, 0, 0]
+    owner, remaining, weights = index.get_by_prefix([np.empty(0, np.int64)])
+    assert [len(part) for part in (owner, *remaining, weights)] == [0, 0, 0, 0]
 
 
 def test_three_levels_viewed_at_each(backend):
@@ -127,8 +127,8 @@ def test_locate(backend):
     index = index_of(THREE, backend)
     assert index.locate([np.array([3, 0, 1])]).tolist() == [2, -1, 0]
     assert index.locate([np.array([1, 1, 2, 9]), np.array([11, 12, 10, 10])]).tolist() == [1, -1, 2, -1]
-    whole = [np.array(column) for column in zip(*sorted(THREE), strict=True)]
-    assert index.locate(whole).tolist() == [0, 1, 2, 3, 4]
+    columns = [np.array(column) for column in zip(*sorted(THREE), strict=True)]
+    assert index.locate(columns).tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -139,15 +139,15 @@ def test_empty(backend, depth):
     assert repr(empty) == f"IndexedZSet(0 rows, {depth} levels)"
     assert [len(column) for column in empty.columns()] == [0] * depth
     assert empty.locate([np.array([1, 2])] * depth).tolist() == [-1, -1]
-    owner, rest, weights = empty.get_by_prefix([np.array([1])])
-    assert [len(part) for part in (owner, *rest, weights)] == [0] * (depth + 1)
+    owner, remaining, weights = empty.get_by_prefix([np.array([1])])
+    assert [len(part) for part in (owner, *remaining, weights)] == [0] * (depth + 1)
     assert empty.largest_weight == 1
     assert empty.n_negative == 0
     assert len(empty.weight_column()) == 0
-    one = index_of({(5,) * depth: 1}, backend)
-    assert empty.merge(one) is one
-    assert one.merge(empty) is one
-    gone = one.merge(index_of({(5,) * depth: -1}, backend))
+    single = index_of({(5,) * depth: 1}, backend)
+    assert empty.merge(single) is single
+    assert single.merge(empty) is single
+    gone = single.merge(index_of({(5,) * depth: -1}, backend))
     assert len(gone) == 0
     assert [len(level) for level in gone.offsets] == [1] * (depth - 1)
 
@@ -161,7 +161,7 @@ def test_weights_are_kept_only_where_some_are_not_one(backend):
 
 
 def test_bytes_and_widths(backend):
-    """4 bytes a code where all of a level fit; a merge with wider codes leaves that, in that level only."""
+    """Codes take 4 bytes if all of a level fit; a merge with wider codes widens that level only."""
     narrow = index_of({(1, 2): 1, (1, 3): 1}, backend)
     assert [level.dtype for level in narrow.values] == [np.int32, np.int32]
     assert narrow.nbytes == 4 + 2 * 4 + 2 * 8
@@ -175,7 +175,7 @@ def test_bytes_and_widths(backend):
 
 
 def test_bytes_beside_are_those_that_searches_have_asked_for(backend):
-    """Nothing is made of a batch that nobody has searched; a level of many values has a few bytes for each of them."""
+    """A batch that was not searched has no search structures; large levels need few bytes a value."""
     index = index_of({(key, key % 7): 1 for key in range(1_000)}, backend)
     assert index.bytes_beside == 0
     index.locate([np.arange(5)])
@@ -210,12 +210,12 @@ def test_merging_is_consolidating_both(parts, compiled):
     assert [level.tolist() for level in merged.values] == [level.tolist() for level in both.values]
     assert [level.tolist() for level in merged.offsets] == [level.tolist() for level in both.offsets]
     assert (merged.weights is None) == (both.weights is None)
-    whole = merged.columns()
-    assert merged.locate(whole).tolist() == list(range(len(merged)))
+    merged_columns = merged.columns()
+    assert merged.locate(merged_columns).tolist() == list(range(len(merged)))
 
 
 def test_threads_that_ask_at_once_get_one_description(monkeypatch):
-    """Kernels hold addresses of it, so a second one that takes its place would pull the memory from under them."""
+    """Kernels store addresses of the description, so it must not be replaced."""
     index = IndexedZSet.from_columns([np.array([1, 1, 2]), np.array([5, 7, 5])])
     describe = type(index.backend.kernels).describe
 
@@ -225,5 +225,5 @@ def test_threads_that_ask_at_once_get_one_description(monkeypatch):
 
     monkeypatch.setattr(index.backend.kernels, "describe", slowly, raising=False)
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: index.levels, range(4)))
-    assert all(levels is found[0] for levels in found)
+        descriptions = list(pool.map(lambda _: index.levels, range(4)))
+    assert all(levels is descriptions[0] for levels in descriptions)

@@ -164,7 +164,7 @@ def test_rows_and_pairs_are_in_it():
         [1, "a", 2.5],
         None,
     ]
-    assert not any(one in zset for one in absent)
+    assert not any(row in zset for row in absent)
     assert (1,) not in ZSet.empty(["a"])
     assert (1,) not in ZSet.empty()
     nothing = ZSet.from_rows([(), ()])

@@ -1,4 +1,4 @@
-"""What a Z-set becomes: tables of other libraries, arrays, columns of a program, pickles."""
+"""Output of Z-sets: tables of other libraries, arrays, columns of a program, pickles."""
 
 from __future__ import annotations
 

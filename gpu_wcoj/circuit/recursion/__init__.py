@@ -1,4 +1,4 @@
-"""Recursion: relations that rules derive from themselves, kept up to date under insertions and deletions.
+"""Recursion: incremental maintenance of relations that rules derive from themselves.
 
 What a loop computes from scratch: X(-1) is empty, and X(i) is all that the rules derive from X(i-1) and from the
 relations outside the loop, which are constant. The *rank* f(x) of a row is the first iteration that has it. A

@@ -16,7 +16,7 @@ from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 
 
 class DerivationQuery:
-    """Inverse queries of the rules of one head, from rows to derivations, over the state before the tick.
+    """Queries from rows of one head to their derivations in the state before the tick.
 
     Parameters
     ----------

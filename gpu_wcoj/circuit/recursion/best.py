@@ -42,7 +42,10 @@ class ValueOrder:
 
     @property
     def rank(self) -> Int64Array | None:
-        """Sort position per code of texts, else None; read anew each time, as rules may create texts."""
+        """Sort position per code of texts, else None.
+
+        Read anew each time, as rules may create texts.
+        """
         return self.execution.ranks(self.best.family) if self.best.family else None
 
     def keys(self, values: Int64Array) -> Int64Array:
@@ -74,13 +77,16 @@ class ValueOrder:
 
 
 def is_better(left: Values, right: Values) -> BoolArray:
-    """Return a mask of the groups whose left value is better than the right value, or that have no right value."""
+    """Return a mask of the groups with a left value that is better than the right, if any."""
     better: BoolArray = left[0] & (~right[0] | (left[2] < right[2]))
     return better
 
 
 class BestHistory(SetHistory):
-    """History of best values; see the module docstring. Rows are stored in the order group, value."""
+    """History of best values; see the module docstring.
+
+    Rows are stored in the order group, value.
+    """
 
     def __init__(self, index: RankedIndex, asking: DerivationQuery, better: ValueOrder) -> None:
         super().__init__(index, asking)
@@ -140,7 +146,7 @@ class BestHistory(SetHistory):
     def _affected_groups(
         self, columns: Sequence[Int64Array], visits: Sequence[list[Int64Array]], n_rows: int
     ) -> tuple[list[Int64Array], int, Int64Array]:
-        """Return the distinct groups to evaluate, their number, and the position of each row's group."""
+        """Return the distinct groups to evaluate, their number, and each row's position in them."""
         xp = self.backend.xp
         if not self._groups:
             return [], 1, xp.zeros(n_rows, np.int64)
@@ -178,7 +184,10 @@ class BestHistory(SetHistory):
         best: Values,
         was: Values,
     ) -> Int64Array:
-        """Return the groups that leave their history: the value loses derivations here, or a better one arrives."""
+        """Return the groups that leave their history.
+
+        Their value loses derivations at this iteration, or a better value arrives.
+        """
         backend = self.backend
         here = was[0][owner] & (value == was[1][owner])
         gained, lost = positions(backend, arrived > 0, here & (arrived < 0))
@@ -191,7 +200,9 @@ class BestHistory(SetHistory):
     def _query_groups(
         self, iteration: int, groups: list[Int64Array], n: int
     ) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Mark groups as apart and return their old derivations at this iteration; store the later ones.
+        """Mark groups as apart and return their old derivations at this iteration.
+
+        Store the later ones.
 
         Returns
         -------
@@ -225,7 +236,7 @@ class BestHistory(SetHistory):
 def change_of_best(
     better: ValueOrder, state: Sequence[IndexedZSet], entries: IndexedZSet
 ) -> tuple[list[Int64Array], Int64Array]:
-    """Return the deleted and inserted best values as columns group, value, with the weights -1 and 1."""
+    """Return deleted and inserted best values as columns group, value, with weights -1 and 1."""
     xp, depth = better.backend.xp, entries.depth - 2
     groups = entries.as_zset_view(depth)[0] if depth else []
     n = len(groups[0]) if depth else 1

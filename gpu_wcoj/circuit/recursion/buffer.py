@@ -43,7 +43,10 @@ class Buffer:
         return min(self._waiting, default=None)
 
     def pop(self, iteration: int) -> Weighted | None:
-        """Remove and return the rows of an iteration, sorted and consolidated; None if there are none."""
+        """Remove and return the rows of an iteration, sorted and consolidated.
+
+        None if there are none.
+        """
         self._sort()
         parts = self._waiting.pop(iteration, None)
         if parts is None:

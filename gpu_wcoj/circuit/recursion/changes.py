@@ -1,4 +1,4 @@
-"""Incremental maintenance of a filled loop, iteration by iteration, until nothing is pending."""
+"""Incremental maintenance of a filled loop, iteration by iteration."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 def derive(
     join: IncrementalGenericJoin, width: int, step: int
 ) -> Iterator[tuple[Sequence[Int64Array], Int64Array, Int64Array]]:
-    """Yield the derivations of a join over ranked rows: the first `width` columns, iterations and weights.
+    """Yield derivations of a join over ranked rows: `width` columns, iterations and weights.
 
     A derivation belongs to the iteration after the step and after the ranks of all its rows.
     """

@@ -75,7 +75,7 @@ class SetHistory:
         return due if waited is None else [*due, *self._decide_rows(iteration, *waited)]
 
     def _decide_rows(self, iteration: int, columns: list[Int64Array], arrived: Int64Array) -> list[Signed]:
-        """Return the rows that enter and leave at this iteration, among those with arrived derivations."""
+        """Return the rows that enter and leave at this iteration, given arrived derivations."""
         backend = self.backend
         is_present, rank = self.index.find(columns)
         entered, _ = ranks_in(self.entries[self.index.canonical].batches, columns, backend)

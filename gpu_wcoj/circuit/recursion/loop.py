@@ -103,7 +103,7 @@ class Loop:
         return changes
 
     def _recompute(self) -> Entries:
-        """Return the entries of a tick with a large change by evaluating the loop from the empty state."""
+        """Return the entries of a tick by evaluating the loop from the empty state."""
         outside = {key: as_change(arrangement, self._set, after=True) for key, arrangement in self.outside.items()}
         entries = self._run(SemiNaiveRun(self.plan, self.relations, outside, self._set))
         for name, index in self.relations.items():
@@ -143,7 +143,10 @@ class Loop:
         return run.result()
 
     def _publish(self, index: RankedIndex, entries: Mapping[ArrangementKey, IndexedZSet]) -> LoopChange:
-        """Set the entries of a relation as pending in its arrangements; return the change without ranks."""
+        """Set the entries of a relation as pending in its arrangements.
+
+        Return the change without ranks.
+        """
         for key, arrangement in index.arrangements.items():
             arrangement.pending = (entries[key],) if key in entries else ()
         canonical_entries = entries.get(index.canonical)
@@ -202,7 +205,7 @@ class LoopHead:
         collect: bool,
         sink: PieceSink | None = None,  # noqa: ARG002  # rows are complete only at the end of the loop
     ) -> tuple[ChangeCount, list[PhaseRows] | None]:
-        """Return this tick's change, from the pending changes of the relations that the loop's rules read."""
+        """Return this tick's change, from the pending changes of the loop's inputs."""
         change = self.loop.change(self.name)
         inserted, deleted = change.inserted, change.deleted
         if self.loop.execution.weighted:

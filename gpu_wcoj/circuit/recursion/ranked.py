@@ -1,4 +1,4 @@
-"""State of a relation of a loop: rows with ranks, and views without ranks for readers outside the loop."""
+"""State of a relation of a loop: rows with ranks, and views of it without ranks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def _unranked(batch: IndexedZSet) -> IndexedZSet:
 
 
 def _sums_before(batch: IndexedZSet) -> tuple[Int64Array, Int64Array]:
-    """Return the prefix sums (length n + 1) of the weights, and of weights times ranks. Cached with the batch."""
+    """Return the prefix sums (length n + 1) of the weights, and of weights times ranks.
+
+    Cached with the batch.
+    """
     cached: tuple[Int64Array, Int64Array] | None = batch.__dict__.get("sums before")
     if cached is None:
         weights, sums = batch.weight_column(), batch.backend.kernels.exclusive_sum
@@ -54,7 +57,7 @@ def _sums_before(batch: IndexedZSet) -> tuple[Int64Array, Int64Array]:
 def ranks_in(
     batches: Sequence[IndexedZSet], columns: Sequence[Int64Array], backend: Backend
 ) -> tuple[Int64Array, Int64Array]:
-    """Return per row the sum of its weights over all batches and ranks, and of weights times ranks.
+    """Return per row the sums over all ranks of its weights, and of weights times ranks.
 
     As a row of the state has a single rank, the first is 1 or 0, and the second is the rank.
 
@@ -121,7 +124,10 @@ class LoopChange:
 
 
 class UnrankedArrangement(Arrangement):
-    """View of an arrangement of a loop's relation without ranks; only the arrangement with ranks is state."""
+    """View of an arrangement of a loop's relation without ranks.
+
+    Only the arrangement with ranks is state.
+    """
 
     def __init__(self, ranked: Arrangement) -> None:
         self._ranked = ranked
@@ -202,7 +208,10 @@ class RankedIndex(RelationIndex):
         return UnrankedArrangement(self.arrangements[with_rank(key, {self.name: self.columns})])
 
     def receive_change(self, change: LoopChange, weighted: bool) -> None:
-        """Pass this tick's change, without ranks, to the visible arrangements; the entries are pending already."""
+        """Pass this tick's change, without ranks, to the visible arrangements.
+
+        The entries are pending already.
+        """
         for arrangement in self.visible.values():
             arrangement.receive_change(change, weighted)
         for arrangement in self.visible_to_loops.values():
@@ -225,7 +234,7 @@ class RankedIndex(RelationIndex):
             arrangement.discard()
 
     def find(self, columns: Sequence[Int64Array]) -> tuple[BoolArray, Int64Array]:
-        """Return a mask of the rows, given without ranks, that the committed state has, and their ranks."""
+        """Return a mask of the rows, without ranks, that the committed state has, and their ranks."""
         weights, ranks = ranks_in(self.accumulated(), columns, self.backend)
         return weights > 0, ranks
 
@@ -236,5 +245,8 @@ class RankedIndex(RelationIndex):
 
 
 def count_rows(index: RelationIndex) -> int:
-    """Return the number of rows of the committed set: each batch has an entry per inserted or deleted row."""
+    """Return the number of rows of the committed set.
+
+    Each batch has an entry per inserted or deleted row.
+    """
     return sum(len(batch) - 2 * batch.n_negative for batch in index.accumulated())

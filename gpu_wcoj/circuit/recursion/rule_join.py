@@ -30,7 +30,10 @@ class RuleJoin:
         self.seeds = [0] * len(self.join.query.paths)
 
     def has_seeds(self, phases: Sequence[int]) -> bool:
-        """Count the seeds of all paths in these phases of an iteration; return whether there are any."""
+        """Count the seeds of all paths in these phases of an iteration.
+
+        Return whether there are any.
+        """
         any_seeds, arrangements = False, self.join.arrangements
         for path_index, path in enumerate(self.join.query.paths):
             for phase in phases:

@@ -1,4 +1,4 @@
-"""Plans of a loop's rules: queries that fill it, that maintain it, and that recompute derivations."""
+"""Plans of a loop's rules: queries that fill it, maintain it, and recompute derivations."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class LoopPlan:
     best: Mapping[str, Best] = field(default_factory=dict)
 
     def order(self, name: str) -> tuple[int, ...]:
-        """Return the column order of a head: its stored order, or the group followed by the best value."""
+        """Return the column order of a head: as stored, or the group followed by the best value."""
         columns = tuple(range(self.widths[name]))
         if name not in self.best:
             return columns
@@ -93,7 +93,7 @@ class LoopPlan:
 
     @property
     def keys(self) -> tuple[ArrangementKey, ...]:
-        """Keys of the arrangements that rules use: of outside relations, and of the loop's relations with ranks."""
+        """Keys of the arrangements that rules use, with ranks for the loop's relations."""
         used: dict[ArrangementKey, None] = {}
         for rule in self.rules:
             used.update(dict.fromkeys((*rule.ranked.keys, *rule.inverse_ranked.paths[0].keys)))
@@ -120,7 +120,7 @@ def without_rank(key: ArrangementKey) -> ArrangementKey:
 
 
 def ranked_query(query: DeltaQuery, widths: Mapping[str, int]) -> DeltaQuery:
-    """Return the query over rows with ranks, which are bound last and appended to the head's columns.
+    """Return the query over rows with ranks, which are bound last and appended to the head.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Fill an empty loop by semi-naive evaluation of sets: each iteration joins the rows that the previous one added."""
+"""Semi-naive evaluation of an empty loop, which joins the new rows of each iteration."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class SemiNaiveRun:
             new_rows = self._iteration([rule_join for rule_join in self._next if rule_join.has_seeds((INSERTIONS,))])
 
     def _first_iteration(self) -> dict[str, list[Int64Array]]:
-        """Return the rows of rules that read the outside only: their change, as there were none before the tick."""
+        """Return the rows of rules that read the outside only, which are their change."""
         for rule_join in self._first:
             rule_join.has_seeds(range(len(self._execution.phases)))
         new_rows = self._iteration([rule_join for rule_join in self._first if not rule_join.join.query.has_negation])
@@ -158,7 +158,7 @@ class SemiNaiveRun:
         return [use.key for use in path.others if use.key.relation in self._heads]
 
     def _seeded(self, path: DeltaPath) -> DeltaPath:
-        """Return the path with seeds in the orders in which new rows are available, if it is seeded by all rows."""
+        """Return the path with seeds in all orders in which new rows are available."""
         index = self._heads.get(path.seed.key.relation)
         if index is None:
             return path
@@ -184,7 +184,10 @@ class SemiNaiveRun:
         return new_rows
 
     def _improved(self, name: str, columns: list[Int64Array]) -> list[Int64Array]:
-        """Return the new rows of a relation; if it keeps best values, one row per group that improves it."""
+        """Return the new rows of a relation.
+
+        If it keeps best values, one row per group that improves it.
+        """
         better = self._better.get(name)
         if better is None or len(columns[0]) == 0:
             return columns
@@ -210,7 +213,10 @@ class SemiNaiveRun:
         return by_order
 
     def _absorb(self, new_rows: Mapping[str, Sequence[Int64Array]], rank: int) -> None:
-        """Merge the rows of the previous iteration into the state; set those of this iteration as pending."""
+        """Merge the rows of the previous iteration into the state.
+
+        Set those of this iteration as pending.
+        """
         keys = [key for key, view in self._views.items() if view.pending and key in self._spines]
         n_pending = sum(len(batch) for key in keys for batch in self._views[key].pending)
         for key, spine in zip(keys, self._on_each(self._with_pending, keys, n_pending), strict=True):

@@ -1,4 +1,4 @@
-"""aggregate: rows made of groups, value by value and incrementally."""
+"""Aggregation, per value and incremental."""
 
 from __future__ import annotations
 
@@ -33,33 +33,32 @@ class Aggregate(Operator):
         self.keys, self.aggregator = tuple(keys), aggregator
 
     def evaluate(self, rows: ZSet) -> ZSet:
-        """The rows made of the groups."""
+        """Return the rows made of the groups."""
         return aggregated(self.place, rows, self.keys, self.aggregator)
 
     @property
     def label(self) -> str:
-        """What it does, in a few words."""
+        """A short description of the operator."""
         return f"{type(self.aggregator).__name__} by {', '.join(map(str, self.keys)) or 'nothing'}"
 
 
 class IncrementalAggregate(Aggregate):
     """The change of an aggregate, from changes and the trace with and without them. Not linear.
 
-    Aggregates that follow from totals (count, sum, mean) cost what the change holds; the first rows of groups (min,
-    max, top k) are read from the trace's front. The others read every group that changes, and so do orders of texts.
+    Aggregates of totals (count, sum, mean) cost the size of the change; first rows of groups (min, max, top k) are read
+    from the front of the trace. All others, and orders of texts, read every group that changes.
     """
 
     state: tuple[tuple[DataType, ...], Trace] | None = None
-    """The columns' types, and per group and total, or word of a sum of floats, its value as a weight; None as long as
-    there are none."""
+    """The column types, and per group and total, or word of a float sum, its value as weight; None at first."""
 
     def clock_start(self, scope: int) -> None:
-        """A clock of its own begins with no rows."""
+        """Reset to no rows at the start of the operator's clock."""
         if scope == 0:
             self.state = None
 
     def evaluate(self, change: ZSet, after: Trace, before: Trace) -> ZSet:  # type: ignore[override]  # more inputs
-        """How the rows made of the groups change."""
+        """Return the change of the rows made of the groups."""
         if not len(change):
             return NOTHING
         place, aggregator = self.place, self.aggregator
@@ -112,7 +111,7 @@ class IncrementalAggregate(Aggregate):
         return place.minus(self._finished(groups, new), self._finished(groups, old))
 
     def _counted(self, before: Trace, kinds: Sequence[DataType]) -> ZSet:
-        """The totals of all that came before, in these types."""
+        """Return the totals of all previous rows in these types."""
         rows, place = before.consolidated(), self.place
         if not len(rows):
             return NOTHING
@@ -128,7 +127,7 @@ class IncrementalAggregate(Aggregate):
         return [group_sums(groups, each, self.label) for each in totals]
 
     def _keyed(self, groups: Groups, sums: Sequence[Int64Array], only: int | None = None) -> ZSet:
-        """Per group and total a row, the total its weight; or those of one total, with the weight 1."""
+        """Return a row per group and total with the total as weight; or, of one total, with weight 1."""
         place, xp = self.place, self.place.xp
         names = [*(groups.rows.names[key] for key in groups.keys), "#total"]
         heads = groups.heads()
@@ -140,7 +139,7 @@ class IncrementalAggregate(Aggregate):
         return place.made(names, [*columns, slots], xp.concatenate(list(sums)))
 
     def _finished(self, groups: Groups, totals: Sequence[Int64Array]) -> ZSet:
-        """The rows of the groups that have rows."""
+        """Return the rows of the groups that have rows."""
         place = self.place
         (present,) = positions(place.backend, totals[0] > 0)
         if not len(present):
@@ -152,7 +151,7 @@ class IncrementalAggregate(Aggregate):
 
 
 def _turned(place: Place, change: ZSet, after: Int64Array) -> ZSet:
-    """The rows whose weight becomes positive, or no longer is, from a change and the weights with it."""
+    """Return the rows whose weight becomes or ceases to be positive, with weights 1 and -1."""
     before = after - place.backend.asarray(change.stored_weights)
     signs = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
     turned = place.trusted(change.names, change.columns, signs)
@@ -163,19 +162,19 @@ def _turned(place: Place, change: ZSet, after: Int64Array) -> ZSet:
 class NestedAggregate(Aggregate):
     """The change of an aggregate under nested time. Not linear.
 
-    The trace holds this iteration's change. Every group that changes is read, now and at later iterations at which
-    it has changed in an earlier tick.
+    The trace includes this iteration's change. Every group that changes is read now, and at later iterations at which
+    it changed in an earlier tick.
     """
 
     state: Due = Due()
 
     def clock_start(self, scope: int) -> None:
-        """A tick begins: nothing is due."""
+        """Clear the due groups at the start of a tick."""
         if scope == 0:
             self.state = Due()
 
     def evaluate(self, change: ZSet, trace: TimedTrace) -> ZSet:  # type: ignore[override]  # more inputs
-        """How the rows made of the groups change at this iteration, against the same one of the tick before."""
+        """Return the change of the groups' rows at this iteration against that of the previous tick."""
         if not len(change) and not self.state:
             return NOTHING
         place = self.place
@@ -188,5 +187,5 @@ class NestedAggregate(Aggregate):
 
     @property
     def settled(self) -> bool:
-        """Whether no group is due later."""
+        """True if no group is due later."""
         return not self.state

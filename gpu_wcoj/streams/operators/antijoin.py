@@ -1,4 +1,4 @@
-"""antijoin: the rows of one stream that have no match in another."""
+"""Antijoin: the rows of one stream that have no match in another."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Antijoin(Operator):
-    """``out = left - semijoin(left, right)``; a row with a null in its key has no match. Linear in the left only."""
+    """``out = left - semijoin(left, right)``; a null key has no match. Linear in the left only."""
 
     def __init__(self, shape: JoinShape) -> None:
         self.shape = shape
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
-        """The rows that have no match."""
+        """Return the rows that have no match."""
         if not len(left):
             return left
         without = self.place.xp.ones(len(left), np.bool_)
         without[has_match(self.place, self.shape, left, right)] = False
-        return self.place.held(left, without)
+        return self.place.select_rows(left, without)
 
 
 def incremental_antijoin(left: Stream, right: Stream, shape: JoinShape) -> Stream:
-    """The change of an antijoin."""
+    """Return the change of an antijoin."""
     return left - incremental_semijoin(left, right, shape)

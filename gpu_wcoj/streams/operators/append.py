@@ -1,4 +1,4 @@
-"""Trace append, with and without time."""
+"""Append to a trace, with and without time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 class Append(Operator):
-    """``out[t] = out[t - 1] + in[t]`` as a trace: the sum of a stream along its own clock. Linear.
+    """``out[t] = out[t - 1] + in[t]`` as a trace: the sum along the stream's clock. Linear.
 
     A tick costs what its change holds, and the logarithm of the whole.
     """
@@ -21,19 +21,19 @@ class Append(Operator):
         self.sorting = sorting
 
     def clock_start(self, scope: int) -> None:
-        """A clock of its own begins with an empty trace."""
+        """Reset to an empty trace at the start of the operator's clock."""
         if scope == 0:
             self.state = Trace(self.place, self.sorting), True
 
     def evaluate(self, change: ZSet) -> Trace:
-        """The trace with the change."""
+        """Return the trace with the change."""
         trace = self.state[0].append(change)
         self.state = trace, not len(change)
         return trace
 
     @property
     def settled(self) -> bool:
-        """Whether there was no change."""
+        """True if there was no change."""
         return self.state[1]
 
 
@@ -50,14 +50,14 @@ class TimedAppend(Operator):
         self.sorting = sorting
 
     def clock_start(self, scope: int) -> None:
-        """The outermost clock begins with an empty trace; with each tick, what is there becomes earlier."""
+        """Start with an empty trace on the outermost clock; at each tick, the present becomes earlier."""
         if scope == self.scope.depth:
             self.state = TimedTrace.empty(self.place, self.sorting), True
         elif scope == 0:
             self.state = self.state[0].next_tick(), True
 
     def evaluate(self, change: ZSet) -> TimedTrace:
-        """The trace with the change at this time."""
+        """Return the trace with the change at this time."""
         time = self.time
         trace = self.state[0].append(change, time.iteration if self.scope.depth else time.tick)
         self.state = trace, not len(change)
@@ -65,5 +65,5 @@ class TimedAppend(Operator):
 
     @property
     def settled(self) -> bool:
-        """Whether there was no change."""
+        """True if there was no change."""
         return self.state[1]

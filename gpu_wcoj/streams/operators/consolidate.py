@@ -1,4 +1,4 @@
-"""consolidate: a trace as a Z-set."""
+"""Consolidation of a trace to a Z-set."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 class Consolidate(Operator):
-    """``out(r) = sum of the weights of all entries of r``, whatever their times. Linear. O(rows of the trace)."""
+    """``out(r) = sum of the weights of all entries of r`` over all times. Linear. O(rows of the trace)."""
 
     def evaluate(self, trace: Trace | TimedTrace) -> ZSet:
-        """All rows of the trace."""
+        """Return all rows of the trace."""
         return trace.consolidated()

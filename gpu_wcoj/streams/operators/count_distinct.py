@@ -1,4 +1,4 @@
-"""Counts of distinct values, incrementally, without looking at groups again."""
+"""Incremental counts of distinct values, without reading groups again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpu_wcoj.zset.zset import ZSet
 
 @dataclass(frozen=True, eq=False)
 class _Counts:
-    """What is kept.
+    """State of the counts.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class _Counts:
 
 
 class IncrementalCountDistinct(Operator):
-    """The change of how many values each group has: a distinct, and then a count of what it gives. Not linear.
+    """The change of the number of distinct values per group: distinct, then count. Not linear.
 
     O(rows of the change), times a logarithm.
     """
@@ -48,20 +48,22 @@ class IncrementalCountDistinct(Operator):
         self.keys, self.aggregator = keys, aggregator
 
     def clock_start(self, scope: int) -> None:
-        """A clock of its own begins with no rows."""
+        """Reset to no rows at the start of the operator's clock."""
         if scope == 0:
             empty = Trace(self.place, Sorting(None))
             self.state = _Counts(empty, empty, empty)
 
     def evaluate(self, change: ZSet, after: Trace) -> ZSet:
-        """How the counts change."""
+        """Return the change of the counts."""
         if not len(change):
             return NOTHING
         place, state = self.place, self.state
         refuse_negative(place, change, after.weights_of(change), "aggregate")
         keys = places_of(change.names, self.keys)
         counted = places_of(change.names, self.aggregator.columns)
-        both = place.selected(change, [*keys, *counted], [f"#{position}" for position in range(len(keys) + len(counted))])
+        both = place.selected(
+            change, [*keys, *counted], [f"#{position}" for position in range(len(keys) + len(counted))]
+        )
         old = state.values.weights_of(both)
         new = old + place.backend.asarray(both.stored_weights)
         signs = (new > 0).astype(np.int64) - (old > 0).astype(np.int64)
@@ -79,7 +81,7 @@ class IncrementalCountDistinct(Operator):
         return place.minus(self._counts(touched, self.state), self._counts(touched, state))
 
     def _counts(self, groups: ZSet, state: _Counts) -> ZSet:
-        """The counts of those of these groups that have rows."""
+        """Return the counts of the groups that have rows."""
         place = self.place
         (present,) = positions(place.backend, state.rows.weights_of(groups) > 0)
         distinct: Int64Array = state.distinct.weights_of(groups)[present]
@@ -89,5 +91,5 @@ class IncrementalCountDistinct(Operator):
 
     @property
     def label(self) -> str:
-        """What it does, in a few words."""
+        """A short description of the operator."""
         return f"CountDistinct by {', '.join(map(str, self.keys)) or 'nothing'}"

@@ -1,4 +1,4 @@
-"""delay: z⁻¹."""
+"""Delay: z⁻¹."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 class Delay(Operator):
-    """``z⁻¹(s)[t] = s[t - 1]``, and 0 at first: before the first tick, or before an iteration 0. Linear."""
+    """``z⁻¹(s)[t] = s[t - 1]``, and 0 before the first tick or iteration. Linear."""
 
     state: tuple[ZSet, bool] = (NOTHING, True)
 
     def clock_start(self, scope: int) -> None:
-        """A clock of its own begins with 0."""
+        """Reset to 0 at the start of the operator's clock."""
         if scope == 0:
             self.state = NOTHING, True
 
     def evaluate(self, rows: ZSet) -> ZSet:
-        """What came the time before."""
+        """Return the previous value."""
         before = self.state[0]
         self.state = rows, self.place.equal(before, rows)
         return before
 
     @property
     def settled(self) -> bool:
-        """Whether the same value came again."""
+        """True if the same value came again."""
         return self.state[1]

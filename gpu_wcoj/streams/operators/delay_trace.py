@@ -8,7 +8,7 @@ from gpu_wcoj.streams.trace import Trace
 
 
 class DelayTrace(Operator):
-    """The trace as it was one call before: before this tick's change, or before this iteration's. Linear.
+    """The trace before this tick's, or this iteration's, change. Linear.
 
     A trace that sums along one clock begins with 0 whenever that clock starts. One that keeps times goes over all
     ticks, and so does its delay: at iteration 0 it is what the tick before left.
@@ -25,17 +25,17 @@ class DelayTrace(Operator):
         self.timed = timed
 
     def clock_start(self, scope: int) -> None:
-        """The clock that the trace sums along begins with an empty one."""
+        """Reset to an empty trace at the start of the trace's clock."""
         if scope == (self.scope.depth if self.timed else 0):
             self.state = TimedTrace.empty(self.place) if self.timed else Trace(self.place), True
 
     def evaluate(self, trace: Trace | TimedTrace) -> Trace | TimedTrace:
-        """The trace of the call before."""
+        """Return the trace of the previous call."""
         before = self.state[0]
         self.state = trace, before is trace
         return before
 
     @property
     def settled(self) -> bool:
-        """Whether the same trace came again."""
+        """True if the same trace came again."""
         return self.state[1]

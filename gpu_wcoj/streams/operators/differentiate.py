@@ -1,4 +1,4 @@
-"""differentiate: D."""
+"""Differentiation: D."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class Differentiate(Operator):
     state: tuple[ZSet, bool] = (NOTHING, True)
 
     def clock_start(self, scope: int) -> None:
-        """A clock of its own begins with 0."""
+        """Reset to 0 at the start of the operator's clock."""
         if scope == 0:
             self.state = NOTHING, True
 
     def evaluate(self, rows: ZSet) -> ZSet:
-        """What has changed since the time before. O(rows)."""
+        """Return the change since the previous value. O(rows)."""
         change = self.place.minus(rows, self.state[0])
         self.state = rows, not len(change)
         return change
 
     @property
     def settled(self) -> bool:
-        """Whether nothing changed."""
+        """True if nothing changed."""
         return self.state[1]

@@ -1,4 +1,4 @@
-"""distinct: what is there."""
+"""Distinct: rows of positive weight as a set."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Distinct(Operator):
     """``out(r) = 1 if in(r) > 0 else 0``. Not linear."""
 
     def evaluate(self, rows: ZSet) -> ZSet:
-        """The rows of positive weight, each with the weight 1."""
+        """Return the rows of positive weight, each with weight 1."""
         return distinct(self.place, rows)
 
 
 def distinct(place: Place, rows: ZSet) -> ZSet:
-    """The rows of positive weight, each with the weight 1."""
-    return place.unit(place.held(rows, rows.stored_weights > 0))
+    """Return the rows of positive weight, each with weight 1."""
+    return place.unit(place.select_rows(rows, rows.stored_weights > 0))

@@ -6,7 +6,7 @@ from gpu_wcoj.streams.operators.append import Append
 
 
 class Eliminate(Append):
-    """``∫(s) = s[0] + s[1] + ...`` over the iterations of one tick, which end when nothing more comes. Linear.
+    """``∫(s) = s[0] + s[1] + ...`` over the iterations of one tick. Linear.
 
     It is a trace within the subcircuit, and a Z-set outside.
     """

@@ -1,4 +1,4 @@
-"""feedback: what closes a loop; and streams that are defined later."""
+"""Feedbacks, which close loops, and streams that are defined later."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Feedback(Operator):
         self.source: Node | None = None
 
     def clock_start(self, scope: int) -> None:
-        """A clock of its own begins with 0."""
+        """Reset to 0 at the start of the operator's clock."""
         if scope == 0:
             self.state = NOTHING, True
 
     def evaluate(self) -> ZSet:
-        """What it was given the time before."""
+        """Return the input of the previous time."""
         return self.state[0]
 
     def latch(self, value: ZSet) -> None:
-        """Take what is given next time."""
+        """Store the input for the next time."""
         self.state = value, self.place.equal(self.state[0], value)
 
     @property
     def settled(self) -> bool:
-        """Whether it was given what it had."""
+        """True if the input equals the previous input."""
         return self.state[1]
 
 
@@ -52,5 +52,5 @@ class Forward(Operator):
         self.source: Node | None = None
 
     def evaluate(self, value: ZSet) -> ZSet:
-        """The value."""
+        """Return the value."""
         return value

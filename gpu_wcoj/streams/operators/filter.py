@@ -1,4 +1,4 @@
-"""filter: the rows that satisfy a condition."""
+"""Filter: the rows that satisfy a condition."""
 
 from __future__ import annotations
 
@@ -20,33 +20,36 @@ class Filter(Operator):
     The condition of the columns returns a mask. A null in it counts as False.
     """
 
-    def __init__(self, condition: Callable[..., Any], of: Sequence[str | int] | None) -> None:
-        self.condition, self.of = condition, of
+    def __init__(self, condition: Callable[..., Any], columns: Sequence[str | int] | None) -> None:
+        self.condition, self.columns = condition, columns
 
     def evaluate(self, rows: ZSet) -> ZSet:
-        """The rows that the condition holds for."""
+        """Return the rows for which the condition holds."""
         if not len(rows):
             return rows
         mask = self._mask(rows)
-        return self.place.held(rows, self.place.backend.asarray(mask) if rows.columns else mask)
+        return self.place.select_rows(rows, self.place.backend.asarray(mask) if rows.columns else mask)
 
     def _mask(self, rows: ZSet) -> BoolArray:
-        made = self.condition(*input_arrays(rows, self.of))
+        made = self.condition(*input_arrays(rows, self.columns))
         mask = np.ma.filled(made, False) if isinstance(made, np.ma.MaskedArray) else np.asarray(made)
         if mask.shape != (len(rows),) or mask.dtype != bool:
-            raise UsageError(
-                f"a filter is a boolean mask of shape {(len(rows),)}, and this one has shape {mask.shape} and type"
-                f" {mask.dtype}.\n  The function gets one array per column; one of single rows goes to filter_rows."
+            raise UsageError.mismatch(
+                "the filter",
+                "has the wrong shape or type",
+                f"{mask.dtype} of shape {mask.shape}",
+                f"a boolean mask of shape {(len(rows),)}",
+                "Return one boolean per row, or use filter_rows for a function of single rows.",
             )
         return mask
 
 
 class FilterRows(Filter):
-    """The same by a function of one row, which returns True or False. Linear."""
+    """The same with a function of one row, which returns True or False. Linear."""
 
     def _mask(self, rows: ZSet) -> BoolArray:
         answers = [self.condition(row) for row, _ in rows.rows()]
         for answer in answers:
             if not isinstance(answer, (bool, np.bool_)):
-                raise UsageError(f"a condition returns True or False, and this one returned {answer!r:.80}.")
+                raise UsageError.wrong_type("the result of the condition", answer, "True or False")
         return np.array(answers, bool)

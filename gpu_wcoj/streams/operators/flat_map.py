@@ -1,4 +1,4 @@
-"""flat_map: every row to any number of rows."""
+"""Flat map: every row to any number of rows."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.zset.zset import ZSet
 
 _Made = tuple[Int64Array, tuple[str, ...], list[Column]]
-"""From which row each new row comes; the new columns' names, and they themselves."""
+"""Index of the source row of each new row, names of the new columns, and the new columns."""
 
 
 class FlatMap(Operator):
-    """``out(r) = sum of in(s) · (how often r is in f(s))``. Linear.
+    """``out(r) = sum of in(s) · (multiplicity of r in f(s))``. Linear.
 
-    The function of columns returns ``(owner, columns)``: from which row each of its rows comes, and its columns.
+    The function of columns returns ``(owner, columns)``: the index of the source row of each new row, and the columns.
     """
 
     def __init__(self, function: Callable[..., Any], names: Names | None, of: Sequence[str | int] | None) -> None:
         self.function, self.names, self.of = function, names, of
 
     def evaluate(self, rows: ZSet) -> ZSet:
-        """The rows made of all rows."""
+        """Return the rows made of all rows."""
         if not len(rows):
             return NOTHING
         owner, names, columns = self._columns(rows)
@@ -48,21 +48,25 @@ class FlatMap(Operator):
     def _called(self, rows: ZSet) -> tuple[Any, Any]:
         returned = self.function(*input_arrays(rows, self.of))
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise UsageError(
-                f"a function of flat_map returns (owner, columns), and this one returned {returned!r:.80}.\n"
-                "  The owner says from which row each new row comes; functions of single rows go to flat_map_rows."
+            raise UsageError.wrong_type(
+                "the result of the function of flat_map",
+                returned,
+                "(owner, columns)",
+                "Return the index of the source row of each new row as owner, or use flat_map_rows for single rows.",
             )
         owner = np.asarray(returned[0])
         if owner.ndim != 1 or (len(owner) and owner.dtype.kind not in "iu"):
-            raise UsageError(f"the owners are one array of integers, and these are {returned[0]!r:.80}.")
+            raise UsageError.wrong_type("the owner of flat_map", returned[0], "a one-dimensional array of integers")
         if len(owner) and (int(owner.min()) < 0 or int(owner.max()) >= len(rows)):
             bounds = f"{int(owner.min())} to {int(owner.max())}"
-            raise UsageError(f"an owner is a row from 0 to {len(rows) - 1}, and these go from {bounds}.")
+            raise UsageError.mismatch(
+                "the owner of flat_map", "is out of range", bounds, f"row indices from 0 to {len(rows) - 1}"
+            )
         return owner.astype(np.int64), returned[1]
 
 
 class FlatMapRows(FlatMap):
-    """The same by a function of one row, which returns the rows made of it. Linear."""
+    """The same with a function of one row, which returns the rows made of it. Linear."""
 
     def _columns(self, rows: ZSet) -> _Made:
         lists = [list(self.function(row)) for row, _ in rows.rows()]

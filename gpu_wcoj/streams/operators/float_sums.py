@@ -1,4 +1,4 @@
-"""Sums and means of floats, incrementally: exact, and without looking at groups again."""
+"""Incremental sums and means of floats: exact, without reading groups again."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from gpu_wcoj.streams.layout import Sorting
 from gpu_wcoj.streams.place import NOTHING, Place
 from gpu_wcoj.streams.totals import Sum
 from gpu_wcoj.streams.trace import Trace
-from gpu_wcoj.streams.words import ROWS, Words, by_group
+from gpu_wcoj.streams.words import ROWS, Words, words_by_group
 from gpu_wcoj.zset.zset import ZSet
 
 
 def float_change(place: Place, groups: Groups, aggregator: Sum, state: Trace | None) -> tuple[ZSet, Trace]:
-    """The change of the sums of these groups, whose rows are a change, and what is kept: words, amounts as weights."""
+    """Return the change of the float sums of changed groups, and the new state.
+
+    The rows of `groups` are a change. The state has words as rows and amounts as weights.
+    """
     keys = tuple(range(len(groups.keys)))
     before = Trace(place, Sorting(keys)) if state is None else state
     group, word, amount = aggregator.words(groups)
@@ -27,13 +30,15 @@ def float_change(place: Place, groups: Groups, aggregator: Sum, state: Trace | N
 
 
 def _sums(groups: Groups, aggregator: Sum, trace: Trace) -> ZSet:
-    """The sums of those of these groups that have rows."""
+    """Return the sums of the groups that have rows."""
     place, heads = groups.place, groups.heads()
     entries = trace.below(heads, nulls=True, count=len(groups))
     if entries is None:
         return NOTHING
-    listed = (place.backend.to_host(each).tolist() for each in (entries.owner, entries.columns[-1].stored, entries.weights))
-    words: list[Words] = by_group(len(groups), *listed)
+    listed = (
+        place.backend.to_host(each).tolist() for each in (entries.owner, entries.columns[-1].stored, entries.weights)
+    )
+    words: list[Words] = words_by_group(len(groups), *listed)
     present = np.array([index for index, group_words in enumerate(words) if group_words.get(ROWS, 0) > 0], np.int64)
     if not len(present):
         return NOTHING

@@ -1,4 +1,4 @@
-"""Sources: what comes in from outside, or from a function of time."""
+"""Sources: input from outside, or from a function of time."""
 
 from __future__ import annotations
 
@@ -14,41 +14,40 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 class Source(Operator):
-    """What is given for a name in a tick, as a Z-set; no rows where nothing is given."""
+    """The input for a name in a tick as a Z-set; empty if there is none."""
 
     state: tuple[ZSet, tuple[str, ...] | None] = NOTHING, None
-    """The columns as far as they are known, no rows; and the names that tables have them by, None as long as none came.
-    The columns keep the names that they had first, by which operators know them."""
+    """An empty Z-set with the known columns, which keep their first names, and the names of the last table or None."""
 
     def __init__(self, name: str, schema: Mapping[str, str] | None) -> None:
         self.name, self.schema = name, schema
-        self.given: Any = None
+        self.data: Any = None
 
     def clock_start(self, scope: int) -> None:
-        """Before the first tick, columns are those that were declared."""
+        """Set the declared columns before the first tick."""
         if scope == 0 and self.schema is not None:
             self.state = self.place.adopted(ZSet.empty(list(self.schema), list(self.schema.values()))), (*self.schema,)
 
     def evaluate(self) -> ZSet:
-        """The rows of this tick."""
+        """Return the rows of this tick."""
         empty, table_names = self.state
-        if self.given is None:
+        if self.data is None:
             return empty
-        rows = self.place.adopted(as_zset(self.given, self.name, empty, table_names, self.schema is not None))
+        rows = self.place.adopted(as_zset(self.data, self.name, empty, table_names, self.schema is not None))
         if not rows.columns and not len(rows):
             return empty
         names = named_after(rows.names, table_names)
         if empty.columns:
-            rows = self._as_known(rows, empty, table_names)
+            rows = self._in_known_columns(rows, empty, table_names)
         self.state = (self.place.taken(rows, slice(0)), names) if rows.columns else (NOTHING, None)
         return rows
 
-    def _as_known(self, rows: ZSet, empty: ZSet, known: tuple[str, ...] | None) -> ZSet:
-        """The rows in the known columns; those of a table are in their order."""
+    def _in_known_columns(self, rows: ZSet, empty: ZSet, table_names: tuple[str, ...] | None) -> ZSet:
+        """Return the rows in the known columns; a table's columns are already in their order."""
         if len(rows.columns) != len(empty.names):
-            raise ArityError(wrong_number(self.name, len(empty.names), rows.names, known))
-        if isinstance(self.given, ZSet):
-            rows = self.place.selected(rows, column_order(self.name, rows.names, known, self.schema is not None))
+            raise ArityError(wrong_number(self.name, len(empty.names), rows.names, table_names))
+        if isinstance(self.data, ZSet):
+            rows = self.place.selected(rows, column_order(self.name, rows.names, table_names, self.schema is not None))
         columns = rows.columns
         if self.schema is not None:
             columns = held_to(self.name, empty.names, columns, [column.type for column in empty.columns])
@@ -56,7 +55,7 @@ class Source(Operator):
 
     @property
     def label(self) -> str:
-        """What it does, in a few words."""
+        """A short description of the operator."""
         return f"source '{self.name}'"
 
 
@@ -67,26 +66,26 @@ class Generate(Operator):
         self.function = function
 
     def evaluate(self) -> Any:
-        """The function's value now."""
+        """Return the function's value at the present time."""
         made = self.function(self.time)
         return self.place.adopted(as_zset(made, "the generator"))
 
     @property
     def settled(self) -> bool:
-        """Never: what comes next is not known. The subcircuit says when it ends."""
+        """False: the next value is unknown, so `until` of the subcircuit ends it."""
         return False
 
 
 def as_zset(
-    data: Any, name: str, like: ZSet = NOTHING, known: tuple[str, ...] | None = None, is_declared: bool = False
+    data: Any, name: str, like: ZSet = NOTHING, table_names: tuple[str, ...] | None = None, is_declared: bool = False
 ) -> ZSet:
-    """A Z-set of what a user gives: a Z-set, a table with its weights in a column ``weight``, or rows.
+    """Return user data as a Z-set: a Z-set, a table with weights in a column ``weight``, or rows.
 
     Parameters
     ----------
     like
         The columns, as far as they are known.
-    known, is_declared
+    table_names, is_declared
         By what names tables have them; see `column_order`. A Z-set stays as it is.
     """
     if isinstance(data, ZSet):
@@ -98,16 +97,16 @@ def as_zset(
 
     def arranged(names: tuple[str, ...]) -> list[int]:
         """Return the positions of the columns in the known order, then that of the weights."""
-        weight = weight_among(names, None if known is None or are_numbered(known) else known)
+        weight = weight_among(names, None if table_names is None or are_numbered(table_names) else table_names)
         if weight is not None and names.count(weight) > 1:
-            raise SchemaError(f"relation '{name}' has two columns '{weight}'.\n  Call one of them something else.")
+            raise SchemaError.duplicate("column", weight, f"in relation '{name}'", "Rename one of them.")
         called.extend([weight] if weight is not None else [])
         columns = [column for column in range(len(names)) if names[column] != weight]
-        if known is not None and len(columns) != len(known):
-            raise ArityError(wrong_number(name, len(known), [names[column] for column in columns], known))
+        if table_names is not None and len(columns) != len(table_names):
+            raise ArityError(wrong_number(name, len(table_names), [names[column] for column in columns], table_names))
         if not isinstance(names, Numbered):
             column_names = tuple(names[column] for column in columns)
-            columns = [columns[i] for i in column_order(name, column_names, known, is_declared)]
+            columns = [columns[i] for i in column_order(name, column_names, table_names, is_declared)]
         return columns if weight is None else [*columns, names.index(weight)]
 
     kinds = [column.type for column in like.columns]

@@ -1,4 +1,4 @@
-"""Incremental distinct: the change of what is there."""
+"""Incremental distinct: the change of the set of rows of positive weight."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 class IncrementalDistinct(Operator):
-    """``out = d(trace + change) - d(trace)``, d(w) = 1 if w > 0 else 0, row by row of the change. Not linear.
+    """``out = d(trace + change) - d(trace)``, d(w) = 1 if w > 0 else 0, per row. Not linear.
 
     The trace is that of the changes before. O(rows of the change), times a logarithm.
     """
 
     def evaluate(self, change: ZSet, before: Trace) -> ZSet:
-        """Which rows came and went."""
+        """Return the inserted and deleted rows."""
         if not len(change):
             return change
         place = self.place

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def incremental_join(left: Stream, right: Stream, shape: JoinShape) -> Stream:
-    """``dl ⋈ z⁻¹(R) + L ⋈ dr``: two joins with traces, which all joins on the same keys share. Bilinear in dl and dr.
+    """``dl ⋈ z⁻¹(R) + L ⋈ dr``: two joins with shared traces. Bilinear in dl and dr.
 
     In a subcircuit the traces keep times, and the result is that under nested time.
     """

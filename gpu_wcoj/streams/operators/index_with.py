@@ -1,4 +1,4 @@
-"""index_with: every row under a key."""
+"""Index: every row under a key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 class IndexWith(Operator):
-    """``out(key(r), r) = in(r)``: the key columns come first, so that rows of one key stand together. Linear.
+    """``out(key(r), r) = in(r)``: the key columns come first. Linear.
 
     A key of columns moves these to the front; a key that a function makes of the columns is put before all of them.
     """
@@ -21,7 +21,7 @@ class IndexWith(Operator):
         self.key, self.names = key, names
 
     def evaluate(self, rows: ZSet) -> ZSet:
-        """The rows, sorted by their keys."""
+        """Return the rows, sorted by their keys."""
         if is_nothing(rows):
             return rows
         if not callable(self.key):

@@ -1,4 +1,4 @@
-"""inspect: look at a stream as it goes by."""
+"""Inspection of the values of a stream."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gpu_wcoj.streams.operator import Operator
 
 
 class Inspect(Operator):
-    """``out = in``; a function is called with the value once a tick, in a subcircuit once an iteration. Linear."""
+    """``out = in``; a function is called with the value once per tick or iteration. Linear."""
 
     def __init__(self, function: Callable[[Any], object]) -> None:
         self.function = function
 
     def evaluate(self, value: Any) -> Any:
-        """The value itself."""
+        """Return the value itself."""
         self.function(value)
         return value

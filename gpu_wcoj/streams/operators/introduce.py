@@ -1,4 +1,4 @@
-"""Streams into a subcircuit: δ0, and values that stay."""
+"""Imports into a subcircuit: δ0, and constant values."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 class Introduce(Operator):
-    """``δ0(x)``: a value of the circuit around at iteration 0, and 0 at all others. Linear."""
+    """``δ0(x)``: a value of the parent circuit at iteration 0, else 0. Linear."""
 
     state: bool = True
 
     def clock_start(self, scope: int) -> None:
-        """A tick begins."""
+        """Reset at the start of a tick."""
         if scope == 0:
             self.state = False
 
     def evaluate(self, value: ZSet) -> ZSet:
-        """The value, the first time."""
+        """Return the value at iteration 0, else no rows."""
         now = value if self.time.iteration == 0 else NOTHING
         if self.time.iteration and value.columns:
             now = self.place.taken(value, slice(0))
@@ -29,13 +29,13 @@ class Introduce(Operator):
 
     @property
     def settled(self) -> bool:
-        """Whether 0 was given, as it will be from now on."""
+        """True if 0 was returned, as it will be from now on."""
         return self.state
 
 
 class Hold(Operator):
-    """A value of the circuit around, the same at all iterations. Linear."""
+    """A value of the parent circuit, constant over all iterations. Linear."""
 
     def evaluate(self, value: Any) -> Any:
-        """The value."""
+        """Return the value."""
         return value

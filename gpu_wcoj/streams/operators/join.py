@@ -1,15 +1,15 @@
-"""join: of two streams, value by value."""
+"""Join of two streams, value by value."""
 
 from __future__ import annotations
 
-from gpu_wcoj.streams.matching import JoinShape, keyed, matched
+from gpu_wcoj.streams.matching import JoinShape, keyed, match_rows
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.zset.zset import ZSet
 
 
 class Join(Operator):
-    """``out(l, r) = left(l) · right(r)`` where the keys agree; null agrees with nothing. Bilinear.
+    """``out(l, r) = left(l) · right(r)`` for equal keys; null equals nothing. Bilinear.
 
     It pairs what the two streams hold at one time. O(rows of both, and of the result), times a logarithm.
     """
@@ -18,13 +18,13 @@ class Join(Operator):
         self.shape = shape
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
-        """All pairs."""
+        """Return all pairs."""
         if not len(left) or not len(right):
             return NOTHING
-        pairs = matched(self.place, self.shape, left, keyed(self.place, right, self.shape.right), True, None)
+        pairs = match_rows(self.place, self.shape, left, keyed(self.place, right, self.shape.right), True, None)
         return pairs[0][1] if pairs else NOTHING
 
     @property
     def label(self) -> str:
-        """What it does, in a few words."""
+        """A short description of the operator."""
         return f"join on {self.shape}"

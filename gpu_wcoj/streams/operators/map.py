@@ -1,4 +1,4 @@
-"""map: every row to another row."""
+"""Map: every row to another row."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class Select(Operator):
         self.columns, self.names = tuple(columns), None if names is None else tuple(names)
 
     def evaluate(self, rows: ZSet) -> ZSet:
-        """The rows with these columns only."""
+        """Return the rows with these columns only."""
         if is_nothing(rows):
             return rows
         return self.place.selected(rows, places_of(rows.names, self.columns), self.names)
 
     @property
     def label(self) -> str:
-        """What it does, in a few words."""
+        """A short description of the operator."""
         return f"map to {', '.join(map(str, self.columns)) or 'no columns'}"
 
 
 class Map(Operator):
-    """``out(r) = sum of in(s) over all s with r = f(s)``: rows may become equal, and their weights add. Linear."""
+    """``out(r) = sum of in(s) over all s with r = f(s)``: weights of equal rows add. Linear."""
 
     def __init__(self, function: Callable[..., Any], names: Names | None, of: Sequence[str | int] | None) -> None:
         self.function, self.names, self.of = function, names, of
 
     def evaluate(self, rows: ZSet) -> ZSet:
-        """The mapped rows."""
+        """Return the mapped rows."""
         if not len(rows):
             return NOTHING
         names, columns = self._columns(rows)
@@ -49,7 +49,7 @@ class Map(Operator):
 
 
 class MapRows(Map):
-    """The same by a function of one row, called for each. Linear."""
+    """The same with a function of one row, called for each row. Linear."""
 
     def _columns(self, rows: ZSet) -> tuple[tuple[str, ...], list[Column]]:
         made = [self.function(row) for row, _ in rows.rows()]

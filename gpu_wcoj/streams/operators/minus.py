@@ -1,4 +1,4 @@
-"""minus: the difference of two streams."""
+"""Difference of two streams."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class Minus(Operator):
     """``out(r) = left(r) - right(r)``, with the names of `left`. Linear in both together."""
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
-        """The difference."""
+        """Return the difference."""
         return self.place.minus(left, self.place.turned(left, right))

@@ -1,4 +1,4 @@
-"""The multi-way join, worst-case optimal: one variable after the other, through all relations at once."""
+"""The worst-case optimal multi-way join: one variable at a time through all relations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpu_wcoj.options import processors
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.streams.later import Later
 from gpu_wcoj.streams.operator import Operator
-from gpu_wcoj.streams.ruled import Ruled, checked_rule
+from gpu_wcoj.streams.ruled import PlannedRule, checked_rule
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.zset import ZSet
@@ -28,34 +28,34 @@ _Spines = Mapping[str, Mapping[ArrangementKey, Spine]]
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """What is kept from call to call.
+    """State between calls.
 
     Attributes
     ----------
     ruled
-        The rule as it is planned for the types and nulls that have been seen.
+        The rule, planned for the seen types and nulls.
     spines
-        Per relation, what each of its arrangements holds; empty where it holds nothing.
+        Per relation, the spine of each arrangement; empty if there are no rows.
     later
-        What belongs to iterations ahead.
+        Pending results of later iterations.
     settled
         Whether no relation changed.
     """
 
-    ruled: Ruled
+    ruled: PlannedRule
     spines: _Spines = field(default_factory=dict)
     later: Later = field(default_factory=Later)
     settled: bool = True
 
 
 class Multiway(Operator):
-    """``out(h) = sum over all bindings with head h of the product of the atoms' weights``. Linear in each atom.
+    """``out(h) = sum over bindings with head h of the product of atom weights``. Linear in each atom.
 
-    Incrementally, it follows the delta rule: one path per atom, from the rows of its change, with the atoms before it
-    as they are after the change and those behind it as they were before. In a subcircuit every relation has its
-    iteration as one more, last column, and a result belongs to the latest iteration of its rows.
+    Incrementally, it uses the delta rule: one path per atom, seeded by its change, with the preceding atoms after the
+    change and the following atoms before it. In a subcircuit every relation has its iteration as an additional last
+    column, and a result belongs to the latest iteration of its rows.
 
-    Work on a change is at most what the worst-case optimal bound allows, times a logarithm.
+    The work on a change is within the worst-case optimal bound, times a logarithm.
 
     References
     ----------
@@ -67,28 +67,30 @@ class Multiway(Operator):
     def __init__(self, rule: str | Rule, relations: Sequence[str], incremental: bool) -> None:
         self.rules = checked_rule(rule, relations)
         self.relations, self.incremental = tuple(relations), incremental
-        self._join: tuple[Ruled, IncrementalGenericJoin] | None = None
+        self._join: tuple[PlannedRule, IncrementalGenericJoin] | None = None
 
     @property
     def label(self) -> str:
-        """What it does, in a few words."""
+        """A short description of the operator."""
         return f"multiway {self.rules.rules[0]}"
 
     def clock_start(self, scope: int) -> None:
-        """The outermost clock begins with no rows; with each tick of a subcircuit, nothing waits."""
+        """Start without rows on the outermost clock; at each tick of a subcircuit, clear pending results."""
         if scope == self.scope.depth:
-            self.state = _State(Ruled.of(self.rules, self.place, self.incremental and self.scope.depth > 0))
+            self.state = _State(
+                PlannedRule.unplanned(self.rules, self.place, self.incremental and self.scope.depth > 0)
+            )
         elif scope == 0:
             self.state = replace(self.state, later=Later(), settled=True)
 
     def evaluate(self, *values: ZSet) -> ZSet:
-        """The join of these values, or its change."""
+        """Return the join of these values, or its change."""
         rows_by_name = dict(zip(self.relations, values, strict=True))
         state = self._fitted(rows_by_name)
         now = self.time.iteration if state.ruled.timed else 0
         out, later = state.later.without(now)
         if any(len(rows) for rows in values):
-            spines, results = self._joined(state, rows_by_name, now)
+            spines, results = self._join_change(state, rows_by_name, now)
             for iteration, rows in results:
                 if iteration == now:
                     out = self.place.plus(out, rows)
@@ -99,10 +101,10 @@ class Multiway(Operator):
             self.state = replace(state, later=later, settled=True)
         return out
 
-    def _fitted(self, given: Mapping[str, ZSet]) -> _State:
-        """The state, in a plan that holds the types and nulls of these rows."""
+    def _fitted(self, rows_by_name: Mapping[str, ZSet]) -> _State:
+        """Return the state in a plan for the types and nulls of these rows."""
         state = self.state
-        ruled = state.ruled.fitted(given)
+        ruled = state.ruled.planned_for(rows_by_name)
         if ruled is state.ruled:
             return state
         spines = {}
@@ -111,17 +113,19 @@ class Multiway(Operator):
             spines_before = state.spines.get(name)
             if spines_before:
                 old.commit(spines_before)
-                index.load(*ruled.moved(name, old.rows(), state.ruled))
+                index.load(*ruled.migrate_rows(name, old.rows(), state.ruled))
                 spines[name] = index.spines()
         return replace(state, ruled=ruled, spines=spines)
 
-    def _joined(self, state: _State, given: Mapping[str, ZSet], now: int) -> tuple[_Spines, Sequence[tuple[int, ZSet]]]:
-        """The relations after the change, and the join's change by iteration."""
+    def _join_change(
+        self, state: _State, rows_by_name: Mapping[str, ZSet], now: int
+    ) -> tuple[_Spines, Sequence[tuple[int, ZSet]]]:
+        """Return the relations after the change, and the join's change by iteration."""
         ruled, place = state.ruled, self.place
         for name, index in ruled.indices.items():
             for key, arrangement in index.arrangements.items():
                 arrangement.spine = state.spines[name][key] if name in state.spines else Spine()
-            rows = ruled.stored(name, given[name], now)
+            rows = ruled.stored(name, rows_by_name[name], now)
             if len(rows):
                 refuse_overflow(name, rows.columns, rows.weight_column(place.xp), index, place.backend)
             index.receive_delta([rows])
@@ -133,8 +137,8 @@ class Multiway(Operator):
                 index.discard()
         return spines, results
 
-    def _change(self, ruled: Ruled, now: int) -> Sequence[tuple[int, ZSet]]:
-        """The change of the join, by iteration."""
+    def _change(self, ruled: PlannedRule, now: int) -> Sequence[tuple[int, ZSet]]:
+        """Return the change of the join by iteration."""
         if ruled.query is None:
             return []
         if self._join is None or self._join[0] is not ruled:
@@ -148,18 +152,20 @@ class Multiway(Operator):
         for piece in join.join(0):
             columns.append(piece.columns)
             piece_weights = piece.weights
-            weights.append(xp.full(len(piece), piece_weights, np.int64) if isinstance(piece_weights, int) else piece_weights)
+            weights.append(
+                xp.full(len(piece), piece_weights, np.int64) if isinstance(piece_weights, int) else piece_weights
+            )
             magnitude += added_magnitudes(weights[-1], piece.bound, self.place.backend)
         if not weights:
             return []
         if join.weight_bound >= 1 << 63:  # products of weights are modulo 2^64
             return ruled.exact(exact_change(join, 0), now)
         if magnitude >= 1 << 63 or any(array.dtype == object for array in weights):
-            return ruled.exact(_added(columns, weights, self.place.backend), now)
+            return ruled.exact(_sum_weights(columns, weights, self.place.backend), now)
         joined = [self.place.concatenated(parts) for parts in zip(*columns, strict=True)]
         return ruled.result(joined, self.place.concatenated(weights), now)
 
-    def _incremental_join(self, ruled: Ruled) -> IncrementalGenericJoin:
+    def _incremental_join(self, ruled: PlannedRule) -> IncrementalGenericJoin:
         place = self.place
 
         def ranks(family: str) -> Int64Array:
@@ -173,14 +179,14 @@ class Multiway(Operator):
 
     @property
     def settled(self) -> bool:
-        """Whether no relation changed, and nothing waits."""
+        """True if no relation changed and nothing is pending."""
         return self.state.settled and not self.state.later
 
 
-def _added(
+def _sum_weights(
     columns: Sequence[Sequence[Int64Array]], weights: Sequence[Int64Array], backend: Backend
 ) -> dict[tuple[int, ...], int]:
-    """Per row of some pieces the sum of its weights, as Python's integer."""
+    """Return the sum of weights per row as Python integers."""
     total: dict[tuple[int, ...], int] = {}
     for part, piece_weights in zip(columns, weights, strict=True):
         rows = zip(*(backend.to_host(column).tolist() for column in part), strict=True)

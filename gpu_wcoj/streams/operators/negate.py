@@ -1,4 +1,4 @@
-"""negate: all signs turned."""
+"""Negation of weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Negate(Operator):
     """``out(r) = -in(r)``, at the same time. Linear."""
 
     def evaluate(self, rows: ZSet | Trace | TimedTrace) -> ZSet | Trace | TimedTrace:
-        """The rows with the opposite weights; entries of a trace keep their times."""
+        """Return the rows with negated weights; entries of a trace keep their times."""
         if isinstance(rows, TimedTrace):
             return TimedTrace(self._negated(rows.earlier), self._negated(rows.present))
         return self._negated(rows) if isinstance(rows, Trace) else self.place.negated(rows)

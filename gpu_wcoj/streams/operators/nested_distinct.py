@@ -10,7 +10,7 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 class NestedDistinct(Operator):
-    """The change, tick by tick and iteration by iteration, of what is there. Not linear.
+    """The change of the set of rows of positive weight, by tick and iteration. Not linear.
 
     The trace holds this iteration's change, and its key columns are all columns. A row that changes at one iteration
     is looked at again at every later one at which it has changed in an earlier tick.
@@ -19,12 +19,12 @@ class NestedDistinct(Operator):
     state: Due = Due()
 
     def clock_start(self, scope: int) -> None:
-        """A tick begins: nothing is due."""
+        """Clear the due rows at the start of a tick."""
         if scope == 0:
             self.state = Due()
 
     def evaluate(self, change: ZSet, trace: TimedTrace) -> ZSet:
-        """Which rows came and went at this iteration, against the same iteration of the tick before."""
+        """Return inserted and deleted rows at this iteration against that of the previous tick."""
         if not len(change) and not self.state:
             return change
         place = self.place
@@ -36,5 +36,5 @@ class NestedDistinct(Operator):
 
     @property
     def settled(self) -> bool:
-        """Whether no row is due later."""
+        """True if no row is due later."""
         return not self.state

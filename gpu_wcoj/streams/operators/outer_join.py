@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from gpu_wcoj.streams.matching import JoinShape, padded
+from gpu_wcoj.streams.matching import JoinShape, pad_rows
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.operators.antijoin import Antijoin, incremental_antijoin
 from gpu_wcoj.streams.operators.incremental_join import incremental_join
@@ -19,7 +19,7 @@ Side = Literal["left", "right", "full"]
 
 
 class Pad(Operator):
-    """Rows of one side of an outer join, null where the columns of the other side stand. Linear.
+    """Rows of one side of an outer join, padded with nulls for the other side. Linear.
 
     Parameters
     ----------
@@ -33,15 +33,15 @@ class Pad(Operator):
     def __init__(self, shape: JoinShape, rows_are_left: bool) -> None:
         self.shape, self.rows_are_left = shape, rows_are_left
 
-    def evaluate(self, rows: ZSet, other: ZSet) -> ZSet:
-        """The rows, wider."""
-        if other.columns:
-            self.state = self.place.plus(self.place.taken(other, slice(0)), self.state)
-        return padded(self.place, self.shape, rows, self.state, self.rows_are_left)
+    def evaluate(self, rows: ZSet, other_side: ZSet) -> ZSet:
+        """Return the padded rows."""
+        if other_side.columns:
+            self.state = self.place.plus(self.place.taken(other_side, slice(0)), self.state)
+        return pad_rows(self.place, self.shape, rows, self.state, self.rows_are_left)
 
 
 def outer_join(left: Stream, right: Stream, shape: JoinShape, keep: Side, incremental: bool) -> Stream:
-    """The join, and the rows of the left, of the right, or of both, that have no match. Not linear."""
+    """Return the join plus unmatched rows of the left, the right or both sides. Not linear."""
     scope, mirrored = left.scope, JoinShape(shape.right, shape.left)
     result = incremental_join(left, right, shape) if incremental else scope.add(Join(shape), left, right)
     if keep in ("left", "full"):

@@ -1,4 +1,4 @@
-"""plus: the sum of two streams."""
+"""Sum of two streams."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class Plus(Operator):
     """``out(r) = left(r) + right(r)``, with the names of `left`. Linear in both together."""
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
-        """The sum."""
+        """Return the sum."""
         return self.place.plus(left, self.place.turned(left, right))

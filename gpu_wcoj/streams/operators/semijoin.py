@@ -1,4 +1,4 @@
-"""semijoin: the rows of one stream that have a match in another."""
+"""Semijoin: the rows of one stream that have a match in another."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class Semijoin(Operator):
-    """``out(l) = left(l) · d(sum of right(r) over all r with the key of l)``. Linear in the left, not in the right."""
+    """``out(l) = left(l) · d(sum of right(r) with l's key)``. Linear in the left, not in the right."""
 
     def __init__(self, shape: JoinShape) -> None:
         self.shape = shape
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
-        """The rows that have a match."""
+        """Return the rows that have a match."""
         return self.place.taken(left, has_match(self.place, self.shape, left, right)) if len(left) else left
 
 
 def incremental_semijoin(left: Stream, right: Stream, shape: JoinShape) -> Stream:
-    """The change of a semijoin: an incremental join with the distinct keys of the right."""
+    """Return the change of a semijoin: an incremental join with the distinct keys of the right."""
     keys = right.map(shape.right).incremental_distinct()
     return incremental_join(left, keys, JoinShape(shape.left, tuple(range(len(shape.right)))))

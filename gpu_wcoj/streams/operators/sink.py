@@ -1,4 +1,4 @@
-"""Sinks: what goes out."""
+"""Sinks: outputs of a circuit."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 class Sink(Operator):
-    """``out = in``; without rows, at least with the columns that there have been. Linear."""
+    """``out = in``; without rows, the columns seen so far. Linear."""
 
     state: ZSet = NOTHING
     """The columns, as far as they are known; no rows."""
 
     def clock_start(self, scope: int) -> None:
-        """A clock of its own begins."""
+        """Reset at the start of the operator's clock."""
         if scope == 0:
             self.state = NOTHING
 
     def evaluate(self, value: Any) -> Any:
-        """The value."""
+        """Return the value."""
         if not isinstance(value, ZSet):
             return value
         if is_nothing(value):
