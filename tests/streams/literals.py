@@ -13,7 +13,7 @@ Literal = Mapping[Any, int]
 
 
 def zset(literal: Literal) -> gw.ZSet:
-    """``{row: weight}``; a row that is no tuple has one column."""
+    """``{row: weight}``; a row that is not a tuple has one column."""
     return gw.ZSet.from_rows([(row if isinstance(row, tuple) else (row,), weight) for row, weight in literal.items()])
 
 

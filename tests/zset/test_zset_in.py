@@ -141,7 +141,7 @@ def test_names_differ_and_fit():
     with pytest.raises(ArityError, match=r"the wrong number of names: got 1 \(a\), expected 2"):
         ZSet.from_rows([(1, 2)], names=["a"])
     for names in ("ab", [1, 2]):
-        with pytest.raises(SchemaError, match="are a list of texts"):
+        with pytest.raises(SchemaError, match="expected a list of texts"):
             ZSet.from_rows([(1, 2)], names=names)
 
 
