@@ -159,7 +159,7 @@ class _FailureSearch:
         run = FormulaRun(columns, backend, execution.dictionary, ranks)
         _ = run.value(formula, backend.xp.ones(1, np.bool_))
         calculation, columns_of_arguments = next(
-            (one, own) for one, own, lost in run.lost if bool(backend.to_host(lost)[0])
+            (step, inputs) for step, inputs, lost in run.lost if bool(backend.to_host(lost)[0])
         )
         return calculation, [int(backend.to_host(column)[0]) for column in columns_of_arguments]
 

@@ -276,7 +276,9 @@ class Recounting:
 
     def _starts_more(self, phase: int, counts: int) -> bool:
         """Return whether a change has more seed rows than full counts."""
-        change = sum(seeds.n_rows for join, number, seeds in self._changes(phase) if join.is_live(number, phase))
+        change = sum(
+            seeds.n_rows for join, path_index, seeds in self._changes(phase) if join.is_live(path_index, phase)
+        )
         moment, rows = Moment(phase + 1), 0
         for join in self.joins:
             atom_batches = (moment.batches(arrangement) for arrangement in join.positive)
@@ -313,10 +315,10 @@ class Recounting:
         total, costs = 0, list[float]()
         for join, path_index, before in zip(self.joins, estimate.paths, estimate.costs, strict=True):
             expected = before * size / max(1, estimate.size) if before else float("inf")
-            found, cost = WholeJoin(join, moment).total(
+            change, cost = WholeJoin(join, moment).total(
                 path_index, None if max_cost is None else max_cost - sum(costs), expected
             )
-            total += found
+            total += change
             costs.append(cost)
         self._estimate = _CostEstimate(tuple(costs), size, estimate.paths, is_measured=True)
         return total, int(sum(costs))

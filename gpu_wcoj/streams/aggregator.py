@@ -42,11 +42,17 @@ class Aggregator:
         return None
 
     def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
-        """Return the result columns from group totals; `like` has the columns of the aggregated rows."""
+        """Return the result columns from group totals.
+
+        `like` has the columns of the aggregated rows.
+        """
         raise NotImplementedError
 
     def first(self, rows: ZSet) -> tuple[int, tuple[tuple[int, bool], ...]] | None:
-        """Return the number of deciding rows and the columns that sort them first; None if unsortable."""
+        """Return the number of deciding rows and the columns that sort them first.
+
+        None if unsortable.
+        """
         del rows
         return None
 

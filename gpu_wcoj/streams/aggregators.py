@@ -59,7 +59,10 @@ class Max(_Extreme):
 
 
 class CountDistinct(Aggregator):
-    """The number of distinct values, or tuples of values, in rows of positive weight, without nulls."""
+    """The number of distinct values, or tuples of values, without nulls.
+
+    Only rows of positive weight count.
+    """
 
     def __init__(self, *columns: ColumnName, name: str = "count") -> None:
         if not columns:

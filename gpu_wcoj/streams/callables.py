@@ -17,7 +17,10 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 def input_arrays(zset: ZSet, chosen_columns: Sequence[str | int] | None = None) -> list[Any]:
-    """Return a NumPy array per column, or per chosen column, masked at nulls; see `ZSet.to_numpy`."""
+    """Return a NumPy array per column, or per chosen column, masked at nulls.
+
+    See `ZSet.to_numpy`.
+    """
     from gpu_wcoj.arrow import to_numpy
 
     chosen = (

@@ -126,7 +126,10 @@ class Circuit(NotCopied, Scope):
         return Time(self._tick)
 
     def start(self) -> None:
-        """Start the clock: all state is empty, and the tick is 0. The first `step` does it implicitly."""
+        """Start the clock: all state is empty, and the tick is 0.
+
+        The first `step` does it implicitly.
+        """
         self._turns.run("starting the clock", self._start)
 
     def _start(self) -> None:
@@ -242,7 +245,10 @@ class Subcircuit(Scope):
         )
 
     def introduce(self, stream: Stream, name: str = "") -> Stream:
-        """``δ0``: import a stream of the parent circuit at iteration 0; empty at all other iterations."""
+        """``δ0``: import a stream of the parent circuit at iteration 0.
+
+        Empty at all other iterations.
+        """
         return self._import(Introduce(), stream, name or "δ0")
 
     def hold(self, stream: Stream, name: str = "") -> Stream:

@@ -74,7 +74,7 @@ def _read(
     n_rows_read: int,
     k: int,
 ) -> tuple[list[Int64Array], Int64Array, Int64Array, BoolArray]:
-    """Return the first rows of groups within `take` rows of every batch, and a mask of complete groups.
+    """Return first rows of groups within `take` rows per batch, and a mask of complete groups.
 
     The rows are returned as levels, weights and owners.
     """

@@ -56,7 +56,7 @@ class Groups:
 
 
 def levels_of(place: Place, columns: Sequence[Column]) -> list[Int64Array]:
-    """Return the grouping levels of columns: per column a null flag if it can be null, and its code."""
+    """Return the grouping levels of columns: null flags of nullable columns, and codes."""
     levels: list[Int64Array] = []
     for column in columns:
         if column.stored_valid is not None:

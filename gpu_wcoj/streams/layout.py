@@ -23,7 +23,7 @@ ITERATION = "#iteration"
 
 @dataclass(frozen=True)
 class Sorting:
-    """The sort order of rows: key columns, then these columns (True: descending), then all others.
+    """The sort order of rows: key columns, then `by` (True: descending), then all others.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Operator:
-    """A function from streams to a stream, called once per tick or iteration with the input values.
+    """A function from streams to a stream, called once per tick or iteration.
 
     Attributes
     ----------
@@ -55,7 +55,9 @@ class Operator:
 
     @property
     def settled(self) -> bool:
-        """True if the last call left the state unchanged, so equal inputs would give an equal output.
+        """True if the last call left the state unchanged.
+
+        Then equal inputs would give an equal output.
 
         A subcircuit is at its fixpoint once this is so for all of its operators.
         """

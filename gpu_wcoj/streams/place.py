@@ -35,7 +35,7 @@ def is_nothing(zset: ZSet) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Context that makes the Z-sets of one circuit, with one backend and two shared dictionaries."""
+    """Context that makes the Z-sets of one circuit: a backend and two shared dictionaries."""
 
     backend: Backend
     string: Dictionary
@@ -218,7 +218,10 @@ class Place:
         return algebra.equal(left, right)
 
     def exact(self, names: Sequence[str], columns: Sequence[Column], left: Int64Array, right: Int64Array) -> ZSet:
-        """Return rows whose weights are products: exact, or `WeightOverflowError`. Slow only on overflow."""
+        """Return rows whose weights are products: exact, or `WeightOverflowError`.
+
+        Slow only on overflow.
+        """
         from gpu_wcoj.streams.exact import product
 
         if len(left) == 0:

@@ -34,7 +34,7 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 def checked_rule(rule: str | Rule, relations: Sequence[str]) -> Rules:
-    """Return the rule, which must consist of positive atoms and comparisons over these relations.
+    """Return the rule, which must have positive atoms and comparisons over these relations.
 
     Raises
     ------

@@ -221,7 +221,10 @@ class Stream:
         return self._then(Differentiate(), keys=self.keys)
 
     def integrate(self) -> Stream:
-        """``I``: the sum of the stream so far, as a Z-set; in a subcircuit, over one tick's iterations."""
+        """``I``: the sum of the stream so far, as a Z-set.
+
+        In a subcircuit, over one tick's iterations.
+        """
         return self._then(Integrate(), keys=self.keys)
 
     # Traces

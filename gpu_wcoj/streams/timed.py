@@ -64,7 +64,10 @@ class TimedTrace:
         return TimedTrace(self.earlier.append(self.present.consolidated()), Trace(self.place, self.present.sorting))
 
     def below(self, keys: Sequence[Column], nulls: bool = False, count: int = 1) -> TraceLookup | None:
-        """Return the entries whose key columns have these values, iterations last; see `Trace.below`."""
+        """Return the entries whose key columns have these values, iterations last.
+
+        See `Trace.below`.
+        """
         parts = [
             entries
             for trace in (self.earlier, self.present)

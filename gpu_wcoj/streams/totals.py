@@ -123,7 +123,9 @@ class Sum(_TotalsAggregator):
 
 
 class Mean(Sum):
-    """The mean of a numeric column over the rows of positive weight, as a double; nulls are ignored.
+    """The mean of a numeric column over the rows of positive weight, as a double.
+
+    Nulls are ignored.
 
     Examples
     --------

@@ -40,7 +40,9 @@ class TraceLookup:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The sum of a stream's changes. Immutable: `append` returns a trace that shares its batches.
+    """The sum of a stream's changes.
+
+    Immutable: `append` returns a trace that shares its batches.
 
     Attributes
     ----------

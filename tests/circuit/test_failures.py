@@ -271,7 +271,7 @@ def test_ticks_go_on_after_a_failure_as_if_it_had_not_been(kernels):
 
 
 class Interrupt:
-    """Raise KeyboardInterrupt at the line number `at`, counted from 0, that the package executes."""
+    """Raise KeyboardInterrupt at the given line, counted from 0, that the package executes."""
 
     def __init__(self, line_number):
         self.at, self.lines, self.where = line_number, 0, ("", 0)

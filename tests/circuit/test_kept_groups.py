@@ -1,4 +1,4 @@
-"""Negation, calculations and aggregates when state is moved: nulls, types, checkpoints, replicas."""
+"""Negation, calculations and aggregates when state is moved or restored."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_other_kernels(name, kind):
 
 @pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others", "all pairs", "least labels"])
 def test_ticks_on_either_side_of_a_state_that_is_kept_twice(name):
-    """Small ticks run on the replica and large ticks on the device; each catches up with the other."""
+    """Small ticks run on the replica and large ticks on the device."""
     if reason := lacking("shim"):
         pytest.skip(reason)
     check(PROGRAMS[name], 5, 12, Kind("shim").backend(1), size=6, threads=1, route=5)

@@ -99,7 +99,7 @@ def test_a_path_that_was_not_tried_is_tried_when_the_others_turn_out_to_cost_mor
 
 @pytest.mark.parametrize("order", [None, {"h": ["c"]}])
 def test_of_images_that_are_walked_differently_each_is_tried(order):
-    """The atoms of the cycle are automorphic, but the planner may continue differently from them."""
+    """Automorphic atoms of the cycle may be continued differently by the planner."""
     rows = [(x, y) for x in range(4000) for y in range(4000, 4020)]
     program = gw.Program("h(a, b, c, d) :- e(a, b), e(c, b), e(c, d), e(a, d). .output h", order=order)
     program.load({"e": rows[::5]})

@@ -127,7 +127,10 @@ class IncrementalAggregate(Aggregate):
         return [group_sums(groups, each, self.label) for each in totals]
 
     def _keyed(self, groups: Groups, sums: Sequence[Int64Array], only: int | None = None) -> ZSet:
-        """Return a row per group and total with the total as weight; or, of one total, with weight 1."""
+        """Return a row per group and total with the total as weight.
+
+        Or, of one total, with weight 1.
+        """
         place, xp = self.place, self.place.xp
         names = [*(groups.rows.names[key] for key in groups.keys), "#total"]
         heads = groups.heads()

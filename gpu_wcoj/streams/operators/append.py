@@ -50,7 +50,10 @@ class TimedAppend(Operator):
         self.sorting = sorting
 
     def clock_start(self, scope: int) -> None:
-        """Start with an empty trace on the outermost clock; at each tick, the present becomes earlier."""
+        """Start with an empty trace on the outermost clock.
+
+        At each tick, the present becomes earlier.
+        """
         if scope == self.scope.depth:
             self.state = TimedTrace.empty(self.place, self.sorting), True
         elif scope == 0:

@@ -9,7 +9,10 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 class Consolidate(Operator):
-    """``out(r) = sum of the weights of all entries of r`` over all times. Linear. O(rows of the trace)."""
+    """``out(r) = sum of the weights of all entries of r`` over all times. Linear.
+
+    O(rows of the trace).
+    """
 
     def evaluate(self, trace: Trace | TimedTrace) -> ZSet:
         """Return all rows of the trace."""

@@ -79,7 +79,7 @@ class Generate(Operator):
 def as_zset(
     data: Any, name: str, like: ZSet = NOTHING, table_names: tuple[str, ...] | None = None, is_declared: bool = False
 ) -> ZSet:
-    """Return user data as a Z-set: a Z-set, a table with weights in a column ``weight``, or rows.
+    """Return user data (a Z-set, a table with a column ``weight``, or rows) as a Z-set.
 
     Parameters
     ----------

@@ -49,7 +49,9 @@ class _State:
 
 
 class Multiway(Operator):
-    """``out(h) = sum over bindings with head h of the product of atom weights``. Linear in each atom.
+    """``out(h) = sum over bindings with head h of the product of atom weights``.
+
+    Linear in each atom.
 
     Incrementally, it uses the delta rule: one path per atom, seeded by its change, with the preceding atoms after the
     change and the following atoms before it. In a subcircuit every relation has its iteration as an additional last
@@ -75,7 +77,10 @@ class Multiway(Operator):
         return f"multiway {self.rules.rules[0]}"
 
     def clock_start(self, scope: int) -> None:
-        """Start without rows on the outermost clock; at each tick of a subcircuit, clear pending results."""
+        """Start without rows on the outermost clock.
+
+        At each tick of a subcircuit, clear pending results.
+        """
         if scope == self.scope.depth:
             self.state = _State(
                 PlannedRule.unplanned(self.rules, self.place, self.incremental and self.scope.depth > 0)

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Semijoin(Operator):
-    """``out(l) = left(l) · d(sum of right(r) with l's key)``. Linear in the left, not in the right."""
+    """``out(l) = left(l) · d(sum of right(r) with l's key)``.
+
+    Linear in the left, not in the right.
+    """
 
     def __init__(self, shape: JoinShape) -> None:
         self.shape = shape
