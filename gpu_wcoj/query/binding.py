@@ -44,22 +44,22 @@ def bound_variables(
     bound = {term for atom in body.atoms for term in atom.terms if isinstance(term, Variable)}
     bound.update(given)
     waiting: dict[Variable, list[tuple[Variable, set[Variable]]]] = {}
-    found: list[Variable] = []
+    ready: list[Variable] = []
     for variable, expression in definitions(body.comparisons):
         missing = needed(expression, outside) - bound
         if variable in bound:
             continue
         if not missing:
-            found.append(variable)
-        for one in missing:
-            waiting.setdefault(one, []).append((variable, missing))
-    while found:
-        new = found.pop()
+            ready.append(variable)
+        for dependency in missing:
+            waiting.setdefault(dependency, []).append((variable, missing))
+    while ready:
+        new = ready.pop()
         bound.add(new)
         for variable, missing in waiting.pop(new, ()):
             missing.discard(new)
             if not missing and variable not in bound:
-                found.append(variable)
+                ready.append(variable)
     return bound
 
 
@@ -67,9 +67,9 @@ def definitions(comparisons: Iterable[Comparison]) -> Iterator[tuple[Variable, E
     """(variable, expression) of each equality that may bind the variable."""
     for comparison in comparisons:
         if comparison.op == "=" and not comparison.is_null_test:
-            for one, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
-                if isinstance(one, Variable):
-                    yield one, other
+            for side, opposite in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
+                if isinstance(side, Variable):
+                    yield side, opposite
 
 
 def needed(expression: Expression, outside: Collection[Variable]) -> set[Variable]:
@@ -80,15 +80,15 @@ def needed(expression: Expression, outside: Collection[Variable]) -> set[Variabl
 
 def keys_of(aggregate: Aggregate, outside: Collection[Variable]) -> tuple[Variable, ...]:
     """The variables of an aggregate that also stand outside of its braces, in the order in which they first stand."""
-    return tuple(one for one in within(aggregate) if one in outside)
+    return tuple(variable for variable in within(aggregate) if variable in outside)
 
 
 def within(aggregate: Aggregate) -> tuple[Variable, ...]:
     """All variables in the braces of an aggregate, also in those of aggregates inside."""
-    found = dict.fromkeys(standing(aggregate))
+    variables = dict.fromkeys(standing(aggregate))
     for inner in inner_aggregates(aggregate):
-        found.update(dict.fromkeys(within(inner)))
-    return tuple(found)
+        variables.update(dict.fromkeys(within(inner)))
+    return tuple(variables)
 
 
 def standing(body: Rule | Aggregate) -> tuple[Variable, ...]:
@@ -103,18 +103,18 @@ def inner_aggregates(body: Rule | Aggregate) -> tuple[Aggregate, ...]:
 
 def expressions(body: Rule | Aggregate) -> Sequence[Expression]:
     """All that stands in a rule, its head included, or in the braces of an aggregate, its value included."""
-    found: list[Expression] = []
+    parts: list[Expression] = []
     if isinstance(body, Rule):
-        found += body.head.terms
-        for one in body.computed:
-            found += [one.variable, one.call]
+        parts += body.head.terms
+        for computed in body.computed:
+            parts += [computed.variable, computed.call]
     elif body.value is not None:
-        found.append(body.value)
+        parts.append(body.value)
     for atom in (*body.atoms, *body.negated):
-        found += atom.terms
+        parts += atom.terms
     for comparison in body.comparisons:
-        found += [comparison.left, comparison.right]
-    return found
+        parts += [comparison.left, comparison.right]
+    return parts
 
 
 def applied(head: Atom) -> list[tuple[int, Call]]:
@@ -125,4 +125,6 @@ def applied(head: Atom) -> list[tuple[int, Call]]:
     >>> [(column, str(call)) for column, call in applied(Atom("total", (Variable("x"), Call("sum", (Variable("v"),)))))]
     [(1, 'sum(v)')]
     """
-    return [(at, term) for at, term in enumerate(head.terms) if isinstance(term, Call) and term.op in AGGREGATES]
+    return [
+        (column, term) for column, term in enumerate(head.terms) if isinstance(term, Call) and term.op in AGGREGATES
+    ]

@@ -69,7 +69,7 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     _check_declarations(rules, at)
     _check_arities(rules, at)
     _check_outputs(rules)
-    check_inputs(rules, (one.relation for one in rules.directives if one.kind == "input"))
+    check_inputs(rules, (directive.relation for directive in rules.directives if directive.kind == "input"))
     for rule in rules.rules:
         _check_safe(rule)
         check_nulls(rule, at)
@@ -106,7 +106,9 @@ def unnamed_inputs(rules: Rules) -> tuple[str, ...]:
 
 def _named(rules: Rules) -> set[str]:
     """The relations that declarations and lines ``.input`` name."""
-    return {one.relation for one in rules.declarations} | {one.relation for one in rules.directives}
+    return {declaration.relation for declaration in rules.declarations} | {
+        directive.relation for directive in rules.directives
+    }
 
 
 def check_given(rules: Rules, required: Iterable[str], given: Collection[str], remedy: str) -> None:
@@ -138,9 +140,9 @@ def check_given(rules: Rules, required: Iterable[str], given: Collection[str], r
             if rules.text and atom.span.line:
                 span = atom.span
                 where = pointed(subject, rules.text, span.line, span.column, span.width)
-        known = {*rules.heads, *given, *_named(rules)}
+        candidates = {*rules.heads, *given, *_named(rules)}
         raise UnknownRelationError(
-            name, known - {name}, "relations given or defined", where=where, remedy=remedy.format(name)
+            name, candidates - {name}, "relations given or defined", where=where, remedy=remedy.format(name)
         )
 
 
@@ -160,7 +162,7 @@ def _check_like(rules: Rules, at: _At) -> None:
     named = _named(rules)
     if "like" not in rules.inputs or "like" in named:
         return
-    for atom in (one for rule in rules.rules for one in rule.read if one.relation == "like"):
+    for atom in (atom for rule in rules.rules for atom in rule.read if atom.relation == "like"):
         if any(isinstance(term, Constant) and isinstance(term.value, str) for term in atom.terms[1:]):
             what = f"'{atom}' asks a relation for a row, which has to be declared; the function is '{atom} = true'"
             raise UnsupportedError(at(what, atom.span))
@@ -183,15 +185,21 @@ def _check_declarations(rules: Rules, at: _At) -> None:
 
 
 def _check_arities(rules: Rules, at: _At) -> None:
-    uses = [(found.relation, len(found.columns), str(found), found.span) for found in rules.declarations]
+    uses = [
+        (declaration.relation, len(declaration.columns), str(declaration), declaration.span)
+        for declaration in rules.declarations
+    ]
     for rule in rules.rules:
         uses += [(atom.relation, len(atom.terms), str(atom), atom.span) for atom in (rule.head, *rule.read)]
     first: dict[str, tuple[int, str, Span]] = {}
     for relation, arity, text, span in uses:
-        known, where, there = first.setdefault(relation, (arity, text, span))
-        if known != arity:
+        first_arity, where, there = first.setdefault(relation, (arity, text, span))
+        if first_arity != arity:
             place = f" (line {there.line}, column {there.column})" if there.line else ""
-            left, right = f"{_columns(known)} in '{_short(where)}'{place}", f"{_columns(arity)} in '{_short(text)}'"
+            left, right = (
+                f"{_columns(first_arity)} in '{_short(where)}'{place}",
+                f"{_columns(arity)} in '{_short(text)}'",
+            )
             raise ArityError(at(f"relation '{relation}' has {left}, but {right}", span))
 
 
@@ -227,7 +235,7 @@ def _check_body_safe(body: Rule | Aggregate, bound: Collection[Variable], shown:
     for comparison in body.comparisons:
         _refuse_unbound(comparison.variables, bound, f"the comparison '{_short(comparison)}'", shown)
     for atom in body.negated:
-        named = [one for one in atom.variables if not one.is_wildcard or one not in atom.terms]
+        named = [variable for variable in atom.variables if not variable.is_wildcard or variable not in atom.terms]
         _refuse_unbound(named, bound, f"the negated '!{_short(atom)}'", shown)
 
 
@@ -242,26 +250,26 @@ def _check_aggregate_safe(
     keys = keys_of(aggregate, outside)
     _refuse_unbound(keys, bound, what, shown)
     own_outside = {*outside, *standing(aggregate)}
-    own = bound_variables(aggregate, own_outside, keys)
-    _check_body_safe(aggregate, own, shown)
+    inner_bound = bound_variables(aggregate, own_outside, keys)
+    _check_body_safe(aggregate, inner_bound, shown)
     if aggregate.value is not None:
-        _refuse_unbound(variables_of([aggregate.value]), own, what, shown)
+        _refuse_unbound(variables_of([aggregate.value]), inner_bound, what, shown)
     for inner in inner_aggregates(aggregate):
-        _check_aggregate_safe(inner, own_outside, own, shown)
+        _check_aggregate_safe(inner, own_outside, inner_bound, shown)
 
 
 def _refuse_unbound(variables: Iterable[Variable], bound: Collection[Variable], where: str, rule: str) -> None:
     for variable in variables:
         if variable not in bound:
             name = str(variable)
-            other = name.removesuffix("?") if name.endswith("?") else f"{name}?"
-            raise UnsafeRuleError(name, where, rule, other if Variable(other) in bound else None)
+            counterpart = name.removesuffix("?") if name.endswith("?") else f"{name}?"
+            raise UnsafeRuleError(name, where, rule, counterpart if Variable(counterpart) in bound else None)
 
 
 def _check_constants(rule: Rule | Aggregate, at: _At) -> None:
     for aggregate in inner_aggregates(rule):
         _check_constants(aggregate, at)
-    comparisons = [one for one in rule.comparisons if not one.is_null_test]
+    comparisons = [comparison for comparison in rule.comparisons if not comparison.is_null_test]
     for comparison in comparisons:
         left, right = comparison.left, comparison.right
         if isinstance(left, Constant) and isinstance(right, Constant) and not _compare(left, right):
@@ -270,13 +278,11 @@ def _check_constants(rule: Rule | Aggregate, at: _At) -> None:
 
     compared: dict[Variable, Constant] = {}
     for comparison in comparisons:
-        for variable, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
-            if isinstance(variable, Variable) and isinstance(other, Constant):
-                known = compared.setdefault(variable, other)
-                if _group(known) != _group(other):
-                    what = (
-                        f"'{variable}' is compared with {_kind(known)}, {_short(known)}, and here with {_kind(other)}"
-                    )
+        for variable, constant in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
+            if isinstance(variable, Variable) and isinstance(constant, Constant):
+                previous = compared.setdefault(variable, constant)
+                if _group(previous) != _group(constant):
+                    what = f"'{variable}' is compared with {_kind(previous)}, {_short(previous)}, and here with {_kind(constant)}"
                     raise TypeMismatchError(at(what, comparison.span))
 
 
@@ -285,10 +291,10 @@ def _check_head_constants(rules: Rules, at: _At) -> None:
     for head in (rule.head for rule in rules.rules):
         for column, term in enumerate(head.terms):
             if isinstance(term, Constant) and term != NULL:
-                known = first.setdefault((head.relation, column), term)
-                if _group(known) != _group(term):
+                previous = first.setdefault((head.relation, column), term)
+                if _group(previous) != _group(term):
                     place = f"column {column} of '{head.relation}'"
-                    what = f"{place} is {_kind(known)}, {_short(known)}, in another rule, and here {_kind(term)}"
+                    what = f"{place} is {_kind(previous)}, {_short(previous)}, in another rule, and here {_kind(term)}"
                     raise TypeMismatchError(at(what, head.span))
 
 

@@ -58,32 +58,34 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
         return _null_aware(call.op, arguments)
     if NULL in arguments:  # as only null-aware functions let it stand
         return NULL
-    values: list[Any] = [one.value for one in arguments]
-    shown = str(Call(call.op, tuple(arguments)))
+    values: list[Any] = [argument.value for argument in arguments]
+    call_text = str(Call(call.op, tuple(arguments)))
     op = CHECKED.get(call.op, call.op)
     if op in (*ARITHMETIC, "abs", "double"):
-        if any(type(one) not in (int, float, Decimal) for one in values):
-            raise TypeMismatchError(f"'{shown}' calculates with something that is no number.\n  Leave it out.")
-        if op == "/" and any(isinstance(one, Decimal) for one in values):
-            raise TypeMismatchError(f"'{shown}' divides decimals, which has no exact result.\n  Write double(...).")
+        if any(type(value) not in (int, float, Decimal) for value in values):
+            raise TypeMismatchError(f"'{call_text}' calculates with something that is no number.\n  Leave it out.")
+        if op == "/" and any(isinstance(value, Decimal) for value in values):
+            raise TypeMismatchError(f"'{call_text}' divides decimals, which has no exact result.\n  Write double(...).")
         try:
             value = _number(op, values)
         except ZeroDivisionError:
-            raise CalculationError(f"'{shown}'", "divides by zero") from None
+            raise CalculationError(f"'{call_text}'", "divides by zero") from None
         except OverflowError:
             value = math.inf
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise CalculationError(f"'{shown}'", f"is {value}, outside int64, -2^63 to 2^63-1")
+            raise CalculationError(f"'{call_text}'", f"is {value}, outside int64, -2^63 to 2^63-1")
         if isinstance(value, float) and not math.isfinite(value):
-            raise CalculationError(f"'{shown}'", "is too large for a float")
+            raise CalculationError(f"'{call_text}'", "is too large for a float")
         if isinstance(value, Decimal) and abs(value.adjusted()) + len(value.as_tuple().digits) > MOST_DIGITS:
-            raise CalculationError(f"'{shown}'", f"has more than {MOST_DIGITS} digits")
+            raise CalculationError(f"'{call_text}'", f"has more than {MOST_DIGITS} digits")
         return Constant(value)
     if call.op in ("year", "month", "day"):
-        raise TypeMismatchError(f"'{shown}' is of a constant.\n  Write its value.")
-    wanted = (str, int, int) if call.op == "substr" else (str,) * len(values)
-    if tuple(map(type, values)) != wanted:
-        raise TypeMismatchError(f"'{shown}': '{call.op}' takes {' and '.join(_WORDS[one] for one in wanted)}.")
+        raise TypeMismatchError(f"'{call_text}' is of a constant.\n  Write its value.")
+    expected_types = (str, int, int) if call.op == "substr" else (str,) * len(values)
+    if tuple(map(type, values)) != expected_types:
+        raise TypeMismatchError(
+            f"'{call_text}': '{call.op}' takes {' and '.join(_WORDS[expected_type] for expected_type in expected_types)}."
+        )
     if call.op == "cat":
         return Constant("".join(map(str, values)))
     text = str(values[0])
@@ -98,15 +100,15 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
 
         is_like = like(*values)
         if is_like is None:
-            raise CalculationError(f"'{shown}'", "has an escape that is not one character, or ends the pattern")
+            raise CalculationError(f"'{call_text}'", "has an escape that is not one character, or ends the pattern")
         return Constant(is_like)
     if call.op == "match":
         from gpu_wcoj.dictionary import Dictionary  # likewise
 
         dictionary = Dictionary("string")
-        (is_match,) = dictionary.matching(*(dictionary.codes_of([one]) for one in values))
+        (is_match,) = dictionary.matching(*(dictionary.codes_of([value]) for value in values))
         if is_match is None:
-            raise CalculationError(f"'{shown}'", "has a pattern that RE2 does not read")
+            raise CalculationError(f"'{call_text}'", "has a pattern that RE2 does not read")
         return Constant(is_match)
     if call.op == "contains":
         return Constant(text in values[1])
@@ -114,7 +116,7 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
         return Constant(len(text))
     start, length = int(values[1]), int(values[2])
     if start < 0 or length < 0:
-        raise CalculationError(f"'{shown}'", "has a negative start or length")
+        raise CalculationError(f"'{call_text}'", "has a negative start or length")
     return Constant(text[start : start + length])
 
 
@@ -148,8 +150,8 @@ def _null_aware(op: str, arguments: Sequence[Constant]) -> Constant:
         return decisive if decisive in arguments else NULL if NULL in arguments else Constant(op == "all")
     if op == "among":
         value, *listed = arguments
-        found = [one for one in listed if one != NULL and value != NULL and holds("=", value, one)]
-        return Constant(True) if found else NULL if NULL in arguments else Constant(False)
+        matches = [element for element in listed if element != NULL and value != NULL and holds("=", value, element)]
+        return Constant(True) if matches else NULL if NULL in arguments else Constant(False)
     if op == "isnull":
         return Constant(arguments[0] == NULL)
     if op == "istrue":
@@ -165,8 +167,8 @@ _EXACT = Context(prec=200, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def _number(op: str, values: Sequence[Any]) -> int | float | Decimal:
-    if any(isinstance(one, float) for one in values):
-        values = [float(one) if isinstance(one, Decimal) else one for one in values]
+    if any(isinstance(value, float) for value in values):
+        values = [float(value) if isinstance(value, Decimal) else value for value in values]
     if len(values) == 1:
         (only,) = values
         if op == "double":
@@ -205,23 +207,23 @@ def called(op: str, *arguments: Expression) -> Expression:
     """
     if op in ("all", "any"):
         parts: dict[Expression, None] = {}
-        for one in arguments:
-            is_same = isinstance(one, Call) and one.op == op
-            parts.update(dict.fromkeys(one.arguments if isinstance(one, Call) and is_same else (one,)))
+        for argument in arguments:
+            is_same = isinstance(argument, Call) and argument.op == op
+            parts.update(dict.fromkeys(argument.arguments if isinstance(argument, Call) and is_same else (argument,)))
         decisive, neutral = Constant(op == "any"), Constant(op == "all")
         if decisive in parts:
             return decisive
-        left = [one for one in parts if one != neutral]
+        left = [part for part in parts if part != neutral]
         if op == "any" and len(left) > 1:
             left = _listed(left)
         return Call(op, tuple(left)) if len(left) > 1 else left[0] if left else neutral
-    constants = [one for one in arguments if isinstance(one, Constant)]
+    constants = [argument for argument in arguments if isinstance(argument, Constant)]
     if len(constants) == len(arguments):
         return calculated(Call(op, tuple(arguments)), constants)
     if op in COMPARING or op not in NULL_AWARE:
         if NULL in arguments:
             return NULL
-        if op in ("eq", "ne") and all(isinstance(one, Variable) for one in arguments):
+        if op in ("eq", "ne") and all(isinstance(argument, Variable) for argument in arguments):
             arguments = tuple(sorted(arguments, key=str))
     if op == "eq" and FALSE in arguments:
         return negated(arguments[1] if arguments[0] == FALSE else arguments[0])
@@ -234,10 +236,10 @@ def called(op: str, *arguments: Expression) -> Expression:
 
 def _listed(sides: Sequence[Expression]) -> list[Expression]:
     """The sides of an OR; equalities of one variable with constants are a list, if they are all that there is."""
-    calls = [one for one in sides if isinstance(one, Call) and one.op in ("eq", "among")]
-    firsts = {one.arguments[0] for one in calls}
-    listed = dict.fromkeys(part for one in calls for part in one.arguments[1:])
-    if len(calls) < len(sides) or len(firsts) > 1 or not all(isinstance(one, Constant) for one in listed):
+    calls = [side for side in sides if isinstance(side, Call) and side.op in ("eq", "among")]
+    firsts = {call.arguments[0] for call in calls}
+    listed = dict.fromkeys(part for call in calls for part in call.arguments[1:])
+    if len(calls) < len(sides) or len(firsts) > 1 or not all(isinstance(element, Constant) for element in listed):
         return list(sides)
     return [Call("among", (*firsts, *listed))]
 
@@ -254,16 +256,16 @@ def _has_value(condition: Expression) -> bool:
 def _chosen(parts: Sequence[Expression]) -> Expression:
     """A case without the conditions that constants decide."""
     left: list[Expression] = []
-    last: Expression = parts[-1] if len(parts) % 2 else NULL
+    default: Expression = parts[-1] if len(parts) % 2 else NULL
     for condition, value in zip(parts[::2], parts[1::2], strict=False):
         if condition == TRUE:
-            last = value
+            default = value
             break
         if not isinstance(condition, Constant):
             left += [condition, value]
-    if all(one == last for one in left[1::2]):
-        return last
-    return Call("case", (*left, *(() if last == NULL else (last,))))
+    if all(value == default for value in left[1::2]):
+        return default
+    return Call("case", (*left, *(() if default == NULL else (default,))))
 
 
 def folded(value: Expression) -> Expression:
@@ -276,8 +278,8 @@ def folded(value: Expression) -> Expression:
     """
     if not isinstance(value, Call):
         return value
-    arguments = [folded(one) for one in value.arguments]
-    if value.takes_nulls or all(isinstance(one, Constant) for one in arguments):
+    arguments = [folded(argument) for argument in value.arguments]
+    if value.takes_nulls or all(isinstance(argument, Constant) for argument in arguments):
         return called(value.op, *arguments)
     return replace(value, arguments=tuple(arguments))
 
@@ -290,7 +292,7 @@ def is_spelled(expression: Expression) -> bool:
         return False
     parts = expression.arguments
     values = (*parts[1::2], parts[-1]) if len(parts) % 2 else parts[1::2]
-    return all(one == NULL or is_spelled(one) for one in values) and any(map(is_spelled, values))
+    return all(value == NULL or is_spelled(value) for value in values) and any(map(is_spelled, values))
 
 
 def negated(condition: Expression) -> Expression:
@@ -323,9 +325,9 @@ def holds(op: str, left: Constant, right: Constant) -> bool:
     if NULL in (left, right):
         return (left == right) == (op == "=")
     values = [left.value, right.value]
-    numbers = all(type(one) in (int, float, Decimal) for one in values)
+    numbers = all(type(value) in (int, float, Decimal) for value in values)
     if float in map(type, values):
-        values = [float(one) if isinstance(one, Decimal) else one for one in values]
+        values = [float(value) if isinstance(value, Decimal) else value for value in values]
     if not numbers and type(left.value) is not type(right.value):
         raise TypeMismatchError(f"'{left} {op} {right}' compares two types.\n  Compare values of one.")
     return OPERATORS[op](*values)

@@ -71,13 +71,15 @@ def _is_plain(rule: Rule) -> bool:
         parts += atom.terms
     for comparison in rule.comparisons:
         parts += [comparison.left, comparison.right]
-    for one in rule.computed:
-        if not one.call.takes_nulls:
-            parts += one.call.arguments
-    bound = {*rule.variables, *(one.variable for one in rule.computed)}
+    for computed in rule.computed:
+        if not computed.call.takes_nulls:
+            parts += computed.call.arguments
+    bound = {*rule.variables, *(computed.variable for computed in rule.computed)}
     negated = [term for atom in rule.negated for term in atom.variables]
     are_plain = all(isinstance(part, (Variable, Constant)) for part in parts)
-    return bool(rule.atoms) and are_plain and all(one in bound and not one.is_wildcard for one in negated)
+    return (
+        bool(rule.atoms) and are_plain and all(variable in bound and not variable.is_wildcard for variable in negated)
+    )
 
 
 class _Core:
@@ -87,7 +89,7 @@ class _Core:
         self.source = rules
         self.loops = loops_of(rules)
         self.n_rules = Counter(rule.head.relation for rule in rules.rules)
-        self.columns = {one.relation: one.columns for one in rules.declarations}
+        self.columns = {declaration.relation: declaration.columns for declaration in rules.declarations}
         self.rules: list[Rule] = []
         self.groupings: list[Grouping] = []
         self.extremes: dict[str, Extreme] = {}
@@ -104,14 +106,14 @@ class _Core:
         for name in named:
             self.copy(f"{name}#in", name)
         read = {atom.relation for rule in self.rules for atom in rule.read}
-        for name in [one for one in self.source.inputs if one not in read and one not in named]:
+        for name in [name for name in self.source.inputs if name not in read and name not in named]:
             self.keep(name)
-        found = {rule.head.relation for rule in self.rules} | {one.relation for one in self.groupings}
+        derived = {rule.head.relation for rule in self.rules} | {grouping.relation for grouping in self.groupings}
         facts = []
         for name in self.arity:
-            if name in self.facts or name not in found:
+            if name in self.facts or name not in derived:
                 self.copy(f"{name}#facts", name)
-                rows = tuple(tuple(one.value for one in row) for row in self.facts.get(name, ()))
+                rows = tuple(tuple(constant.value for constant in row) for row in self.facts.get(name, ()))
                 facts.append(Facts(f"{name}#facts", rows))
         if any(atom.relation == UNIT for rule in self.rules for atom in rule.atoms):
             facts.append(Facts(UNIT, ((0,),)))
@@ -130,11 +132,11 @@ class _Core:
 
     def declarations(self, named: Sequence[str], facts: Sequence[Facts]) -> Iterator[Declaration]:
         """What is declared of relations holds of their inputs and facts, too."""
-        inputs = {f"{name}#in" for name in named} | {one.relation for one in facts}
-        for one in self.source.declarations:
+        inputs = {f"{name}#in" for name in named} | {fact.relation for fact in facts}
+        for declaration in self.source.declarations:
             for suffix in ("#in", "#facts"):
-                if one.relation + suffix in inputs:
-                    yield replace(one, relation=one.relation + suffix)
+                if declaration.relation + suffix in inputs:
+                    yield replace(declaration, relation=declaration.relation + suffix)
 
     def copy(self, source: str, target: str) -> None:
         names = self.columns.get(target) or tuple(f"c{i}" for i in range(self.arity_of(target)))
@@ -191,55 +193,63 @@ class _Core:
     def lower(self, rule: Rule) -> None:
         """Write down what a rule becomes: one rule for each choice of its counts and sums that are of nothing."""
         self.arity.setdefault(rule.head.relation, len(rule.head.terms))
-        never = tuple(one for one in rule.comparisons if one == NEVER)
-        rule = replace(rule, comparisons=tuple(one for one in rule.comparisons if one != NEVER)) if never else rule
+        never = tuple(comparison for comparison in rule.comparisons if comparison == NEVER)
+        rule = (
+            replace(rule, comparisons=tuple(comparison for comparison in rule.comparisons if comparison != NEVER))
+            if never
+            else rule
+        )
         waiting: list[tuple[bool, ...]] = [()]
         while waiting:
             choices = waiting.pop(0)
             variant = Variant(self, choices, rule)
-            found = variant.lowered()
+            lowered = variant.lowered()
             if len(variant.taken) > MOST_ZEROS:
                 raise UnsupportedError(
                     f"the rule '{rule}' has {len(variant.taken)} counts and sums; {MOST_ZEROS} are allowed.\n"
                     "  Write some of them into heads of their own."
                 )
-            waiting += [(*variant.taken[:at], True) for at in range(len(choices), len(variant.taken))]
-            if found is None:
+            waiting += [(*variant.taken[:position], True) for position in range(len(choices), len(variant.taken))]
+            if lowered is None:
                 self.keep_recursive(rule.head.relation, len(rule.head.terms))
                 continue
-            if found.atoms:
-                self.rules.append(replace(found, comparisons=(*found.comparisons, *never)))
+            if lowered.atoms:
+                self.rules.append(replace(lowered, comparisons=(*lowered.comparisons, *never)))
             elif not never:
-                row = tuple(term for term in found.head.terms if isinstance(term, Constant))
-                self.facts.setdefault(found.head.relation, {})[row] = None
+                row = tuple(term for term in lowered.head.terms if isinstance(term, Constant))
+                self.facts.setdefault(lowered.head.relation, {})[row] = None
 
     def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> tuple[int, Atom | None]:
         """The number of the helpers of an aggregate; see `gpu_wcoj.query.variant.Helpers`."""
-        own = bound_variables(aggregate, {*keys, *standing(aggregate)})
-        missing = tuple(key for key in keys if key not in own)
-        rest = context.keys_rule(Atom("", keys), aggregate) if missing else None
-        known = (aggregate, keys, rest)
-        if known in self.of_aggregate:
-            return self.of_aggregate[known]
-        number = self.new_number()
-        demand = Atom(f"demand#{number}", keys) if rest is not None and self.is_recursive(rest, context.rule) else None
-        self.of_aggregate[known] = number, demand
+        bound = bound_variables(aggregate, {*keys, *standing(aggregate)})
+        missing = tuple(key for key in keys if key not in bound)
+        keys_rule = context.keys_rule(Atom("", keys), aggregate) if missing else None
+        cache_key = (aggregate, keys, keys_rule)
+        if cache_key in self.of_aggregate:
+            return self.of_aggregate[cache_key]
+        helper_number = self.new_number()
+        demand = (
+            Atom(f"demand#{helper_number}", keys)
+            if keys_rule is not None and self.is_recursive(keys_rule, context.rule)
+            else None
+        )
+        self.of_aggregate[cache_key] = helper_number, demand
         body = aggregate.atoms
-        if rest is not None and demand is not None:
-            self.rules.append(replace(rest, head=Atom(f"keys#{number}", keys)))
-            self.rules.append(recursive_rule(Atom(f"keys#{number}", keys)))
+        if keys_rule is not None and demand is not None:
+            self.rules.append(replace(keys_rule, head=Atom(f"keys#{helper_number}", keys)))
+            self.rules.append(recursive_rule(Atom(f"keys#{helper_number}", keys)))
             body = (demand, *body)
-        elif rest is not None:
-            self.rules.append(replace(rest, head=Atom(f"row#{number}", keys)))
-            self.groupings.append(Grouping(f"once#{number}", f"row#{number}", len(keys), "count"))
-            self.project(f"keys#{number}", f"once#{number}", keys)
-            body = (Atom(f"keys#{number}", keys), *body)
+        elif keys_rule is not None:
+            self.rules.append(replace(keys_rule, head=Atom(f"row#{helper_number}", keys)))
+            self.groupings.append(Grouping(f"once#{helper_number}", f"row#{helper_number}", len(keys), "count"))
+            self.project(f"keys#{helper_number}", f"once#{helper_number}", keys)
+            body = (Atom(f"keys#{helper_number}", keys), *body)
         terms, atoms = _source(replace(aggregate, atoms=body), keys)
-        self.lower(Rule(Atom(f"rule#{number}", terms), atoms, aggregate.comparisons, aggregate.negated))
-        self.groupings.append(Grouping(f"agg#{number}", f"rule#{number}", len(keys), aggregate.op))
+        self.lower(Rule(Atom(f"rule#{helper_number}", terms), atoms, aggregate.comparisons, aggregate.negated))
+        self.groupings.append(Grouping(f"agg#{helper_number}", f"rule#{helper_number}", len(keys), aggregate.op))
         if aggregate.op in ("count", "sum"):
-            self.project(f"has#{number}", f"agg#{number}", keys)
-        return number, demand
+            self.project(f"has#{helper_number}", f"agg#{helper_number}", keys)
+        return helper_number, demand
 
     def is_recursive(self, rest: Rule, rule: Rule) -> bool:
         """Return whether what has been written down of a rule reads the recursion that the rule stands in."""
@@ -253,7 +263,7 @@ class _Core:
     def projected(self, atom: Atom) -> Atom:
         """The atom without its wildcards, of a head that leaves out their columns."""
         mask = tuple(map(is_wildcard, atom.terms))
-        kept = tuple(term for term, is_left_out in zip(atom.terms, mask, strict=True) if not is_left_out)
+        visible_terms = tuple(term for term, is_left_out in zip(atom.terms, mask, strict=True) if not is_left_out)
         if not any(mask):
             return atom
         name = self.of_negated.get((atom.relation, mask))
@@ -262,7 +272,7 @@ class _Core:
             terms = tuple(Variable(f"_#{i}" if is_left_out else f"c{i}") for i, is_left_out in enumerate(mask))
             head = tuple(term for term in terms if not term.is_wildcard)
             self.rules.append(Rule(Atom(name, head or (ZERO,)), (Atom(atom.relation, terms),)))
-        return Atom(name, kept or (ZERO,))
+        return Atom(name, visible_terms or (ZERO,))
 
 
 def _source(
@@ -284,9 +294,9 @@ def _source(
             named.append(Variable(f"any#{n_named}") if is_wildcard(term) else term)
         atoms.append(replace(atom, terms=tuple(named)))
     direct = [term for atom in atoms for term in atom.terms]
-    rest = [term for term in dict.fromkeys(direct) if isinstance(term, Variable) and term not in terms]
+    remaining = [term for term in dict.fromkeys(direct) if isinstance(term, Variable) and term not in terms]
     if aggregate.op in EXTREMES:
         is_renamed = is_alone and len(atoms) == 1 and not aggregate.negated
-        if not is_renamed or sorted(map(str, direct)) != sorted(map(str, {*terms, *rest})):
+        if not is_renamed or sorted(map(str, direct)) != sorted(map(str, {*terms, *remaining})):
             return tuple(terms), aggregate.atoms
-    return (*terms, *rest) or (ZERO,), tuple(atoms)
+    return (*terms, *remaining) or (ZERO,), tuple(atoms)

@@ -122,12 +122,15 @@ class _Reader:
             )
         declarations = tuple(self.declaration(node) for node in statements if node.data == "declaration")
         directives = self.directives(node for node in statements if node.data in ("input", "output"))
-        outputs = tuple(dict.fromkeys(one.relation for one in directives if one.kind == "output"))
-        inputs = [one for one in directives if one.kind == "input"]
-        named = (*inputs, *(one for one in directives if one.kind == "output" and one.parameters))
-        found = Rules(rules, declarations, outputs, self.text, directives=named)
-        check(found, source=self.source)
-        return found
+        outputs = tuple(dict.fromkeys(directive.relation for directive in directives if directive.kind == "output"))
+        inputs = [directive for directive in directives if directive.kind == "input"]
+        named = (
+            *inputs,
+            *(directive for directive in directives if directive.kind == "output" and directive.parameters),
+        )
+        program = Rules(rules, declarations, outputs, self.text, directives=named)
+        check(program, source=self.source)
+        return program
 
     def statements(self) -> Iterator[Node]:
         from lark import UnexpectedInput
@@ -144,20 +147,20 @@ class _Reader:
         self.n_wildcards = 0
         head, *body = list(_trees(node))
         (name,) = _tokens(head)
-        terms = tuple(self.applied(one) if one.data == "applied" else self.expression(one) for one in _trees(head))
+        terms = tuple(self.applied(term) if term.data == "applied" else self.expression(term) for term in _trees(head))
         atoms, comparisons, negated = self.body(body)
         return Rule(Atom(self.relation(name), terms, _span(head)), atoms, comparisons, negated)
 
     def body(self, parts: Sequence[Node], depth: int = 0) -> _Body:
-        found: dict[str, list[Node]] = {"atom": [], "comparison": [], "negated": []}
+        groups: dict[str, list[Node]] = {"atom": [], "comparison": [], "negated": []}
         for part in parts:
             node = next(_trees(part)) if part.data == "negated" else part
             is_compared = part.data == "comparison" or next(_tokens(node)) in CONSTRAINTS
-            found["comparison" if is_compared else "negated" if node is not part else "atom"].append(part)
+            groups["comparison" if is_compared else "negated" if node is not part else "atom"].append(part)
         return (
-            tuple(self.atom(part, depth) for part in found["atom"]),
-            tuple(self.comparison(part, depth) for part in found["comparison"]),
-            tuple(self.atom(next(_trees(part)), depth) for part in found["negated"]),
+            tuple(self.atom(part, depth) for part in groups["atom"]),
+            tuple(self.comparison(part, depth) for part in groups["comparison"]),
+            tuple(self.atom(next(_trees(part)), depth) for part in groups["negated"]),
         )
 
     def atom(self, node: Node, depth: int) -> Atom:
@@ -167,8 +170,8 @@ class _Reader:
     def comparison(self, node: Node, depth: int) -> Comparison:
         if node.data != "comparison":  # a constraint, which holds or, negated, does not
             is_negated = node.data == "negated"
-            held = self.call(next(_trees(node)) if is_negated else node, depth)
-            return Comparison("=", held, Constant(not is_negated), _span(node))
+            constraint = self.call(next(_trees(node)) if is_negated else node, depth)
+            return Comparison("=", constraint, Constant(not is_negated), _span(node))
         left, right = (self.expression(term, depth) for term in _trees(node))
         (operator,) = _tokens(node)
         return Comparison(str(operator), left, right, _span(node))
@@ -183,9 +186,9 @@ class _Reader:
         if node.data == "literal":
             return self.literal(tokens[0])
         if node.data == "minus" and inner[0].data == "literal":
-            (number,) = _tokens(inner[0])
-            if number.type in ("INTEGER", "FLOAT", "DECIMAL"):
-                return self.literal(number, is_negative=True)
+            (literal,) = _tokens(inner[0])
+            if literal.type in ("INTEGER", "FLOAT", "DECIMAL"):
+                return self.literal(literal, is_negative=True)
         if node.data == "aggregate":
             return self.aggregate(node, depth)
         return self.call(node, depth)
@@ -194,11 +197,11 @@ class _Reader:
         """A function or an operation, and what it is applied to."""
         name = next(_tokens(node))
         inner = list(_trees(node))
-        call = Call(str(name), tuple(self.expression(one, depth + 1) for one in inner), _span(node))
-        given = len(call.arguments)
-        least, most = TAKEN.get(call.op, (1, 1))
-        if call.op in FUNCTIONS and not least <= given <= most:
-            raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}, and here are {given} arguments", name)
+        call = Call(str(name), tuple(self.expression(argument, depth + 1) for argument in inner), _span(node))
+        n_arguments = len(call.arguments)
+        min_arguments, max_arguments = TAKEN.get(call.op, (1, 1))
+        if call.op in FUNCTIONS and not min_arguments <= n_arguments <= max_arguments:
+            raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}, and here are {n_arguments} arguments", name)
         if call.op == "match" and isinstance(call.arguments[0], Constant):
             self.check_pattern(call.arguments[0], _span(inner[0]))
         return call
@@ -217,8 +220,10 @@ class _Reader:
     def applied(self, node: Node) -> Call:
         """An aggregate of a head, over its rule's body."""
         (op,) = _tokens(node)
-        arguments = tuple(self.expression(one) for one in _trees(node))
-        if op == "count" and any(not isinstance(one, Variable) or not one.is_wildcard for one in arguments):
+        arguments = tuple(self.expression(argument) for argument in _trees(node))
+        if op == "count" and any(
+            not isinstance(argument, Variable) or not argument.is_wildcard for argument in arguments
+        ):
             what = "'count' counts the ways to satisfy the body: write count(), and derive before what is distinct"
             raise self.error(what, op)
         if op != "count" and not arguments:
@@ -237,25 +242,25 @@ class _Reader:
 
     def directives(self, nodes: Iterable[Node]) -> list[Directive]:
         """The lines, in order, one for each relation and kind."""
-        found: dict[tuple[str, str], Directive] = {}
+        by_relation: dict[tuple[str, str], Directive] = {}
         for node in nodes:
-            given: dict[str, str] = {}
-            for parameter in (one for part in _trees(node) for one in _trees(part)):
+            parameters: dict[str, str] = {}
+            for parameter in (child for part in _trees(node) for child in _trees(part)):
                 name, _, value = _tokens(parameter)
-                if name in given:
+                if name in parameters:
                     raise self.error(f"the parameter '{name}' is given twice", name)
-                given[str(name)] = self.string(value) if value.type == "STRING" else str(value)
+                parameters[str(name)] = self.string(value) if value.type == "STRING" else str(value)
             for token in _tokens(node):
-                one = Directive(str(node.data), self.relation(token), tuple(given.items()), _span(node))
-                known = found.setdefault((one.kind, one.relation), one)
-                if known.parameters and given and known != one:
-                    what = f"'{one.relation}' has two lines .{one.kind} with other parameters"
+                directive = Directive(str(node.data), self.relation(token), tuple(parameters.items()), _span(node))
+                earlier = by_relation.setdefault((directive.kind, directive.relation), directive)
+                if earlier.parameters and parameters and earlier != directive:
+                    what = f"'{directive.relation}' has two lines .{directive.kind} with other parameters"
                     raise SchemaError(
                         pointed(what, self.text, token.line or 0, token.column or 0, len(token), self.source)
                     )
-                if given:
-                    found[one.kind, one.relation] = one
-        return list(found.values())
+                if parameters:
+                    by_relation[directive.kind, directive.relation] = directive
+        return list(by_relation.values())
 
     def declaration(self, node: Node) -> Declaration:
         (relation,) = _tokens(node)
@@ -337,8 +342,8 @@ class _Reader:
 
         def read(match: re.Match[str]) -> str:
             point = int(match[1] or match[2] or "0", 16)
-            known = match[3] in _UNESCAPED if match[3] else point < 0x110000 and not 0xD800 <= point < 0xE000
-            if not known:
+            is_valid = match[3] in _UNESCAPED if match[3] else point < 0x110000 and not 0xD800 <= point < 0xE000
+            if not is_valid:
                 raise self.error(
                     f"there is no escape '{match[0]}'; allowed are {' '.join(ESCAPES.values())},"
                     " and \\uXXXX or \\UXXXXXXXX of a character",
@@ -361,10 +366,10 @@ class _Reader:
 
 def float_constant(text: str) -> Constant:
     """A float; a decimal where the float's shortest text is short, and not what stands there."""
-    found = Constant(float(text))
-    shortest = Decimal(repr(found.value))
+    constant = Constant(float(text))
+    shortest = Decimal(repr(constant.value))
     if len(shortest.normalize().as_tuple().digits) > _FLOAT_DIGITS or shortest == Decimal(text):
-        return found
+        return constant
     return Constant(Decimal(text))
 
 

@@ -53,9 +53,9 @@ def declared_type(text: str) -> str:
     try:
         _ = DataType(name).family
     except TypeMismatchError:
-        known = (*_PLAIN, *SPELLINGS, *_SHAPED)
+        spellings = (*_PLAIN, *SPELLINGS, *_SHAPED)
         raise UnsupportedTypeError(
             f"there is no type '{text}'; allowed are the integers int8 to int64 and uint8 to uint64, float, double,"
-            f" bool, string, binary, date32, date64, {', '.join(_SHAPED)} and their like.{nearest(text, known)}"
+            f" bool, string, binary, date32, date64, {', '.join(_SHAPED)} and their like.{nearest(text, spellings)}"
         ) from None
     return name

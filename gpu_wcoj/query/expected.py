@@ -119,10 +119,10 @@ def _hint(text: str) -> str:
     except UsageError:
         return ""
     if language == "datalog":
-        asked = "ask gpu_wcoj.query or view with language='sql', or with --language sql"
-        return f"This is read as Datalog. If it is SQL, {asked}." if _is_like_sql(text) else ""
-    asked = "gpu_wcoj.find or view" if language == "motif" else "gpu_wcoj.query or view"
-    return f"It begins as {_SHOWN_LANGUAGES[language]} does: ask with {asked}, or with --language {language}."
+        advice = "ask gpu_wcoj.query or view with language='sql', or with --language sql"
+        return f"This is read as Datalog. If it is SQL, {advice}." if _is_like_sql(text) else ""
+    advice = "gpu_wcoj.find or view" if language == "motif" else "gpu_wcoj.query or view"
+    return f"It begins as {_SHOWN_LANGUAGES[language]} does: ask with {advice}, or with --language {language}."
 
 
 def _is_like_sql(text: str) -> bool:
@@ -137,27 +137,27 @@ def _stopped(parser: Lark, text: str) -> _Place:
 
     reader = parser.parse_interactive(text)
     read: deque[Token] = deque(maxlen=3)
-    found, kind, position = "", "", 0
+    token_text, kind, position = "", "", 0
     try:
         for token in reader.iter_parse():
             read.append(token)
         reader.feed_eof(read[-1] if read else None)  # type: ignore[no-untyped-call]  # lark leaves it so
     except UnexpectedCharacters as error:
         position = error.pos_in_stream  # type: ignore[assignment]  # lark declares it as always None
-        found = text[position]
+        token_text = text[position]
     except UnexpectedToken as error:
         if error.token.type == "$END":
             position = (read[-1].end_pos if read else 0) or 0
         else:
             if read and read[-1] is error.token:
                 _ = read.pop()
-            found, kind, position = str(error.token), error.token.type, error.token.start_pos or 0
+            token_text, kind, position = str(error.token), error.token.type, error.token.start_pos or 0
     stack = reader.parser_state.value_stack
     inside = any(isinstance(value, Token) and value.type == "_LPAR" for value in stack)
     in_directive = any(isinstance(value, Token) and value.type in ("_INPUT", "_OUTPUT") for value in stack)
     accepts = frozenset(reader.accepts())  # type: ignore[no-untyped-call]  # lark leaves it so
-    last, last_but_one = [*reversed(read), None, None][:2]
-    return _Place(found, kind, position, last, last_but_one, accepts, inside, in_directive)
+    previous, before_previous = [*reversed(read), None, None][:2]
+    return _Place(token_text, kind, position, previous, before_previous, accepts, inside, in_directive)
 
 
 Complaint = tuple[str, int, int]
@@ -165,29 +165,29 @@ Complaint = tuple[str, int, int]
 
 def _unsupported(place: _Place, text: str) -> Complaint | None:
     """What is not supported, from where, and how many characters of it; None if it is another mistake."""
-    last, found, here = place.last, place.found, (place.position, len(place.found))
-    if place.is_statement and found == ".":
+    previous, token_text, here = place.last, place.found, (place.position, len(place.found))
+    if place.is_statement and token_text == ".":
         name = re.compile(r"\.\w*").match(text, place.position)
         directive = name[0] if name else "."
         if directive != ".":
-            known = f"{', '.join(DIRECTIVES)} are.{nearest(directive, DIRECTIVES)}"
-            return f"'{_short(directive)}' is not supported; {known}", place.position, len(directive)
-    if found == ";":
+            supported = f"{', '.join(DIRECTIVES)} are.{nearest(directive, DIRECTIVES)}"
+            return f"'{_short(directive)}' is not supported; {supported}", place.position, len(directive)
+    if token_text == ";":
         return "';' (or) is not supported; write one rule with the same head for each case", *here
-    if found == "^" and "PLUS" in place.accepts:
+    if token_text == "^" and "PLUS" in place.accepts:
         return "'^' is not supported; + - * / % are", *here
-    if last is None or not place.follows("NAME") or place.in_directive:
+    if previous is None or not place.follows("NAME") or place.in_directive:
         return None
-    there = (last.start_pos or 0, len(last))
+    there = (previous.start_pos or 0, len(previous))
     in_body = "PLUS" in place.accepts
-    if last in SOUFFLE_FUNCTORS and place.kind == "_LPAR":
-        return f"Soufflé's '{last}' is not supported; {', '.join(FUNCTIONS)} are", *there
-    if last.lower() in _UNKNOWN_AGGREGATES and in_body and place.kind in {*_TERMS, "_LPAR", "_COLON"}:
-        return f"the aggregate '{last}' is not supported; {', '.join(AGGREGATES)} are", *there
+    if previous in SOUFFLE_FUNCTORS and place.kind == "_LPAR":
+        return f"Soufflé's '{previous}' is not supported; {', '.join(FUNCTIONS)} are", *there
+    if previous.lower() in _UNKNOWN_AGGREGATES and in_body and place.kind in {*_TERMS, "_LPAR", "_COLON"}:
+        return f"the aggregate '{previous}' is not supported; {', '.join(AGGREGATES)} are", *there
     if place.kind == "_LPAR" and in_body:
-        return f"functions such as '{_short(last)}(...)' are not supported; {', '.join(FUNCTIONS)} are", *there
+        return f"functions such as '{_short(previous)}(...)' are not supported; {', '.join(FUNCTIONS)} are", *there
     if place.kind in ("_IF", "_DOT") and not place.inside and "_LPAR" in place.accepts and not in_body:
-        return f"relation '{_short(last)}' has no columns; relations without columns are not supported", *there
+        return f"relation '{_short(previous)}' has no columns; relations without columns are not supported", *there
     return None
 
 

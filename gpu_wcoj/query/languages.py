@@ -38,9 +38,9 @@ def known_language(name: str) -> Language:
     UsageError
         If there is none.
     """
-    for one in LANGUAGES:
-        if one == name:
-            return one
+    for language in LANGUAGES:
+        if language == name:
+            return language
     raise UsageError(
         f"language={name!r} is not known.\n  The languages are: {listed(LANGUAGES)}.{nearest(str(name), LANGUAGES)}"
     )
@@ -80,21 +80,21 @@ def language_of(text: str) -> Language:
     ('sql', 'motif', 'edn')
     """
     start = _BLANK.match(text)
-    at = 0 if start is None else start.end()
-    if word := _SQL_WORD.match(text, at):
+    offset = 0 if start is None else start.end()
+    if word := _SQL_WORD.match(text, offset):
         if not _may_be_atom(text, word.end()):
             return "sql"
-        raise _ambiguous(text, at, len(word[0]), "may be SQL, or a relation in Datalog", ("sql", "datalog"))
-    if text.startswith("--", at):
+        raise _ambiguous(text, offset, len(word[0]), "may be SQL, or a relation in Datalog", ("sql", "datalog"))
+    if text.startswith("--", offset):
         return "sql"
-    if text.startswith(("{", "[", ";"), at):
+    if text.startswith(("{", "[", ";"), offset):
         return "edn"
-    if _VERTEX.match(text, at):
+    if _VERTEX.match(text, offset):
         return "motif"
-    if _SQL_IN_PARENTHESES.match(text, at):
+    if _SQL_IN_PARENTHESES.match(text, offset):
         return "sql"
-    if text.startswith("(", at):
-        raise _ambiguous(text, at, 1, "may begin a motif, or SQL in parentheses", ("motif", "sql"))
+    if text.startswith("(", offset):
+        raise _ambiguous(text, offset, 1, "may begin a motif, or SQL in parentheses", ("motif", "sql"))
     return "datalog"
 
 
@@ -165,7 +165,10 @@ def read(
     if language == "edn":
         from gpu_wcoj.query import edn
 
-        relations = {name: edn.Relation(name, tuple(own), tuple(own.values())) for name, own in (tables or {}).items()}
+        relations = {
+            name: edn.Relation(name, tuple(columns), tuple(columns.values()))
+            for name, columns in (tables or {}).items()
+        }
         query = edn.parse(text, relations, arguments=arguments, source=source)
         if query.shape in ("tuple", "scalar"):
             raise UnsupportedError(
@@ -178,5 +181,5 @@ def read(
 
 def _ambiguous(text: str, at: int, width: int, what: str, languages: Sequence[Language]) -> UsageError:
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-    shown = pointed(f"'{text[at : at + width]}' {what}", text, line, column, width)
-    return UsageError(f"{shown}\n  Say which: {' or '.join(f'language={one!r}' for one in languages)}.")
+    message = pointed(f"'{text[at : at + width]}' {what}", text, line, column, width)
+    return UsageError(f"{message}\n  Say which: {' or '.join(f'language={language!r}' for language in languages)}.")

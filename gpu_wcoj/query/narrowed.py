@@ -48,22 +48,22 @@ class _Narrowing:
             return rule
         comparisons = list(rule.comparisons)
         atoms = list(rule.atoms)
-        for at, atom in enumerate(rule.atoms):
+        for position, atom in enumerate(rule.atoms):
             if (
                 atom.relation not in self.inputs
                 or NULL in atom.terms
-                or any(isinstance(one, Call) for one in atom.terms)
+                or any(isinstance(term, Call) for term in atom.terms)
             ):
                 continue
-            own = [one for one in comparisons if _is_about(one, atom)]
-            comparisons = [one for one in comparisons if one not in own]
-            others = [*atoms[:at], *atoms[at + 1 :]]
-            used = set(_used(rule, others, comparisons))
-            kept = [one for one in dict.fromkeys(atom.terms) if isinstance(one, Variable) and one in used]
-            if kept and (own or len(kept) < len(atom.terms)):
-                atoms[at] = self._helper(atom, kept, own)
+            local_comparisons = [comparison for comparison in comparisons if _is_about(comparison, atom)]
+            comparisons = [comparison for comparison in comparisons if comparison not in local_comparisons]
+            other_atoms = [*atoms[:position], *atoms[position + 1 :]]
+            used = set(_used(rule, other_atoms, comparisons))
+            used_variables = [term for term in dict.fromkeys(atom.terms) if isinstance(term, Variable) and term in used]
+            if used_variables and (local_comparisons or len(used_variables) < len(atom.terms)):
+                atoms[position] = self._helper(atom, used_variables, local_comparisons)
             else:
-                comparisons += own
+                comparisons += local_comparisons
         return replace(rule, atoms=tuple(atoms), comparisons=tuple(comparisons))
 
     def _helper(self, atom: Atom, kept: Sequence[Variable], own: Sequence[Comparison]) -> Atom:
@@ -75,8 +75,11 @@ class _Narrowing:
                 name = f"_#{column}" if is_left_out else f"c{column}{'?' * term.is_null_safe}"
                 names.setdefault(term, Variable(name))
         terms = tuple(names.get(term, term) for term in atom.terms)
-        compared = tuple(replace(one, left=_renamed(one.left, names), right=_renamed(one.right, names)) for one in own)
-        head = tuple(names[one] for one in kept)
+        compared = tuple(
+            replace(comparison, left=_renamed(comparison.left, names), right=_renamed(comparison.right, names))
+            for comparison in own
+        )
+        head = tuple(names[variable] for variable in kept)
         key = replace(atom, terms=terms), head, compared
         if key not in self.helpers:
             name = f"{atom.relation}#cut{len(self.helpers) + 1}"
@@ -87,12 +90,12 @@ class _Narrowing:
 def _is_about(comparison: Comparison, atom: Atom) -> bool:
     """Whether a comparison is about an atom alone, and has an answer for all of its rows."""
     sides = (comparison.left, comparison.right)
-    found = variables_of(sides)
-    return bool(found) and all(one in atom.terms for one in found) and all(map(is_total, sides))
+    variables = variables_of(sides)
+    return bool(variables) and all(variable in atom.terms for variable in variables) and all(map(is_total, sides))
 
 
 def _stands_in(term: Variable, comparisons: Sequence[Comparison]) -> bool:
-    return any(term in one.variables for one in comparisons)
+    return any(term in comparison.variables for comparison in comparisons)
 
 
 def _used(rule: Rule, others: Sequence[Atom], comparisons: Sequence[Comparison]) -> Iterator[Variable]:
@@ -109,5 +112,5 @@ def _used(rule: Rule, others: Sequence[Atom], comparisons: Sequence[Comparison])
 
 def _renamed(expression: Expression, names: dict[Expression, Variable]) -> Expression:
     if isinstance(expression, Call):
-        return replace(expression, arguments=tuple(_renamed(one, names) for one in expression.arguments))
+        return replace(expression, arguments=tuple(_renamed(argument, names) for argument in expression.arguments))
     return names.get(expression, expression)

@@ -40,7 +40,7 @@ def check_nulls(rule: Rule, at: _At) -> None:
 
 
 def _check_spelled(rule: Rule, at: _At) -> None:
-    names = dict.fromkeys(one.name for body in _bodies(rule) for one in standing(body))
+    names = dict.fromkeys(variable.name for body in _bodies(rule) for variable in standing(body))
     for name in names:
         if name.endswith("?") and name[:-1] in names:
             what = f"'{name[:-1]}' stands here with and without '?'; write it one way in all of a rule"
@@ -49,18 +49,18 @@ def _check_spelled(rule: Rule, at: _At) -> None:
 
 def _bodies(body: Rule | Aggregate) -> Iterator[Rule | Aggregate]:
     yield body
-    for one in inner_aggregates(body):
-        yield from _bodies(one)
+    for aggregate in inner_aggregates(body):
+        yield from _bodies(aggregate)
 
 
 def _check_body(body: Rule | Aggregate, at: _At) -> None:
     bound = {term for atom in body.atoms for term in atom.terms if isinstance(term, Variable)}
-    given = [(term, atom.span) for atom in (*body.atoms, *body.negated) for term in atom.terms]
+    placed_terms = [(term, atom.span) for atom in (*body.atoms, *body.negated) for term in atom.terms]
     if isinstance(body, Rule):
-        given += [(term, body.head.span) for term in body.head.terms]
+        placed_terms += [(term, body.head.span) for term in body.head.terms]
     elif body.value is not None:
         _check_value(body.value, f"'{body.op}' aggregates it", body.span, at)
-    for term, span in given:
+    for term, span in placed_terms:
         _check_calls(term, span, at)
     for comparison in body.comparisons:
         _check_comparison(comparison, bound, isinstance(body, Aggregate), at)
@@ -73,17 +73,17 @@ def _check_calls(expression: Expression, span: Span, at: _At) -> None:
     if not isinstance(expression, Call) or expression.takes_nulls:
         return
     span = expression.span if expression.span.line else span
-    for one in expression.arguments:
-        _check_value(one, f"'{expression}' calculates with it", span, at)
+    for argument in expression.arguments:
+        _check_value(argument, f"'{expression}' calculates with it", span, at)
 
 
 def _check_value(expression: Expression, why: str, span: Span, at: _At) -> None:
     """Check that an expression has a value wherever it stands."""
     if expression == NULL:
         raise UnsupportedError(at(f"null is no value, and {why}; leave it out", span))
-    for one in variables_of([expression]):
-        if one.is_null_safe:
-            what = f"'{one}' may be null, and {why}; write '{one.name[:-1]}' for the rows that have a value"
+    for variable in variables_of([expression]):
+        if variable.is_null_safe:
+            what = f"'{variable}' may be null, and {why}; write '{variable.name[:-1]}' for the rows that have a value"
             raise UnsupportedError(at(what, span))
     _check_calls(expression, span, at)
 
@@ -97,19 +97,19 @@ def _check_comparison(comparison: Comparison, bound: set[Variable], is_within: b
                 raise UnsupportedError(at(f"{what}, or '{side} = null'", span))
             _check_calls(side, span, at)
         return
-    asked = comparison.right if comparison.left == NULL else comparison.left
-    shown = f"'{comparison}'"
+    tested = comparison.right if comparison.left == NULL else comparison.left
+    text = f"'{comparison}'"
     if op not in ("=", "!="):
-        raise UnsupportedError(at(f"{shown}: null has no order; = and != ask for it", span))
-    if not isinstance(asked, (Variable, Call, Aggregate)):
-        raise UnsupportedError(at(f"{shown} asks a constant for null; leave it out", span))
-    _check_calls(asked, span, at)
-    if op == "!=" or asked in bound or (isinstance(asked, Call) and asked.takes_nulls):
+        raise UnsupportedError(at(f"{text}: null has no order; = and != ask for it", span))
+    if not isinstance(tested, (Variable, Call, Aggregate)):
+        raise UnsupportedError(at(f"{text} asks a constant for null; leave it out", span))
+    _check_calls(tested, span, at)
+    if op == "!=" or tested in bound or (isinstance(tested, Call) and tested.takes_nulls):
         return
-    if isinstance(asked, Variable) and is_within:
-        what = f"{shown} asks for null of what the braces do not bind; ask outside of them"
-    elif isinstance(asked, Variable):
-        what = f"{shown} asks for null of what no relation binds, which has a value; ask what it is made of"
+    if isinstance(tested, Variable) and is_within:
+        what = f"{text} asks for null of what the braces do not bind; ask outside of them"
+    elif isinstance(tested, Variable):
+        what = f"{text} asks for null of what no relation binds, which has a value; ask what it is made of"
     else:
-        what = f"{shown} asks for null of what is calculated, which has a value; ask the variables that it is made of"
+        what = f"{text} asks for null of what is calculated, which has a value; ask the variables that it is made of"
     raise UnsupportedError(at(what, span))

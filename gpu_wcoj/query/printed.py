@@ -40,26 +40,28 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
     .decl my_table(id: int64, "first name")
     once_1(x, first_name) :- my_table(x, first_name).
     """
-    found = _without_core(rules)
-    used = dict.fromkeys(atom.relation for rule in found.rules for atom in (rule.head, *rule.read))
-    used.update(dict.fromkeys(found.inputs))
-    found = replace(found, declarations=tuple(one for one in found.declarations if one.relation in used))
-    names = _legal([*used, *(one.relation for one in found.directives), *found.outputs], _NO_RELATIONS)
+    program = _without_core(rules)
+    used = dict.fromkeys(atom.relation for rule in program.rules for atom in (rule.head, *rule.read))
+    used.update(dict.fromkeys(program.inputs))
+    program = replace(
+        program, declarations=tuple(declaration for declaration in program.declarations if declaration.relation in used)
+    )
+    names = _legal([*used, *(directive.relation for directive in program.directives), *program.outputs], _NO_RELATIONS)
     notes = ["// of bags: run it with bag=True, or --bag"] if bag else []
     notes += [f"// {new} is {Constant(old)}" for old, new in names.items() if old != new and "#" not in old]
-    return "\n".join([*notes, str(_renamed(found, names))])
+    return "\n".join([*notes, str(_renamed(program, names))])
 
 
 def _legal(names: Iterable[str], reserved: frozenset[str]) -> dict[str, str]:
     """A legal name for each name: itself where it is one, else another one that is not taken."""
-    known = list(dict.fromkeys(names))
-    found = {name: name for name in known if _is_legal(name, reserved)}
-    taken = set(found)
-    for name in known:
-        if name not in found:
-            found[name] = _fresh(name, taken, reserved)
-            taken.add(found[name])
-    return found
+    distinct_names = list(dict.fromkeys(names))
+    legal = {name: name for name in distinct_names if _is_legal(name, reserved)}
+    taken = set(legal)
+    for name in distinct_names:
+        if name not in legal:
+            legal[name] = _fresh(name, taken, reserved)
+            taken.add(legal[name])
+    return legal
 
 
 def _is_legal(name: str, reserved: frozenset[str]) -> bool:
@@ -69,29 +71,29 @@ def _is_legal(name: str, reserved: frozenset[str]) -> bool:
 def _fresh(name: str, taken: set[str], reserved: frozenset[str]) -> str:
     base = re.sub(r"\W+", "_", name[: NAME_LENGTH - 20]).strip("_") or "x"
     base = base if _NAME.fullmatch(base) else f"x{base}"
-    number, found = 1, base
-    while found in taken or found in reserved:
-        number += 1
-        found = f"{base}_{number}"
-    return found
+    suffix, candidate = 1, base
+    while candidate in taken or candidate in reserved:
+        suffix += 1
+        candidate = f"{base}_{suffix}"
+    return candidate
 
 
 def _without_core(rules: Rules) -> Rules:
     """Groupings, extremes and facts of a program in core form as the rules that say the same."""
     if not (rules.groupings or rules.extremes or rules.facts):
         return rules
-    columns = {one.relation: one.column for one in rules.extremes}
-    ops = {one.relation: one.op for one in rules.extremes}
+    columns = {extreme.relation: extreme.column for extreme in rules.extremes}
+    ops = {extreme.relation: extreme.op for extreme in rules.extremes}
     written = []
     for rule in rules.rules:
         head = rule.head
         if head.relation in columns:
-            at = columns[head.relation]
-            applied = Call(ops[head.relation], (head.terms[at],))
-            rule = replace(rule, head=replace(head, terms=(*head.terms[:at], applied, *head.terms[at + 1 :])))
+            column = columns[head.relation]
+            applied = Call(ops[head.relation], (head.terms[column],))
+            rule = replace(rule, head=replace(head, terms=(*head.terms[:column], applied, *head.terms[column + 1 :])))
         written.append(rule)
-    facts = (Rule(Atom(one.relation, tuple(map(Constant, row))), ()) for one in rules.facts for row in one.rows)
-    grouped = (_grouped(one, rules.arity[one.source]) for one in rules.groupings)
+    facts = (Rule(Atom(fact.relation, tuple(map(Constant, row))), ()) for fact in rules.facts for row in fact.rows)
+    grouped = (_grouped(grouping, rules.arity[grouping.source]) for grouping in rules.groupings)
     return replace(rules, rules=(*facts, *written, *grouped), groupings=(), extremes=(), facts=())
 
 
@@ -99,9 +101,9 @@ def _grouped(grouping: Grouping, arity: int) -> Rule:
     """The head that aggregates, as a rule."""
     terms = tuple(Variable(f"c{i}") for i in range(grouping.keys))
     value = () if grouping.op == "count" else (Variable(f"c{grouping.keys}"),)
-    rest = tuple(Variable(f"_#{i}") for i in range(arity - len(terms) - len(value)))
+    wildcards = tuple(Variable(f"_#{i}") for i in range(arity - len(terms) - len(value)))
     head = Atom(grouping.relation, (*terms, Call(grouping.op, value)))
-    return Rule(head, (Atom(grouping.source, (*terms, *value, *rest)),))
+    return Rule(head, (Atom(grouping.source, (*terms, *value, *wildcards)),))
 
 
 def _renamed(rules: Rules, relations: Mapping[str, str]) -> Rules:
@@ -109,9 +111,11 @@ def _renamed(rules: Rules, relations: Mapping[str, str]) -> Rules:
     return replace(
         rules,
         rules=tuple(_Renaming.of(rule, relations).rule(rule) for rule in rules.rules),
-        declarations=tuple(replace(one, relation=relations[one.relation]) for one in rules.declarations),
+        declarations=tuple(
+            replace(declaration, relation=relations[declaration.relation]) for declaration in rules.declarations
+        ),
         outputs=tuple(relations[name] for name in rules.outputs),
-        directives=tuple(replace(one, relation=relations[one.relation]) for one in rules.directives),
+        directives=tuple(replace(directive, relation=relations[directive.relation]) for directive in rules.directives),
     )
 
 
@@ -125,14 +129,14 @@ class _Renaming:
     @classmethod
     def of(cls, rule: Rule, relations: Mapping[str, str]) -> _Renaming:
         times = Counter(_standing(rule))
-        named = [one for one in times if times[one] > 1 or not one.is_wildcard]
-        bases = {one: one.name.removesuffix("?") for one in named}
+        named = [variable for variable in times if times[variable] > 1 or not variable.is_wildcard]
+        bases = {variable: variable.name.removesuffix("?") for variable in named}
         legal = _legal(bases.values(), _NO_VARIABLES)
-        marks = {one: "?" if one.is_null_safe else "" for one in named}
-        return cls(relations, {one: Variable(legal[bases[one]] + marks[one]) for one in named})
+        marks = {variable: "?" if variable.is_null_safe else "" for variable in named}
+        return cls(relations, {variable: Variable(legal[bases[variable]] + marks[variable]) for variable in named})
 
     def rule(self, rule: Rule) -> Rule:
-        equal = (Comparison("=", one.variable, one.call) for one in rule.computed)
+        equal = (Comparison("=", computed.variable, computed.call) for computed in rule.computed)
         return Rule(
             self.atom(rule.head),
             tuple(map(self.atom, rule.atoms)),
@@ -164,8 +168,8 @@ class _Renaming:
 
 def _standing(body: Rule | Aggregate) -> Iterator[Variable]:
     """Every place where a variable stands in a rule, in the braces of aggregates too."""
-    for one in expressions(body):
-        yield from _variables(one)
+    for expression in expressions(body):
+        yield from _variables(expression)
 
 
 def _variables(one: Expression) -> Iterator[Variable]:

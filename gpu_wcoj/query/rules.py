@@ -94,9 +94,9 @@ def _parts(body: Rule | Aggregate) -> Iterator[Expression]:
 
 def _read(body: Rule | Aggregate, within: Iterable[Aggregate]) -> Iterator[Atom]:
     yield from (*body.atoms, *body.negated)
-    for one in within:
-        inner = (*_parts(one),) if one.value is None else (one.value, *_parts(one))
-        yield from _read(one, aggregates_of(inner))
+    for aggregate in within:
+        inner = (*_parts(aggregate),) if aggregate.value is None else (aggregate.value, *_parts(aggregate))
+        yield from _read(aggregate, aggregates_of(inner))
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class Declaration:
     def __str__(self) -> str:
         names = map(_column, self.columns)
         pairs = zip(names, self.types, strict=True)
-        shown = ", ".join(name if kind is None else f"{name}: {kind}" for name, kind in pairs)
-        return f".decl {self.relation}({shown})"
+        columns = ", ".join(name if kind is None else f"{name}: {kind}" for name, kind in pairs)
+        return f".decl {self.relation}({columns})"
 
 
 def _column(name: str) -> str:
@@ -243,17 +243,17 @@ class Rules:
     facts: tuple[Facts, ...] = ()
 
     def __str__(self) -> str:
-        inputs = [one for one in self.directives if one.kind == "input"]
-        written = {one.relation: one for one in self.directives if one.kind == "output"}
+        inputs = [directive for directive in self.directives if directive.kind == "input"]
+        written = {directive.relation: directive for directive in self.directives if directive.kind == "output"}
         outputs = [written.get(name, Directive("output", name)) for name in self.outputs]
-        facts = [Rule(Atom(one.relation, tuple(map(Constant, row))), ()) for one in self.facts for row in one.rows]
+        facts = [Rule(Atom(fact.relation, tuple(map(Constant, row))), ()) for fact in self.facts for row in fact.rows]
         core = (*self.groupings, *self.extremes)
         return "\n".join(map(str, (*self.declarations, *inputs, *facts, *self.rules, *core, *outputs)))
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
         """The relations that rules define, in the order in which they first stand."""
-        grouped = (one.relation for one in self.groupings)
+        grouped = (grouping.relation for grouping in self.groupings)
         return tuple(dict.fromkeys([*(rule.head.relation for rule in self.rules), *grouped]))
 
     @cached_property
@@ -261,8 +261,12 @@ class Rules:
         """The relations that take rows: those that bodies read and no rule defines, and those that ``.input`` names."""
         heads = set(self.heads)
         used = dict.fromkeys(atom.relation for rule in self.rules for atom in rule.read)
-        known = heads.union(one.relation for one in self.declarations)
-        named = (one.relation for one in self.directives if one.kind == "input" and one.relation in known)
+        named_in_text = heads.union(declaration.relation for declaration in self.declarations)
+        named = (
+            directive.relation
+            for directive in self.directives
+            if directive.kind == "input" and directive.relation in named_in_text
+        )
         read = (name for name in used if name not in heads and not name.startswith(DEMAND))
         return tuple(dict.fromkeys([*read, *named]))
 
@@ -277,7 +281,7 @@ class Rules:
         """
         atoms = [atom for rule in self.rules for atom in rule.read if atom.relation == relation]
         columns = range(self.arity.get(relation, 0))
-        return frozenset(at for at in columns if all(_is_wildcard(atom.terms[at]) for atom in atoms))
+        return frozenset(column for column in columns if all(_is_wildcard(atom.terms[column]) for atom in atoms))
 
     @property
     def has_aggregates(self) -> bool:
@@ -300,10 +304,14 @@ class Rules:
             for rule in self.rules
         )
         declarations = tuple(
-            replace(one, columns=_left(one.columns, unread[one.relation]), types=_left(one.types, unread[one.relation]))
-            if one.relation in unread
-            else one
-            for one in self.declarations
+            replace(
+                declaration,
+                columns=_left(declaration.columns, unread[declaration.relation]),
+                types=_left(declaration.types, unread[declaration.relation]),
+            )
+            if declaration.relation in unread
+            else declaration
+            for declaration in self.declarations
         )
         return replace(self, rules=rules, declarations=declarations)
 
@@ -320,9 +328,9 @@ class Rules:
     def arity(self) -> dict[str, int]:
         """Columns of each relation that is declared or that rules use."""
         atoms = (atom for rule in self.rules for atom in (rule.head, *rule.read))
-        found = {one.relation: len(one.columns) for one in self.declarations}
-        found |= {atom.relation: len(atom.terms) for atom in atoms}
-        return found | {one.relation: one.keys + 1 for one in self.groupings}
+        arity = {declaration.relation: len(declaration.columns) for declaration in self.declarations}
+        arity |= {atom.relation: len(atom.terms) for atom in atoms}
+        return arity | {grouping.relation: grouping.keys + 1 for grouping in self.groupings}
 
 
 def _is_wildcard(term: Expression) -> bool:
@@ -330,7 +338,7 @@ def _is_wildcard(term: Expression) -> bool:
 
 
 def _left(parts: tuple[_T, ...], unread: Collection[int]) -> tuple[_T, ...]:
-    return tuple(one for at, one in enumerate(parts) if at not in unread)
+    return tuple(part for index, part in enumerate(parts) if index not in unread)
 
 
 def _cut_body(body: _Body, unread: Mapping[str, Collection[int]]) -> _Body:
@@ -339,14 +347,17 @@ def _cut_body(body: _Body, unread: Mapping[str, Collection[int]]) -> _Body:
     def cut(atom: Atom) -> Atom:
         return replace(atom, terms=_cut_all(_left(atom.terms, unread.get(atom.relation, ())), unread))
 
-    compared = (replace(one, left=_cut(one.left, unread), right=_cut(one.right, unread)) for one in body.comparisons)
+    compared = (
+        replace(comparison, left=_cut(comparison.left, unread), right=_cut(comparison.right, unread))
+        for comparison in body.comparisons
+    )
     return replace(
         body, atoms=tuple(map(cut, body.atoms)), negated=tuple(map(cut, body.negated)), comparisons=tuple(compared)
     )
 
 
 def _cut_all(parts: Iterable[Expression], unread: Mapping[str, Collection[int]]) -> tuple[Expression, ...]:
-    return tuple(_cut(one, unread) for one in parts)
+    return tuple(_cut(part, unread) for part in parts)
 
 
 def _cut(part: Expression, unread: Mapping[str, Collection[int]]) -> Expression:

@@ -14,8 +14,8 @@ from gpu_wcoj.query.terms import Aggregate, Atom, Call, Comparison, Constant, Va
 
 _KIND = "kind"
 _CLASSES: Final[dict[str, type[Any]]] = {
-    one.__name__: one
-    for one in (
+    piece_class.__name__: piece_class
+    for piece_class in (
         Aggregate, Atom, Call, Comparison, Computed, Constant, Declaration, Directive, Extreme, Facts, Grouping, Rule,
         Rules, Variable,
     )
@@ -45,39 +45,39 @@ def stored(rules: Rules) -> str:
 
 def _is_spelled(rules: Rules) -> bool:
     """Whether the text of the declarations means them: types in a text bind."""
-    return all(one.is_binding or not any(one.types) for one in rules.declarations)
+    return all(declaration.is_binding or not any(declaration.types) for declaration in rules.declarations)
 
 
 def made_again(text: str) -> Rules:
     """The rules of a text of `stored`."""
     if not text.startswith("{"):  # with which no text in Datalog begins
         return parse(text)
-    found: Rules = _read(json.loads(text))
-    return found
+    rules: Rules = _read(json.loads(text))
+    return rules
 
 
 def _plain(piece: Any) -> Any:
     if is_dataclass(piece):
-        found = {_KIND: type(piece).__name__}
-        return found | {
-            _OWN_KIND if one.name == _KIND else one.name: _plain(getattr(piece, one.name))
-            for one in fields(piece)
-            if one.name not in _LEFT_OUT
+        record = {_KIND: type(piece).__name__}
+        return record | {
+            _OWN_KIND if field.name == _KIND else field.name: _plain(getattr(piece, field.name))
+            for field in fields(piece)
+            if field.name not in _LEFT_OUT
         }
     if isinstance(piece, tuple):
-        return [_plain(one) for one in piece]
+        return [_plain(item) for item in piece]
     return {_KIND: "Decimal", "value": str(piece)} if isinstance(piece, Decimal) else piece
 
 
 def _read(piece: Any) -> Any:
     if isinstance(piece, list):
-        return tuple(_read(one) for one in piece)
+        return tuple(_read(item) for item in piece)
     if not isinstance(piece, dict):
         return piece
     kind = piece[_KIND]
     if kind == "Decimal":
         return Decimal(piece["value"])
-    given = {name: _read(value) for name, value in piece.items() if name != _KIND}
-    if _OWN_KIND in given:
-        given[_KIND] = given.pop(_OWN_KIND)
-    return _CLASSES[kind](**given)
+    arguments = {name: _read(value) for name, value in piece.items() if name != _KIND}
+    if _OWN_KIND in arguments:
+        arguments[_KIND] = arguments.pop(_OWN_KIND)
+    return _CLASSES[kind](**arguments)

@@ -20,39 +20,39 @@ def components(reads: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
     >>> components({"a": ["b", "edge"], "b": ["c"], "c": ["b"], "d": []})
     [('b', 'c'), ('a',), ('d',)]
     """
-    number: dict[str, int] = {}
+    index: dict[str, int] = {}
     lowest: dict[str, int] = {}
     open_heads: dict[str, None] = {}
-    found: list[tuple[str, ...]] = []
+    result: list[tuple[str, ...]] = []
 
     def begin(name: str) -> tuple[str, Iterator[str]]:
-        number[name] = lowest[name] = len(number)
+        index[name] = lowest[name] = len(index)
         open_heads[name] = None
-        return name, iter([other for other in reads[name] if other in reads])
+        return name, iter([successor for successor in reads[name] if successor in reads])
 
     for start in reads:
-        if start in number:
+        if start in index:
             continue
         path = [begin(start)]
         while path:
             name, ahead = path[-1]
-            other = next(ahead, None)
-            if other is not None:
-                if other not in number:
-                    path.append(begin(other))
-                elif other in open_heads:
-                    lowest[name] = min(lowest[name], number[other])
+            member = next(ahead, None)
+            if member is not None:
+                if member not in index:
+                    path.append(begin(member))
+                elif member in open_heads:
+                    lowest[name] = min(lowest[name], index[member])
                 continue
             path.pop()
             if path:
                 above = path[-1][0]
                 lowest[above] = min(lowest[above], lowest[name])
-            if lowest[name] == number[name]:
-                members = [other for other in open_heads if number[other] >= number[name]]
-                for other in members:
-                    del open_heads[other]
-                found.append(tuple(sorted(members, key=list(reads).index) if len(members) > 1 else members))
-    return found
+            if lowest[name] == index[name]:
+                members = [head for head in open_heads if index[head] >= index[name]]
+                for member in members:
+                    del open_heads[member]
+                result.append(tuple(sorted(members, key=list(reads).index) if len(members) > 1 else members))
+    return result
 
 
 def cycle(start: str, members: Collection[str], reads: Mapping[str, Collection[str]]) -> list[str]:
@@ -68,15 +68,15 @@ def cycle(start: str, members: Collection[str], reads: Mapping[str, Collection[s
 
 def way(start: str, goal: str, members: Collection[str], reads: Mapping[str, Collection[str]]) -> list[str]:
     """A shortest way from one head of a component to another, both ends named; never empty-handed in a component."""
-    ways = [[start]]
+    paths = [[start]]
     seen: set[str] = set()
-    for one in ways:  # grows while it is read
-        for other in reads[one[-1]]:
-            if other == goal:
-                return [*one, goal]
-            if other in members and other not in seen:
-                seen.add(other)
-                ways.append([*one, other])
+    for path in paths:  # grows while it is read
+        for successor in reads[path[-1]]:
+            if successor == goal:
+                return [*path, goal]
+            if successor in members and successor not in seen:
+                seen.add(successor)
+                paths.append([*path, successor])
     return []
 
 
@@ -101,5 +101,5 @@ def unread(rules: Rules) -> tuple[str, ...]:
     """
     reads = reads_of(rules)
     loop_of = {name: members for members in components(reads) for name in members}
-    read = {other for name, own in reads.items() for other in own if other not in loop_of[name]}
+    read = {relation for name, relations in reads.items() for relation in relations if relation not in loop_of[name]}
     return tuple(name for name in rules.heads if name not in read)

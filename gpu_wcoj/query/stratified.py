@@ -78,7 +78,7 @@ def check_settled(rules: Rules, loops: Mapping[str, Collection[str]], at: _At = 
                 what = "negation" if verb == "negates" else "aggregation"
                 back = way(atom.relation, head, loop, reads) if atom.relation != head else [head]
                 names = _of_the_text([head, *back])
-                cycle = " reads ".join(f"'{one}'" for one in _shorter(names[1:] or names))
+                cycle = " reads ".join(f"'{name}'" for name in _shorter(names[1:] or names))
                 raise UnsupportedError(
                     at(f"{what} through recursion is not supported: '{names[0]}' {verb} {cycle}", atom.span)
                 )
@@ -112,22 +112,24 @@ def guarded(rules: Rules) -> Rules:
         copied.append(name)
     read = {*rules.outputs, *(atom.relation for rule in rules.rules for atom in rule.read)}
     gone = {name for name in copied if "#" in name and name not in read}
-    return replace(rules, rules=tuple(one for one in rules.rules if one.head.relation not in gone)) if gone else rules
+    return (
+        replace(rules, rules=tuple(rule for rule in rules.rules if rule.head.relation not in gone)) if gone else rules
+    )
 
 
 def _step(rule: Rule, rules: Rules, loops: Mapping[str, Collection[str]], number: int) -> tuple[str, Rules] | None:
     """Take one negation of a rule out of its recursion: the head that it negates, and the rules after that."""
     loop = loops.get(rule.head.relation, ())
-    for atom in (one for one in rule.negated if one.relation in loop):
+    for atom in (atom for atom in rule.negated if atom.relation in loop):
         copied = _copied(atom, rule, rules.rules, loop, f"{atom.relation}#{number}")
         if copied is None:
             continue
         guard, keys, settled = copied
         there = replace(guard, relation=settled[0].head.relation, span=atom.span)
-        negated = tuple(there if one is atom else one for one in rule.negated)
+        negated = tuple(there if negated_atom is atom else negated_atom for negated_atom in rule.negated)
         after = replace(rule, atoms=(*rule.atoms, guard), negated=negated)
-        others = (after if one is rule else one for one in rules.rules)
-        return atom.relation, replace(rules, rules=(*others, keys, recursive_rule(keys.head), *settled))
+        rewritten = (after if candidate is rule else candidate for candidate in rules.rules)
+        return atom.relation, replace(rules, rules=(*rewritten, keys, recursive_rule(keys.head), *settled))
     return None
 
 
@@ -145,17 +147,23 @@ def _copied(
     None if a rule of the head says of the loop what the negating rule does not say as well.
     """
     settled = []
-    for own in (one for one in rules if one.head.relation == negated.relation):
-        kept = _apart(own, negated, rule, loop)
-        if kept is None:
+    for head_rule in (rule for rule in rules if rule.head.relation == negated.relation):
+        independent_rule = _apart(head_rule, negated, rule, loop)
+        if independent_rule is None:
             return None
-        guard = Atom(f"{DEMAND}{name}", own.head.terms)
-        settled.append(replace(kept, head=replace(own.head, relation=name), atoms=(guard, *kept.atoms)))
-    said = [one for one in rule.comparisons if not any(aggregates_of((one.left, one.right)))]
+        guard = Atom(f"{DEMAND}{name}", head_rule.head.terms)
+        settled.append(
+            replace(
+                independent_rule, head=replace(head_rule.head, relation=name), atoms=(guard, *independent_rule.atoms)
+            )
+        )
+    said = [
+        comparison for comparison in rule.comparisons if not any(aggregates_of((comparison.left, comparison.right)))
+    ]
     bound = bound_variables(replace(rule, comparisons=tuple(said)))
-    if not bound.issuperset(variables_of(negated.terms)) or any(one.is_wildcard for one in negated.variables):
+    if not bound.issuperset(variables_of(negated.terms)) or any(variable.is_wildcard for variable in negated.variables):
         return None
-    said = [one for one in said if bound.issuperset(one.variables)]
+    said = [comparison for comparison in said if bound.issuperset(comparison.variables)]
     keys = Rule(Atom(f"keys#{name}", negated.terms), rule.atoms, tuple(said), (), rule.computed)
     return Atom(f"{DEMAND}{name}", negated.terms), keys, settled
 
@@ -175,31 +183,48 @@ def _apart(own: Rule, negated: Atom, rule: Rule, loop: Collection[str]) -> Rule 
         return None
     while True:
         parts: list[Atom | Comparison] = [*said, *compared]
-        shared = {one for part in parts for one in part.variables if not one.is_wildcard} - head
-        more = [one for one in own.atoms if one not in said and shared.intersection(one.variables)]
-        also = [one for one in own.comparisons if one not in compared and shared.intersection(_all_in(one))]
+        shared = {variable for part in parts for variable in part.variables if not variable.is_wildcard} - head
+        more = [atom for atom in own.atoms if atom not in said and shared.intersection(atom.variables)]
+        also = [
+            comparison
+            for comparison in own.comparisons
+            if comparison not in compared and shared.intersection(_all_in(comparison))
+        ]
         if not more and not also:
             break
         said, compared = said + more, compared + also
     if any(shared.intersection(atom.variables) for atom in own.negated):
         return None
     places = Counter(variable for atom in said for variable in atom.terms)
-    places.update(variable for one in compared for variable in _all_in(one))
+    places.update(variable for comparison in compared for variable in _all_in(comparison))
     for row in _images(said, rule.atoms, dict(zip(own.head.terms, negated.terms, strict=True))):
-        joins = (row[one] for one, n in places.items() if n > 1 and isinstance(one, Variable) and not one.is_null_safe)
-        may_be_null = any(one == NULL or (isinstance(one, Variable) and one.is_null_safe) for one in joins)
-        there = (
-            replace(one, left=row.get(one.left, one.left), right=row.get(one.right, one.right)) for one in compared
+        joins = (
+            row[term] for term, n in places.items() if n > 1 and isinstance(term, Variable) and not term.is_null_safe
         )
-        if not may_be_null and all(one in rule.comparisons for one in there):
-            atoms = tuple(one for one in own.atoms if one not in said)
-            return replace(own, atoms=atoms, comparisons=tuple(one for one in own.comparisons if one not in compared))
+        may_be_null = any(term == NULL or (isinstance(term, Variable) and term.is_null_safe) for term in joins)
+        there = (
+            replace(
+                comparison,
+                left=row.get(comparison.left, comparison.left),
+                right=row.get(comparison.right, comparison.right),
+            )
+            for comparison in compared
+        )
+        if not may_be_null and all(comparison in rule.comparisons for comparison in there):
+            atoms = tuple(atom for atom in own.atoms if atom not in said)
+            return replace(
+                own,
+                atoms=atoms,
+                comparisons=tuple(comparison for comparison in own.comparisons if comparison not in compared),
+            )
     return None
 
 
 def _all_in(comparison: Comparison) -> set[Variable]:
     """The variables of a comparison, those in braces too."""
-    inner = (one for aggregate in aggregates_of((comparison.left, comparison.right)) for one in within(aggregate))
+    inner = (
+        variable for aggregate in aggregates_of((comparison.left, comparison.right)) for variable in within(aggregate)
+    )
     return {*comparison.variables, *inner}
 
 
@@ -210,16 +235,16 @@ def _images(
     if not atoms:
         yield row
         return
-    for other in (one for one in others if one.relation == atoms[0].relation):
-        found = dict(row)
-        for one, there in zip(atoms[0].terms, other.terms, strict=True):
-            if isinstance(one, Variable):
-                if found.setdefault(one, there) != there and not one.is_wildcard:
+    for image in (candidate for candidate in others if candidate.relation == atoms[0].relation):
+        mapping = dict(row)
+        for term, image_term in zip(atoms[0].terms, image.terms, strict=True):
+            if isinstance(term, Variable):
+                if mapping.setdefault(term, image_term) != image_term and not term.is_wildcard:
                     break
-            elif one != there:
+            elif term != image_term:
                 break
         else:
-            yield from _images(atoms[1:], others, found)
+            yield from _images(atoms[1:], others, mapping)
 
 
 def loops_of(rules: Rules) -> dict[str, tuple[str, ...]]:
@@ -232,21 +257,21 @@ def loops_of(rules: Rules) -> dict[str, tuple[str, ...]]:
     {'p': ('p',)}
     """
     reads = reads_of(rules)
-    found: dict[str, tuple[str, ...]] = {}
+    loops: dict[str, tuple[str, ...]] = {}
     for members in components(reads):
         if len(members) > 1 or any(name in reads[name] for name in members):
-            found.update(dict.fromkeys(members, members))
-    return found
+            loops.update(dict.fromkeys(members, members))
+    return loops
 
 
 def extremes_of(rules: Rules) -> dict[str, tuple[int, str]]:
     """Per head that keeps the least or greatest of a column, the column and the aggregate."""
-    found = {}
+    extremes = {}
     for rule in rules.rules:
         for column, call in applied(rule.head):
             if call.op in EXTREMES:
-                found[rule.head.relation] = column, call.op
-    return found
+                extremes[rule.head.relation] = column, call.op
+    return extremes
 
 
 def _seen_complete(rule: Rule) -> Iterator[tuple[str, Atom]]:
@@ -267,26 +292,26 @@ def _check_heads(rules: Rules, at: _At) -> dict[str, tuple[int, str]]:
     forms: dict[str, list[tuple[Rule, list[tuple[int, Call]]]]] = {}
     for rule in rules.rules:
         forms.setdefault(rule.head.relation, []).append((rule, applied(rule.head)))
-    named = {one.relation for one in rules.directives if one.kind == "input"}
-    for name, own in forms.items():
-        first = next((calls for _, calls in own if calls), None)
+    named = {directive.relation for directive in rules.directives if directive.kind == "input"}
+    for name, head_rules in forms.items():
+        first = next((calls for _, calls in head_rules if calls), None)
         if first is None:
             continue
         column, op = first[0][0], first[0][1].op
-        for rule, calls in own:
+        for rule, calls in head_rules:
             if len(calls) > 1:
                 what = f"the head '{name}' has two aggregates; write a head for each, and a rule that joins them"
                 raise UnsupportedError(at(what, rule.head.span))
             if not calls or (calls[0][0], calls[0][1].op) != (column, op):
-                shown = f"{calls[0][1].op} in column {calls[0][0]}" if calls else "no aggregate"
-                what = f"the head '{name}' has {op} in column {column} in another rule, and here {shown}"
+                form = f"{calls[0][1].op} in column {calls[0][0]}" if calls else "no aggregate"
+                what = f"the head '{name}' has {op} in column {column} in another rule, and here {form}"
                 raise SchemaError(at(f"{what}; give all its rules the same", rule.head.span))
-        if len(own) > 1 and op not in EXTREMES:
+        if len(head_rules) > 1 and op not in EXTREMES:
             what = f"'{name}' is the {op} over one body; derive the rows of all its rules in a relation, and use that"
-            raise UnsupportedError(at(what, own[1][0].head.span))
+            raise UnsupportedError(at(what, head_rules[1][0].head.span))
         if name in named:
             what = f"'{name}' aggregates, so it cannot be an input; name another relation, and read that in a rule"
-            raise SchemaError(at(what, own[0][0].head.span))
+            raise SchemaError(at(what, head_rules[0][0].head.span))
     return extremes_of(rules)
 
 
@@ -301,9 +326,9 @@ def _check_monotone(rule: Rule, loop: Collection[str], extremes: Mapping[str, tu
     if not kinds:
         return
     head = rule.head
-    own = extremes.get(head.relation)
-    if own is not None:
-        kinds.add(own[1])
+    extreme = extremes.get(head.relation)
+    if extreme is not None:
+        kinds.add(extreme[1])
     if len(kinds) > 1:
         what = f"the recursion of '{head.relation}' has min and max in it; only one of them may go through recursion"
         raise UnsupportedError(at(what, head.span))
@@ -328,10 +353,10 @@ def _check_monotone(rule: Rule, loop: Collection[str], extremes: Mapping[str, tu
             if (isinstance(term, Call) or atom in rule.negated) and better.way(term) != 0:
                 raise UnsupportedError(at(_not_monotone(op, atom, "a better value may fail it"), atom.span))
     for aggregate in inner_aggregates(rule):
-        if any(one in better.values for one in within(aggregate)):
+        if any(variable in better.values for variable in within(aggregate)):
             raise UnsupportedError(at(_not_monotone(op, aggregate, "it is aggregated"), aggregate.span))
     for column, term in enumerate(head.terms):
-        is_own = own is not None and column == own[0]
+        is_own = extreme is not None and column == extreme[0]
         if is_own and isinstance(term, Call) and term.op in EXTREMES:
             if better.way(term.arguments[0]) not in (0, 1):
                 raise UnsupportedError(at(_not_monotone(op, term, "a better value may make it worse"), head.span))
@@ -355,8 +380,8 @@ def _defined(rule: Rule, better: _Better) -> list[Comparison]:
             if comparison in defining:
                 continue
             for variable, expression in definitions([comparison]):
-                known = set(variables_of([expression])) <= bound | set(better.values)
-                if variable not in bound and variable not in better.values and known and better.way(expression) != 0:
+                is_known = set(variables_of([expression])) <= bound | set(better.values)
+                if variable not in bound and variable not in better.values and is_known and better.way(expression) != 0:
                     better.values[variable] = better.way(expression)
                     defining.append(comparison)
                     changed = True
@@ -383,21 +408,23 @@ class _Better:
             return self.values.get(expression, 0)
         if not isinstance(expression, Call):
             return 0
-        ways = [self.way(one) for one in expression.arguments]
-        if not any(one != 0 for one in ways):
+        directions = [self.way(argument) for argument in expression.arguments]
+        if not any(direction != 0 for direction in directions):
             return 0
         if expression.op == "-":
-            ways[-1] = None if ways[-1] is None else -ways[-1]
+            directions[-1] = None if directions[-1] is None else -directions[-1]
         elif expression.op in ("*", "/"):
             sign = _sign(expression.arguments[1])
-            if ways[1] != 0:
-                sign, ways = (_sign(expression.arguments[0]), ways[1:]) if expression.op == "*" else (0, ways)
-            if sign == 0 or len([one for one in ways if one != 0]) > 1:
+            if directions[1] != 0:
+                sign, directions = (
+                    (_sign(expression.arguments[0]), directions[1:]) if expression.op == "*" else (0, directions)
+                )
+            if sign == 0 or len([direction for direction in directions if direction != 0]) > 1:
                 return None
-            ways = [one * sign if one else one for one in ways]
+            directions = [direction * sign if direction else direction for direction in directions]
         elif expression.op != "+":
             return None
-        moving = {one for one in ways if one != 0}
+        moving = {direction for direction in directions if direction != 0}
         return moving.pop() if len(moving) == 1 else None
 
     def is_kept(self, comparison: Comparison) -> bool:
@@ -420,8 +447,8 @@ def _sign(expression: Expression) -> int:
 
 def _of_the_text(names: Sequence[str]) -> list[str]:
     """Heads as the text calls them, without the compilers' helpers, and none twice in a row."""
-    told = [one.partition("#")[0] for one in names if "#" not in one or one.partition("#")[0] not in _HELPERS]
-    return [one for one, before in zip(told, [None, *told], strict=False) if one != before]
+    heads = [name.partition("#")[0] for name in names if "#" not in name or name.partition("#")[0] not in _HELPERS]
+    return [head for head, before in zip(heads, [None, *heads], strict=False) if head != before]
 
 
 def _shorter(names: list[str]) -> list[str]:

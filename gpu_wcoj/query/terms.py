@@ -227,8 +227,11 @@ class Call:
         if len(self.arguments) == 1:
             (only,) = self.arguments
             return f"-({only})" if isinstance(only, (Call, Constant)) and not _is_closed(only) else f"-{only}"
-        shown = [str(one) if not isinstance(one, Call) or _is_closed(one) else f"({one})" for one in self.arguments]
-        return f" {self.op} ".join(shown)
+        parts = [
+            str(argument) if not isinstance(argument, Call) or _is_closed(argument) else f"({argument})"
+            for argument in self.arguments
+        ]
+        return f" {self.op} ".join(parts)
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
@@ -241,7 +244,9 @@ class Call:
 
         Such a call stays one piece in core form, with all that is calculated in it.
         """
-        return self.op in NULL_AWARE or any(isinstance(one, Call) and one.takes_nulls for one in self.arguments)
+        return self.op in NULL_AWARE or any(
+            isinstance(argument, Call) and argument.takes_nulls for argument in self.arguments
+        )
 
 
 def _is_closed(piece: Call | Constant) -> bool:
@@ -288,13 +293,13 @@ Expression = Variable | Constant | Call | Aggregate
 
 def variables_of(parts: Iterable[Expression]) -> tuple[Variable, ...]:
     """The distinct variables of expressions, in the order in which they first stand; not those of aggregates."""
-    found: dict[Variable, None] = {}
+    variables: dict[Variable, None] = {}
     for part in parts:
         if isinstance(part, Variable):
-            found[part] = None
+            variables[part] = None
         elif isinstance(part, Call):
-            found.update(dict.fromkeys(part.variables))
-    return tuple(found)
+            variables.update(dict.fromkeys(part.variables))
+    return tuple(variables)
 
 
 def valued_variables(parts: Iterable[Expression]) -> tuple[Variable, ...]:
@@ -306,7 +311,7 @@ def valued_variables(parts: Iterable[Expression]) -> tuple[Variable, ...]:
     >>> [str(one) for one in valued_variables([Call("+", (x, Constant(1))), Call("eq", (x, y))])]
     ['x']
     """
-    return variables_of(one for one in parts if not (isinstance(one, Call) and one.takes_nulls))
+    return variables_of(part for part in parts if not (isinstance(part, Call) and part.takes_nulls))
 
 
 _TOTAL = {*NULL_AWARE, "double", "downcase", "lower", "strlen", "upcase", "upper", "year", "month", "day"}
@@ -324,7 +329,7 @@ def is_total(expression: Expression) -> bool:
     if isinstance(expression, Aggregate):
         parts = [] if expression.value is None else [expression.value]
         parts += [term for atom in (*expression.atoms, *expression.negated) for term in atom.terms]
-        parts += [side for one in expression.comparisons for side in (one.left, one.right)]
+        parts += [side for comparison in expression.comparisons for side in (comparison.left, comparison.right)]
         return all(map(is_total, parts))
     if isinstance(expression, Call):
         is_known = expression.op in _TOTAL or (expression.op == "like" and len(expression.arguments) == 2)

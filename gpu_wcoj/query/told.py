@@ -33,18 +33,18 @@ def served(rules: Rules, relation: str) -> str | None:
     for rule in rules.rules:
         for atom in rule.read:
             readers.setdefault(atom.relation, []).append(rule.head.relation)
-    for one in rules.groupings:
-        readers.setdefault(one.source, []).append(one.relation)
-    found: set[str] = set()
-    asked, known = [relation], {relation}
-    while asked:
-        for head in readers.get(asked.pop(), ()):
+    for grouping in rules.groupings:
+        readers.setdefault(grouping.source, []).append(grouping.relation)
+    heads: set[str] = set()
+    pending, seen = [relation], {relation}
+    while pending:
+        for head in readers.get(pending.pop(), ()):
             if "#" not in head or head in rules.outputs:
-                found.add(head)
-            elif head not in known:
-                known.add(head)
-                asked.append(head)
-    return found.pop() if len(found) == 1 else None
+                heads.add(head)
+            elif head not in seen:
+                seen.add(head)
+                pending.append(head)
+    return heads.pop() if len(heads) == 1 else None
 
 
 def where(rules: Rules, relation: str, preposition: str) -> str:
@@ -93,12 +93,12 @@ def column_told(rules: Rules, relation: str, column: int, name: str | None = Non
     >>> column_told(rules, "r#in", 0), column_told(rules, "agg#1", 1), column_told(rules, "0#x", 0)
     ("relation 'r', column 0", "the min for 'h'", "the calculated 'x'")
     """
-    number, calculated = relation.partition("#")[::2]
-    if number.isdecimal():
+    prefix, calculated = relation.partition("#")[::2]
+    if prefix.isdecimal():
         return f"the calculated '{calculated}'"
-    own = served(rules, relation)
-    if own in (relation, number):
-        return f"relation '{own}', column {column if name is None else name}"
-    results = {(one.relation, one.keys): one.op for one in rules.groupings}
+    served_name = served(rules, relation)
+    if served_name in (relation, prefix):
+        return f"relation '{served_name}', column {column if name is None else name}"
+    results = {(grouping.relation, grouping.keys): grouping.op for grouping in rules.groupings}
     op = results.get((relation, column))
     return f"{'a value' if op is None else f'the {op}'} {where(rules, relation, 'of')}"

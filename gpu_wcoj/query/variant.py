@@ -79,8 +79,8 @@ class Variant:
     def lowered(self) -> Rule | None:
         """The rule; None if it can derive nothing. Without atoms it is a fact."""
         rule = self.rule
-        given = [Comparison("=", one.variable, one.call) for one in rule.computed]
-        waiting = [*self._positive(), *given, *rule.comparisons]
+        equalities = [Comparison("=", computed.variable, computed.call) for computed in rule.computed]
+        waiting = [*self._positive(), *equalities, *rule.comparisons]
         while waiting:
             waiting = self._without_taken(waiting)
         head = replace(rule.head, terms=tuple(map(self._term, rule.head.terms)))
@@ -105,35 +105,35 @@ class Variant:
         partial = self._partial()
         comparisons, negated = self.comparisons, self.negated
         if is_total(aggregate) and partial.isdisjoint(head.variables):
-            comparisons = [one for one in comparisons if partial.isdisjoint(one.variables)]
-            negated = [one for one in negated if partial.isdisjoint(one.variables)]
+            comparisons = [comparison for comparison in comparisons if partial.isdisjoint(comparison.variables)]
+            negated = [atom for atom in negated if partial.isdisjoint(atom.variables)]
         else:
             bound = self.bound | set(self.value)
             negated = [*negated, *self._negated_atoms(bound)]
             partial = set()
         parts: list[Atom | Comparison] = [head, *self.atoms, *negated, *comparisons]
-        used = {one for part in parts for one in part.variables}
+        used = {variable for part in parts for variable in part.variables}
         computed: list[Computed] = []
-        for one in reversed(self.computed):
-            if one.variable in used and one.variable not in partial:
-                used.update(one.call.variables)
-                computed.insert(0, one)
+        for definition in reversed(self.computed):
+            if definition.variable in used and definition.variable not in partial:
+                used.update(definition.call.variables)
+                computed.insert(0, definition)
         return Rule(head, tuple(self.atoms), tuple(comparisons), tuple(negated), tuple(computed))
 
     def _partial(self) -> set[Variable]:
         """The calculated variables that may lack a value."""
-        found: set[Variable] = set()
-        for one in self.computed:
-            if not is_total(one.call) or not found.isdisjoint(one.call.variables):
-                found.add(one.variable)
-        return found
+        partial: set[Variable] = set()
+        for computed in self.computed:
+            if not is_total(computed.call) or not partial.isdisjoint(computed.call.variables):
+                partial.add(computed.variable)
+        return partial
 
     def _negated_atoms(self, bound: Container[Variable] | None = None) -> Iterator[Atom]:
         """The negated atoms of the text; with `bound`, only those of these variables, without what they calculate."""
         for atom in self.rule.negated:
             if bound is not None and not all(
-                isinstance(one, Constant) or is_wildcard(one) or (isinstance(one, Variable) and one in bound)
-                for one in atom.terms
+                isinstance(term, Constant) or is_wildcard(term) or (isinstance(term, Variable) and term in bound)
+                for term in atom.terms
             ):
                 continue
             terms = tuple(term if is_wildcard(term) else self._term(term) for term in atom.terms)
@@ -155,12 +155,16 @@ class Variant:
     def _without_taken(self, waiting: list[Comparison]) -> list[Comparison]:
         """Take what can be taken: one comparison with an aggregate, or all without, which say more of the keys."""
         ranks = list(map(self._rank, waiting))
-        rest = [one for one, rank in zip(waiting, ranks, strict=True) if rank > 0 or not self._take(one)]
-        if len(rest) < len(waiting):
-            return rest
-        for at in sorted(range(len(waiting)), key=ranks.__getitem__):
-            if ranks[at] > 0 and self._take(waiting[at]):
-                return [*waiting[:at], *waiting[at + 1 :]]
+        remaining = [
+            comparison
+            for comparison, rank in zip(waiting, ranks, strict=True)
+            if rank > 0 or not self._take(comparison)
+        ]
+        if len(remaining) < len(waiting):
+            return remaining
+        for position in sorted(range(len(waiting)), key=ranks.__getitem__):
+            if ranks[position] > 0 and self._take(waiting[position]):
+                return [*waiting[:position], *waiting[position + 1 :]]
         raise AssertionError(f"'{self.rule}' is not safe")
 
     def _rank(self, comparison: Comparison) -> int:
@@ -169,7 +173,11 @@ class Variant:
         if not aggregates:
             return 0
         partial = self._partial()
-        keys = {self.value.get(key, key) for one in aggregates for key in keys_of(one, self.outside | self.bound)}
+        keys = {
+            self.value.get(key, key)
+            for aggregate in aggregates
+            for key in keys_of(aggregate, self.outside | self.bound)
+        }
         return 1 if all(map(is_total, aggregates)) and partial.isdisjoint(keys) else 2
 
     def _take(self, comparison: Comparison) -> bool:
@@ -181,9 +189,9 @@ class Variant:
         if not self._is_bound(needed(comparison.left, self.outside) | needed(comparison.right, self.outside)):
             return False
         if comparison.is_null_test:
-            asked = comparison.left if comparison.right == NULL else comparison.right
-            if isinstance(asked, Call) and asked.takes_nulls:
-                test = Comparison("=", Call("isnull", (asked,)), Constant(comparison.op == "="), comparison.span)
+            tested = comparison.left if comparison.right == NULL else comparison.right
+            if isinstance(tested, Call) and tested.takes_nulls:
+                test = Comparison("=", Call("isnull", (tested,)), Constant(comparison.op == "="), comparison.span)
                 return self._take(test)
         left, right = self._term(comparison.left), self._term(comparison.right)
         if isinstance(left, Constant) and isinstance(right, Constant):
@@ -193,7 +201,7 @@ class Variant:
         return True
 
     def _is_bound(self, variables: Sequence[Variable] | set[Variable]) -> bool:
-        return all(one in self.bound or one in self.value for one in variables)
+        return all(variable in self.bound or variable in self.value for variable in variables)
 
     def _define(self, variable: Variable, expression: Expression) -> None:
         term = self._term(expression, variable)
@@ -216,14 +224,17 @@ class Variant:
         if expression.takes_nulls:
             nested = self._nested(expression)
             return self._calculated(nested, name) if isinstance(nested, Call) else self._term(nested)
-        arguments = [self._term(one) for one in expression.arguments]
+        arguments = [self._term(argument) for argument in expression.arguments]
         while len(arguments) > 2 and expression.op == "cat":
             arguments[:2] = [self._calculated(Call("cat", tuple(arguments[:2])), None)]
         return self._calculated(Call(expression.op, tuple(arguments)), name)
 
     def _nested(self, call: Call) -> Expression:
         """A null-aware call, whose arguments stay expressions, with terms in the place of variables and aggregates."""
-        arguments = (self._nested(one) if isinstance(one, Call) else self._term(one) for one in call.arguments)
+        arguments = (
+            self._nested(argument) if isinstance(argument, Call) else self._term(argument)
+            for argument in call.arguments
+        )
         return called(call.op, *arguments)
 
     def _calculated(self, call: Call, name: Variable | None) -> Term:
@@ -240,7 +251,7 @@ class Variant:
 
         So it is with a count or sum of nothing that is no divisor, which the text's own constants are not.
         """
-        constants = [one for one in call.arguments if isinstance(one, Constant)]
+        constants = [argument for argument in call.arguments if isinstance(argument, Constant)]
         if len(constants) < len(call.arguments):
             return None
         try:
@@ -252,15 +263,15 @@ class Variant:
 
     def _aggregated(self, aggregate: Aggregate, result: Variable) -> Term:
         keys = keys_of(aggregate, self.outside | self.bound)
-        number, demand = self.program.grouped(aggregate, keys, self)
+        helper_number, demand = self.program.grouped(aggregate, keys, self)
         if aggregate.op in ("count", "sum"):
-            at = len(self.taken)
-            self.taken = (*self.taken, at < len(self.choices) and self.choices[at])
+            position = len(self.taken)
+            self.taken = (*self.taken, position < len(self.choices) and self.choices[position])
             if self.taken[-1]:
-                self.negated.append(Atom(f"has#{number}", keys or (ZERO,)))
+                self.negated.append(Atom(f"has#{helper_number}", keys or (ZERO,)))
                 self.atoms += [] if demand is None else [demand]
                 return ZERO
-        self.atoms.append(Atom(f"agg#{number}", (*keys, result)))
+        self.atoms.append(Atom(f"agg#{helper_number}", (*keys, result)))
         self.bound.add(result)
         return result
 
@@ -276,7 +287,7 @@ def is_wildcard(term: Expression) -> bool:
 
 def _with(aggregate: Aggregate, value: Mapping[Variable, Term]) -> Aggregate:
     """An aggregate with terms in the place of variables."""
-    if not any(one in value for one in keys_of(aggregate, value)):
+    if not any(key in value for key in keys_of(aggregate, value)):
         return aggregate
 
     def replaced(expression: Expression) -> Expression:
@@ -294,7 +305,8 @@ def _with(aggregate: Aggregate, value: Mapping[Variable, Term]) -> Aggregate:
         value=None if aggregate.value is None else replaced(aggregate.value),
         atoms=atoms(aggregate.atoms),
         comparisons=tuple(
-            replace(one, left=replaced(one.left), right=replaced(one.right)) for one in aggregate.comparisons
+            replace(comparison, left=replaced(comparison.left), right=replaced(comparison.right))
+            for comparison in aggregate.comparisons
         ),
         negated=atoms(aggregate.negated),
     )
