@@ -1,4 +1,4 @@
-"""What binds the variables of a rule: its relations, and equality with what is bound or calculated from it."""
+"""Range restriction: which variables of a rule its relations and equalities bind."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from gpu_wcoj.query.terms import (
 
 
 def bound_variables(
-    body: Rule | Aggregate, outside: Collection[Variable] = (), given: Iterable[Variable] = ()
+    body: Rule | Aggregate, outside: Collection[Variable] = (), already_bound: Iterable[Variable] = ()
 ) -> set[Variable]:
-    """The variables that the relations of a body bind, or equality with what can be worked out from bound ones.
+    """Return the variables that a body binds, by relations or by equality.
 
     Parameters
     ----------
     body
         A rule, or the braces of an aggregate.
     outside
-        What stands outside of the braces of the body's aggregates; see `standing`.
-    given
-        What is bound already.
+        The variables outside of the braces of the body's aggregates; see `standing`.
+    already_bound
+        Variables that are bound before the body is read.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def bound_variables(
     ['x', 'y', 'z']
     """
     bound = {term for atom in body.atoms for term in atom.terms if isinstance(term, Variable)}
-    bound.update(given)
+    bound.update(already_bound)
     waiting: dict[Variable, list[tuple[Variable, set[Variable]]]] = {}
     ready: list[Variable] = []
     for variable, expression in definitions(body.comparisons):
@@ -64,7 +64,7 @@ def bound_variables(
 
 
 def definitions(comparisons: Iterable[Comparison]) -> Iterator[tuple[Variable, Expression]]:
-    """(variable, expression) of each equality that may bind the variable."""
+    """Yield (variable, expression) for each equality that may bind the variable."""
     for comparison in comparisons:
         if comparison.op == "=" and not comparison.is_null_test:
             for side, opposite in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
@@ -73,18 +73,18 @@ def definitions(comparisons: Iterable[Comparison]) -> Iterator[tuple[Variable, E
 
 
 def needed(expression: Expression, outside: Collection[Variable]) -> set[Variable]:
-    """The variables that must be bound before an expression can be worked out: also the keys of its aggregates."""
+    """Return the variables that an expression needs bound, the keys of its aggregates included."""
     keys = (key for aggregate in aggregates_of([expression]) for key in keys_of(aggregate, outside))
     return {*variables_of([expression]), *keys}
 
 
 def keys_of(aggregate: Aggregate, outside: Collection[Variable]) -> tuple[Variable, ...]:
-    """The variables of an aggregate that also stand outside of its braces, in the order in which they first stand."""
+    """Return the variables of an aggregate that also occur outside of its braces."""
     return tuple(variable for variable in within(aggregate) if variable in outside)
 
 
 def within(aggregate: Aggregate) -> tuple[Variable, ...]:
-    """All variables in the braces of an aggregate, also in those of aggregates inside."""
+    """Return all variables in the braces of an aggregate, those of nested aggregates included."""
     variables = dict.fromkeys(standing(aggregate))
     for inner in inner_aggregates(aggregate):
         variables.update(dict.fromkeys(within(inner)))
@@ -92,17 +92,17 @@ def within(aggregate: Aggregate) -> tuple[Variable, ...]:
 
 
 def standing(body: Rule | Aggregate) -> tuple[Variable, ...]:
-    """The variables of a rule that stand outside of all braces; of an aggregate, outside of those of inner ones."""
+    """Return the variables of a rule or aggregate outside of the braces of inner aggregates."""
     return variables_of(expressions(body))
 
 
 def inner_aggregates(body: Rule | Aggregate) -> tuple[Aggregate, ...]:
-    """The aggregates of a rule or in the braces of an aggregate; not those within these."""
+    """Return the aggregates directly in a rule or aggregate, without nested ones."""
     return tuple(aggregates_of(expressions(body)))
 
 
 def expressions(body: Rule | Aggregate) -> Sequence[Expression]:
-    """All that stands in a rule, its head included, or in the braces of an aggregate, its value included."""
+    """Return all expressions of a rule with its head, or of an aggregate with its value."""
     parts: list[Expression] = []
     if isinstance(body, Rule):
         parts += body.head.terms
@@ -118,7 +118,7 @@ def expressions(body: Rule | Aggregate) -> Sequence[Expression]:
 
 
 def applied(head: Atom) -> list[tuple[int, Call]]:
-    """The aggregates that a head applies to its body, with their columns.
+    """Return the aggregates that a head applies to its body, as (column, call).
 
     Examples
     --------

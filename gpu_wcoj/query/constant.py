@@ -1,4 +1,4 @@
-"""Calls as far as constants decide them."""
+"""Constant folding: evaluate and simplify calls of functions whose arguments are constants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpu_wcoj.query.terms import (
     CHECKED,
     COMPARING,
     FALSE,
-    MOST_DIGITS,
+    MAX_DIGITS,
     NULL,
     NULL_AWARE,
     OPPOSITE,
@@ -36,13 +36,13 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
-    """The value of a call of constants; see `Call` for what it means.
+def evaluate(call: Call, arguments: Sequence[Constant]) -> Constant:
+    """Return the value of a call of constants; `Call` documents the functions.
 
     Raises
     ------
     CalculationError
-        If it has none.
+        If the call has no value.
     TypeMismatchError
         If the function does not take such arguments.
 
@@ -56,18 +56,18 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
     """
     if call.op in NULL_AWARE:
         return _null_aware(call.op, arguments)
-    if NULL in arguments:  # as only null-aware functions let it stand
+    if NULL in arguments:  # functions that are not null-aware give null for it
         return NULL
     values: list[Any] = [argument.value for argument in arguments]
     call_text = str(Call(call.op, tuple(arguments)))
     op = CHECKED.get(call.op, call.op)
     if op in (*ARITHMETIC, "abs", "double"):
         if any(type(value) not in (int, float, Decimal) for value in values):
-            raise TypeMismatchError(f"'{call_text}' calculates with something that is no number.\n  Leave it out.")
+            raise TypeMismatchError(f"'{call_text}' calculates with a value that is not a number.\n  Leave it out.")
         if op == "/" and any(isinstance(value, Decimal) for value in values):
             raise TypeMismatchError(f"'{call_text}' divides decimals, which has no exact result.\n  Write double(...).")
         try:
-            value = _number(op, values)
+            value = _compute(op, values)
         except ZeroDivisionError:
             raise CalculationError(f"'{call_text}'", "divides by zero") from None
         except OverflowError:
@@ -76,34 +76,35 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
             raise CalculationError(f"'{call_text}'", f"is {value}, outside int64, -2^63 to 2^63-1")
         if isinstance(value, float) and not math.isfinite(value):
             raise CalculationError(f"'{call_text}'", "is too large for a float")
-        if isinstance(value, Decimal) and abs(value.adjusted()) + len(value.as_tuple().digits) > MOST_DIGITS:
-            raise CalculationError(f"'{call_text}'", f"has more than {MOST_DIGITS} digits")
+        if isinstance(value, Decimal) and abs(value.adjusted()) + len(value.as_tuple().digits) > MAX_DIGITS:
+            raise CalculationError(f"'{call_text}'", f"has more than {MAX_DIGITS} digits")
         return Constant(value)
     if call.op in ("year", "month", "day"):
-        raise TypeMismatchError(f"'{call_text}' is of a constant.\n  Write its value.")
+        raise TypeMismatchError(
+            f"'{call_text}' has a constant argument: expected a column of dates or timestamps.\n  Write its value."
+        )
     expected_types = (str, int, int) if call.op == "substr" else (str,) * len(values)
     if tuple(map(type, values)) != expected_types:
-        raise TypeMismatchError(
-            f"'{call_text}': '{call.op}' takes {' and '.join(_WORDS[expected_type] for expected_type in expected_types)}."
-        )
+        expected = " and ".join(map(_WORDS.__getitem__, expected_types))
+        raise TypeMismatchError(f"'{call_text}': '{call.op}' takes {expected}.")
     if call.op == "cat":
         return Constant("".join(map(str, values)))
     text = str(values[0])
     if call.op in ("downcase", "upcase"):
-        from gpu_wcoj.join import casing  # as of patterns
+        from gpu_wcoj.join import casing  # imported only by programs that use it
 
         return Constant(casing.downcase(text) if call.op == "downcase" else casing.upcase(text))
     if call.op in ("lower", "upper"):
         return Constant(text.lower() if call.op == "lower" else text.upper())
     if call.op == "like":
-        from gpu_wcoj.join.pattern import like  # which few programs need
+        from gpu_wcoj.join.pattern import like  # imported only by programs that use it
 
         is_like = like(*values)
         if is_like is None:
             raise CalculationError(f"'{call_text}'", "has an escape that is not one character, or ends the pattern")
         return Constant(is_like)
     if call.op == "match":
-        from gpu_wcoj.dictionary import Dictionary  # likewise
+        from gpu_wcoj.dictionary import Dictionary  # imported only by programs that use it
 
         dictionary = Dictionary("string")
         (is_match,) = dictionary.matching(*(dictionary.codes_of([value]) for value in values))
@@ -121,17 +122,17 @@ def calculated(call: Call, arguments: Sequence[Constant]) -> Constant:
 
 
 def equality_key(constant: Expression, *, is_double: bool) -> object:
-    """Return what is the same for constants that are equal: numbers of any spelling, and 0.0 and -0.0.
+    """Return a key that equal constants share, such as numbers of any spelling, or 0.0 and -0.0.
 
     Parameters
     ----------
     is_double
-        Whether they are compared as doubles, which many decimals round to; else as exact as they are written.
+        Compare as doubles, to which several decimals may round; otherwise compare the exact written values.
 
     Examples
     --------
-    >>> one, other = Constant(0.1), Constant(Decimal("0.10"))
-    >>> equality_key(one, is_double=False) == equality_key(other, is_double=False)
+    >>> exact, nearest = Constant(0.1), Constant(Decimal("0.10"))
+    >>> equality_key(exact, is_double=False) == equality_key(nearest, is_double=False)
     True
     """
     value = constant.value if isinstance(constant, Constant) else None
@@ -141,7 +142,7 @@ def equality_key(constant: Expression, *, is_double: bool) -> object:
 
 
 def _null_aware(op: str, arguments: Sequence[Constant]) -> Constant:
-    """The value of a function of three-valued logic."""
+    """Return the value of a function of three-valued logic."""
     if op in COMPARING:
         left, right = arguments
         return NULL if NULL in arguments else Constant(holds(COMPARING[op], left, right))
@@ -166,7 +167,7 @@ _WORDS = {str: "a text", int: "an integer"}
 _EXACT = Context(prec=200, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
-def _number(op: str, values: Sequence[Any]) -> int | float | Decimal:
+def _compute(op: str, values: Sequence[Any]) -> int | float | Decimal:
     if any(isinstance(value, float) for value in values):
         values = [float(value) if isinstance(value, Decimal) else value for value in values]
     if len(values) == 1:
@@ -194,7 +195,7 @@ def _number(op: str, values: Sequence[Any]) -> int | float | Decimal:
 
 
 def called(op: str, *arguments: Expression) -> Expression:
-    """A call of a null-aware function, or of another one within it, as far as constants do not decide it.
+    """Return a simplified call of a null-aware function, or of a function nested in one.
 
     Examples
     --------
@@ -215,11 +216,11 @@ def called(op: str, *arguments: Expression) -> Expression:
             return decisive
         left = [part for part in parts if part != neutral]
         if op == "any" and len(left) > 1:
-            left = _listed(left)
+            left = _as_list(left)
         return Call(op, tuple(left)) if len(left) > 1 else left[0] if left else neutral
     constants = [argument for argument in arguments if isinstance(argument, Constant)]
     if len(constants) == len(arguments):
-        return calculated(Call(op, tuple(arguments)), constants)
+        return evaluate(Call(op, tuple(arguments)), constants)
     if op in COMPARING or op not in NULL_AWARE:
         if NULL in arguments:
             return NULL
@@ -230,12 +231,12 @@ def called(op: str, *arguments: Expression) -> Expression:
     if op in ("istrue", "isnull") and _has_value(arguments[0]):
         return arguments[0] if op == "istrue" else FALSE
     if op == "case":
-        return _chosen(arguments)
+        return _simplified_case(arguments)
     return Call(op, arguments)
 
 
-def _listed(sides: Sequence[Expression]) -> list[Expression]:
-    """The sides of an OR; equalities of one variable with constants are a list, if they are all that there is."""
+def _as_list(sides: Sequence[Expression]) -> list[Expression]:
+    """Merge an OR of equalities of one variable with constants into ``among``."""
     calls = [side for side in sides if isinstance(side, Call) and side.op in ("eq", "among")]
     firsts = {call.arguments[0] for call in calls}
     listed = dict.fromkeys(part for call in calls for part in call.arguments[1:])
@@ -253,8 +254,8 @@ def _has_value(condition: Expression) -> bool:
     return condition.op in ("isnull", "istrue")
 
 
-def _chosen(parts: Sequence[Expression]) -> Expression:
-    """A case without the conditions that constants decide."""
+def _simplified_case(parts: Sequence[Expression]) -> Expression:
+    """Return a CASE without the conditions that constants decide."""
     left: list[Expression] = []
     default: Expression = parts[-1] if len(parts) % 2 else NULL
     for condition, value in zip(parts[::2], parts[1::2], strict=False):
@@ -268,8 +269,8 @@ def _chosen(parts: Sequence[Expression]) -> Expression:
     return Call("case", (*left, *(() if default == NULL else (default,))))
 
 
-def folded(value: Expression) -> Expression:
-    """The call with all that is made of constants alone worked out.
+def fold_constants(value: Expression) -> Expression:
+    """Evaluate all parts of an expression that consist of constants only.
 
     Examples
     --------
@@ -278,14 +279,17 @@ def folded(value: Expression) -> Expression:
     """
     if not isinstance(value, Call):
         return value
-    arguments = [folded(argument) for argument in value.arguments]
+    arguments = [fold_constants(argument) for argument in value.arguments]
     if value.takes_nulls or all(isinstance(argument, Constant) for argument in arguments):
         return called(value.op, *arguments)
     return replace(value, arguments=tuple(arguments))
 
 
 def is_spelled(expression: Expression) -> bool:
-    """Whether an expression is a text constant, or a case of such: a text, date or time by what it stands beside."""
+    """Return whether an expression is a text constant or a CASE of them.
+
+    Such an expression is a text, a date or a time, depending on the value that it is compared with.
+    """
     if isinstance(expression, Constant):
         return isinstance(expression.value, str)
     if not isinstance(expression, Call) or expression.op != "case":
@@ -296,7 +300,7 @@ def is_spelled(expression: Expression) -> bool:
 
 
 def negated(condition: Expression) -> Expression:
-    """NOT: comparisons are turned round, AND and OR exchanged; unknown stays unknown."""
+    """Return NOT of a condition, with comparisons inverted; unknown stays unknown."""
     if isinstance(condition, Constant):
         return NULL if condition == NULL else Constant(condition == FALSE)
     if isinstance(condition, Call):
@@ -310,12 +314,12 @@ def negated(condition: Expression) -> Expression:
 
 
 def holds(op: str, left: Constant, right: Constant) -> bool:
-    """Whether a comparison of two constants holds; with null, it asks whether the other one is null, too.
+    """Return whether a comparison of two constants holds; with null, it is a null test.
 
     Raises
     ------
     TypeMismatchError
-        If they do not compare.
+        If their types do not compare.
 
     Examples
     --------
@@ -329,5 +333,7 @@ def holds(op: str, left: Constant, right: Constant) -> bool:
     if float in map(type, values):
         values = [float(value) if isinstance(value, Decimal) else value for value in values]
     if not numbers and type(left.value) is not type(right.value):
-        raise TypeMismatchError(f"'{left} {op} {right}' compares two types.\n  Compare values of one.")
+        raise TypeMismatchError(
+            f"'{left} {op} {right}' compares values of different types.\n  Compare values of the same type."
+        )
     return OPERATORS[op](*values)

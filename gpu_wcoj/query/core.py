@@ -1,21 +1,21 @@
-"""From a program as it is written to its core form, which is what the planner takes.
+"""Desugaring: a program as it is written to its core form, the input of the planner.
 
-In core form a rule's atoms and comparisons hold variables and constants, and what is calculated stands apart, a
-null-aware call in one piece. The rest becomes relations of names that no text can spell:
+In core form the atoms and comparisons of a rule hold variables and constants only; calculations are listed separately,
+each null-aware call as one calculation. Everything else becomes helper relations, whose names no text can spell:
 
-- An aggregate in a body becomes the relation of the ways to satisfy its braces (``rule#1``), a grouping of it
-  (``agg#1``), and an atom that reads that. A count or a sum of nothing is 0: for it there is a second rule, with the
-  groups that have rows negated (``has#1``).
-- Keys of an aggregate that its braces do not bind come from the rest of the rule (``row#1``), each once (``once#1``,
-  ``keys#1``), also where rows have weights. Where the rest reads the rule's own recursion, the aggregate reads them of
-  an input (``demand#1``), so that it stands before the recursion; a tick finds what the input is to hold, see
-  `gpu_wcoj.circuit.circuit.Circuit.demanded`.
+- An aggregate in a body becomes a relation of the bindings that satisfy its braces (``rule#1``), a grouping of that
+  relation (``agg#1``), and an atom that reads the grouping. A count or a sum of nothing is 0: a second rule derives it
+  where the negated ``has#1`` finds no rows.
+- Keys of an aggregate that its braces do not bind come from the other conditions of the rule (``row#1``), each once
+  (``once#1``, ``keys#1``), also where rows have weights. If those conditions read the recursion of the rule, the
+  aggregate reads its keys from an input (``demand#1``), so that it belongs to a stratum before the recursion; each tick
+  derives the rows of that input, see `gpu_wcoj.circuit.circuit.Circuit.demanded`.
 - A head that aggregates becomes a grouping, or an extreme if it goes through recursion.
 - A negated atom with wildcards is projected first (``some#1``).
-- A relation that is input and head at once has one more rule, which reads the input (``edge#in``).
-- An input that no rule reads, or only rules that derive nothing, is read by one that never holds (``edge#unread``).
-- Facts are an input, too (``edge#facts``), which is loaded with the first tick; a rule that binds nothing reads one
-  that always has one row (``unit#facts``).
+- A relation that is both input and head gets one more rule, which reads the input (``edge#in``).
+- An input that no rule reads, or only rules that derive nothing, is read by a rule that never holds (``edge#unread``).
+- Facts become an input (``edge#facts``), loaded with the first tick; a rule that binds nothing reads an input that
+  always has one row (``unit#facts``).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from gpu_wcoj.query.stratified import EXTREMES, check_settled, guarded, loops_of
 from gpu_wcoj.query.terms import NEVER, Aggregate, Atom, Constant, Expression, Variable
 from gpu_wcoj.query.variant import UNIT, ZERO, Variant, is_wildcard
 
-MOST_ZEROS = 6
-"""How many aggregates of one rule may be 0 of nothing: the rule is written down for each choice of those that are."""
+MAX_ZEROS = 6
+"""Most counts and sums in one rule: the rule is written once for each choice of those that are 0."""
 
 
 def core(rules: Rules) -> Rules:
-    """The core form of a checked program; a program in core form is returned as it is.
+    """Return the core form of a checked program; a program in core form is returned unchanged.
 
     Examples
     --------
@@ -61,11 +61,11 @@ def core(rules: Rules) -> Rules:
     is_plain = not named and read.issuperset(rules.inputs) and all(_is_plain(rule) for rule in rules.rules)
     if is_core or is_plain:
         return rules
-    return _Core(rules).lowered(named)
+    return _Core(rules).lower_all(named)
 
 
 def _is_plain(rule: Rule) -> bool:
-    """Whether a rule is in core form already."""
+    """Return whether a rule is already in core form."""
     parts: list[Expression] = [*rule.head.terms]
     for atom in (*rule.atoms, *rule.negated):
         parts += atom.terms
@@ -83,7 +83,7 @@ def _is_plain(rule: Rule) -> bool:
 
 
 class _Core:
-    """The core form of a program, as far as it has been written down."""
+    """Builder of the core form of a program: the rules and helpers written so far."""
 
     def __init__(self, rules: Rules) -> None:
         self.source = rules
@@ -100,24 +100,24 @@ class _Core:
         self.of_aggregate: dict[tuple[object, ...], tuple[int, Atom | None]] = {}
         self.of_negated: dict[tuple[str, tuple[bool, ...]], str] = {}
 
-    def lowered(self, named: Sequence[str]) -> Rules:
+    def lower_all(self, named: Sequence[str]) -> Rules:
         for rule in self.source.rules:
             self.add(rule)
         for name in named:
-            self.copy(f"{name}#in", name)
+            self.add_copy_rule(f"{name}#in", name)
         read = {atom.relation for rule in self.rules for atom in rule.read}
         for name in [name for name in self.source.inputs if name not in read and name not in named]:
-            self.keep(name)
+            self.add_unread_rule(name)
         derived = {rule.head.relation for rule in self.rules} | {grouping.relation for grouping in self.groupings}
         facts = []
         for name in self.arity:
             if name in self.facts or name not in derived:
-                self.copy(f"{name}#facts", name)
+                self.add_copy_rule(f"{name}#facts", name)
                 rows = tuple(tuple(constant.value for constant in row) for row in self.facts.get(name, ()))
                 facts.append(Facts(f"{name}#facts", rows))
         if any(atom.relation == UNIT for rule in self.rules for atom in rule.atoms):
             facts.append(Facts(UNIT, ((0,),)))
-        from gpu_wcoj.query.stored import stored  # which few programs need
+        from gpu_wcoj.query.stored import stored  # imported only by programs that use it
 
         return replace(
             self.source,
@@ -131,25 +131,28 @@ class _Core:
         )
 
     def declarations(self, named: Sequence[str], facts: Sequence[Facts]) -> Iterator[Declaration]:
-        """What is declared of relations holds of their inputs and facts, too."""
+        """Yield the declarations of the helper inputs, copied from their relations."""
         inputs = {f"{name}#in" for name in named} | {fact.relation for fact in facts}
         for declaration in self.source.declarations:
             for suffix in ("#in", "#facts"):
                 if declaration.relation + suffix in inputs:
                     yield replace(declaration, relation=declaration.relation + suffix)
 
-    def copy(self, source: str, target: str) -> None:
+    def add_copy_rule(self, source: str, target: str) -> None:
         names = self.columns.get(target) or tuple(f"c{i}" for i in range(self.arity_of(target)))
         terms = tuple(map(Variable, names))
         self.rules.append(Rule(Atom(target, terms), (Atom(source, terms),)))
 
-    def keep(self, name: str) -> None:
-        """Let an input be read that no rule reads, or only rules which derive nothing."""
+    def add_unread_rule(self, name: str) -> None:
+        """Add a rule that never holds and reads an input that no other rule reads."""
         terms = tuple(Variable(f"c{i}") for i in range(self.arity_of(name)))
         self.rules.append(Rule(Atom(f"{name}#unread", terms), (Atom(name, terms),), (NEVER,)))
 
-    def keep_recursive(self, name: str, arity: int) -> None:
-        """Let a head read itself where the rules that do so derive nothing: of bags too, such heads are sets."""
+    def add_recursive_rule(self, name: str, arity: int) -> None:
+        """Make a head of a recursion read itself if no remaining rule does.
+
+        Recursive heads stay sets, in bags too.
+        """
         rule = recursive_rule(Atom(name, tuple(Variable(f"c{i}") for i in range(arity))))
         if name in self.loops and rule not in self.rules:
             self.rules.append(rule)
@@ -174,7 +177,7 @@ class _Core:
             return
         source = self.of_head.get(head.relation)
         if source is None:
-            source = self.of_head[head.relation] = f"rule#{self.new_number()}"
+            source = self.of_head[head.relation] = f"rule#{self.next_helper_number()}"
             grouped = head.relation if not after else source.replace("rule", "agg")
             if after:
                 terms = tuple(Variable(f"c{i}") for i in range(len(head.terms)))
@@ -183,15 +186,15 @@ class _Core:
             self.groupings.append(Grouping(grouped, source, len(head.terms) - 1, call.op))
         keys = (*before, *after)
         body = Aggregate(call.op, value[0] if call.op != "count" else None, rule.atoms, negated=rule.negated)
-        columns, atoms = _source(body, keys, is_alone=self.n_rules[head.relation] == 1)
+        columns, atoms = _source(body, keys, is_only_rule=self.n_rules[head.relation] == 1)
         self.lower(Rule(Atom(source, columns), atoms, rule.comparisons, rule.negated, rule.computed))
 
-    def new_number(self) -> int:
+    def next_helper_number(self) -> int:
         self.n_helpers += 1
         return self.n_helpers
 
     def lower(self, rule: Rule) -> None:
-        """Write down what a rule becomes: one rule for each choice of its counts and sums that are of nothing."""
+        """Add the core rules of a rule: one for each choice of its counts and sums that are 0."""
         self.arity.setdefault(rule.head.relation, len(rule.head.terms))
         never = tuple(comparison for comparison in rule.comparisons if comparison == NEVER)
         rule = (
@@ -203,15 +206,18 @@ class _Core:
         while waiting:
             choices = waiting.pop(0)
             variant = Variant(self, choices, rule)
-            lowered = variant.lowered()
-            if len(variant.taken) > MOST_ZEROS:
-                raise UnsupportedError(
-                    f"the rule '{rule}' has {len(variant.taken)} counts and sums; {MOST_ZEROS} are allowed.\n"
-                    "  Write some of them into heads of their own."
+            lowered = variant.lower()
+            if len(variant.taken) > MAX_ZEROS:
+                raise UnsupportedError.mismatch(
+                    f"the rule '{rule}'",
+                    "has too many counts and sums",
+                    len(variant.taken),
+                    f"at most {MAX_ZEROS}",
+                    "Write some of them into heads of their own.",
                 )
             waiting += [(*variant.taken[:position], True) for position in range(len(choices), len(variant.taken))]
             if lowered is None:
-                self.keep_recursive(rule.head.relation, len(rule.head.terms))
+                self.add_recursive_rule(rule.head.relation, len(rule.head.terms))
                 continue
             if lowered.atoms:
                 self.rules.append(replace(lowered, comparisons=(*lowered.comparisons, *never)))
@@ -220,14 +226,14 @@ class _Core:
                 self.facts.setdefault(lowered.head.relation, {})[row] = None
 
     def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> tuple[int, Atom | None]:
-        """The number of the helpers of an aggregate; see `gpu_wcoj.query.variant.Helpers`."""
+        """Return the number of the helpers of an aggregate; see `gpu_wcoj.query.variant.Helpers`."""
         bound = bound_variables(aggregate, {*keys, *standing(aggregate)})
         missing = tuple(key for key in keys if key not in bound)
         keys_rule = context.keys_rule(Atom("", keys), aggregate) if missing else None
         cache_key = (aggregate, keys, keys_rule)
         if cache_key in self.of_aggregate:
             return self.of_aggregate[cache_key]
-        helper_number = self.new_number()
+        helper_number = self.next_helper_number()
         demand = (
             Atom(f"demand#{helper_number}", keys)
             if keys_rule is not None and self.is_recursive(keys_rule, context.rule)
@@ -251,24 +257,24 @@ class _Core:
             self.project(f"has#{helper_number}", f"agg#{helper_number}", keys)
         return helper_number, demand
 
-    def is_recursive(self, rest: Rule, rule: Rule) -> bool:
-        """Return whether what has been written down of a rule reads the recursion that the rule stands in."""
+    def is_recursive(self, keys_rule: Rule, rule: Rule) -> bool:
+        """Return whether the rule of an aggregate's keys reads the recursion that `rule` belongs to."""
         loop = self.loops.get(rule.head.relation, ())
-        return any(atom.relation in loop for atom in rest.atoms)
+        return any(atom.relation in loop for atom in keys_rule.atoms)
 
     def project(self, head: str, grouped: str, keys: tuple[Variable, ...]) -> None:
-        """A head of the keys of a grouping."""
+        """Add a head of the keys of a grouping."""
         self.rules.append(Rule(Atom(head, keys or (ZERO,)), (Atom(grouped, (*keys, Variable("_#1"))),)))
 
     def projected(self, atom: Atom) -> Atom:
-        """The atom without its wildcards, of a head that leaves out their columns."""
+        """Return the atom without its wildcards, over a helper that leaves out their columns."""
         mask = tuple(map(is_wildcard, atom.terms))
         visible_terms = tuple(term for term, is_left_out in zip(atom.terms, mask, strict=True) if not is_left_out)
         if not any(mask):
             return atom
         name = self.of_negated.get((atom.relation, mask))
         if name is None:
-            name = self.of_negated[atom.relation, mask] = f"some#{self.new_number()}"
+            name = self.of_negated[atom.relation, mask] = f"some#{self.next_helper_number()}"
             terms = tuple(Variable(f"_#{i}" if is_left_out else f"c{i}") for i, is_left_out in enumerate(mask))
             head = tuple(term for term in terms if not term.is_wildcard)
             self.rules.append(Rule(Atom(name, head or (ZERO,)), (Atom(atom.relation, terms),)))
@@ -276,13 +282,15 @@ class _Core:
 
 
 def _source(
-    aggregate: Aggregate, keys: tuple[Expression, ...], is_alone: bool = True
+    aggregate: Aggregate, keys: tuple[Expression, ...], is_only_rule: bool = True
 ) -> tuple[tuple[Expression, ...], tuple[Atom, ...]]:
-    """The columns of the relation that is grouped, and the body's atoms, where they give names to what was ``_``.
+    """Return the columns of the relation that an aggregate groups, and its atoms.
 
-    The columns are keys, value, and the other variables, by which equal values of different ways to satisfy the body
-    are told apart. Least and greatest values do not need those, but have them where the relation then only renames or
-    selects from another one, and so needs no state.
+    Wildcards get names in the atoms if their columns are kept.
+
+    The columns are the keys, the value, and the other variables, which distinguish equal values of different bindings.
+    Minima and maxima do not need the other variables, but keep them if the relation then only renames or selects from
+    another relation, and so needs no state.
     """
     terms = list(keys) if aggregate.value is None else [*keys, aggregate.value]
     n_named = 0
@@ -296,7 +304,7 @@ def _source(
     direct = [term for atom in atoms for term in atom.terms]
     remaining = [term for term in dict.fromkeys(direct) if isinstance(term, Variable) and term not in terms]
     if aggregate.op in EXTREMES:
-        is_renamed = is_alone and len(atoms) == 1 and not aggregate.negated
+        is_renamed = is_only_rule and len(atoms) == 1 and not aggregate.negated
         if not is_renamed or sorted(map(str, direct)) != sorted(map(str, {*terms, *remaining})):
             return tuple(terms), aggregate.atoms
     return (*terms, *remaining) or (ZERO,), tuple(atoms)

@@ -1,4 +1,4 @@
-"""Datalog text to `Rules`: a grammar (``datalog.lark``), the values of its tokens, and where each piece stands."""
+"""Parser of Datalog text to `Rules`, with the grammar ``datalog.lark``."""
 
 from __future__ import annotations
 
@@ -32,40 +32,42 @@ from gpu_wcoj.query.terms import (
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
-    Node = Tree[Token]  # what the grammar makes of one statement or a part of it
+    Node = Tree[Token]  # the syntax tree of one statement or a part of it
 
 _Body = tuple[tuple[Atom, ...], tuple[Comparison, ...], tuple[Atom, ...]]
 
 TEXT_BYTES = 1_000_000
-"""The longest program text, in bytes of UTF-8."""
+"""Longest program text, in bytes of UTF-8."""
 NAME_LENGTH = 255
-"""The longest name of a relation, variable or column, in characters."""
+"""Longest name of a relation, variable or column, in characters."""
 NESTING = 100
-"""How deep calculations and aggregates may stand within each other."""
+"""Deepest nesting of calculations and aggregates, in levels."""
 
 _INTEGER_DIGITS = 30
+"""Integers of more digits are refused without conversion; messages show this many digits."""
 _FLOAT_DIGITS = 15
+"""Significant decimal digits that every double preserves; a longer float constant stays a float."""
 RESERVED = ("cat", "substr", "strlen", *CONSTRAINTS)
-"""Functions whose names no relation can have; the others are relations where nothing is calculated."""
+"""Functions whose names no relation can have; other function names are relations outside of calculations."""
 _UNESCAPED = {spelled[1]: char for char, spelled in ESCAPES.items()}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
 
 
 def parse(text: str, *, source: str = "<text>") -> Rules:
-    """The program that `text` spells, checked.
+    """Parse and check a program.
 
     Parameters
     ----------
     text
         Rules ``head :- body.``, facts ``head.``, comments (``%``, ``//``, ``/* */``), and the lines ``.decl``,
-        ``.input`` and ``.output``; see the README for what may stand in a body. At most 1,000,000 bytes.
+        ``.input`` and ``.output``; the README describes the parts of a body. At most 1,000,000 bytes.
     source
-        What messages call the text, for example the name of its file.
+        The name of the text in messages, for example the name of its file.
 
     Raises
     ------
     DatalogSyntaxError
-        If the text cannot be read; with line, column and what was expected.
+        If the text cannot be read; with line, column and the expected tokens.
     UnsupportedError
         For negation or aggregation through recursion, ``;`` and relations without columns.
     ArityError, SchemaError, UnknownRelationError, UnsafeRuleError, TypeMismatchError
@@ -82,16 +84,18 @@ def parse(text: str, *, source: str = "<text>") -> Rules:
     far(x, y, (2 * d) + 1) :- way(x, y, d), !near(x, y), n = count : { way(x, _, _) }, n > 3.
     """
     if not isinstance(text, str):
-        raise UsageError(f"a program is text (str), not {type(text).__name__}.")
+        raise UsageError.wrong_type("the program", text, "text (str)")
     n_bytes = len(text.encode("utf-8", "surrogatepass"))
     if n_bytes > TEXT_BYTES:
-        raise UsageError(f"the program text has {n_bytes:,} bytes; {TEXT_BYTES:,} are allowed.")
+        raise UsageError.mismatch(
+            "the program text", "is too long", f"{n_bytes:,} bytes", f"at most {TEXT_BYTES:,} bytes"
+        )
     return _read(text, source)
 
 
 @functools.lru_cache(maxsize=64)
 def _read(text: str, source: str) -> Rules:
-    """The program of one text. Rules do not change, so that programs of one text share them."""
+    """Return the program of a text; equal texts share it, as `Rules` are immutable."""
     return _Reader(text, source).rules()
 
 
@@ -106,7 +110,7 @@ def _parser() -> Lark:
 
 
 class _Reader:
-    """The grammar's tree of one text, turned into terms."""
+    """Converter of the syntax tree of one text to rules."""
 
     def __init__(self, text: str, source: str) -> None:
         self.text = text
@@ -138,9 +142,9 @@ class _Reader:
         try:
             tree = _parser().parse(self.text)
         except UnexpectedInput:
-            from gpu_wcoj.query.expected import explained
+            from gpu_wcoj.query.expected import syntax_error
 
-            raise explained(_parser(), self.text, self.source) from None
+            raise syntax_error(_parser(), self.text, self.source) from None
         return _trees(tree)
 
     def rule(self, node: Node) -> Rule:
@@ -168,7 +172,7 @@ class _Reader:
         return Atom(self.relation(name), tuple(self.expression(term, depth) for term in _trees(node)), _span(node))
 
     def comparison(self, node: Node, depth: int) -> Comparison:
-        if node.data != "comparison":  # a constraint, which holds or, negated, does not
+        if node.data != "comparison":  # a constraint: a call that is true, or false if negated
             is_negated = node.data == "negated"
             constraint = self.call(next(_trees(node)) if is_negated else node, depth)
             return Comparison("=", constraint, Constant(not is_negated), _span(node))
@@ -194,21 +198,21 @@ class _Reader:
         return self.call(node, depth)
 
     def call(self, node: Node, depth: int) -> Call:
-        """A function or an operation, and what it is applied to."""
+        """Return the call of a function or operator."""
         name = next(_tokens(node))
         inner = list(_trees(node))
         call = Call(str(name), tuple(self.expression(argument, depth + 1) for argument in inner), _span(node))
         n_arguments = len(call.arguments)
         min_arguments, max_arguments = TAKEN.get(call.op, (1, 1))
         if call.op in FUNCTIONS and not min_arguments <= n_arguments <= max_arguments:
-            raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}, and here are {n_arguments} arguments", name)
+            raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}: got {n_arguments} arguments", name)
         if call.op == "match" and isinstance(call.arguments[0], Constant):
             self.check_pattern(call.arguments[0], _span(inner[0]))
         return call
 
     def check_pattern(self, pattern: Constant, span: Span) -> None:
         """Raise for a constant that is not a regular expression."""
-        from gpu_wcoj.dictionary import whole_pattern  # which few programs need
+        from gpu_wcoj.dictionary import whole_pattern  # imported only by programs that use it
 
         if isinstance(pattern.value, str) and whole_pattern(pattern.value) is None:
             what = (
@@ -218,7 +222,7 @@ class _Reader:
             raise DatalogSyntaxError(what, self.text, span.line, span.column, span.width, self.source)
 
     def applied(self, node: Node) -> Call:
-        """An aggregate of a head, over its rule's body."""
+        """Return an aggregate of a head, over the body of its rule."""
         (op,) = _tokens(node)
         arguments = tuple(self.expression(argument) for argument in _trees(node))
         if op == "count" and any(
@@ -241,7 +245,7 @@ class _Reader:
         return Aggregate(str(op), value, atoms, comparisons, negated, _span(node))
 
     def directives(self, nodes: Iterable[Node]) -> list[Directive]:
-        """The lines, in order, one for each relation and kind."""
+        """Return the ``.input`` and ``.output`` lines in order, one for each relation and kind."""
         by_relation: dict[tuple[str, str], Directive] = {}
         for node in nodes:
             parameters: dict[str, str] = {}
@@ -311,14 +315,14 @@ class _Reader:
             raise self.error(str(error), token) from None
 
     def relation(self, token: Token) -> str:
-        """The name of a relation."""
+        """Return the name of a relation."""
         for names, what in ((AGGREGATES, "an aggregate"), (RESERVED, "a function"), (("not",), "negation")):
             if token in names:
                 raise self.error(f"'{token}' is {what}; no relation can have this name", token)
         return self.name(token)
 
     def column(self, token: Token) -> str:
-        """The name of a column: any text, if it stands in quotes."""
+        """Return the name of a column: any text if it is quoted."""
         if token.type != "STRING":
             return self.name(token)
         name = self.string(token)
@@ -327,18 +331,18 @@ class _Reader:
         return name
 
     def name(self, token: Token, text: str = "") -> str:
-        """The name that a token is, or that `text`, a part of it, is."""
+        """Return `text`, or else the token, as a checked name."""
         text = text or str(token)
         if len(text) > NAME_LENGTH:
             raise self.error(f"the name has {len(text):,} characters; {NAME_LENGTH} are allowed", token)
         if text in ("true", "false", "null"):
-            raise self.error(f"'{text}' is a constant; it is no name", token)
+            raise self.error(f"'{text}' is a constant and cannot be a name", token)
         if text == "_":
-            raise self.error("'_' stands for a value; it is no name", token)
+            raise self.error("'_' stands for a value and cannot be a name", token)
         return text
 
     def string(self, token: Token) -> str:
-        """What stands between the quotes, with escapes read."""
+        """Return the text between the quotes, with escapes replaced."""
 
         def read(match: re.Match[str]) -> str:
             point = int(match[1] or match[2] or "0", 16)
@@ -356,7 +360,7 @@ class _Reader:
         inside = token[1:-1]
         for place, char in enumerate(inside, start=1):
             if 0xD800 <= ord(char) < 0xE000:
-                raise self.error("half a surrogate pair is no character", token, place, 1)
+                raise self.error(f"the text contains an unpaired surrogate (U+{ord(char):04X})", token, place, 1)
         return _ESCAPE.sub(read, inside)
 
     def error(self, what: str, token: Token, start: int = 0, width: int | None = None) -> DatalogSyntaxError:
@@ -365,7 +369,10 @@ class _Reader:
 
 
 def float_constant(text: str) -> Constant:
-    """A float; a decimal where the float's shortest text is short, and not what stands there."""
+    """Return a float, or a decimal if the float's shortest text differs from `text`.
+
+    A float whose shortest text has more than 15 digits stays a float.
+    """
     constant = Constant(float(text))
     shortest = Decimal(repr(constant.value))
     if len(shortest.normalize().as_tuple().digits) > _FLOAT_DIGITS or shortest == Decimal(text):

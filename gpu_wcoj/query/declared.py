@@ -1,4 +1,4 @@
-"""The types that a declaration may name, in Arrow's spellings and in those of other Datalog systems."""
+"""Types that a declaration may name, in the spellings of Arrow and other systems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPELLINGS = {
     "unsigned": "uint64",
     "symbol": "string",
 }
-"""Other spellings of a type, and how Arrow spells it. ``float`` is Arrow's: 32 bits."""
+"""Other spellings of a type, and the Arrow spelling. ``float`` is Arrow's: 32 bits."""
 
 _PLAIN = (
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
@@ -28,15 +28,16 @@ _PLAIN = (
 )
 _SHAPED = ("timestamp[us]", "timestamp[us, tz=UTC]", "decimal128(10, 2)")
 _DECIMAL_DIGITS = 18
+"""Largest precision of a decimal, in digits: 18 digits fit int64."""
 
 
 def declared_type(text: str) -> str:
-    """The Arrow spelling of the type that a declaration spells `text`.
+    """Return the Arrow spelling of a type of a declaration.
 
     Raises
     ------
     UnsupportedTypeError
-        If there is no such type, or the engine has no place for it.
+        If there is no such type, or the engine does not support it.
 
     Examples
     --------
@@ -48,7 +49,9 @@ def declared_type(text: str) -> str:
         name = f"timestamp[{match[1]}, tz={match[2]}]" if match[2] else f"timestamp[{match[1]}]"
     elif match := re.fullmatch(r"decimal(|32|64|128|256)\((\d{1,9}), ?(-?\d{1,9})\)", name):
         if not 1 <= int(match[2]) <= _DECIMAL_DIGITS:
-            raise UnsupportedTypeError(f"type '{text}' has {match[2]} digits; 1 to {_DECIMAL_DIGITS} are allowed.")
+            raise UnsupportedTypeError.mismatch(
+                f"type '{text}'", "has an unsupported number of digits", match[2], f"1 to {_DECIMAL_DIGITS}"
+            )
         name = f"decimal{match[1] or 128}({match[2]}, {match[3]})"
     try:
         _ = DataType(name).family

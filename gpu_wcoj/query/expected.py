@@ -1,4 +1,4 @@
-"""What a text that the grammar does not read should have said, in a person's words."""
+"""Syntax errors of Datalog: expected tokens, common slips, unsupported features."""
 
 from __future__ import annotations
 
@@ -34,28 +34,30 @@ _WORDS = {
 _SLIPS = {"==": "=", "=<": "<=", "=>": ">=", "<>": "!="}
 _TERMS = {"NAME", "SAFE", "NULL", "INTEGER", "FLOAT", "DECIMAL", "STRING", "BOOL"}
 _OPERANDS = _TERMS | {"MINUS", "_LPAR", "_RPAR", "_RBRACE", "_NOT"}
-_SHOWN = 40
+_MAX_TEXT_LENGTH = 40
+"""Longest token shown in a message, in characters."""
 _FILE_NAME = re.compile(r"[^\n(),]+\.(?:dl|sql|motif|edn)", re.IGNORECASE)
 _SQL_BEGINS = ("SELECT", "WITH", "CREATE", "FROM")
 _SQL_STATEMENTS = {
     "PIVOT", "UNPIVOT", "VALUES", "TABLE", "INSERT", "UPDATE", "DELETE", "MERGE", "ALTER", "DROP", "EXPLAIN",
     "DESCRIBE", "SHOW", "SUMMARIZE",
 }  # fmt: skip
-_ALIKE = 0.75
+_MIN_SIMILARITY = 0.75
+"""Least similarity of a first word to an SQL keyword for the hint about SQL, as a ratio of `difflib`."""
 _TWO_WORDS = re.compile(r"(?:\s|/\*.*?\*/)*([A-Za-z]+)\s+[\w*\"']", re.DOTALL)
 _SHOWN_LANGUAGES = {"sql": "SQL", "motif": "a motif", "edn": "EDN"}
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where reading stopped.
+    """Position where parsing stopped, and its context.
 
     Attributes
     ----------
     found
-        What stands there: a token's text, one character, or empty at the end of the text.
+        The text there: of a token, one character, or empty at the end of the text.
     kind
-        Its kind of token; empty if it is none, or at the end.
+        The kind of token; empty at the end and where no token could be read.
     last, last_but_one
         The tokens before it.
     accepts
@@ -63,14 +65,14 @@ class _Place:
     inside
         Whether a parenthesis is open.
     in_directive
-        Whether it is one of a line ``.input`` or ``.output``.
+        Whether the parenthesis belongs to a line ``.input`` or ``.output``.
     """
 
-    found: str
+    token_text: str
     kind: str
     position: int
-    last: Token | None
-    last_but_one: Token | None
+    previous: Token | None
+    before_previous: Token | None
     accepts: frozenset[str]
     inside: bool
     in_directive: bool
@@ -81,15 +83,15 @@ class _Place:
 
     @property
     def is_literal(self) -> bool:
-        """Whether a body's relation or comparison could start there."""
+        """Return whether an atom or comparison of a body could start there."""
         return "_NOT" in self.accepts
 
     def follows(self, *kinds: str) -> bool:
-        return self.last is not None and self.last.type in kinds
+        return self.previous is not None and self.previous.type in kinds
 
 
-def explained(parser: Lark, text: str, source: str) -> DatalogSyntaxError | UnsupportedError:
-    """The error for a `text` that `parser` refuses: what was expected where, or what is not supported."""
+def syntax_error(parser: Lark, text: str, source: str) -> DatalogSyntaxError | UnsupportedError:
+    """Return the error for a text that the parser refuses."""
     place = _stopped(parser, text)
     refused = _unsupported(place, text)
     if _FILE_NAME.fullmatch(text.strip()):
@@ -102,7 +104,7 @@ def explained(parser: Lark, text: str, source: str) -> DatalogSyntaxError | Unsu
             source,
             "Read the file first.",
         )
-    what, start, length = refused or _slip(place, text) or (_expected(place), place.position, len(place.found))
+    what, start, length = refused or _slip(place, text) or (_expected(place), place.position, len(place.token_text))
     line = text.count("\n", 0, start) + 1
     column = start - text.rfind("\n", 0, start)
     if refused:
@@ -111,7 +113,7 @@ def explained(parser: Lark, text: str, source: str) -> DatalogSyntaxError | Unsu
 
 
 def _hint(text: str) -> str:
-    """What to do with a text that begins as one of another language, or nearly so."""
+    """Return a hint for a text that looks like another language, or an empty string."""
     from gpu_wcoj.query.languages import language_of  # which imports this
 
     try:
@@ -126,10 +128,10 @@ def _hint(text: str) -> str:
 
 
 def _is_like_sql(text: str) -> bool:
-    """Whether a text begins with two words, the first of which begins a statement of SQL, or nearly so."""
+    """Return whether the first of two leading words resembles an SQL keyword."""
     words = _TWO_WORDS.match(text)
     first = "" if words is None else words[1].upper()
-    return first in _SQL_STATEMENTS or bool(get_close_matches(first, _SQL_BEGINS, n=1, cutoff=_ALIKE))
+    return first in _SQL_STATEMENTS or bool(get_close_matches(first, _SQL_BEGINS, n=1, cutoff=_MIN_SIMILARITY))
 
 
 def _stopped(parser: Lark, text: str) -> _Place:
@@ -164,8 +166,8 @@ Complaint = tuple[str, int, int]
 
 
 def _unsupported(place: _Place, text: str) -> Complaint | None:
-    """What is not supported, from where, and how many characters of it; None if it is another mistake."""
-    previous, token_text, here = place.last, place.found, (place.position, len(place.found))
+    """Return the unsupported feature, its offset and its length; None for any other mistake."""
+    previous, token_text, here = place.previous, place.token_text, (place.position, len(place.token_text))
     if place.is_statement and token_text == ".":
         name = re.compile(r"\.\w*").match(text, place.position)
         directive = name[0] if name else "."
@@ -192,22 +194,24 @@ def _unsupported(place: _Place, text: str) -> Complaint | None:
 
 
 def _slip(place: _Place, text: str) -> Complaint | None:
-    """A mistake with a mend of its own."""
-    if place.last is not None and place.follows("OPERATOR"):
-        start = place.last.start_pos or 0
+    """Return the message, offset and length of a common slip; None if it is not one of them."""
+    if place.previous is not None and place.follows("OPERATOR"):
+        start = place.previous.start_pos or 0
         written = text[start : start + 2]
         if written in _SLIPS:
-            return f"'{written}' is no comparison; write '{_SLIPS[written]}'", start, 2
-    if place.found == '"':
+            return f"'{written}' is not a comparison operator; write '{_SLIPS[written]}'", start, 2
+    if place.token_text == '"':
         return "this text is not closed by '\"' on its line", place.position, 1
-    if place.found == "'":
+    if place.token_text == "'":
         return 'texts stand in double quotes: write "..."', place.position, 1
-    if place.found == "[":
+    if place.token_text == "[":
         return "this '[' is not closed by ']' on its line", place.position, 1
-    if place.kind == "_LPAR" and place.last is not None and place.follows("BOOL", "NULL"):
-        return f"'{place.last}' is a constant; it is no name", place.last.start_pos or 0, len(place.last)
+    if place.kind == "_LPAR" and place.previous is not None and place.follows("BOOL", "NULL"):
+        what = f"'{place.previous}' is a constant and cannot be a name"
+        return what, place.previous.start_pos or 0, len(place.previous)
     if place.kind in ("BOOL", "NULL") and "INTEGER" not in place.accepts and "NAME" in place.accepts:
-        return f"'{place.found}' is a constant; it is no name", place.position, len(place.found)
+        what = f"'{place.token_text}' is a constant and cannot be a name"
+        return what, place.position, len(place.token_text)
     if text.startswith("/*", place.position):
         return "this comment is not closed by '*/'", place.position, 2
     return None
@@ -241,9 +245,9 @@ def _expected(place: _Place) -> str:
 
 
 def _after(what: str, place: _Place) -> str:
-    after = f" after '{_short(place.last)}'" if place.last else ""
-    return f"{what}{after}" + ("" if place.found else ", where the text ends")
+    after = f" after '{_short(place.previous)}'" if place.previous else ""
+    return f"{what}{after}" + ("" if place.token_text else ", where the text ends")
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}..."

@@ -1,4 +1,4 @@
-"""The languages of queries: which one a text is in, and the rules that it becomes."""
+"""Query languages: detection of the language of a text, and its translation to rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Final, Literal, get_args
 
-from gpu_wcoj.errors import UnsupportedError, UsageError, listed, nearest, pointed
+from gpu_wcoj.errors import UnsupportedError, UsageError, pointed
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.rules import Rules
 
@@ -17,9 +17,9 @@ LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 SUFFIXES: Final[Mapping[str, Language]] = {".dl": "datalog", ".sql": "sql", ".motif": "motif", ".edn": "edn"}
 """Endings of files, and the language of their text."""
 BY_NAME: Final[frozenset[Language]] = frozenset({"sql", "edn"})
-"""The languages that need to know of relations before they are read."""
+"""Languages whose texts are read with the columns of the relations, and so are named by the user."""
 BAGS: Final[frozenset[Language]] = frozenset({"sql"})
-"""The languages whose relations are bags, if nothing else is said."""
+"""Languages whose relations are bags by default."""
 
 _BLANK = re.compile(r"(?:[\s\ufeff]+|/\*.*?\*/)*", re.DOTALL)
 _SQL_WORD = re.compile(r"(?:select|with|create|from)(?!\w)", re.IGNORECASE)
@@ -31,23 +31,21 @@ _SQL_IN_PARENTHESES = re.compile(r"(?:\(\s*)+(?:select|with|from)(?!\w)", re.IGN
 
 
 def known_language(name: str) -> Language:
-    """The language of that name.
+    """Return the language of that name.
 
     Raises
     ------
     UsageError
-        If there is none.
+        If the name is unknown.
     """
     for language in LANGUAGES:
         if language == name:
             return language
-    raise UsageError(
-        f"language={name!r} is not known.\n  The languages are: {listed(LANGUAGES)}.{nearest(str(name), LANGUAGES)}"
-    )
+    raise UsageError.unknown_name("language", name, LANGUAGES)
 
 
 def language_of_file(path: PurePath) -> Language:
-    """The language of a file, by its suffix; Datalog where that says nothing.
+    """Return the language of a file by its suffix; Datalog for an unknown suffix.
 
     Examples
     --------
@@ -58,7 +56,7 @@ def language_of_file(path: PurePath) -> Language:
 
 
 def language_of(text: str) -> Language:
-    """The language of a text, by what it begins with, space and comments ``/* */`` aside.
+    """Return the language of a text by its first token, after spaces and comments ``/* */``.
 
     ========================================================================  =======
     ``SELECT``, ``WITH``, ``CREATE``, ``FROM``, ``(SELECT``, ``--``           SQL
@@ -70,7 +68,7 @@ def language_of(text: str) -> Language:
     Raises
     ------
     UsageError
-        If it may be in two languages: ``select(x)``, which may be a relation, or another ``(``.
+        If it is valid in two languages: ``select(x)``, which may be a relation, or another ``(``.
 
     Examples
     --------
@@ -98,12 +96,12 @@ def language_of(text: str) -> Language:
     return "datalog"
 
 
-def _may_be_atom(text: str, at: int) -> bool:
-    """Whether parentheses follow, and behind them what follows an atom: ``:-`` or a full stop."""
-    if _CALLED.match(text, at) is None:
+def _may_be_atom(text: str, offset: int) -> bool:
+    """Return whether parentheses follow, and after them ``:-`` or a full stop, as after an atom."""
+    if _CALLED.match(text, offset) is None:
         return False
     depth = 0
-    for part in _PARENTHESES.finditer(text, at):
+    for part in _PARENTHESES.finditer(text, offset):
         depth += {"(": 1, ")": -1}.get(part[0], 0)
         if depth == 0:
             return _BEHIND.match(text, part.end()) is not None
@@ -112,14 +110,14 @@ def _may_be_atom(text: str, at: int) -> bool:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a text says.
+    """Program of a text, with the rows that the text gives.
 
     Attributes
     ----------
     rules
         The program.
     given
-        Rows of relations that the text or its arguments give; they come with the first tick.
+        Rows of relations from the text or its arguments, loaded with the first tick.
     """
 
     rules: Rules
@@ -135,26 +133,26 @@ def read(
     arguments: Sequence[Any] = (),
     source: str = "<text>",
 ) -> Reading:
-    """What a text of that language says.
+    """Translate a text of that language to rules.
 
     Parameters
     ----------
     tables
-        For SQL and EDN, the relations' columns with their types, None where not known.
+        For SQL and EDN, the columns of the relations with their types, None if unknown.
     dialect
-        Of SQL.
+        The dialect of an SQL text.
     arguments
-        Of a query in EDN.
+        The arguments of an EDN query.
     source
-        What messages call the text.
+        The name of the text in messages.
 
     Raises
     ------
     QuerySyntaxError, UnsupportedError, SchemaError
-        If it cannot be read, or asks for what is not there; and as the parser of the language.
+        If it cannot be read, names unknown relations or columns, or as the parser of the language raises.
     """
     if arguments and language != "edn":
-        raise UsageError("arguments are for queries in EDN.\n  Leave them out.")
+        raise UsageError.with_parts("arguments are for queries in EDN", subject="arguments", remedy="Leave them out.")
     if language == "datalog":
         return Reading(parse(text, source=source))
     if language == "sql":
@@ -176,10 +174,12 @@ def read(
                 "  Ask for all of them: leave out the '.', or the brackets; or ask a gpu_wcoj.datoms.Database."
             )
         return Reading(replace(query.rules, outputs=(query.output,)), query.given)
-    raise UsageError(f"a text with language={language!r} is no program.\n  Ask it by gpu_wcoj.find or gpu_wcoj.view.")
+    raise UsageError.invalid_value(
+        "language", language, "'datalog', 'sql' or 'edn' for a program", "Use gpu_wcoj.find or gpu_wcoj.view."
+    )
 
 
-def _ambiguous(text: str, at: int, width: int, what: str, languages: Sequence[Language]) -> UsageError:
-    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-    message = pointed(f"'{text[at : at + width]}' {what}", text, line, column, width)
+def _ambiguous(text: str, offset: int, width: int, what: str, languages: Sequence[Language]) -> UsageError:
+    line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+    message = pointed(f"'{text[offset : offset + width]}' {what}", text, line, column, width)
     return UsageError(f"{message}\n  Say which: {' or '.join(f'language={language!r}' for language in languages)}.")

@@ -1,10 +1,10 @@
-"""Inputs cut down to what joins need of them: fewer columns, and only the rows that comparisons with constants leave.
+"""Projection and selection pushdown: joins read narrower, filtered copies of the inputs.
 
-A bag's rows add up over the columns that are left out, and a join is linear in each of its relations; so an atom over
-an input may read a helper that has those columns only that the rule uses, with the weights of all rows that agree in
-them. What the rule says of that atom alone, in comparisons and constants, is said once, in the helper's rule. So
-arrangements are narrower and fewer, and a change that no query is about ends at the helper. This is for programs over
-tables of many columns; in sets a projection would have to count derivations.
+A join is linear in each of its relations, and in a bag the weights of rows add up under projection. So an atom over an
+input may read a helper with only the columns that the rule uses, whose weights are the sums over all rows that agree in
+them. Comparisons and constants that concern only that atom move into the rule of the helper. Arrangements become
+narrower and fewer, and a change that no query depends on ends at the helper. This is for programs over tables of many
+columns; in sets a projection would have to count derivations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Expression, Varia
 
 
 def narrowed(rules: Rules) -> Rules:
-    """The same program for a bag, its joins over helpers where these are narrower than the inputs.
+    """Return an equivalent program for bags, with joins over narrowed inputs.
 
     Examples
     --------
@@ -31,19 +31,19 @@ def narrowed(rules: Rules) -> Rules:
     """
     rules = guarded(rules)  # by its atoms, before helpers stand for some of them
     narrowing = _Narrowing(set(rules.inputs).difference(rules.heads))
-    changed = [narrowing.narrowed(rule) for rule in rules.rules]
+    changed = [narrowing.narrow_rule(rule) for rule in rules.rules]
     return replace(rules, rules=(*narrowing.helpers.values(), *changed)) if narrowing.helpers else rules
 
 
 class _Narrowing:
-    """Helpers of some inputs, by what they hold."""
+    """Narrowed copies of inputs, by the atom, columns and comparisons that define them."""
 
     def __init__(self, inputs: set[str]) -> None:
         self.inputs = inputs
         self.helpers: dict[tuple[Atom, tuple[Expression, ...], tuple[Comparison, ...]], Rule] = {}
 
-    def narrowed(self, rule: Rule) -> Rule:
-        """The rule over helpers. One that joins nothing is as narrow as a helper."""
+    def narrow_rule(self, rule: Rule) -> Rule:
+        """Return the rule over helpers; a rule without a join is returned as it is."""
         if len(rule.atoms) + len(rule.negated) < 2 or inner_aggregates(rule):
             return rule
         comparisons = list(rule.comparisons)
@@ -66,29 +66,31 @@ class _Narrowing:
                 comparisons += local_comparisons
         return replace(rule, atoms=tuple(atoms), comparisons=tuple(comparisons))
 
-    def _helper(self, atom: Atom, kept: Sequence[Variable], own: Sequence[Comparison]) -> Atom:
-        """An atom over the helper that holds these variables of another one."""
+    def _helper(self, atom: Atom, variables: Sequence[Variable], comparisons: Sequence[Comparison]) -> Atom:
+        """Return an atom over the helper that holds `variables` of an atom."""
         names: dict[Expression, Variable] = {}
         for column, term in enumerate(atom.terms):
             if isinstance(term, Variable):
-                is_left_out = term not in kept and atom.terms.count(term) == 1 and not _stands_in(term, own)
+                is_left_out = (
+                    term not in variables and atom.terms.count(term) == 1 and not _stands_in(term, comparisons)
+                )
                 name = f"_#{column}" if is_left_out else f"c{column}{'?' * term.is_null_safe}"
                 names.setdefault(term, Variable(name))
         terms = tuple(names.get(term, term) for term in atom.terms)
         compared = tuple(
             replace(comparison, left=_renamed(comparison.left, names), right=_renamed(comparison.right, names))
-            for comparison in own
+            for comparison in comparisons
         )
-        head = tuple(names[variable] for variable in kept)
+        head = tuple(names[variable] for variable in variables)
         key = replace(atom, terms=terms), head, compared
         if key not in self.helpers:
             name = f"{atom.relation}#cut{len(self.helpers) + 1}"
             self.helpers[key] = Rule(Atom(name, head), (key[0],), compared)
-        return replace(atom, relation=self.helpers[key].head.relation, terms=tuple(kept))
+        return replace(atom, relation=self.helpers[key].head.relation, terms=tuple(variables))
 
 
 def _is_about(comparison: Comparison, atom: Atom) -> bool:
-    """Whether a comparison is about an atom alone, and has an answer for all of its rows."""
+    """Return whether a comparison is total and has variables of one atom only."""
     sides = (comparison.left, comparison.right)
     variables = variables_of(sides)
     return bool(variables) and all(variable in atom.terms for variable in variables) and all(map(is_total, sides))
@@ -98,10 +100,10 @@ def _stands_in(term: Variable, comparisons: Sequence[Comparison]) -> bool:
     return any(term in comparison.variables for comparison in comparisons)
 
 
-def _used(rule: Rule, others: Sequence[Atom], comparisons: Sequence[Comparison]) -> Iterator[Variable]:
-    """The variables that stand in a rule outside of one atom."""
+def _used(rule: Rule, other_atoms: Sequence[Atom], comparisons: Sequence[Comparison]) -> Iterator[Variable]:
+    """Yield the variables that occur in a rule outside of one atom."""
     yield from rule.head.variables
-    for atom in (*others, *rule.negated):
+    for atom in (*other_atoms, *rule.negated):
         yield from atom.variables
     for comparison in comparisons:
         yield from comparison.variables

@@ -1,4 +1,4 @@
-"""Rules as Datalog text, whatever language they came from: names that Datalog cannot spell get others."""
+"""Printer of rules as Datalog text; names that Datalog cannot spell are replaced."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _NO_RELATIONS = _NO_VARIABLES | {*AGGREGATES, *RESERVED}
 
 
 def as_datalog(rules: Rules, *, bag: bool = False) -> str:
-    """The text of a program that does the same as `rules`, line by line.
+    """Return the Datalog text of a program equivalent to `rules`, one line a rule.
 
-    Parsed again, it is equal to them where they have no names that Datalog cannot spell. Those that front ends and the
-    core make, such as ``once#1``, become ``once_1``; where a relation that a user knows has such a name, a comment says
-    what became of it. Names of columns are quoted.
+    Parsed again, it equals `rules` if Datalog can spell all names. Helper names of front ends and of the core form,
+    such as ``once#1``, become ``once_1``; if a relation of the user is renamed, a comment says so. Names of columns are
+    quoted.
 
     Parameters
     ----------
     bag
-        Whether the program has exact weights, which its text cannot say; a comment does.
+        Whether the program has exact weights; the text can express that in a comment only.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
 
 
 def _legal(names: Iterable[str], reserved: frozenset[str]) -> dict[str, str]:
-    """A legal name for each name: itself where it is one, else another one that is not taken."""
+    """Return a legal name for each name: the name itself if it is legal, else an unused one."""
     distinct_names = list(dict.fromkeys(names))
     legal = {name: name for name in distinct_names if _is_legal(name, reserved)}
     taken = set(legal)
@@ -79,7 +79,7 @@ def _fresh(name: str, taken: set[str], reserved: frozenset[str]) -> str:
 
 
 def _without_core(rules: Rules) -> Rules:
-    """Groupings, extremes and facts of a program in core form as the rules that say the same."""
+    """Replace groupings, extremes and facts of a program in core form by equivalent rules."""
     if not (rules.groupings or rules.extremes or rules.facts):
         return rules
     columns = {extreme.relation: extreme.column for extreme in rules.extremes}
@@ -98,7 +98,7 @@ def _without_core(rules: Rules) -> Rules:
 
 
 def _grouped(grouping: Grouping, arity: int) -> Rule:
-    """The head that aggregates, as a rule."""
+    """Return the rule with an aggregating head that is equivalent to a grouping."""
     terms = tuple(Variable(f"c{i}") for i in range(grouping.keys))
     value = () if grouping.op == "count" else (Variable(f"c{grouping.keys}"),)
     wildcards = tuple(Variable(f"_#{i}") for i in range(arity - len(terms) - len(value)))
@@ -107,10 +107,10 @@ def _grouped(grouping: Grouping, arity: int) -> Rule:
 
 
 def _renamed(rules: Rules, relations: Mapping[str, str]) -> Rules:
-    """The same rules with other names of relations, and with legal ones of variables."""
+    """Return the rules with relations renamed and legal names of variables."""
     return replace(
         rules,
-        rules=tuple(_Renaming.of(rule, relations).rule(rule) for rule in rules.rules),
+        rules=tuple(_Renaming.for_rule(rule, relations).rule(rule) for rule in rules.rules),
         declarations=tuple(
             replace(declaration, relation=relations[declaration.relation]) for declaration in rules.declarations
         ),
@@ -127,7 +127,7 @@ class _Renaming:
     variables: Mapping[Variable, Variable]
 
     @classmethod
-    def of(cls, rule: Rule, relations: Mapping[str, str]) -> _Renaming:
+    def for_rule(cls, rule: Rule, relations: Mapping[str, str]) -> _Renaming:
         times = Counter(_standing(rule))
         named = [variable for variable in times if times[variable] > 1 or not variable.is_wildcard]
         bases = {variable: variable.name.removesuffix("?") for variable in named}
@@ -147,36 +147,36 @@ class _Renaming:
     def atom(self, atom: Atom) -> Atom:
         return replace(atom, relation=self.relations[atom.relation], terms=tuple(map(self.expression, atom.terms)))
 
-    def comparison(self, one: Comparison) -> Comparison:
-        return replace(one, left=self.expression(one.left), right=self.expression(one.right))
+    def comparison(self, comparison: Comparison) -> Comparison:
+        return replace(comparison, left=self.expression(comparison.left), right=self.expression(comparison.right))
 
-    def expression(self, one: Expression) -> Expression:
-        if isinstance(one, Variable):
-            return self.variables.get(one, one)
-        if isinstance(one, Call):
-            return replace(one, arguments=tuple(map(self.expression, one.arguments)))
-        if isinstance(one, Aggregate):
+    def expression(self, expression: Expression) -> Expression:
+        if isinstance(expression, Variable):
+            return self.variables.get(expression, expression)
+        if isinstance(expression, Call):
+            return replace(expression, arguments=tuple(map(self.expression, expression.arguments)))
+        if isinstance(expression, Aggregate):
             return replace(
-                one,
-                value=None if one.value is None else self.expression(one.value),
-                atoms=tuple(map(self.atom, one.atoms)),
-                comparisons=tuple(map(self.comparison, one.comparisons)),
-                negated=tuple(map(self.atom, one.negated)),
+                expression,
+                value=None if expression.value is None else self.expression(expression.value),
+                atoms=tuple(map(self.atom, expression.atoms)),
+                comparisons=tuple(map(self.comparison, expression.comparisons)),
+                negated=tuple(map(self.atom, expression.negated)),
             )
-        return one
+        return expression
 
 
 def _standing(body: Rule | Aggregate) -> Iterator[Variable]:
-    """Every place where a variable stands in a rule, in the braces of aggregates too."""
+    """Yield a variable for each of its occurrences in a rule, the braces of aggregates included."""
     for expression in expressions(body):
         yield from _variables(expression)
 
 
-def _variables(one: Expression) -> Iterator[Variable]:
-    if isinstance(one, Variable):
-        yield one
-    elif isinstance(one, Call):
-        for argument in one.arguments:
+def _variables(expression: Expression) -> Iterator[Variable]:
+    if isinstance(expression, Variable):
+        yield expression
+    elif isinstance(expression, Call):
+        for argument in expression.arguments:
             yield from _variables(argument)
-    elif isinstance(one, Aggregate):
-        yield from _standing(one)
+    elif isinstance(expression, Aggregate):
+        yield from _standing(expression)

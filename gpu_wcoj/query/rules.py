@@ -1,4 +1,4 @@
-"""Whole queries, whatever language they came from: rules over terms, and what a text declares beside them."""
+"""Programs in the common form of all query languages: rules and declarations."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _T = TypeVar("_T")
 _Body = TypeVar("_Body", "Rule", Aggregate)
 
 DEMAND = "demand#"
-"""How the names of inputs begin that hold keys of aggregates, see `Rules.demands`."""
+"""Prefix of the names of inputs that hold keys of aggregates, see `Rules.demands`."""
 
 
 @dataclass(frozen=True)
 class Computed:
     """``variable = call`` of a rule in core form: the arguments are variables and constants.
 
-    Those of a call that takes nulls may be calls of their own, and the variable may be null.
+    A call that takes nulls may have calls as arguments, and its variable may be null.
     """
 
     variable: Variable
@@ -47,9 +47,9 @@ class Computed:
 class Rule:
     """``head :- atoms, not negated, comparisons.`` A rule without a body is a fact.
 
-    In core form, which is what the planner takes, terms of atoms and comparisons are variables and constants, what is
-    calculated stands in `computed`, each behind those that it uses, and every variable of a negated atom is bound by
-    the positive ones or computed. Elsewhere they may be any expressions.
+    In core form, the input of the planner, the terms of atoms and comparisons are variables and constants, calculations
+    are listed in `computed`, each after those that it uses, and every variable of a negated atom is bound by a positive
+    atom or computed. In other rules the terms may be any expressions.
     """
 
     head: Atom
@@ -65,23 +65,23 @@ class Rule:
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """The distinct variables of the body's atoms, in the order in which they first stand."""
+        """The distinct variables of the atoms of the body, by first occurrence."""
         return tuple(dict.fromkeys(variable for atom in self.atoms for variable in atom.variables))
 
     @property
     def aggregates(self) -> tuple[Aggregate, ...]:
-        """The aggregates of the rule, in the order in which they stand; not those within other ones."""
+        """The aggregates of the rule in order, without those nested in other aggregates."""
         return tuple(aggregates_of((*self.head.terms, *_parts(self))))
 
     @cached_property
     def says_null(self) -> bool:
-        """Whether null stands in the head, an atom or a comparison."""
+        """Return whether null occurs in the head, an atom or a comparison."""
         parts = (*self.head.terms, *_parts(self))
         return any(isinstance(part, Constant) and part == NULL for part in parts)
 
     @property
     def read(self) -> tuple[Atom, ...]:
-        """All atoms of the body, also negated ones and those of aggregates."""
+        """All atoms of the body, negated ones and those of aggregates included."""
         return tuple(_read(self, self.aggregates))
 
 
@@ -101,14 +101,14 @@ def _read(body: Rule | Aggregate, within: Iterable[Aggregate]) -> Iterator[Atom]
 
 @dataclass(frozen=True)
 class Declaration:
-    """``.decl relation(column: type, ...)``: names of columns, and their types where given (else None).
+    """``.decl relation(column: type, ...)``: columns and their types, None if undeclared.
 
-    Names that are no names of Datalog stand in quotes, as ``"first name"``.
+    Names that Datalog cannot spell are quoted, as ``"first name"``.
 
     Attributes
     ----------
     is_binding
-        Whether rows are held to the types; else they only say what the tables at hand have.
+        Whether rows must have these types; otherwise the types only describe the present tables.
     """
 
     relation: str
@@ -131,14 +131,14 @@ def _column(name: str) -> str:
 
 @dataclass(frozen=True)
 class Directive:
-    """``.input relation(name=value, ...)`` or ``.output ...``: where the command line reads or writes a relation.
+    """``.input relation(name=value, ...)`` or ``.output ...``: a file of a relation.
 
     Attributes
     ----------
     kind
         ``input`` or ``output``.
     parameters
-        Names and values, in order. The text has quotes around values where they are no names or numbers.
+        Names and values, in order. In the text, values other than names and numbers are quoted.
     """
 
     kind: str
@@ -164,10 +164,10 @@ class Grouping:
     relation
         The head; its columns are the keys and then the result.
     source
-        The relation that is aggregated: the keys, then the value (for ``count``: none), then whatever tells the
-        rows that count apart. Rows whose value is null do not count.
+        The aggregated relation: the keys, then the value (for ``count``: none), then columns that distinguish rows
+        with equal keys and values. Rows whose value is null do not count.
     keys
-        How many columns are keys. Groups without rows do not stand in the head, also where there are no keys.
+        The number of key columns. The head has no row for a group without rows, even if there are no keys.
     op
         ``count``, ``sum``, ``min``, ``max`` or ``mean``.
     """
@@ -184,12 +184,14 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Extreme:
-    """A head of a program in core form that keeps, of rows that agree elsewhere, the one with the least value.
+    """A head of a program in core form that keeps one minimum or maximum per group.
+
+    Rows that agree in all other columns form a group.
 
     Attributes
     ----------
     column
-        Where the value stands.
+        The column of the value.
     op
         ``min`` or ``max``.
     """
@@ -204,7 +206,7 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Facts:
-    """Rows that the text of a program in core form gives of an input, which are there from the first tick on."""
+    """Rows of an input in the text of a program in core form, present from the first tick on."""
 
     relation: str
     rows: tuple[tuple[int | float | bool | str | Decimal | None, ...], ...]
@@ -212,16 +214,16 @@ class Facts:
 
 @dataclass(frozen=True)
 class Rules:
-    """A whole program text: its rules in order, its declarations, and the relations its ``.output`` lines name.
+    """A program: its rules in order, its declarations, its outputs.
 
-    As text it is a program again, which parses to an equal value; in core form, a text for people.
+    ``str(rules)`` is a program text that parses to an equal value; in core form it is for display only.
 
     Attributes
     ----------
     directives
-        All ``.input`` lines, and behind them those ``.output`` lines that have parameters, one for each relation.
+        All ``.input`` lines, then the ``.output`` lines that have parameters, one for each relation.
     groupings, extremes, facts
-        Of a program in core form.
+        The helpers of a program in core form.
 
     Examples
     --------
@@ -252,13 +254,13 @@ class Rules:
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
-        """The relations that rules define, in the order in which they first stand."""
+        """The relations that rules define, by first occurrence."""
         grouped = (grouping.relation for grouping in self.groupings)
         return tuple(dict.fromkeys([*(rule.head.relation for rule in self.rules), *grouped]))
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """The relations that take rows: those that bodies read and no rule defines, and those that ``.input`` names."""
+        """The relations that take rows: read but not defined, or named by ``.input``."""
         heads = set(self.heads)
         used = dict.fromkeys(atom.relation for rule in self.rules for atom in rule.read)
         named_in_text = heads.union(declaration.relation for declaration in self.declarations)
@@ -271,7 +273,7 @@ class Rules:
         return tuple(dict.fromkeys([*read, *named]))
 
     def unread(self, relation: str) -> frozenset[int]:
-        """Return the columns of a relation for which every atom has ``_``.
+        """Return the columns of a relation that are ``_`` in every atom.
 
         Examples
         --------
@@ -285,11 +287,11 @@ class Rules:
 
     @property
     def has_aggregates(self) -> bool:
-        """Return whether a rule has an aggregate, in which rows that agree in what it reads count apart."""
+        """Return whether a rule has an aggregate, which counts rows with equal columns separately."""
         return bool(self.groupings or self.extremes or any(rule.aggregates for rule in self.rules))
 
     def without_columns(self, unread: Mapping[str, Collection[int]]) -> Rules:
-        """Return the program without columns of inputs that it does not read.
+        """Return the program without the given columns of inputs, which it must not read.
 
         In bag semantics the answers are the same over tables without these columns.
 
@@ -317,16 +319,16 @@ class Rules:
 
     @cached_property
     def demands(self) -> dict[str, str]:
-        """The relations that hold what heads of a program in core form derive: ``{"keys#1": "demand#1"}``.
+        """The inputs that hold the rows of heads: ``{"keys#1": "demand#1"}``.
 
-        They are the keys at which a recursion asks for an aggregate; see `gpu_wcoj.query.core`. Ticks fill them.
+        They are the keys for which a recursion needs an aggregate; see `gpu_wcoj.query.core`. Each tick fills them.
         """
         used = dict.fromkeys(atom.relation for rule in self.rules for atom in rule.atoms)
         return {f"keys#{name.removeprefix(DEMAND)}": name for name in used if name.startswith(DEMAND)}
 
     @property
     def arity(self) -> dict[str, int]:
-        """Columns of each relation that is declared or that rules use."""
+        """Number of columns of each relation that is declared or used by rules."""
         atoms = (atom for rule in self.rules for atom in (rule.head, *rule.read))
         arity = {declaration.relation: len(declaration.columns) for declaration in self.declarations}
         arity |= {atom.relation: len(atom.terms) for atom in atoms}
@@ -342,7 +344,7 @@ def _left(parts: tuple[_T, ...], unread: Collection[int]) -> tuple[_T, ...]:
 
 
 def _cut_body(body: _Body, unread: Mapping[str, Collection[int]]) -> _Body:
-    """A rule or aggregate without these columns of the relations that it reads."""
+    """Return a rule or aggregate without the unread columns of the relations that it reads."""
 
     def cut(atom: Atom) -> Atom:
         return replace(atom, terms=_cut_all(_left(atom.terms, unread.get(atom.relation, ())), unread))

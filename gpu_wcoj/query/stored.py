@@ -1,4 +1,4 @@
-"""Rules as a text that makes them again: Datalog where that can spell them, else JSON."""
+"""Serialization of rules: Datalog text if it can spell them, else JSON."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _CLASSES: Final[dict[str, type[Any]]] = {
 }  # fmt: skip
 _LEFT_OUT = ("span", "text")
 _OWN_KIND = "own_kind"
-"""The field ``kind`` of a piece that has one, beside which `_KIND` says what piece it is."""
+"""JSON key of a dataclass field that is itself named ``kind``; `_KIND` holds the class name."""
 
 
 def stored(rules: Rules) -> str:
-    """A text of `rules` for `made_again`; their own where they have one.
+    """Return a text of `rules` for `made_again`: their source text if they have one.
 
     Examples
     --------
@@ -44,13 +44,13 @@ def stored(rules: Rules) -> str:
 
 
 def _is_spelled(rules: Rules) -> bool:
-    """Whether the text of the declarations means them: types in a text bind."""
+    """Return whether a text can express the declarations: types in a text are binding."""
     return all(declaration.is_binding or not any(declaration.types) for declaration in rules.declarations)
 
 
 def made_again(text: str) -> Rules:
-    """The rules of a text of `stored`."""
-    if not text.startswith("{"):  # with which no text in Datalog begins
+    """Return the rules of a text made by `stored`."""
+    if not text.startswith("{"):  # no Datalog text begins with it
         return parse(text)
     rules: Rules = _read(json.loads(text))
     return rules

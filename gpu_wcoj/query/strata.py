@@ -1,4 +1,4 @@
-"""Strata: which heads are evaluated together, and in what order."""
+"""Strata: sets of heads that are evaluated together, in order of evaluation."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from gpu_wcoj.query.rules import Rules
 
 
 def components(reads: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
-    """Strongly connected components of heads, each behind those that it reads (Tarjan, doi:10.1137/0201010).
+    """Return strongly connected components of heads, each after those that it reads.
+
+    The algorithm is Tarjan's, doi:10.1137/0201010.
 
     Parameters
     ----------
     reads
-        Per head the relations that it reads; those that are no heads are ignored.
+        Per head the relations that it reads; relations that are not heads are ignored.
 
     Examples
     --------
@@ -56,21 +58,21 @@ def components(reads: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
 
 
 def cycle(start: str, members: Collection[str], reads: Mapping[str, Collection[str]]) -> list[str]:
-    """A shortest way from a head of a component back to itself, both ends named.
+    """Return a shortest path from a head of a component back to itself, both ends included.
 
     Examples
     --------
     >>> cycle("b", ["b", "c"], {"b": ["c", "edge"], "c": ["b"]})
     ['b', 'c', 'b']
     """
-    return way(start, start, members, reads)
+    return shortest_path(start, start, members, reads)
 
 
-def way(start: str, goal: str, members: Collection[str], reads: Mapping[str, Collection[str]]) -> list[str]:
-    """A shortest way from one head of a component to another, both ends named; never empty-handed in a component."""
+def shortest_path(start: str, goal: str, members: Collection[str], reads: Mapping[str, Collection[str]]) -> list[str]:
+    """Return a shortest path between two heads of a component, both ends included."""
     paths = [[start]]
     seen: set[str] = set()
-    for path in paths:  # grows while it is read
+    for path in paths:  # the list grows during the loop
         for successor in reads[path[-1]]:
             if successor == goal:
                 return [*path, goal]
@@ -81,7 +83,7 @@ def way(start: str, goal: str, members: Collection[str], reads: Mapping[str, Col
 
 
 def reads_of(rules: Rules) -> dict[str, list[str]]:
-    """Per head, the relations that its rules read."""
+    """Return for each head the relations that its rules read."""
     reads: dict[str, list[str]] = {name: [] for name in rules.heads}
     for rule in rules.rules:
         reads[rule.head.relation].extend(atom.relation for atom in rule.read)
@@ -91,7 +93,7 @@ def reads_of(rules: Rules) -> dict[str, list[str]]:
 
 
 def unread(rules: Rules) -> tuple[str, ...]:
-    """The heads that no rule reads, but for rules of heads that they read in turn.
+    """Return the heads that are read by no rule outside of their own recursion.
 
     Examples
     --------

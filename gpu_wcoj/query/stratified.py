@@ -1,7 +1,7 @@
-"""Whether a program can be evaluated stratum by stratum, and what heads that aggregate may do.
+"""Checks of stratification, and of heads that aggregate.
 
-Negation and aggregation see relations that are complete, so they cannot go through recursion. The least or greatest
-value of a head may, where no derivation is lost when a value gets better: see `_check_monotone`.
+Negation and aggregation read complete relations, so they cannot go through recursion. The minimum or maximum of a head
+may, if no derivation is lost when a value improves: see `_check_monotone`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from gpu_wcoj.errors import SchemaError, UnsupportedError
 from gpu_wcoj.query.binding import applied, bound_variables, definitions, inner_aggregates, within
 from gpu_wcoj.query.rules import DEMAND, Rule, Rules
-from gpu_wcoj.query.strata import components, reads_of, way
+from gpu_wcoj.query.strata import components, reads_of, shortest_path
 from gpu_wcoj.query.terms import (
     NEVER,
     NULL,
@@ -29,43 +29,43 @@ from gpu_wcoj.query.terms import (
 )
 
 EXTREMES = ("min", "max")
-"""The aggregates of heads that may go through recursion."""
+"""Aggregates of heads that may go through recursion."""
 
 _HELPERS = ("any", "each", "in", "keys", "none", "not", "null", "once", "or", "rows")
-"""What compilers call heads that stand for a part of a rule, before the ``#``."""
+"""Names before the ``#`` that compilers give to heads for a part of a rule."""
 
-_At = Callable[[str, Span], str]
+_Point = Callable[[str, Span], str]
 
 
-def check_stratified(rules: Rules, at: _At) -> None:
-    """Raise for negation or aggregation through recursion, and for heads that aggregate in more than one way.
+def check_stratified(rules: Rules, point: _Point) -> None:
+    """Raise for negation or aggregation through recursion, and for inconsistent aggregates.
 
     Parameters
     ----------
-    at
-        Puts a message and a place together.
+    point
+        Returns a message with the place that it points at.
 
     Raises
     ------
     UnsupportedError, SchemaError
     """
-    extremes = _check_heads(rules, at)
+    extremes = _check_heads(rules, point)
     rules = guarded(rules)
     loops = loops_of(rules)
-    check_settled(rules, loops, at)
+    check_settled(rules, loops, point)
     for rule in rules.rules:
         loop = loops.get(rule.head.relation, ())
         if loop:
-            _check_monotone(rule, loop, extremes, at)
+            _check_monotone(rule, loop, extremes, point)
 
 
-def check_settled(rules: Rules, loops: Mapping[str, Collection[str]], at: _At = lambda what, _: what) -> None:
-    """Raise for negation or aggregation through recursion; `loops` are those of the rules.
+def check_settled(rules: Rules, loops: Mapping[str, Collection[str]], point: _Point = lambda what, _: what) -> None:
+    """Raise for negation or aggregation through one of the recursions `loops`.
 
     Raises
     ------
     UnsupportedError
-        With the heads from one to the next; helpers of the compilers are left out.
+        With the heads of the cycle in order, without helpers of the compilers.
     """
     reads = reads_of(rules)
     for rule in rules.rules:
@@ -76,19 +76,19 @@ def check_settled(rules: Rules, loops: Mapping[str, Collection[str]], at: _At = 
         for verb, atom in _seen_complete(rule):
             if atom.relation in loop:
                 what = "negation" if verb == "negates" else "aggregation"
-                back = way(atom.relation, head, loop, reads) if atom.relation != head else [head]
-                names = _of_the_text([head, *back])
+                back = shortest_path(atom.relation, head, loop, reads) if atom.relation != head else [head]
+                names = _user_heads([head, *back])
                 cycle = " reads ".join(f"'{name}'" for name in _shorter(names[1:] or names))
                 raise UnsupportedError(
-                    at(f"{what} through recursion is not supported: '{names[0]}' {verb} {cycle}", atom.span)
+                    point(f"{what} through recursion is not supported: '{names[0]}' {verb} {cycle}", atom.span)
                 )
 
 
 def guarded(rules: Rules) -> Rules:
-    """Take negation out of recursion where the head that is negated reads the recursion only for the rows it is asked.
+    """Move negation out of recursion if the negated head only looks up rows of it.
 
-    Such a head says which rows of the recursion have a match in relations that are settled before it. Its copy reads
-    the rows of a relation that holds what the negating rule asks for; see `gpu_wcoj.query.rules.Rules.demands`.
+    Such a head tells which rows of the recursion have a match in relations of earlier strata. A copy of the head reads
+    instead a relation of the rows that the negating rule looks up; see `gpu_wcoj.query.rules.Rules.demands`.
 
     Examples
     --------
@@ -105,7 +105,9 @@ def guarded(rules: Rules) -> Rules:
     copied: list[str] = []
     while True:
         loops = loops_of(rules) if any(rule.negated for rule in rules.rules) else {}
-        step = next((step for rule in rules.rules if (step := _step(rule, rules, loops, len(copied) + 1))), None)
+        step = next(
+            (step for rule in rules.rules if (step := _without_negation(rule, rules, loops, len(copied) + 1))), None
+        )
         if step is None:
             break
         name, rules = step
@@ -117,11 +119,13 @@ def guarded(rules: Rules) -> Rules:
     )
 
 
-def _step(rule: Rule, rules: Rules, loops: Mapping[str, Collection[str]], number: int) -> tuple[str, Rules] | None:
-    """Take one negation of a rule out of its recursion: the head that it negates, and the rules after that."""
+def _without_negation(
+    rule: Rule, rules: Rules, loops: Mapping[str, Collection[str]], copy_number: int
+) -> tuple[str, Rules] | None:
+    """Move one negation out of its recursion; return the negated head and the rules."""
     loop = loops.get(rule.head.relation, ())
     for atom in (atom for atom in rule.negated if atom.relation in loop):
-        copied = _copied(atom, rule, rules.rules, loop, f"{atom.relation}#{number}")
+        copied = _copied(atom, rule, rules.rules, loop, f"{atom.relation}#{copy_number}")
         if copied is None:
             continue
         guard, keys, settled = copied
@@ -134,7 +138,10 @@ def _step(rule: Rule, rules: Rules, loops: Mapping[str, Collection[str]], number
 
 
 def recursive_rule(head: Atom) -> Rule:
-    """A rule that derives nothing, by which a head is a set of bags too, made of the rows of positive weight."""
+    """Return a rule that derives nothing and makes a head recursive, hence a set.
+
+    The set holds the rows of positive weight.
+    """
     terms = tuple(Variable(f"c{i}") for i in range(len(head.terms)))
     return Rule(Atom(head.relation, terms), (Atom(head.relation, terms),), (NEVER,))
 
@@ -142,9 +149,11 @@ def recursive_rule(head: Atom) -> Rule:
 def _copied(
     negated: Atom, rule: Rule, rules: Sequence[Rule], loop: Collection[str], name: str
 ) -> tuple[Atom, Rule, list[Rule]] | None:
-    """The atom that holds what a rule asks for, the rule of that, and the rules of the negated head's copy.
+    """Return the atom of the rows that a rule looks up, and the rules that use it.
 
-    None if a rule of the head says of the loop what the negating rule does not say as well.
+    These are the rule that derives the rows, and the rules of the copy of the negated head.
+
+    None if a rule of the head has a condition on the loop that the negating rule does not have.
     """
     settled = []
     for head_rule in (rule for rule in rules if rule.head.relation == negated.relation):
@@ -168,36 +177,36 @@ def _copied(
     return Atom(f"{DEMAND}{name}", negated.terms), keys, settled
 
 
-def _apart(own: Rule, negated: Atom, rule: Rule, loop: Collection[str]) -> Rule | None:
-    """A rule of the negated head without what it says of the loop, if the negating rule says all of that; else None.
+def _apart(head_rule: Rule, negated: Atom, rule: Rule, loop: Collection[str]) -> Rule | None:
+    """Return a rule of the negated head without its conditions on the loop, or None.
 
-    What it says of the loop are the atoms of the loop, and those and the comparisons that share a variable with them
-    which the head does not have.
+    The conditions on the loop are the atoms of the loop, and all atoms and comparisons that share with them a variable
+    that is not in the head. None if the negating rule lacks one of them.
     """
-    head = set(variables_of(own.head.terms))
-    if len(head) < len(own.head.terms) or own.computed:
+    head = set(variables_of(head_rule.head.terms))
+    if len(head) < len(head_rule.head.terms) or head_rule.computed:
         return None
-    said: list[Atom] = [atom for atom in own.atoms if atom.relation in loop]
+    said: list[Atom] = [atom for atom in head_rule.atoms if atom.relation in loop]
     compared: list[Comparison] = []
-    if len(said) < sum(atom.relation in loop for atom in own.read):
+    if len(said) < sum(atom.relation in loop for atom in head_rule.read):
         return None
     while True:
         parts: list[Atom | Comparison] = [*said, *compared]
         shared = {variable for part in parts for variable in part.variables if not variable.is_wildcard} - head
-        more = [atom for atom in own.atoms if atom not in said and shared.intersection(atom.variables)]
+        more = [atom for atom in head_rule.atoms if atom not in said and shared.intersection(atom.variables)]
         also = [
             comparison
-            for comparison in own.comparisons
+            for comparison in head_rule.comparisons
             if comparison not in compared and shared.intersection(_all_in(comparison))
         ]
         if not more and not also:
             break
         said, compared = said + more, compared + also
-    if any(shared.intersection(atom.variables) for atom in own.negated):
+    if any(shared.intersection(atom.variables) for atom in head_rule.negated):
         return None
     places = Counter(variable for atom in said for variable in atom.terms)
     places.update(variable for comparison in compared for variable in _all_in(comparison))
-    for row in _images(said, rule.atoms, dict(zip(own.head.terms, negated.terms, strict=True))):
+    for row in _images(said, rule.atoms, dict(zip(head_rule.head.terms, negated.terms, strict=True))):
         joins = (
             row[term] for term, n in places.items() if n > 1 and isinstance(term, Variable) and not term.is_null_safe
         )
@@ -211,17 +220,17 @@ def _apart(own: Rule, negated: Atom, rule: Rule, loop: Collection[str]) -> Rule 
             for comparison in compared
         )
         if not may_be_null and all(comparison in rule.comparisons for comparison in there):
-            atoms = tuple(atom for atom in own.atoms if atom not in said)
+            atoms = tuple(atom for atom in head_rule.atoms if atom not in said)
             return replace(
-                own,
+                head_rule,
                 atoms=atoms,
-                comparisons=tuple(comparison for comparison in own.comparisons if comparison not in compared),
+                comparisons=tuple(comparison for comparison in head_rule.comparisons if comparison not in compared),
             )
     return None
 
 
 def _all_in(comparison: Comparison) -> set[Variable]:
-    """The variables of a comparison, those in braces too."""
+    """Return the variables of a comparison, those in braces included."""
     inner = (
         variable for aggregate in aggregates_of((comparison.left, comparison.right)) for variable in within(aggregate)
     )
@@ -229,13 +238,13 @@ def _all_in(comparison: Comparison) -> set[Variable]:
 
 
 def _images(
-    atoms: Sequence[Atom], others: Sequence[Atom], row: dict[Expression, Expression]
+    atoms: Sequence[Atom], candidates: Sequence[Atom], row: dict[Expression, Expression]
 ) -> Iterator[dict[Expression, Expression]]:
-    """The ways to let terms stand for the variables of `atoms` by which each is one of the `others`."""
+    """Yield the substitutions that map each of `atoms` to one of `candidates`."""
     if not atoms:
         yield row
         return
-    for image in (candidate for candidate in others if candidate.relation == atoms[0].relation):
+    for image in (candidate for candidate in candidates if candidate.relation == atoms[0].relation):
         mapping = dict(row)
         for term, image_term in zip(atoms[0].terms, image.terms, strict=True):
             if isinstance(term, Variable):
@@ -244,11 +253,11 @@ def _images(
             elif term != image_term:
                 break
         else:
-            yield from _images(atoms[1:], others, mapping)
+            yield from _images(atoms[1:], candidates, mapping)
 
 
 def loops_of(rules: Rules) -> dict[str, tuple[str, ...]]:
-    """Per head that is derived from itself, all heads of its recursion.
+    """Return for each recursive head all heads of its recursion.
 
     Examples
     --------
@@ -265,7 +274,7 @@ def loops_of(rules: Rules) -> dict[str, tuple[str, ...]]:
 
 
 def extremes_of(rules: Rules) -> dict[str, tuple[int, str]]:
-    """Per head that keeps the least or greatest of a column, the column and the aggregate."""
+    """Return for each head that keeps a minimum or maximum its column and aggregate."""
     extremes = {}
     for rule in rules.rules:
         for column, call in applied(rule.head):
@@ -275,7 +284,7 @@ def extremes_of(rules: Rules) -> dict[str, tuple[int, str]]:
 
 
 def _seen_complete(rule: Rule) -> Iterator[tuple[str, Atom]]:
-    """The atoms whose relations must be complete before the rule is evaluated, and why."""
+    """Yield the atoms whose relations must be complete before the rule, with the reason."""
     for atom in rule.negated:
         yield "negates", atom
     positive = [id(atom) for atom in (*rule.atoms, *rule.negated)]
@@ -287,8 +296,8 @@ def _seen_complete(rule: Rule) -> Iterator[tuple[str, Atom]]:
             yield "aggregates", atom
 
 
-def _check_heads(rules: Rules, at: _At) -> dict[str, tuple[int, str]]:
-    """Check that the rules of a head aggregate in one way or not at all; the extremes."""
+def _check_heads(rules: Rules, point: _Point) -> dict[str, tuple[int, str]]:
+    """Check that all rules of a head aggregate alike or not at all; return the extremes."""
     forms: dict[str, list[tuple[Rule, list[tuple[int, Call]]]]] = {}
     for rule in rules.rules:
         forms.setdefault(rule.head.relation, []).append((rule, applied(rule.head)))
@@ -301,26 +310,26 @@ def _check_heads(rules: Rules, at: _At) -> dict[str, tuple[int, str]]:
         for rule, calls in head_rules:
             if len(calls) > 1:
                 what = f"the head '{name}' has two aggregates; write a head for each, and a rule that joins them"
-                raise UnsupportedError(at(what, rule.head.span))
+                raise UnsupportedError(point(what, rule.head.span))
             if not calls or (calls[0][0], calls[0][1].op) != (column, op):
                 form = f"{calls[0][1].op} in column {calls[0][0]}" if calls else "no aggregate"
                 what = f"the head '{name}' has {op} in column {column} in another rule, and here {form}"
-                raise SchemaError(at(f"{what}; give all its rules the same", rule.head.span))
+                raise SchemaError(point(f"{what}; give all its rules the same", rule.head.span))
         if len(head_rules) > 1 and op not in EXTREMES:
             what = f"'{name}' is the {op} over one body; derive the rows of all its rules in a relation, and use that"
-            raise UnsupportedError(at(what, head_rules[1][0].head.span))
+            raise UnsupportedError(point(what, head_rules[1][0].head.span))
         if name in named:
             what = f"'{name}' aggregates, so it cannot be an input; name another relation, and read that in a rule"
-            raise SchemaError(at(what, head_rules[0][0].head.span))
+            raise SchemaError(point(what, head_rules[0][0].head.span))
     return extremes_of(rules)
 
 
-def _check_monotone(rule: Rule, loop: Collection[str], extremes: Mapping[str, tuple[int, str]], at: _At) -> None:
-    """Check that a rule of a loop loses nothing when a value of an extreme of the loop gets better.
+def _check_monotone(rule: Rule, loop: Collection[str], extremes: Mapping[str, tuple[int, str]], point: _Point) -> None:
+    """Check that a rule of a loop loses no derivation when an extreme of the loop improves.
 
-    Its body may calculate with such a value, and ask whether it is better than something; the result may stand where
-    the head keeps the best of the same kind, and nowhere else. Then a worse value can be left standing while the loop
-    runs: what it derives is never better than what the better one derives.
+    The body may calculate with such a value and compare it, if a better value also passes; the result may only be the
+    value of an extreme of the same kind in the head. Then a worse value may stay until the loop ends: its derivations
+    are never better than those of the better value.
     """
     kinds = {extremes[atom.relation][1] for atom in rule.atoms if atom.relation in loop and atom.relation in extremes}
     if not kinds:
@@ -331,38 +340,38 @@ def _check_monotone(rule: Rule, loop: Collection[str], extremes: Mapping[str, tu
         kinds.add(extreme[1])
     if len(kinds) > 1:
         what = f"the recursion of '{head.relation}' has min and max in it; only one of them may go through recursion"
-        raise UnsupportedError(at(what, head.span))
+        raise UnsupportedError(point(what, head.span))
     (op,) = kinds
     better = _Better(op)
     for atom in rule.atoms:
         if atom.relation in loop and atom.relation in extremes:
             value = atom.terms[extremes[atom.relation][0]]
             if not isinstance(value, Variable):
-                raise UnsupportedError(at(_not_monotone(op, atom, f"'{value}' is asked of it"), atom.span))
+                raise UnsupportedError(point(_not_monotone(op, atom, f"'{value}' is asked of it"), atom.span))
             better.values[value] = 1
     places = [term for atom in rule.atoms for term in atom.terms]
     for value in better.values:
         if places.count(value) > 1:
-            raise UnsupportedError(at(_not_monotone(op, value, "it joins"), head.span))
+            raise UnsupportedError(point(_not_monotone(op, value, "it joins"), head.span))
     defining = _defined(rule, better)
     for comparison in rule.comparisons:
         if comparison not in defining and not better.is_kept(comparison):
-            raise UnsupportedError(at(_not_monotone(op, comparison, "a better value may fail it"), comparison.span))
+            raise UnsupportedError(point(_not_monotone(op, comparison, "a better value may fail it"), comparison.span))
     for atom in (*rule.atoms, *rule.negated):
         for term in atom.terms:
             if (isinstance(term, Call) or atom in rule.negated) and better.way(term) != 0:
-                raise UnsupportedError(at(_not_monotone(op, atom, "a better value may fail it"), atom.span))
+                raise UnsupportedError(point(_not_monotone(op, atom, "a better value may fail it"), atom.span))
     for aggregate in inner_aggregates(rule):
         if any(variable in better.values for variable in within(aggregate)):
-            raise UnsupportedError(at(_not_monotone(op, aggregate, "it is aggregated"), aggregate.span))
+            raise UnsupportedError(point(_not_monotone(op, aggregate, "it is aggregated"), aggregate.span))
     for column, term in enumerate(head.terms):
         is_own = extreme is not None and column == extreme[0]
         if is_own and isinstance(term, Call) and term.op in EXTREMES:
             if better.way(term.arguments[0]) not in (0, 1):
-                raise UnsupportedError(at(_not_monotone(op, term, "a better value may make it worse"), head.span))
+                raise UnsupportedError(point(_not_monotone(op, term, "a better value may make it worse"), head.span))
         elif better.way(term) != 0:
             what = f"'{term}' stands in the head, and only the best value is kept"
-            raise UnsupportedError(at(_not_monotone(op, head, what), head.span))
+            raise UnsupportedError(point(_not_monotone(op, head, what), head.span))
 
 
 def _not_monotone(op: str, piece: object, why: str) -> str:
@@ -370,7 +379,7 @@ def _not_monotone(op: str, piece: object, why: str) -> str:
 
 
 def _defined(rule: Rule, better: _Better) -> list[Comparison]:
-    """The equalities that give a variable a value that depends on an extreme; it is noted how."""
+    """Return the equalities that define a variable by an extreme, and record its direction."""
     bound = {term for atom in rule.atoms for term in atom.terms if isinstance(term, Variable)}
     defining: list[Comparison] = []
     changed = True
@@ -390,12 +399,12 @@ def _defined(rule: Rule, better: _Better) -> list[Comparison]:
 
 
 class _Better:
-    """How expressions move when the extremes that a body reads get better.
+    """Monotonicity of expressions in the extremes that a body reads.
 
     Attributes
     ----------
     values
-        Per variable that depends on them: 1 if it gets better too, -1 if it gets worse, None if that is not known.
+        Per variable that depends on them: 1 if it improves with them, -1 if it gets worse, None if unknown.
     """
 
     def __init__(self, op: str) -> None:
@@ -403,7 +412,7 @@ class _Better:
         self.values: dict[Variable, int | None] = {}
 
     def way(self, expression: Expression) -> int | None:
-        """1, -1 or None as above; 0 if it does not depend on them."""
+        """Return 1, -1 or None as in `values`, or 0 without dependence on the extremes."""
         if isinstance(expression, Variable):
             return self.values.get(expression, 0)
         if not isinstance(expression, Call):
@@ -428,7 +437,7 @@ class _Better:
         return moving.pop() if len(moving) == 1 else None
 
     def is_kept(self, comparison: Comparison) -> bool:
-        """Whether a comparison that holds goes on to hold when they get better."""
+        """Return whether a comparison that holds still holds when the extremes improve."""
         left, right = self.way(comparison.left), self.way(comparison.right)
         if left == right == 0:
             return True
@@ -441,12 +450,12 @@ class _Better:
 
 def _sign(expression: Expression) -> int:
     if isinstance(expression, Constant) and type(expression.value) in (int, float):
-        return (expression.value > 0) - (expression.value < 0)  # type: ignore[operator]  # a number, as said before
+        return (expression.value > 0) - (expression.value < 0)  # type: ignore[operator]  # a number, as just checked
     return 0
 
 
-def _of_the_text(names: Sequence[str]) -> list[str]:
-    """Heads as the text calls them, without the compilers' helpers, and none twice in a row."""
+def _user_heads(names: Sequence[str]) -> list[str]:
+    """Return heads by their names in the text, without helpers and repetitions."""
     heads = [name.partition("#")[0] for name in names if "#" not in name or name.partition("#")[0] not in _HELPERS]
     return [head for head, before in zip(heads, [None, *heads], strict=False) if head != before]
 

@@ -1,4 +1,4 @@
-"""What rules are made of, whatever language they came from: terms, expressions, atoms and comparisons."""
+"""Parts of rules, common to all query languages: terms, expressions, atoms and comparisons."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gpu_wcoj.errors import UnsupportedTypeError
 
 @dataclass(frozen=True)
 class Variable:
-    """A name that a rule binds. A wildcard ``_`` is a variable with a fresh name that starts with ``_``.
+    """A variable of a rule; a wildcard ``_`` is one with a fresh name ``_#1``.
 
-    A name that ends in ``?`` is null-safe: for it null equals null, where it joins, stands twice or is negated.
+    A name that ends in ``?`` is null-safe: null equals null where it joins, occurs twice or is negated.
     """
 
     name: str
@@ -25,26 +25,26 @@ class Variable:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it stands for ``_``."""
+        """Return whether the variable is ``_``."""
         return self.name.startswith("_#")
 
     @property
     def is_null_safe(self) -> bool:
-        """Whether null equals null for it."""
+        """Return whether null equals null for the variable."""
         return self.name.endswith("?")
 
 
-MOST_DIGITS = 60
-"""Of a constant that is a decimal; beside decimals, those of the columns count."""
+MAX_DIGITS = 60
+"""Most digits of a decimal constant; beside decimal columns, the digits of the columns limit it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Constant:
     r"""A literal value of the text: an int, float, Decimal, bool or str, or None for null.
 
-    Equal to one of its own type and spelling only: -0.0 is not 0.0, nor is 1.50m 1.5m, as calculations tell them apart.
-    A decimal is exact beside decimals and integers, and the nearest double beside
-    doubles; a float beside decimals is what its shortest text says.
+    It equals only constants of the same type and spelling: -0.0 is not 0.0, and 1.50m is not 1.5m, because calculations
+    distinguish them. A decimal is exact beside decimals and integers, and the nearest double beside doubles; a float
+    beside decimals has the value of its shortest text.
 
     Examples
     --------
@@ -68,8 +68,8 @@ class Constant:
             raise UnsupportedTypeError(f"integer {self.value} is outside int64, -2^63 to 2^63-1.")
         if type(self.value) is float and not math.isfinite(self.value):
             raise UnsupportedTypeError(f"float {self.value} is not a finite number.")
-        if isinstance(self.value, Decimal) and not (self.value.is_finite() and _n_digits(self.value) <= MOST_DIGITS):
-            raise UnsupportedTypeError(f"decimal {self.value} has more than {MOST_DIGITS} digits, or is no number.")
+        if isinstance(self.value, Decimal) and not (self.value.is_finite() and _n_digits(self.value) <= MAX_DIGITS):
+            raise UnsupportedTypeError(f"decimal {self.value} is not finite or has more than {MAX_DIGITS} digits.")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Constant):
@@ -92,19 +92,19 @@ class Constant:
 
 
 def _n_digits(value: Decimal) -> int:
-    """How many digits a decimal has, written without a power of 10."""
+    """Return the number of digits of a decimal, written without a power of 10."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     return max(len(digits) + max(0, exponent), -exponent)
 
 
 NULL = Constant(None)
-"""No value. In an atom it takes rows without one in that column; compared, it asks whether there is none."""
+"""The null constant. In an atom it matches rows with null in that column; a comparison with it tests for null."""
 
 TRUE, FALSE = Constant(True), Constant(False)
 
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-"""Characters of a string constant and how the text spells them; others that do not print are ``\\uXXXX``."""
+"""Escapes of characters in a string constant; other characters that do not print are ``\\uXXXX``."""
 
 
 def _escaped(char: str) -> str:
@@ -120,7 +120,7 @@ Term = Variable | Constant
 
 @dataclass(frozen=True)
 class Span:
-    """Where a piece of text stands: line and column count from 1."""
+    """Position of a piece of text: line and column count from 1."""
 
     line: int = 0
     column: int = 0
@@ -129,7 +129,7 @@ class Span:
 
 ARITHMETIC = ("+", "-", "*", "/", "%")
 CHECKED = {"quotient": "/", "rest": "%"}
-"""Functions that are such an operator, but for floats, too, an error where the second one is 0."""
+"""Functions equal to an operator, except that a divisor of 0 is an error for floats too."""
 FUNCTIONS = {
     "cat": "two texts or more",
     "substr": "a text, a start and a length",
@@ -161,53 +161,56 @@ FUNCTIONS = {
     "istrue": "a condition",
     "case": "conditions, each with a value behind it, and maybe a last value",
 }
-"""Functions, and what each takes."""
-MOST_PARTS = 100_000
-"""How many arguments a function of any number takes at most."""
+"""Functions, and the arguments of each in words."""
+MAX_ARGUMENTS = 100_000
+"""Most arguments of a function that takes any number of them."""
 COMPARING = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-"""Functions that compare two values, and the operator that each is."""
+"""Functions that compare two values, and the operator of each."""
 OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
-"""Functions that compare, and the one that is true where the other is false."""
+"""Functions that compare, and the function that is true exactly if the first is false."""
 NULL_AWARE = frozenset((*COMPARING, "all", "any", "among", "isnull", "istrue", "case"))
-"""Functions of SQL's three-valued logic: they take nulls, and give null where the answer is unknown."""
+"""Functions of SQL's three-valued logic: they take nulls, and return null if the result is unknown."""
 TAKEN = {
     "cat": (2, 100), "substr": (3, 3), "like": (2, 3), "match": (2, 2), "contains": (2, 2),
     "quotient": (2, 2), "rest": (2, 2),
-    **dict.fromkeys(COMPARING, (2, 2)), "all": (1, MOST_PARTS), "any": (1, MOST_PARTS), "among": (2, MOST_PARTS),
-    "case": (2, MOST_PARTS),
+    **dict.fromkeys(COMPARING, (2, 2)), "all": (1, MAX_ARGUMENTS), "any": (1, MAX_ARGUMENTS),
+    "among": (2, MAX_ARGUMENTS), "case": (2, MAX_ARGUMENTS),
 }  # fmt: skip
-"""How many arguments a function takes at least and at most; one where it does not stand here."""
+"""Least and greatest number of arguments of a function; functions not listed here take one."""
 CONSTRAINTS = ("match", "contains")
-"""Functions that stand in a body by themselves, negated or not; their value is whether they hold."""
+"""Boolean functions that may be conditions of a body by themselves, negated or not."""
 SOUFFLE_FUNCTORS = (
     "autoinc", "band", "bnot", "bor", "bshl", "bshr", "bshru", "bxor", "fold", "land", "lnot", "lor", "lxor", "ord",
     "range", "to_float", "to_number", "to_string", "to_unsigned",
 )  # fmt: skip
-"""Functors of Soufflé's that are not supported. It reserves their names; here a relation may have one, as ``land``."""
+"""Functors of Soufflé that are not supported. Soufflé reserves their names; relations here may use them."""
 AGGREGATES = ("count", "sum", "min", "max", "mean")
 
 
 @dataclass(frozen=True)
 class Call:
-    """``op(arguments)``: arithmetic (``+ - * / %``, ``-`` of one argument) or one of `FUNCTIONS`.
+    """``op(arguments)``: arithmetic or one of `FUNCTIONS`.
 
-    Integers are int64, and a result outside it is an error; ``/`` cuts off towards zero and ``%`` has the sign of what
-    is divided, as in C; to divide by zero is an error. Floats follow IEEE 754, where it is none; ``quotient(x, y)`` and
-    ``rest(x, y)`` are ``x / y`` and ``x % y``, and an error by zero for floats, too. Decimals are exact, of at most 18
-    digits, mix with integers and have no ``/``. A float and an integer or decimal mix only where that is a constant, or
-    ``double(x)``.
-    ``substr`` counts characters from 0, and takes what there is of them. ``like(text, pattern)`` is SQL's: ``%`` stands
-    for any characters and ``_`` for one. ``match(pattern, text)`` says whether a text as a whole is of a regular
-    expression, in the syntax of RE2, and ``contains(part, text)`` whether a text has a part; both stand in a body by
-    themselves, too. ``lower`` and ``upper`` map a text as Unicode does it in full, as Python and Java; ``downcase`` and
-    ``upcase`` make one character of each, as DuckDB. As a direct argument of a head, one of `AGGREGATES` may be called
-    as well: ``total(x, sum(v))``.
+    Arithmetic is ``+ - * / %``, and ``-`` of one argument.
+
+    Integers are int64, and a result outside of int64 is an error; ``/`` truncates towards zero and ``%`` has the sign
+    of the dividend, as in C; division by zero is an error. Floats follow IEEE 754, so division by zero gives infinity
+    or NaN; ``quotient(x, y)`` and ``rest(x, y)`` are ``x / y`` and ``x % y`` with an error for division by zero, of
+    floats too. Decimals are exact, have at most 18 digits, mix with integers and have no ``/``. A float mixes with an
+    integer or decimal only if that is a constant or ``double(x)``.
+
+    ``substr`` counts characters from 0, and stops at the end of the text. ``like(text, pattern)`` is SQL's: ``%``
+    matches any characters and ``_`` one. ``match(pattern, text)`` returns whether the entire text matches a regular
+    expression in the syntax of RE2, and ``contains(part, text)`` whether a text contains a part; both may also be
+    conditions of a body by themselves. ``lower`` and ``upper`` use the full Unicode mapping, as Python and Java;
+    ``downcase`` and ``upcase`` map each character to one character, as DuckDB. As a direct argument of a head, one of
+    `AGGREGATES` may be called as well: ``total(x, sum(v))``.
 
     `NULL_AWARE` functions follow SQL's three-valued logic. ``eq``, ``ne``, ``lt``, ``le``, ``gt``, ``ge`` compare;
     ``all`` is AND, ``any`` is OR, and ``eq(c, false)`` is NOT; ``among`` is IN. ``isnull`` and ``istrue`` are never
-    null. ``case`` gives the value behind the first condition that is true, else the last value, else null. What is
-    calculated within them is null where an argument is. A calculation without a value is an error only where the rest
-    of the condition does not decide: ``all(ne(x, 0), gt(1 / x, 2))`` is false for 0.
+    null. ``case`` returns the value after the first condition that is true, else the last value, else null. A
+    calculation within them is null if an argument is null. A calculation without a value is an error only if the other
+    conditions do not decide the result: ``all(ne(x, 0), gt(1 / x, 2))`` is false for 0.
 
     Examples
     --------
@@ -235,14 +238,14 @@ class Call:
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
-        """The distinct variables, in the order in which they first stand; see `variables_of`."""
+        """The distinct variables by first occurrence; see `variables_of`."""
         return variables_of(self.arguments)
 
     @cached_property
     def takes_nulls(self) -> bool:
-        """Return whether the function, or one that is called in its arguments, is among `NULL_AWARE`.
+        """Return whether the function, or one called in its arguments, is in `NULL_AWARE`.
 
-        Such a call stays one piece in core form, with all that is calculated in it.
+        Core form keeps such a call together with all calculations in its arguments.
         """
         return self.op in NULL_AWARE or any(
             isinstance(argument, Call) and argument.takes_nulls for argument in self.arguments
@@ -250,7 +253,7 @@ class Call:
 
 
 def _is_closed(piece: Call | Constant) -> bool:
-    """Whether its text stands as one operand, also behind a minus."""
+    """Return whether the text of an operand needs no parentheses, also after a minus."""
     if isinstance(piece, Call):
         return piece.op.isalpha()
     return isinstance(piece.value, (bool, str, type(None))) or str(piece).startswith("-")
@@ -258,10 +261,10 @@ def _is_closed(piece: Call | Constant) -> bool:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """``op value : { body }``: one of `AGGREGATES` over the ways to satisfy a body.
+    """``op value : { body }``: one of `AGGREGATES` over the bindings that satisfy a body.
 
-    Variables that also stand outside of all braces of the rule are keys, which the rule binds; the others are the
-    body's own. ``count`` and ``sum`` of nothing are 0; ``min``, ``max`` and ``mean`` of nothing derive nothing.
+    Variables that also occur outside of all braces of the rule are keys, which the rule binds; all other variables are
+    local to the braces. ``count`` and ``sum`` of nothing are 0; ``min``, ``max`` and ``mean`` of nothing derive no row.
 
     Examples
     --------
@@ -283,7 +286,7 @@ class Aggregate:
         return f"{self.op} {value}: {{ {body} }}"
 
     def _value(self) -> str:
-        """The value's text, in parentheses where what is before or behind it would be read with it."""
+        """Return the text of the value, in parentheses if its neighbours would be parsed with it."""
         text = str(self.value)
         return f"({text})" if text.startswith("-") or text.rsplit(" ", 1)[-1] in AGGREGATES else text
 
@@ -292,7 +295,10 @@ Expression = Variable | Constant | Call | Aggregate
 
 
 def variables_of(parts: Iterable[Expression]) -> tuple[Variable, ...]:
-    """The distinct variables of expressions, in the order in which they first stand; not those of aggregates."""
+    """Return the distinct variables of expressions, without those of aggregates.
+
+    They are in the order of first occurrence.
+    """
     variables: dict[Variable, None] = {}
     for part in parts:
         if isinstance(part, Variable):
@@ -303,12 +309,14 @@ def variables_of(parts: Iterable[Expression]) -> tuple[Variable, ...]:
 
 
 def valued_variables(parts: Iterable[Expression]) -> tuple[Variable, ...]:
-    """The distinct variables that expressions need a value of; those that stand in null-aware calls may be null.
+    """Return the distinct variables of expressions outside of null-aware calls.
+
+    Such variables must not be null.
 
     Examples
     --------
     >>> x, y = Variable("x"), Variable("y")
-    >>> [str(one) for one in valued_variables([Call("+", (x, Constant(1))), Call("eq", (x, y))])]
+    >>> [str(variable) for variable in valued_variables([Call("+", (x, Constant(1))), Call("eq", (x, y))])]
     ['x']
     """
     return variables_of(part for part in parts if not (isinstance(part, Call) and part.takes_nulls))
@@ -318,7 +326,9 @@ _TOTAL = {*NULL_AWARE, "double", "downcase", "lower", "strlen", "upcase", "upper
 
 
 def is_total(expression: Expression) -> bool:
-    """Return whether an expression has a value for every binding; for arithmetic, which may leave int64, False.
+    """Return whether an expression has a value for every binding.
+
+    Arithmetic has not, as it may leave int64.
 
     Examples
     --------
@@ -338,7 +348,7 @@ def is_total(expression: Expression) -> bool:
 
 
 def aggregates_of(parts: Iterable[Expression]) -> Iterator[Aggregate]:
-    """The aggregates of expressions, in the order in which they stand; not those within other ones."""
+    """Yield the aggregates of expressions in order, without those nested in other aggregates."""
     for part in parts:
         if isinstance(part, Aggregate):
             yield part
@@ -347,7 +357,7 @@ def aggregates_of(parts: Iterable[Expression]) -> Iterator[Aggregate]:
 
 
 def plain(expression: Expression) -> Term:
-    """A variable or constant of a rule in core form, where no other expressions are."""
+    """Return an expression of a rule in core form as a term; core form has no other expressions."""
     assert isinstance(expression, (Variable, Constant)), f"'{expression}' is not in core form"
     return expression
 
@@ -369,7 +379,7 @@ class Atom:
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """The distinct variables, in the order in which they first stand; see `variables_of`."""
+        """The distinct variables by first occurrence; see `variables_of`."""
         return variables_of(self.terms)
 
 
@@ -377,7 +387,7 @@ class Atom:
 class Comparison:
     """``left op right`` between two terms, with `op` one of `COMPARISONS`.
 
-    With `NULL` on one side, ``=`` and ``!=`` ask whether the other side has no value or one, and bind nothing.
+    With `NULL` on one side, ``=`` and ``!=`` test whether the other side is null, and bind nothing.
     """
 
     op: str
@@ -390,14 +400,14 @@ class Comparison:
 
     @property
     def is_null_test(self) -> bool:
-        """Whether a side is null."""
+        """Return whether a side is null."""
         return NULL in (self.left, self.right)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """The distinct variables, left one first; see `variables_of`."""
+        """The distinct variables, from left to right; see `variables_of`."""
         return variables_of((self.left, self.right))
 
 
 NEVER = Comparison("!=", Constant(0), Constant(0))
-"""What never holds. Rules that say so stay, though they derive nothing: their heads' columns have types by them."""
+"""A comparison that never holds. Rules with it derive nothing; they stay because they give their heads column types."""

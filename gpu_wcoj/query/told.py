@@ -1,15 +1,17 @@
-"""What messages call relations: a helper, which has a ``#`` in its name, by the relation of the text that it serves."""
+"""User-facing names of internal helper relations, which have a ``#`` in their names."""
 
 from __future__ import annotations
 
 from gpu_wcoj.query.rules import Rules
 
-_OF_ONE = ("in", "facts", "set", "cut")
-"""What stands behind the ``#`` of a helper that holds rows of one relation."""
+_ROW_HELPERS = ("in", "facts", "set", "cut")
+"""Names after the ``#`` of helpers that hold rows of a single relation."""
 
 
 def served(rules: Rules, relation: str) -> str | None:
-    """The relation of the text that a relation is, or that alone reads this helper, if through others; else None.
+    """Return the relation of the text that a relation or helper serves, or None.
+
+    A helper serves the only relation of the text that reads it, directly or through other helpers.
 
     Parameters
     ----------
@@ -27,7 +29,7 @@ def served(rules: Rules, relation: str) -> str | None:
     name, helper = relation.partition("#")[::2]
     if not helper or relation in rules.outputs:
         return relation
-    if name and helper.rstrip("0123456789") in _OF_ONE:
+    if name and helper.rstrip("0123456789") in _ROW_HELPERS:
         return name
     readers: dict[str, list[str]] = {}
     for rule in rules.rules:
@@ -48,7 +50,7 @@ def served(rules: Rules, relation: str) -> str | None:
 
 
 def where(rules: Rules, relation: str, preposition: str) -> str:
-    """Where something is that a relation holds, in words: of a helper, what it is for.
+    """Return a phrase for a relation in a message: its name, or the purpose of a helper.
 
     Examples
     --------
@@ -66,7 +68,7 @@ def where(rules: Rules, relation: str, preposition: str) -> str:
 
 
 def aggregated(relation: str, op: str) -> str:
-    """What a grouping does for its user: helpers also count in order to have each row once.
+    """Return the user-facing operation of a grouping; helpers that count only remove duplicates.
 
     Examples
     --------
@@ -78,12 +80,14 @@ def aggregated(relation: str, op: str) -> str:
 
 
 def column_told(rules: Rules, relation: str, column: int, name: str | None = None) -> str:
-    """What messages call a column, or what a rule calculates, which has a place ``number#variable`` of its own.
+    """Return the user-facing name of a column or calculated variable.
+
+    A calculated variable has the relation name ``number#variable``.
 
     Parameters
     ----------
     name
-        What to call the column.
+        The name of the column.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One rule of a program on its way to core form."""
+"""Desugaring of one rule of a program to core form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.query.binding import definitions, keys_of, needed, standing
-from gpu_wcoj.query.constant import calculated, called, holds
+from gpu_wcoj.query.constant import called, evaluate, holds
 from gpu_wcoj.query.rules import Computed, Rule
 from gpu_wcoj.query.terms import (
     NULL,
@@ -25,38 +25,40 @@ from gpu_wcoj.query.terms import (
 )
 
 UNIT = "unit#facts"
-"""An input of one row."""
+"""Name of an input of one row."""
 ZERO = Constant(0)
 
 
 class Helpers(Protocol):
-    """The relations of a program that stand in for what a rule in core form cannot hold."""
+    """Helper relations of a program, for conditions that a rule in core form cannot express."""
 
     def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> tuple[int, Atom | None]:
-        """The number of the helpers of an aggregate, which stands in the rule that has come as far as `context`.
+        """Return the number of the helpers of an aggregate of the partly converted rule `context`.
 
-        If the aggregate is known at the keys only that the recursion has asked for, also the atom that holds those.
+        If the aggregate is computed only for keys that the recursion needs, also return the atom of these keys.
         """
         ...
 
     def projected(self, atom: Atom) -> Atom:
-        """The atom without its wildcards."""
+        """Return the atom without its wildcards."""
         ...
 
 
 class Variant:
-    """One rule on its way to core form: expressions become variables, in an order in which each can be worked out.
+    """Converter of one rule to core form; expressions become variables.
 
     Attributes
     ----------
     choices
-        Of the first counts and sums, which are of nothing; later ones are not.
+        For each of the first counts and sums, whether it is of nothing; later counts and sums are not.
     taken
-        The choices that were made.
+        The choices made so far.
     value
-        What equality makes of variables that no relation binds.
+        The terms that equalities give to variables that no relation binds.
     compared
-        The variables that equality puts into the place of others, and so have a value.
+        The variables that replace other variables by equality, and so must not be null.
+    term_of
+        The terms of expressions that have been converted.
     """
 
     def __init__(self, program: Helpers, choices: Sequence[bool], rule: Rule) -> None:
@@ -70,19 +72,19 @@ class Variant:
         self.comparisons: list[Comparison] = []
         self.value: dict[Variable, Term] = {}
         self.compared: dict[Variable, None] = {}
-        self.known: dict[Expression, Term] = {}
+        self.term_of: dict[Expression, Term] = {}
         self.outside = set(standing(rule))
         self.bound: set[Variable] = set()
         self.n_fresh = 0
         self.fails = False
 
-    def lowered(self) -> Rule | None:
-        """The rule; None if it can derive nothing. Without atoms it is a fact."""
+    def lower(self) -> Rule | None:
+        """Return the rule in core form, a fact if it has no atoms; None if it can derive nothing."""
         rule = self.rule
         equalities = [Comparison("=", computed.variable, computed.call) for computed in rule.computed]
         waiting = [*self._positive(), *equalities, *rule.comparisons]
         while waiting:
-            waiting = self._without_taken(waiting)
+            waiting = self._place_ready(waiting)
         head = replace(rule.head, terms=tuple(map(self._term, rule.head.terms)))
         self.negated += [*self._negated_atoms()]
         if self.fails:
@@ -91,16 +93,16 @@ class Variant:
             self.atoms.append(Atom(UNIT, (Variable("_#1"),)))
         places = [term for atom in (*self.atoms, *self.negated) for term in atom.terms]
         for variable in self.compared:
-            if places.count(variable) == 1:  # else it has a value anyway
+            if places.count(variable) == 1:  # a second occurrence excludes null already
                 self.comparisons.append(Comparison("!=", variable, NULL))
         return Rule(head, tuple(self.atoms), tuple(self.comparisons), tuple(self.negated), tuple(self.computed))
 
     def keys_rule(self, head: Atom, aggregate: Aggregate) -> Rule:
-        """Return the rule of the keys of an aggregate: what the rule says beside the aggregate, as far as it has come.
+        """Return the rule of the keys of an aggregate, from the conditions converted so far.
 
-        A binding that lacks a value which the keys are not made of is among them: whether it is an error is for the
-        rule to say, by the aggregate too. If the keys or the braces may lack a value themselves, the keys are only
-        those of bindings for which all that can be asked without the aggregate is true.
+        A binding stays if a value that the keys do not depend on is undefined: the rule itself decides, by the
+        aggregate too, whether that is an error. If the keys or the braces may be undefined themselves, the keys are
+        only those of bindings for which all conditions that do not need the aggregate are true.
         """
         partial = self._partial()
         comparisons, negated = self.comparisons, self.negated
@@ -121,7 +123,7 @@ class Variant:
         return Rule(head, tuple(self.atoms), tuple(comparisons), tuple(negated), tuple(computed))
 
     def _partial(self) -> set[Variable]:
-        """The calculated variables that may lack a value."""
+        """Return the calculated variables that may have no value."""
         partial: set[Variable] = set()
         for computed in self.computed:
             if not is_total(computed.call) or not partial.isdisjoint(computed.call.variables):
@@ -129,7 +131,10 @@ class Variant:
         return partial
 
     def _negated_atoms(self, bound: Container[Variable] | None = None) -> Iterator[Atom]:
-        """The negated atoms of the text; with `bound`, only those of these variables, without what they calculate."""
+        """Yield the converted negated atoms.
+
+        With `bound`, only those of bound variables without calculations.
+        """
         for atom in self.rule.negated:
             if bound is not None and not all(
                 isinstance(term, Constant) or is_wildcard(term) or (isinstance(term, Variable) and term in bound)
@@ -140,7 +145,7 @@ class Variant:
             yield self.program.projected(replace(atom, terms=terms))
 
     def _positive(self) -> Iterator[Comparison]:
-        """Take the positive atoms; what is calculated in them is compared with what stands in their place."""
+        """Convert the positive atoms; yield an equality for each calculation in them."""
         for atom in self.rule.atoms:
             terms: list[Term] = []
             for term in atom.terms:
@@ -152,23 +157,30 @@ class Variant:
             self.bound.update(term for term in terms if isinstance(term, Variable))
             self.atoms.append(replace(atom, terms=tuple(terms)))
 
-    def _without_taken(self, waiting: list[Comparison]) -> list[Comparison]:
-        """Take what can be taken: one comparison with an aggregate, or all without, which say more of the keys."""
+    def _place_ready(self, waiting: list[Comparison]) -> list[Comparison]:
+        """Convert the ready comparisons and return the others.
+
+        All ready comparisons without aggregates are converted at once; if there are none, one comparison with an
+        aggregate. Comparisons without aggregates come first because they restrict the keys of the aggregates.
+        """
         ranks = list(map(self._rank, waiting))
         remaining = [
             comparison
             for comparison, rank in zip(waiting, ranks, strict=True)
-            if rank > 0 or not self._take(comparison)
+            if rank > 0 or not self._try_place(comparison)
         ]
         if len(remaining) < len(waiting):
             return remaining
         for position in sorted(range(len(waiting)), key=ranks.__getitem__):
-            if ranks[position] > 0 and self._take(waiting[position]):
+            if ranks[position] > 0 and self._try_place(waiting[position]):
                 return [*waiting[:position], *waiting[position + 1 :]]
         raise AssertionError(f"'{self.rule}' is not safe")
 
     def _rank(self, comparison: Comparison) -> int:
-        """Return 0 for a comparison without aggregates; 2 if one of its aggregates may lack a value, or its keys."""
+        """Return the conversion order of a comparison.
+
+        0 without aggregates, 2 if an aggregate or its keys may be undefined, else 1.
+        """
         aggregates = [*aggregates_of((comparison.left, comparison.right))]
         if not aggregates:
             return 0
@@ -180,8 +192,8 @@ class Variant:
         }
         return 1 if all(map(is_total, aggregates)) and partial.isdisjoint(keys) else 2
 
-    def _take(self, comparison: Comparison) -> bool:
-        """Take a comparison, if all that it needs is bound by now, or it binds a variable."""
+    def _try_place(self, comparison: Comparison) -> bool:
+        """Convert a comparison if its variables are bound or it binds one; return whether it did."""
         for variable, expression in definitions([comparison]):
             if not self._is_bound([variable]) and self._is_bound(needed(expression, self.outside)):
                 self._define(variable, expression)
@@ -192,7 +204,7 @@ class Variant:
             tested = comparison.left if comparison.right == NULL else comparison.right
             if isinstance(tested, Call) and tested.takes_nulls:
                 test = Comparison("=", Call("isnull", (tested,)), Constant(comparison.op == "="), comparison.span)
-                return self._take(test)
+                return self._try_place(test)
         left, right = self._term(comparison.left), self._term(comparison.right)
         if isinstance(left, Constant) and isinstance(right, Constant):
             self.fails = self.fails or not holds(comparison.op, left, right)
@@ -211,16 +223,16 @@ class Variant:
             self.compared[term] = None
 
     def _term(self, expression: Expression, name: Variable | None = None) -> Term:
-        """What stands for an expression: a variable or constant, or what is calculated, by that name or a new one."""
+        """Return the term of an expression; a calculation gets the variable `name` or a new one."""
         if isinstance(expression, Constant):
             return expression
         if isinstance(expression, Variable):
             return self.value.get(expression, expression)
         if isinstance(expression, Aggregate):
-            expression = _with(expression, self.value)
-            if expression not in self.known:
-                self.known[expression] = self._aggregated(expression, name or self._fresh())
-            return self.known[expression]
+            expression = _substituted(expression, self.value)
+            if expression not in self.term_of:
+                self.term_of[expression] = self._aggregated(expression, name or self._fresh())
+            return self.term_of[expression]
         if expression.takes_nulls:
             nested = self._nested(expression)
             return self._calculated(nested, name) if isinstance(nested, Call) else self._term(nested)
@@ -230,7 +242,10 @@ class Variant:
         return self._calculated(Call(expression.op, tuple(arguments)), name)
 
     def _nested(self, call: Call) -> Expression:
-        """A null-aware call, whose arguments stay expressions, with terms in the place of variables and aggregates."""
+        """Return a null-aware call with variables and aggregates replaced by terms.
+
+        Its other arguments stay expressions.
+        """
         arguments = (
             self._nested(argument) if isinstance(argument, Call) else self._term(argument)
             for argument in call.arguments
@@ -238,24 +253,27 @@ class Variant:
         return called(call.op, *arguments)
 
     def _calculated(self, call: Call, name: Variable | None) -> Term:
-        if call not in self.known:
-            self.known[call] = self._constant(call) or name or self._fresh()
-            variable = self.known[call]
+        if call not in self.term_of:
+            self.term_of[call] = self._constant(call) or name or self._fresh()
+            variable = self.term_of[call]
             if isinstance(variable, Variable):
                 self.computed.append(Computed(variable, call))
                 self.bound.add(variable)
-        return self.known[call]
+        return self.term_of[call]
 
     def _constant(self, call: Call) -> Constant | None:
-        """The value of a call of constants; None where it is left to the ticks: those that derive something by it fail.
+        """Return the value of a call of constants, or None to leave it to the ticks.
 
-        So it is with a count or sum of nothing that is no divisor, which the text's own constants are not.
+        A tick that needs the value fails.
+
+        That is the case for an undefined call with a count or sum of nothing, such as a division by it; an undefined
+        call of constants of the text raises.
         """
         constants = [argument for argument in call.arguments if isinstance(argument, Constant)]
         if len(constants) < len(call.arguments):
             return None
         try:
-            return calculated(call, constants)
+            return evaluate(call, constants)
         except CalculationError:
             if any(self.taken):
                 return None
@@ -281,12 +299,12 @@ class Variant:
 
 
 def is_wildcard(term: Expression) -> bool:
-    """Whether a term is ``_``."""
+    """Return whether a term is ``_``."""
     return isinstance(term, Variable) and term.is_wildcard
 
 
-def _with(aggregate: Aggregate, value: Mapping[Variable, Term]) -> Aggregate:
-    """An aggregate with terms in the place of variables."""
+def _substituted(aggregate: Aggregate, value: Mapping[Variable, Term]) -> Aggregate:
+    """Return an aggregate with variables replaced by terms."""
     if not any(key in value for key in keys_of(aggregate, value)):
         return aggregate
 
@@ -295,7 +313,7 @@ def _with(aggregate: Aggregate, value: Mapping[Variable, Term]) -> Aggregate:
             return value.get(expression, expression)
         if isinstance(expression, Call):
             return replace(expression, arguments=tuple(map(replaced, expression.arguments)))
-        return _with(expression, value) if isinstance(expression, Aggregate) else expression
+        return _substituted(expression, value) if isinstance(expression, Aggregate) else expression
 
     def atoms(given: Sequence[Atom]) -> tuple[Atom, ...]:
         return tuple(replace(atom, terms=tuple(map(replaced, atom.terms))) for atom in given)
