@@ -15,7 +15,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.join.casing import downcase, upcase
-from gpu_wcoj.query.sql.functions import BY_CHARACTER, INFINITE, KNOWN
+from gpu_wcoj.query.sql.functions import BY_CHARACTER, FUNCTION_NAMES, INFINITE
 from gpu_wcoj.query.sql.parse import DIALECTS
 
 DOUBLES = {"a": [1.5, 3.0, None], "b": [0.0, 2.0, 0.0]}
@@ -157,7 +157,7 @@ def test_the_readme_names_the_functions():
     text = (Path(__file__).parents[2] / "README.md").read_text()
     line = next(one for one in text.splitlines() if "SQL is views" in one)
     named = re.findall("`([A-Z]+)`", line.split("Functions are")[1].split(".")[0])
-    assert tuple(named) == KNOWN
+    assert tuple(named) == FUNCTION_NAMES
     refused = ("SELECT (SELECT MAX(a) FROM s WHERE s.b = r.b) FROM r",
                "SELECT CAST(a AS VARCHAR) FROM r", "SELECT a + INTERVAL 1 DAY FROM r", "SELECT a FROM r LIMIT 1",
                "SELECT ROW_NUMBER() OVER () FROM r")  # fmt: skip

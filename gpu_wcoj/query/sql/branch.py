@@ -52,7 +52,7 @@ class Branch:
     negated: tuple[Atom, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     solid: frozenset[Variable] = frozenset()
-    known: frozenset[Variable] = frozenset()
+    non_null: frozenset[Variable] = frozenset()
     safe: frozenset[Variable] = frozenset()
     fixed: frozenset[Variable] = frozenset()
     values: Mapping[int, Expression] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Branch:
     def may_be_null(self, value: Expression) -> bool:
         """Return whether a value can be null here. What is calculated never is, but for null-aware calls."""
         if isinstance(value, Variable):
-            return value not in self.solid and value not in self.known
+            return value not in self.solid and value not in self.non_null
         if isinstance(value, Call) and value.takes_nulls:
             return value.op not in ("istrue", "isnull")
         return value == NULL
@@ -69,21 +69,21 @@ class Branch:
     def variables(self) -> frozenset[Variable]:
         """All variables of the atoms and conditions."""
         terms = [term for atom in (*self.atoms, *self.negated) for term in atom.terms]
-        for one in self.comparisons:
-            terms += [one.left, one.right]
+        for comparison in self.comparisons:
+            terms += [comparison.left, comparison.right]
         return frozenset(variables_of(terms))
 
-    def joined(self, other: Branch) -> Branch:
+    def joined(self, right: Branch) -> Branch:
         """What holds in both."""
         return Branch(
-            (*self.atoms, *other.atoms),
-            (*self.negated, *other.negated),
-            (*self.comparisons, *other.comparisons),
-            self.solid | other.solid,
-            self.known | other.known,
-            self.safe | other.safe,
-            self.fixed | other.fixed,
-            {**self.values, **other.values},
+            (*self.atoms, *right.atoms),
+            (*self.negated, *right.negated),
+            (*self.comparisons, *right.comparisons),
+            self.solid | right.solid,
+            self.non_null | right.non_null,
+            self.safe | right.safe,
+            self.fixed | right.fixed,
+            {**self.values, **right.values},
         )
 
     def never(self) -> Branch:
@@ -97,17 +97,19 @@ class Branch:
     def replaced(self, names: Mapping[Variable, Expression]) -> Branch:
         """The same with terms in the place of variables."""
         return Branch(
-            tuple(_in_atom(one, names) for one in self.atoms),
-            tuple(_in_atom(one, names) for one in self.negated),
+            tuple(_in_atom(atom, names) for atom in self.atoms),
+            tuple(_in_atom(atom, names) for atom in self.negated),
             tuple(
-                replace(one, left=substituted(one.left, names), right=substituted(one.right, names))
-                for one in self.comparisons
+                replace(
+                    comparison, left=substituted(comparison.left, names), right=substituted(comparison.right, names)
+                )
+                for comparison in self.comparisons
             ),
             _in_set(self.solid, names),
-            _in_set(self.known, names),
+            _in_set(self.non_null, names),
             _in_set(self.safe, names),
             self.fixed,
-            {key: substituted(one, names) for key, one in self.values.items()},
+            {key: substituted(value, names) for key, value in self.values.items()},
         )
 
     def not_null(self, value: Expression) -> Branch | None:
@@ -151,34 +153,38 @@ class Branch:
         if isinstance(left, Constant):
             left, right, op = right, left, MIRRORED[op]
         fixed = self.fixed.intersection(valued_variables([left, right]))  # others that are null have been replaced
-        if any(Comparison("=", one, NULL) in self.comparisons for one in fixed):
+        if any(Comparison("=", variable, NULL) in self.comparisons for variable in fixed):
             return None
-        known = self.required(valued_variables([left, right]))
+        required = self.required(valued_variables([left, right]))
         if left == right and isinstance(left, Variable):
-            return known if op in ("=", "<=", ">=") else None
+            return required if op in ("=", "<=", ">=") else None
         if op == "=" and isinstance(left, Variable) and isinstance(right, Variable):
             if right not in self.fixed:
-                return known.replaced({right: left})
+                return required.replaced({right: left})
             if left not in self.fixed:
-                return known.replaced({left: right})
-        one = Comparison(op, left, right)
-        return known if one in known.comparisons else replace(known, comparisons=(*known.comparisons, one))
+                return required.replaced({left: right})
+        comparison = Comparison(op, left, right)
+        return (
+            required
+            if comparison in required.comparisons
+            else replace(required, comparisons=(*required.comparisons, comparison))
+        )
 
     def same(self, left: Expression, right: Expression) -> Iterable[Branch]:
         """Where two values are equal or both are null."""
         if not self.may_be_null(left) or not self.may_be_null(right):
-            one = self.compared("=", left, right)
-            return () if one is None else (one,)
-        pair = [one for one in (left, right) if isinstance(one, Variable)]
+            equal = self.compared("=", left, right)
+            return () if equal is None else (equal,)
+        pair = [value for value in (left, right) if isinstance(value, Variable)]
         if len(pair) == 2 and pair[0] == pair[1]:
             return (self,)
-        if len(pair) == 2 and not all(one in self.fixed for one in pair):
-            kept, gone = pair if pair[1] not in self.fixed else pair[::-1]
-            return (replace(self, safe=self.safe | {kept}).replaced({gone: kept}),)
-        found = [self.compared("=", left, right)]
+        if len(pair) == 2 and not all(variable in self.fixed for variable in pair):
+            representative, gone = pair if pair[1] not in self.fixed else pair[::-1]
+            return (replace(self, safe=self.safe | {representative}).replaced({gone: representative}),)
+        branches = [self.compared("=", left, right)]
         both = self.null(left)
-        found.append(both and both.null(right if right != left else NULL))
-        return tuple(one for one in found if one is not None)
+        branches.append(both and both.null(right if right != left else NULL))
+        return tuple(branch for branch in branches if branch is not None)
 
 
 def substituted(value: Expression, names: Mapping[Variable, Expression]) -> Expression:
@@ -186,14 +192,14 @@ def substituted(value: Expression, names: Mapping[Variable, Expression]) -> Expr
     if isinstance(value, Variable):
         return names.get(value, value)
     if isinstance(value, Call):
-        arguments = tuple(substituted(one, names) for one in value.arguments)
+        arguments = tuple(substituted(argument, names) for argument in value.arguments)
         return called(value.op, *arguments) if value.takes_nulls else replace(value, arguments=arguments)
     return value
 
 
 def _in_atom(atom: Atom, names: Mapping[Variable, Expression]) -> Atom:
-    return replace(atom, terms=tuple(substituted(one, names) for one in atom.terms))
+    return replace(atom, terms=tuple(substituted(term, names) for term in atom.terms))
 
 
 def _in_set(variables: frozenset[Variable], names: Mapping[Variable, Expression]) -> frozenset[Variable]:
-    return frozenset(variables_of(substituted(one, names) for one in variables))
+    return frozenset(variables_of(substituted(variable, names) for variable in variables))

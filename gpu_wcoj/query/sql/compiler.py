@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.sql import formulas, groups, literals, recursion, selection, sets, truth, values
-from gpu_wcoj.query.sql.alike import alike, unified
+from gpu_wcoj.query.sql.alike import unify_pair, unify_rows
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import Case, Context, Derived
 from gpu_wcoj.query.sql.groups import GroupedScope, identity
-from gpu_wcoj.query.sql.known import called, check_parts
+from gpu_wcoj.query.sql.known import check_parts, describe_node
 from gpu_wcoj.query.sql.names import unique
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.scope import Scope
@@ -52,24 +52,24 @@ class Compiler(Context):
         finally:
             _ = self.named_here.pop()
         raise self.place.refused(
-            f"{called(node)} is not supported", node, "Write SELECT or CREATE VIEW name AS SELECT."
+            f"{describe_node(node)} is not supported", node, "Write SELECT or CREATE VIEW name AS SELECT."
         )
 
     def with_clause(self, node: Node) -> None:
         """Take in what WITH names."""
         check_parts(node, self.place, "expressions", "recursive")
         here = self.named_here[-1]
-        for one in node.expressions:
-            check_parts(one, self.place, "this", "alias", "materialized")
-            name = one.alias
+        for cte in node.expressions:
+            check_parts(cte, self.place, "this", "alias", "materialized")
+            name = cte.alias
             if self.place.names.key(name) in map(self.place.names.key, here):
-                raise self.place.wrong(f"WITH names '{name}' twice", one.args["alias"])
-            names = [column.name for column in one.args["alias"].args.get("columns") or ()]
-            check_parts(one.args["alias"], self.place, "this", "columns")
-            if node.args.get("recursive") and recursion.reads(self, one.this, name):
-                here[name] = recursion.recursive(self, one, names)
+                raise self.place.wrong(f"WITH names '{name}' twice", cte.args["alias"])
+            names = [column.name for column in cte.args["alias"].args.get("columns") or ()]
+            check_parts(cte.args["alias"], self.place, "this", "columns")
+            if node.args.get("recursive") and recursion.reads(self, cte.this, name):
+                here[name] = recursion.recursive(self, cte, names)
             else:
-                here[name] = self.with_names(self.query(one.this, None), names, one)
+                here[name] = self.with_names(self.query(cte.this, None), names, cte)
 
     def with_names(self, derived: Derived, names: Sequence[str], node: Node) -> Derived:
         """What a query gives, its columns under other names."""
@@ -91,17 +91,21 @@ class Compiler(Context):
         from sqlglot import expressions as exp
 
         if not isinstance(node.this, exp.Identifier):
-            raise self.place.refused(f"the function {called(node.this)} is not supported in FROM", node)
+            raise self.place.refused(f"the function {describe_node(node.this)} is not supported in FROM", node)
         name, is_quoted = node.this.this, bool(node.this.args.get("quoted"))
-        for known in reversed(self.named_here):
-            for one in self.place.names.matching(name, is_quoted, known):
-                return known[one]
-        found = self.place.names.matching(name, is_quoted, [*self.views, *self.tables], is_table=True)
-        if len(found) > 1:
-            raise self.place.ambiguous("relation", node.this, found)
-        for one in found:
-            return self.views[one] if one in self.views else self.table(one)
-        names = [*(one for known in self.named_here for one in known), *self.views, *self.tables]
+        for names_in_scope in reversed(self.named_here):
+            for match in self.place.names.matching(name, is_quoted, names_in_scope):
+                return names_in_scope[match]
+        matches = self.place.names.matching(name, is_quoted, [*self.views, *self.tables], is_table=True)
+        if len(matches) > 1:
+            raise self.place.ambiguous("relation", node.this, matches)
+        for match in matches:
+            return self.views[match] if match in self.views else self.table(match)
+        names = [
+            *(relation_name for names_in_scope in self.named_here for relation_name in names_in_scope),
+            *self.views,
+            *self.tables,
+        ]
         raise self.place.unknown(node.this, names, "relations")
 
     def table(self, name: str) -> Derived:
@@ -111,9 +115,9 @@ class Compiler(Context):
         terms = tuple(map(self.fresh, columns, kinds))
         return Derived(tuple(columns), ((Branch((Atom(name, terms),)), terms),))
 
-    def truth(self, node: Node, wanted: str, scope: Scope, branch: Branch) -> list[Branch]:
+    def truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
         """See `gpu_wcoj.query.sql.context.Context.truth`."""
-        return self.limited(truth.truth(self, node, wanted, scope, branch), node)
+        return self.limited(truth.truth(self, node, truth_value, scope, branch), node)
 
     def cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
         """See `gpu_wcoj.query.sql.context.Context.cases`."""
@@ -126,17 +130,17 @@ class Compiler(Context):
 
     def value(self, node: Node, scope: Scope, branch: Branch) -> Case:
         """See `gpu_wcoj.query.sql.context.Context.value`."""
-        branch, found = formulas.formula(self, node, scope, branch)
-        return branch, formulas.nullable(branch, found)
+        branch, value = formulas.formula(self, node, scope, branch)
+        return branch, formulas.nullable(branch, value)
 
     def leaf(self, node: Node, scope: Scope, branch: Branch) -> Case | None:
         """See `gpu_wcoj.query.sql.context.Context.leaf`."""
         from sqlglot import expressions as exp
 
         if isinstance(scope, GroupedScope):
-            found = self.grouped_case(node, scope, branch)
-            if found is not None:
-                return found
+            case = self.grouped_case(node, scope, branch)
+            if case is not None:
+                return case
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             return branch, self.column(node, scope, branch)
         if isinstance(node, exp.Subquery):
@@ -145,19 +149,19 @@ class Compiler(Context):
 
     def column(self, node: ColumnNode, scope: Scope, branch: Branch) -> Expression:
         """The value of a column, also of one of a query around that groups by it."""
-        number = node.args.get("number")
-        if number is None:
-            number = scope.column(node, self.place)
+        column_number = node.args.get("number")
+        if column_number is None:
+            column_number = scope.column(node, self.place)
         reach: Scope | None = scope
-        while reach is not None and number not in branch.values:
+        while reach is not None and column_number not in branch.values:
             if isinstance(reach, GroupedScope):
-                number = reach.known.get(("column", number), number)
-            reach = reach.around
-        if number not in branch.values:
+                column_number = reach.column_numbers.get(("column", column_number), column_number)
+            reach = reach.parent
+        if column_number not in branch.values:
             raise self.place.refused(
                 f"the column '{node.name}' of the query around cannot stand here", node, "Name it in WHERE."
             )
-        return branch.values[number]
+        return branch.values[column_number]
 
     def single(self, node: Node, scope: Scope, branch: Branch) -> Case:
         """The value of a query that has one row: one that aggregates without GROUP BY."""
@@ -178,7 +182,7 @@ class Compiler(Context):
             "a query as a value cannot refer to the query around it\n"
             "Write a subquery in FROM that groups by the columns that are compared, and join with it."
         )
-        derived = self.query(query, Scope(around=scope, outer_refused=refused))
+        derived = self.query(query, Scope(parent=scope, outer_refused=refused))
         read, (value,) = self.reading(self.named(derived), derived)
         return branch.joined(read), value
 
@@ -191,12 +195,16 @@ class Compiler(Context):
         if isinstance(node, (exp.Subquery, exp.Query, exp.Exists)):
             return None
         plain = scope.plain
-        if isinstance(node, exp.Column) and node.args.get("number") is None and plain.own(node, self.place) is None:
+        if (
+            isinstance(node, exp.Column)
+            and node.args.get("number") is None
+            and plain.resolve_local(node, self.place) is None
+        ):
             item = None if node.args.get("table") else scope.named.get(self.place.names.key(node.name))
             return None if item is None else self.value(item, replace(scope, named={}), branch)
-        number = scope.known.get(identity(self, node, plain))
-        if number is not None:
-            return branch, branch.values[number]
+        column_number = scope.column_numbers.get(identity(self, node, plain))
+        if column_number is not None:
+            return branch, branch.values[column_number]
         if isinstance(node, exp.Column):
             raise self.place.wrong(
                 f"the column '{node.name}' is neither grouped nor aggregated; name it in GROUP BY, or take its MIN",
@@ -214,8 +222,8 @@ class Compiler(Context):
 
     def alike(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
         """See `gpu_wcoj.query.sql.context.Context.alike`."""
-        return alike(self, left, right, node)
+        return unify_pair(self, left, right, node)
 
     def unified(self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()) -> list[tuple[Branch, Values]]:
         """See `gpu_wcoj.query.sql.context.Context.unified`."""
-        return unified(self, rows, nodes)
+        return unify_rows(self, rows, nodes)

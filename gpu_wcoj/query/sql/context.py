@@ -19,11 +19,11 @@ from gpu_wcoj.query.terms import NULL, NULL_AWARE, Atom, Call, Constant, Express
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
-MOST_BRANCHES = 128
+MAX_BRANCHES = 128
 """How many rules one query may become."""
-MOST_CASES = 32
+MAX_CASES = 32
 """How many branches the values of one row may become; where there are more, they are calculated with their nulls."""
-MOST_ATOMS = 16
+MAX_INLINED_ATOMS = 16
 """A query of so many atoms is joined in place; a longer one becomes a relation."""
 UNIT = "one#"
 """A relation of one row."""
@@ -78,7 +78,7 @@ class Context(ABC):
         """What a query gives; `scope` is what is in reach around it."""
 
     @abstractmethod
-    def truth(self, node: Node, wanted: str, scope: Scope, branch: Branch) -> list[Branch]:
+    def truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
         """Where a condition is true, false or unknown (``"T"``, ``"F"``, ``"U"``), disjoint."""
 
     @abstractmethod
@@ -102,7 +102,9 @@ class Context(ABC):
         """The rows of a query within a condition, joined to a row of the query around."""
 
     @abstractmethod
-    def unified(self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()) -> list[tuple[Branch, Values]]:
+    def unify_rows(
+        self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()
+    ) -> list[tuple[Branch, Values]]:
         """Rows of the same columns, in types that go together; `nodes` are what a relation's columns are made of."""
 
     @abstractmethod
@@ -114,48 +116,48 @@ class Context(ABC):
         """The value of a literal; None if the node is none."""
 
     @abstractmethod
-    def alike(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
+    def unify_pair(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
         """Two values, neither null, in types that compare."""
 
     def each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
         """The values of several expressions and where they have them, disjoint."""
         numbers = self.numbered(len(nodes))
-        found: list[tuple[Branch, Values]] = [(branch, ())]
-        for number, node in zip(numbers, nodes, strict=True):
-            is_rewritten = number != numbers[-1]  # later nodes may put terms in the place of its variables
-            found = [
+        rows: list[tuple[Branch, Values]] = [(branch, ())]
+        for column, node in zip(numbers, nodes, strict=True):
+            is_rewritten = column != numbers[-1]  # later nodes may put terms in the place of its variables
+            rows = [
                 (
-                    there.with_values({number: value}) if is_rewritten and not isinstance(value, Constant) else there,
+                    there.with_values({column: value}) if is_rewritten and not isinstance(value, Constant) else there,
                     (*values, value),
                 )
-                for where, values in found
+                for where, values in rows
                 for there, value in self.cases(node, scope, where)
             ]
-            if len(found) > MOST_CASES and not any(map(has_query, nodes)):
+            if len(rows) > MAX_CASES and not any(map(has_query, nodes)):
                 return self._calculated_each(nodes, scope, branch)
-            _ = self.limited([there for there, _ in found], node)
+            _ = self.limited([there for there, _ in rows], node)
         return [
-            (there, tuple(there.values.get(number, value) for number, value in zip(numbers, values, strict=True)))
-            for there, values in found
+            (there, tuple(there.values.get(column, value) for column, value in zip(numbers, values, strict=True)))
+            for there, values in rows
         ]
 
     def _calculated_each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
         """The values of several expressions, which may be null, in one branch."""
         numbers = self.numbered(len(nodes))
-        for number, node in zip(numbers, nodes, strict=True):
+        for column, node in zip(numbers, nodes, strict=True):
             branch, value = self.value(node, scope, branch)
-            branch = branch.with_values({number: value})
-        return [(branch, tuple(branch.values[number] for number in numbers))]
+            branch = branch.with_values({column: value})
+        return [(branch, tuple(branch.values[column] for column in numbers))]
 
     def equated(self, branch: Branch, pairs: Sequence[tuple[Expression, Expression]]) -> list[Branch]:
         """Where the two values of each pair are equal: one branch, or none."""
         numbers = self.numbered(2 * len(pairs))
-        found: Branch | None = branch.with_values(
-            dict(zip(numbers, (one for pair in pairs for one in pair), strict=True))
+        result: Branch | None = branch.with_values(
+            dict(zip(numbers, (value for pair in pairs for value in pair), strict=True))
         )
         for left, right in zip(numbers[::2], numbers[1::2], strict=True):
-            found = found and found.compared("=", found.values[left], found.values[right])
-        return [] if found is None else [found]
+            result = result and result.compared("=", result.values[left], result.values[right])
+        return [] if result is None else [result]
 
     def fresh(self, name: str, kind: str | None = None) -> Variable:
         """A new variable, to be named so in the text of rules."""
@@ -196,29 +198,29 @@ class Context(ABC):
         """The head that holds what a query gives; its rules are added when it is first asked for."""
         if derived.head:
             return derived.head
-        known = self.heads.get(id(derived))
-        if known is None:
-            known = self.heads[id(derived)] = derived, head or self.helper(what)
+        entry = self.heads.get(id(derived))
+        if entry is None:
+            entry = self.heads[id(derived)] = derived, head or self.helper(what)
             for branch, values in derived.branches:
-                self.write(known[1], branch, values, derived.columns)
+                self.write(entry[1], branch, values, derived.columns)
             if not derived.branches:
-                self.write_nothing(known[1], len(derived.columns))
-        return known[1]
+                self.write_nothing(entry[1], len(derived.columns))
+        return entry[1]
 
     def read(self, derived: Derived) -> tuple[Branch, Values]:
         """A branch that is what a query gives, with new variables; joined in place where it is one short branch."""
-        is_short = len(derived.branches) == 1 and len(derived.branches[0][0].atoms) <= MOST_ATOMS
+        is_short = len(derived.branches) == 1 and len(derived.branches[0][0].atoms) <= MAX_INLINED_ATOMS
         if is_short and not derived.head:
             branch, values = derived.branches[0]
             names: dict[Variable, Expression] = {
-                one: self.fresh(one.name.split("#")[0], self.kinds.get(one))
-                for one in (*branch.variables, *variables_of(values))
-                if one not in branch.fixed
+                variable: self.fresh(variable.name.split("#")[0], self.kinds.get(variable))
+                for variable in (*branch.variables, *variables_of(values))
+                if variable not in branch.fixed
             }
             renamed = branch.with_values(dict(enumerate(values))).replaced(names)
             inlined = tuple(renamed.values[i] for i in range(len(values)))
             return Branch(
-                renamed.atoms, renamed.negated, renamed.comparisons, renamed.solid, renamed.known, renamed.safe
+                renamed.atoms, renamed.negated, renamed.comparisons, renamed.solid, renamed.non_null, renamed.safe
             ), inlined
         return self.reading(self.named(derived), derived)
 
@@ -228,12 +230,12 @@ class Context(ABC):
             made = tuple(map(self.fresh, derived.columns, derived.kinds))
             return Branch((Atom(head, made),)), made
         terms = []
-        known = []
-        for at, name in enumerate(derived.columns):
-            terms.append(self.fresh(name, self.kind_of_column(values[at] for _, values in derived.branches)))
-            if derived.branches and not any(branch.may_be_null(values[at]) for branch, values in derived.branches):
-                known.append(terms[-1])
-        return Branch((Atom(head, tuple(terms)),), known=frozenset(known)), tuple(terms)
+        non_null = []
+        for column, name in enumerate(derived.columns):
+            terms.append(self.fresh(name, self.kind_of_column(values[column] for _, values in derived.branches)))
+            if derived.branches and not any(branch.may_be_null(values[column]) for branch, values in derived.branches):
+                non_null.append(terms[-1])
+        return Branch((Atom(head, tuple(terms)),), non_null=frozenset(non_null)), tuple(terms)
 
     def kind(self, value: Expression) -> str | None:
         """The type of a value, as Arrow spells it; None if it is not known."""
@@ -243,19 +245,19 @@ class Context(ABC):
             names = {int: "int64", float: "double", bool: "bool", str: "string", Decimal: "decimal"}
             return names.get(type(value.value))
         if isinstance(value, Call):
-            return _kind_of_call(value, [self.kind(one) for one in value.arguments])
+            return _kind_of_call(value, [self.kind(argument) for argument in value.arguments])
         return None
 
     def kind_of_column(self, values: Iterable[Expression]) -> str | None:
         """The type of a column whose values are these, whatever is null of them."""
-        kinds = {self.kind(one) for one in values if one != NULL}
+        kinds = {self.kind(value) for value in values if value != NULL}
         return kinds.pop() if len(kinds) == 1 else None
 
     def limited(self, branches: list[Branch], node: Node) -> list[Branch]:
         """The branches, if they are not too many."""
-        if len(branches) > MOST_BRANCHES:
+        if len(branches) > MAX_BRANCHES:
             raise self.place.refused(
-                f"this splits into more than {MOST_BRANCHES} rules",
+                f"this splits into more than {MAX_BRANCHES} rules",
                 node,
                 "Write a part of it as a view of its own, or as UNION ALL.",
             )
@@ -272,16 +274,16 @@ def _kind_of_call(call: Call, kinds: list[str | None]) -> str | None:
     if call.op == "case":
         values = [*zip(call.arguments[1::2], kinds[1::2], strict=False)]
         values += [(call.arguments[-1], kinds[-1])] if len(kinds) % 2 else []
-        found = {kind for one, kind in values if not isinstance(one, Constant)} or {
-            k for one, k in values if one != NULL
+        types = {kind for value, kind in values if not isinstance(value, Constant)} or {
+            k for value, k in values if value != NULL
         }
-        if len(found) > 1 and None not in found and all("decimal" in str(kind) for kind in found):
+        if len(types) > 1 and None not in types and all("decimal" in str(kind) for kind in types):
             return "decimal"
-        return found.pop() if len(found) == 1 else None
+        return types.pop() if len(types) == 1 else None
     if call.op == "like" or call.op in NULL_AWARE:
         return "bool"
-    if all(one is not None and "int" in one for one in kinds):
+    if all(kind is not None and "int" in kind for kind in kinds):
         return "int64"
     if "double" in kinds and None not in kinds:
         return "double"
-    return "decimal" if any(one is not None and one.startswith("decimal") for one in kinds) else None
+    return "decimal" if any(kind is not None and kind.startswith("decimal") for kind in kinds) else None

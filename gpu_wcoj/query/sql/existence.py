@@ -13,7 +13,7 @@ from gpu_wcoj.query.terms import Atom, Call, Constant, Variable, variables_of
 _ZERO = Constant(0)
 
 
-def without(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
+def antijoin(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
     """Where a row of `row` has none of `pairs`, which are the row as it was in `base`, joined with others."""
     if not pairs:
         return [row]
@@ -22,7 +22,7 @@ def without(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]
     return [replace(row, negated=(*row.negated, negated), safe=row.safe | frozenset(variables_of(keys)))]
 
 
-def within(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
+def semijoin(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
     """Where a row of `row` has one of `pairs` or several; its multiplicity stays what it is."""
     if not pairs:
         return []
@@ -32,8 +32,8 @@ def within(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch])
     else:
         once = distinct(context, head, len(keys) or 1)
         atom = Atom(once, (*(keys or (context.fresh("_"),)), context.fresh("_")))
-    found = row.required(solid)
-    return [replace(found, atoms=(*found.atoms, atom), safe=found.safe | frozenset(keys))]
+    result = row.required(solid)
+    return [replace(result, atoms=(*result.atoms, atom), safe=result.safe | frozenset(keys))]
 
 
 def distinct(context: Context, head: str, n_columns: int) -> str:
@@ -51,19 +51,26 @@ def _keys(
 
     What a pair adds to the row is a rule of its own if it binds these variables, else the row's atoms stand in it too.
     """
-    mine = row.variables
-    added = [_added(row, one) for one in pairs]
-    asked = {one for pair in added for one in (*pair.variables, *(pair.solid - row.solid - row.known)) if one in mine}
-    keys = tuple(sorted(asked, key=_number))
+    row_variables = row.variables
+    added = [_added(row, pair) for pair in pairs]
+    shared = {
+        variable
+        for pair in added
+        for variable in (*pair.variables, *(pair.solid - row.solid - row.non_null))
+        if variable in row_variables
+    }
+    keys = tuple(sorted(shared, key=_creation_order))
     head = context.helper("keys")
-    for pair, whole in zip(added, pairs, strict=True):
+    for pair, full_pair in zip(added, pairs, strict=True):
         bound = {term for atom in pair.atoms for term in atom.terms}
-        is_free = all(one in bound for one in keys) and all(one in bound for one in pair.variables if one in mine)
-        branch = pair if is_free else replace(whole, negated=pair.negated)
+        is_free = all(key in bound for key in keys) and all(
+            variable in bound for variable in pair.variables if variable in row_variables
+        )
+        branch = pair if is_free else replace(full_pair, negated=pair.negated)
         for name in (atom.relation for atom in branch.atoms if atom.relation in context.recursing):
             context.recursing[head] = context.recursing[name]
         context.write(head, replace(branch, values={}), keys or (_ZERO,))
-    solid = frozenset(one for one in keys if all(one in pair.solid for pair in pairs))
+    solid = frozenset(key for key in keys if all(key in pair.solid for pair in pairs))
     return head, keys, solid
 
 
@@ -75,5 +82,5 @@ def _added(row: Branch, pair: Branch) -> Branch:
     return replace(pair, atoms=atoms, negated=negated, comparisons=comparisons)
 
 
-def _number(variable: Variable) -> tuple[int, str]:
+def _creation_order(variable: Variable) -> tuple[int, str]:
     return int(variable.name.rsplit("#", 1)[-1]), variable.name

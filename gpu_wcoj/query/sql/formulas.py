@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.constant import called, equality_key, folded, negated
+from gpu_wcoj.query.constant import called, equality_key, fold_constants, negated
 from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.sql.alike import in_common
+from gpu_wcoj.query.sql.alike import unify_values
 from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.functions import function
 from gpu_wcoj.query.sql.known import check_parts
-from gpu_wcoj.query.sql.literals import is_date, spelled
+from gpu_wcoj.query.sql.literals import as_text, is_date
 from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.terms import (
     COMPARING,
@@ -40,7 +40,7 @@ from gpu_wcoj.query.terms import (
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
-MOST_SPLIT = 8
+MAX_SPLIT = 8
 """How many sides of an OR become branches of their own at most, where each of them joins relations."""
 BACKSLASH = ("postgres", "redshift", "spark", "databricks", "bigquery", "materialize", "risingwave")
 """Dialects in which a backslash escapes in LIKE by itself."""
@@ -53,16 +53,16 @@ Valued = tuple[Branch, Expression]
 def formula(context: Context, node: Node, scope: Scope, branch: Branch) -> Valued:
     """The value of an expression without EXISTS and IN of a query, for every row of a branch, null where it is."""
     formulas = _Formulas(context, scope, branch)
-    found = formulas.value(node)
-    return formulas.branch, found
+    value = formulas.value(node)
+    return formulas.branch, value
 
 
 def nullable(branch: Branch, value: Expression) -> Expression:
     """The value of an expression, as one that keeps the rows in which it is null."""
     if isinstance(value, Call) and not value.takes_nulls and not is_date(value):
-        empty = [one for one in value.variables if branch.may_be_null(one)]
+        empty = [variable for variable in value.variables if branch.may_be_null(variable)]
         if empty:
-            return Call("case", (called("all", *(negated(called("isnull", one)) for one in empty)), value))
+            return Call("case", (called("all", *(negated(called("isnull", variable)) for variable in empty)), value))
     return value
 
 
@@ -86,8 +86,8 @@ class _Formulas:
             return self.value(node.this)
         leaf = context.leaf(node, self.scope, self.branch)
         if leaf is not None:
-            self.branch, found = leaf
-            return found
+            self.branch, leaf_value = leaf
+            return leaf_value
         if isinstance(node, exp.Not):
             check_parts(node, place, "this")
             return negated(self.condition(node.this))
@@ -103,7 +103,7 @@ class _Formulas:
         if isinstance(node, exp.Between):
             check_parts(node, place, "this", "low", "high")
             low, high = (
-                self.compared(op, node.this, node.args[one], node) for one, op in (("low", ">="), ("high", "<="))
+                self.compared(op, node.this, node.args[bound], node) for bound, op in (("low", ">="), ("high", "<="))
             )
             return called("all", low, high)
         if isinstance(node, exp.Is):
@@ -120,8 +120,10 @@ class _Formulas:
             return self.case(node)
         if isinstance(node, exp.Coalesce):
             check_parts(node, place, "this", "expressions")
-            values = in_common(self.context, [self.value(one) for one in (node.this, *node.expressions)], node)
-            pairs = [part for one in values[:-1] for part in (called("eq", called("isnull", one), FALSE), one)]
+            values = unify_values(
+                self.context, [self.value(operand) for operand in (node.this, *node.expressions)], node
+            )
+            pairs = [part for value in values[:-1] for part in (called("eq", called("isnull", value), FALSE), value)]
             return called("case", *pairs, values[-1])
         if isinstance(node, exp.Nullif):
             check_parts(node, place, "this", "expression")
@@ -144,19 +146,19 @@ class _Formulas:
             return self.pair(op, self.value(left), self.value(right), node)
         if op not in ("=", "!="):
             raise self.context.place.refused("rows are only compared by = and <>", node)
-        sides = [one.expressions if isinstance(one, exp.Tuple) else [one] for one in (left, right)]
+        sides = [side.expressions if isinstance(side, exp.Tuple) else [side] for side in (left, right)]
         if len(sides[0]) != len(sides[1]):
             what = f"a row of {len(sides[0])} is compared with one of {len(sides[1])}"
             raise self.context.place.wrong(what, node)
         equal = self.same if self.context.dialect == "duckdb" else self.equal
-        found = called("all", *(equal(self.value(a), self.value(b), node) for a, b in zip(*sides, strict=True)))
-        return found if op == "=" else negated(found)
+        result = called("all", *(equal(self.value(a), self.value(b), node) for a, b in zip(*sides, strict=True)))
+        return result if op == "=" else negated(result)
 
     def pair(self, op: str, left: Expression, right: Expression, node: Node) -> Expression:
         """A comparison of two values, in types that compare."""
         if NULL in (left, right):
             return NULL
-        left, right = self.context.alike(left, right, node)
+        left, right = self.context.unify_pair(left, right, node)
         if isinstance(left, Constant) and not isinstance(right, Constant):
             return self.pair(MIRRORED[op], right, left, node)
         return called(_OPERATORS[op], left, right)
@@ -166,7 +168,7 @@ class _Formulas:
 
     def same(self, left: Expression, right: Expression, node: Node) -> Expression:
         """IS NOT DISTINCT FROM."""
-        both = called("all", called("isnull", spelled(left)), called("isnull", spelled(right)))
+        both = called("all", called("isnull", as_text(left)), called("isnull", as_text(right)))
         return called("any", called("istrue", self.equal(left, right, node)), both)
 
     def tested(self, node: Node) -> Expression:
@@ -176,11 +178,11 @@ class _Formulas:
         check_parts(node, self.context.place, "this", "expression")
         right = node.expression
         if isinstance(right, exp.Boolean):
-            asked = self.condition(node.this)
-            return called("istrue", asked if right.this else negated(asked))
+            condition = self.condition(node.this)
+            return called("istrue", condition if right.this else negated(condition))
         if not isinstance(right, exp.Null):
             raise self.context.place.refused("IS is supported with NULL, TRUE and FALSE", node)
-        return called("isnull", spelled(self.value(node.this)))
+        return called("isnull", as_text(self.value(node.this)))
 
     def listed(self, node: Node) -> Expression:
         """IN with a list."""
@@ -190,9 +192,9 @@ class _Formulas:
         if not node.expressions:
             raise self.context.place.wrong("IN names no value", node)
         if isinstance(node.this, exp.Tuple):
-            return called("any", *(self.compared("=", node.this, one, node) for one in node.expressions))
+            return called("any", *(self.compared("=", node.this, row, node) for row in node.expressions))
         value = self.value(node.this)
-        equal = [self.pair("=", value, self.value(one), node) for one in node.expressions]
+        equal = [self.pair("=", value, self.value(element), node) for element in node.expressions]
         return called("any", *equal)
 
     def like(self, node: Node) -> Expression:
@@ -201,8 +203,8 @@ class _Formulas:
         value = self.value(text)
         if value == NULL:
             return NULL
-        found = called("like", value, *pattern)
-        return negated(found) if is_negated else found
+        call = called("like", value, *pattern)
+        return negated(call) if is_negated else call
 
     def case(self, node: Node) -> Expression:
         """CASE; conditions and values in turn, and the value of ELSE."""
@@ -215,30 +217,30 @@ class _Formulas:
             conditions.append(self.condition(node.this))
             values.append(self.value(node.args["true"]))
         subject = node.this if isinstance(node, exp.Case) else None
-        for one in node.args.get("ifs") or ():
-            check_parts(one, self.context.place, "this", "true")
+        for arm in node.args.get("ifs") or ():
+            check_parts(arm, self.context.place, "this", "true")
             if subject is None:
-                conditions.append(self.condition(one.this))
+                conditions.append(self.condition(arm.this))
             else:
-                conditions.append(self.compared("=", subject, one.this, one))
-            values.append(self.value(one.args["true"]))
-        other = node.args.get("default") or node.args.get("false")
-        values.append(NULL if other is None else self.value(other))
-        values = in_common(self.context, values, node)
+                conditions.append(self.compared("=", subject, arm.this, arm))
+            values.append(self.value(arm.args["true"]))
+        default = node.args.get("default") or node.args.get("false")
+        values.append(NULL if default is None else self.value(default))
+        values = unify_values(self.context, values, node)
         pairs = [part for pair in zip(conditions, values[:-1], strict=True) for part in pair]
         return called("case", *pairs, values[-1])
 
     def calculated(self, node: Node) -> Expression:
         """Arithmetic and functions: null where an argument is."""
         arguments, make = function(self.context, node)
-        values = [self.value(one) for one in arguments]
+        values = [self.value(argument) for argument in arguments]
         if NULL in values:
             return NULL
-        for one in values:
-            if is_date(one):
+        for value in values:
+            if is_date(value):
                 what = "a date is not calculated with but for intervals, and is compared"
                 raise self.context.place.refused(what, node)
-        return folded(make(values))
+        return fold_constants(make(values))
 
 
 def like_parts(context: Context, node: Node) -> tuple[Node, tuple[Expression, ...], bool]:
@@ -268,25 +270,27 @@ def where_true(context: Context, branch: Branch, condition: Expression) -> list[
     if isinstance(condition, Constant):
         return [branch] if condition == TRUE else []
     if isinstance(condition, Variable):
-        return _one(branch.compared("=", condition, TRUE))
+        return _as_list(branch.compared("=", condition, TRUE))
     assert isinstance(condition, Call)
     op, arguments = condition.op, condition.arguments
     if op == "all":
         return _all(context, branch, arguments)
     if op == "any":
         return _any(context, branch, condition)
-    if op in COMPARING and not any(isinstance(one, Call) and one.takes_nulls for one in arguments):
-        return _one(branch.compared(COMPARING[op], *arguments))
+    if op in COMPARING and not any(isinstance(argument, Call) and argument.takes_nulls for argument in arguments):
+        return _as_list(branch.compared(COMPARING[op], *arguments))
     if op == "among" and isinstance(arguments[0], Variable):
         is_double = context.kind(arguments[0]) == "double"
-        distinct = {equality_key(one, is_double=is_double): one for one in arguments[1:] if one != NULL}
-        return listed(context, branch, arguments[:1], [(one,) for one in distinct.values()])
+        distinct = {
+            equality_key(argument, is_double=is_double): argument for argument in arguments[1:] if argument != NULL
+        }
+        return listed(context, branch, arguments[:1], [(constant,) for constant in distinct.values()])
     if op not in NULL_AWARE and not condition.takes_nulls:
-        return _one(branch.compared("=", condition, TRUE))
-    return _one(filtered(branch, condition))
+        return _as_list(branch.compared("=", condition, TRUE))
+    return _as_list(filtered(branch, condition))
 
 
-def _one(branch: Branch | None) -> list[Branch]:
+def _as_list(branch: Branch | None) -> list[Branch]:
     return [] if branch is None else [branch]
 
 
@@ -295,9 +299,13 @@ def filtered(branch: Branch, condition: Expression) -> Branch | None:
     test = called("istrue", condition)
     if isinstance(test, Constant):
         return branch if test == TRUE else None
-    one = Comparison("=", test, TRUE)
-    known = branch.required(_valued(condition) - branch.known)
-    return known if one in known.comparisons else replace(known, comparisons=(*known.comparisons, one))
+    comparison = Comparison("=", test, TRUE)
+    required = branch.required(_valued(condition) - branch.non_null)
+    return (
+        required
+        if comparison in required.comparisons
+        else replace(required, comparisons=(*required.comparisons, comparison))
+    )
 
 
 def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable]:
@@ -310,7 +318,7 @@ def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable
     if op == "eq" and arguments[1] == FALSE:
         return _valued(arguments[0], FALSE if truth == TRUE else TRUE)
     if op in ("all", "any"):
-        parts = [_valued(one, truth) for one in arguments]
+        parts = [_valued(argument, truth) for argument in arguments]
         return frozenset.union(*parts) if (op == "all") == (truth == TRUE) else frozenset.intersection(*parts)
     if op == "istrue":
         return _valued(arguments[0]) if truth == TRUE else frozenset()
@@ -320,7 +328,7 @@ def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable
     if op == "case":
         return frozenset()
     return frozenset(valued_variables(arguments[:1] if op == "among" else arguments)).union(
-        *(_needed(one) for one in arguments if isinstance(one, Call))
+        *(_needed(argument) for argument in arguments if isinstance(argument, Call))
     )
 
 
@@ -328,34 +336,37 @@ def _needed(value: Call) -> frozenset[Variable]:
     """The variables without which a value is null."""
     if value.op in ("case", "istrue", "isnull", "all", "any"):
         return frozenset()
-    return frozenset(one for one in value.arguments if isinstance(one, Variable)).union(
-        *(_needed(one) for one in value.arguments if isinstance(one, Call))
+    return frozenset(argument for argument in value.arguments if isinstance(argument, Variable)).union(
+        *(_needed(argument) for argument in value.arguments if isinstance(argument, Call))
     )
 
 
 def filtered_each(context: Context, branch: Branch, parts: Sequence[Expression]) -> list[Branch]:
     """Return the branches where all conditions are true; those of the same variables are one filter."""
     groups: dict[frozenset[Variable], list[Expression]] = {}
-    for one in parts:
-        groups.setdefault(frozenset(variables_of([one])), []).append(one)
-    found: list[Branch] = [branch]
-    for own in groups.values():
-        if len(own) == 1:
-            found = [kept for one in found for kept in where_true(context, one, own[0])]
+    for part in parts:
+        groups.setdefault(frozenset(variables_of([part])), []).append(part)
+    branches: list[Branch] = [branch]
+    for conditions in groups.values():
+        if len(conditions) == 1:
+            branches = [after for before in branches for after in where_true(context, before, conditions[0])]
         else:
-            found = [kept for one in found if (kept := filtered(one, called("all", *own))) is not None]
-    return found
+            branches = [
+                after for before in branches if (after := filtered(before, called("all", *conditions))) is not None
+            ]
+    return branches
 
 
 def _all(context: Context, branch: Branch, parts: Iterable[Expression]) -> list[Branch]:
     """Return the branches where all conditions are true; those that may split come last."""
-    ordered = sorted(parts, key=lambda one: isinstance(one, Call) and one.op == "any")
+    ordered = sorted(parts, key=lambda part: isinstance(part, Call) and part.op == "any")
     numbers = context.numbered(len(ordered))
-    found = [branch.with_values(dict(zip(numbers, ordered, strict=True)))]
-    for number in numbers:
-        found = [kept for one in found for kept in where_true(context, one, one.values[number])]
+    branches = [branch.with_values(dict(zip(numbers, ordered, strict=True)))]
+    for column in numbers:
+        branches = [after for before in branches for after in where_true(context, before, before.values[column])]
     return [
-        replace(one, values={key: value for key, value in one.values.items() if key not in numbers}) for one in found
+        replace(candidate, values={key: value for key, value in candidate.values.items() if key not in numbers})
+        for candidate in branches
     ]
 
 
@@ -370,23 +381,23 @@ def listed(
     context.rules += [Rule(Atom(name, row), ()) for row in rows]
     if is_negated:
         return [replace(branch, negated=(*branch.negated, Atom(name, tuple(values))))]
-    terms = tuple(context.fresh("value", context.kind(one)) for one in values)
-    joined = branch.joined(Branch((Atom(name, terms),), known=frozenset(terms)))
+    terms = tuple(context.fresh("value", context.kind(value)) for value in values)
+    joined = branch.joined(Branch((Atom(name, terms),), non_null=frozenset(terms)))
     return context.equated(joined, list(zip(values, terms, strict=True)))
 
 
 def _any(context: Context, branch: Branch, condition: Call) -> list[Branch]:
     """Return the branches where at least one condition is true."""
-    sides = [_conjuncts(one) for one in condition.arguments]
-    common = [one for one in sides[0] if all(one in other for other in sides[1:])]
+    sides = [_conjuncts(argument) for argument in condition.arguments]
+    common = [conjunct for conjunct in sides[0] if all(conjunct in side for side in sides[1:])]
     if common:
-        rest = [called("all", *(one for one in side if one not in common)) for side in sides]
-        return _all(context, branch, [*common, called("any", *rest)])
-    if len(sides) <= MOST_SPLIT and all(any(_joins(branch, one) for one in side) for side in sides):
+        remainders = [called("all", *(conjunct for conjunct in side if conjunct not in common)) for side in sides]
+        return _all(context, branch, [*common, called("any", *remainders)])
+    if len(sides) <= MAX_SPLIT and all(any(_joins(branch, conjunct) for conjunct in side) for side in sides):
         return _split(context, branch, condition.arguments)
     for implied in _implied(branch, sides):
         branch = filtered(branch, implied) or branch.never()
-    return _one(filtered(branch, condition))
+    return _as_list(filtered(branch, condition))
 
 
 def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
@@ -403,10 +414,10 @@ def _joins(branch: Branch, condition: Expression) -> bool:
     reached = {left}
     waiting = [set(variables_of(atom.terms)) for atom in branch.atoms]
     while True:
-        joined = [one for one in waiting if reached & one]
+        joined = [atom_variables for atom_variables in waiting if reached & atom_variables]
         if not joined:
             return right not in reached
-        waiting = [one for one in waiting if one not in joined]
+        waiting = [atom_variables for atom_variables in waiting if atom_variables not in joined]
         reached.update(*joined)
 
 
@@ -414,22 +425,32 @@ def _split(context: Context, branch: Branch, sides: Sequence[Expression]) -> lis
     """Return branches where a side is true and none before it is, so that a bag has each row once."""
     numbers = context.numbered(len(sides))
     branch = branch.with_values(dict(zip(numbers, sides, strict=True)))
-    found = []
-    for at, number in enumerate(numbers):
-        for one in where_true(context, branch, branch.values[number]):
-            before = [negated(called("istrue", one.values[other])) for other in numbers[:at]]
-            found += _all(context, one, before)
-    return [replace(one, values={key: at for key, at in one.values.items() if key not in numbers}) for one in found]
+    branches = []
+    for position, column in enumerate(numbers):
+        for side_branch in where_true(context, branch, branch.values[column]):
+            before = [negated(called("istrue", side_branch.values[earlier])) for earlier in numbers[:position]]
+            branches += _all(context, side_branch, before)
+    return [
+        replace(result, values={key: value for key, value in result.values.items() if key not in numbers})
+        for result in branches
+    ]
 
 
 def _implied(branch: Branch, sides: Sequence[Sequence[Expression]]) -> Iterator[Expression]:
     """Yield conditions on single relations that an OR over several implies; they are checked earlier."""
     atoms = [frozenset(variables_of(atom.terms)) for atom in branch.atoms]
-    everything = {one for side in sides for part in side for one in variables_of([part])}
-    for own in dict.fromkeys(atoms):
-        if everything <= own:
+    everything = {variable for side in sides for part in side for variable in variables_of([part])}
+    for atom_variables in dict.fromkeys(atoms):
+        if everything <= atom_variables:
             continue
-        parts = [[one for one in side if _is_plain(one) and set(variables_of([one])) <= own] for side in sides]
+        parts = [
+            [
+                condition
+                for condition in side
+                if _is_plain(condition) and set(variables_of([condition])) <= atom_variables
+            ]
+            for side in sides
+        ]
         if all(parts):
             yield called("any", *(called("all", *part) for part in parts))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.errors import nearest
 from gpu_wcoj.query.sql.alike import group_of
 from gpu_wcoj.query.sql.context import Context
-from gpu_wcoj.query.sql.known import called, check_parts
+from gpu_wcoj.query.sql.known import check_parts, describe_node
 from gpu_wcoj.query.terms import CHECKED, Call, Constant, Expression
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ BY_CHARACTER = ("duckdb", "trino", "presto", "athena")
 
 What there is to know of the last three is 'ß': it stays what it is in them, and becomes 'ẞ' here, as in DuckDB.
 """
-KNOWN = (
+FUNCTION_NAMES = (
     "ABS", "LOWER", "UPPER", "LENGTH", "SUBSTRING", "YEAR", "MONTH", "DAY", "EXTRACT", "COALESCE", "NULLIF", "COUNT",
     "SUM", "MIN", "MAX", "AVG",
 )  # fmt: skip
@@ -88,11 +88,11 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
     }
     if type(node) in single:
         check_parts(node, place, "this")
-        given = node.this
-        if isinstance(node, (exp.Year, exp.Month, exp.Day)) and isinstance(given, exp.TsOrDsToDate):
-            check_parts(given, place, "this")  # Spark's, which takes texts, too
-            given = given.this
-        return [given], _call(next(op for kind, op in single.items() if isinstance(node, kind)))
+        operand = node.this
+        if isinstance(node, (exp.Year, exp.Month, exp.Day)) and isinstance(operand, exp.TsOrDsToDate):
+            check_parts(operand, place, "this")  # Spark's, which takes texts, too
+            operand = operand.this
+        return [operand], _call(next(op for kind, op in single.items() if isinstance(node, kind)))
     if isinstance(node, exp.Length):
         check_parts(node, place, "this", "binary")  # bytes are counted of binaries only, which are none of the texts
         return [node.this], _call("strlen")
@@ -108,8 +108,10 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
         return _cast(context, node)
     if isinstance(node, exp.Anonymous):
         what = f"there is no function '{node.name}' here"
-        raise place.refused(f"{what}.{nearest(node.name.upper(), KNOWN)}", node, f"There are {', '.join(KNOWN)}.")
-    raise place.refused(f"{called(node)} is not supported", node, INSTEAD.get(type(node).__name__, ""))
+        raise place.refused(
+            f"{what}.{nearest(node.name.upper(), FUNCTION_NAMES)}", node, f"There are {', '.join(FUNCTION_NAMES)}."
+        )
+    raise place.refused(f"{describe_node(node)} is not supported", node, INSTEAD.get(type(node).__name__, ""))
 
 
 def _call(op: str) -> Make:
@@ -117,8 +119,8 @@ def _call(op: str) -> Make:
 
 
 def _texts(context: Context, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
-    for one in values:
-        kind = context.kind(one)
+    for value in values:
+        kind = context.kind(value)
         if kind is not None and group_of(kind) != "text":
             raise context.place.mistyped(f"'||' is of texts, and this has a value of type '{kind}'", node)
     return tuple(values)
@@ -126,18 +128,18 @@ def _texts(context: Context, values: Sequence[Expression], node: Node) -> tuple[
 
 def _numbers(context: Context, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
     """Integers and decimals beside doubles as doubles."""
-    kinds = [context.kind(one) for one in values]
+    kinds = [context.kind(value) for value in values]
     for kind in kinds:
         if kind is not None and group_of(kind) != "number":
             raise context.place.mistyped(f"this calculates with a value of type '{kind}'", node)
     if "double" not in kinds or None in kinds:
         return tuple(values)
-    return tuple(_double(context, one) for one in values)
+    return tuple(_double(context, value) for value in values)
 
 
 def _integers(context: Context, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
-    for one in values:
-        kind = context.kind(one)
+    for value in values:
+        kind = context.kind(value)
         if kind is None or "int" not in kind:
             raise context.place.refused(
                 f"'//' is supported of integers, and this is of {kind or 'a type that is not known'}",
@@ -154,15 +156,15 @@ def _division(context: Context, node: Node) -> tuple[list[Node], Make]:
     is_typed = bool(node.args.get("typed"))
 
     def made(values: Sequence[Expression]) -> Expression:
-        kinds = [context.kind(one) for one in values]
-        are_integers = all(one is not None and "int" in one for one in kinds)
+        kinds = [context.kind(value) for value in values]
+        are_integers = all(kind is not None and "int" in kind for kind in kinds)
         if not is_typed and (context.dialect == "duckdb" or (context.dialect in DOUBLE_QUOTIENTS and are_integers)):
-            return _divided(context, "/", tuple(_double(context, one) for one in values))
-        if (are_integers and is_typed) or all(one == "double" for one in kinds):
+            return _divided(context, "/", tuple(_double(context, value) for value in values))
+        if (are_integers and is_typed) or all(kind == "double" for kind in kinds):
             return _divided(context, "/", tuple(values))
         raise place.refused(
             f"'/' in the dialect '{context.dialect}' is not supported for operands of these types"
-            f" ({', '.join(one or 'not known' for one in kinds)})",
+            f" ({', '.join(kind or 'not known' for kind in kinds)})",
             node,
             "Declare the types of columns, or cast both sides to DOUBLE.",
         )
@@ -173,7 +175,7 @@ def _division(context: Context, node: Node) -> tuple[list[Node], Make]:
 def _divided(context: Context, op: str, values: tuple[Expression, ...]) -> Call:
     """``/`` or ``%``; where by 0 that is an error of doubles, too, the function of the core that says so."""
     is_safe = isinstance(values[1], Constant) and values[1].value != 0
-    are_exact = all((context.kind(one) or "").lstrip("u").startswith(("int", "decimal")) for one in values)
+    are_exact = all((context.kind(value) or "").lstrip("u").startswith(("int", "decimal")) for value in values)
     if is_safe or are_exact or context.dialect in INFINITE:
         return Call(op, values)
     return Call(next(name for name, plain in CHECKED.items() if plain == op), values)
@@ -189,9 +191,10 @@ def _substring(context: Context, node: Node) -> tuple[list[Node], Make]:
     place = context.place
     check_parts(node, place, "this", "start", "length", "zero_start")
     numbers = [
-        context.literal(node.args[one]) if node.args.get(one) is not None else None for one in ("start", "length")
+        context.literal(node.args[argument_name]) if node.args.get(argument_name) is not None else None
+        for argument_name in ("start", "length")
     ]
-    start, length = (one.value if isinstance(one, Constant) else None for one in numbers)
+    start, length = (literal.value if isinstance(literal, Constant) else None for literal in numbers)
     if type(start) is not int or start < 1 or type(length) is not int or length < 0:
         raise place.refused(
             "SUBSTRING is supported with a constant start, from 1 on, and a constant length", node,
@@ -205,24 +208,24 @@ def _cast(context: Context, node: Node) -> tuple[list[Node], Make]:
     """A cast that keeps every value as it is, so that TRY_CAST, which CAST is read as in some dialects, is the same."""
     place = context.place
     check_parts(node, place, "this", "to", "safe")
-    wanted = node.args["to"].this.name if hasattr(node.args["to"].this, "name") else ""
+    target = node.args["to"].this.name if hasattr(node.args["to"].this, "name") else ""
 
     def made(values: Sequence[Expression]) -> Expression:
         (value,) = values
         kind = context.kind(value)
-        if wanted == "DOUBLE":
+        if target == "DOUBLE":
             if kind == "double":
                 return value
             if kind is None or "int" in kind or kind.startswith(("decimal", "float")):
                 return _double(context, value)
         widths = {"BIGINT": 64, "INT": 32, "SMALLINT": 16, "TINYINT": 8}
-        if wanted in widths and kind is not None and kind.startswith("int") and int(kind[3:]) <= widths[wanted]:
+        if target in widths and kind is not None and kind.startswith("int") and int(kind[3:]) <= widths[target]:
             return value
         same = {"VARCHAR": "string", "TEXT": "string", "BOOLEAN": "bool", "DATE": "date32[day]"}
-        if kind is not None and same.get(wanted) == kind:
+        if kind is not None and same.get(target) == kind:
             return value
         raise place.refused(
-            f"a cast of {kind or 'a type that is not known'} to {wanted or 'this type'} is not supported", node,
+            f"a cast of {kind or 'a type that is not known'} to {target or 'this type'} is not supported", node,
             "DOUBLE of numbers, and wider integers of integers whose type is declared, are.",
         )  # fmt: skip
 

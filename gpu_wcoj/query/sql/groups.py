@@ -15,7 +15,7 @@ from gpu_wcoj.query.sql.alike import group_of
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import UNIT, Context, Derived
 from gpu_wcoj.query.sql.joins import Joined
-from gpu_wcoj.query.sql.known import called, check_parts
+from gpu_wcoj.query.sql.known import check_parts, describe_node
 from gpu_wcoj.query.sql.names import unique
 from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.sql.truth import TRUE
@@ -33,7 +33,7 @@ def is_grouped(node: Node) -> bool:
     """Whether a SELECT groups or aggregates."""
     if node.args.get("group") or node.args.get("having"):
         return True
-    return any(next(aggregates_in(one), None) is not None for one in node.expressions)
+    return any(next(aggregates_in(expression), None) is not None for expression in node.expressions)
 
 
 def aggregates_in(node: Node) -> Iterator[Node]:
@@ -47,12 +47,12 @@ def aggregates_in(node: Node) -> Iterator[Node]:
         return
     if isinstance(node, (exp.Query, exp.Subquery)):
         return
-    for one in node.iter_expressions():
-        yield from aggregates_in(one)
+    for child in node.iter_expressions():
+        yield from aggregates_in(child)
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Aggregate:
     """One aggregate: what it is, and the number of the argument in the relation that is grouped, if it has one."""
 
     op: str
@@ -60,52 +60,52 @@ class _Asked:
     is_distinct: bool
 
 
-def grouped(context: Context, node: Node, found: Joined) -> Derived:
+def grouped(context: Context, node: Node, joined: Joined) -> Derived:
     """What a SELECT that aggregates gives."""
     from gpu_wcoj.query.sql.selection import bare, expanded
 
-    items = expanded(context, node, found.scope)
-    keys = _keys(context, node, items, found.scope)
+    items = expanded(context, node, joined.scope)
+    keys = _keys(context, node, items, joined.scope)
     having = node.args.get("having")
     if having is not None:
         check_parts(having, context.place, "this")
-    parts = [one for one, _ in items] + ([] if having is None else [having.this])
-    calls = [one for part in parts for one in aggregates_in(part)]
+    parts = [item for item, _ in items] + ([] if having is None else [having.this])
+    calls = [call for part in parts for call in aggregates_in(part)]
     arguments: list[Node] = []
-    asked = [_asked(context, one, arguments, found.scope) for one in calls]
+    aggregates = [_add_aggregate(context, call, arguments, joined.scope) for call in calls]
     rows = [
         (bare(where), values)
-        for branch in found.branches
-        for where, values in context.each([*keys, *arguments], found.scope, branch)
+        for branch in joined.branches
+        for where, values in context.each([*keys, *arguments], joined.scope, branch)
     ]
-    names = tuple(f"key{i}" if not one.name else one.name for i, one in enumerate(keys))
+    names = tuple(f"key{i}" if not key.name else key.name for i, key in enumerate(keys))
     if not keys and not arguments:  # a relation has a column
         names, rows = ("row",), [(where, (_ZERO,)) for where, _ in rows]
-    rows = context.unified(rows, [*keys, *arguments])
+    rows = context.unify_rows(rows, [*keys, *arguments])
     base = Derived((*names, *(f"value{i}" for i in range(len(arguments)))), tuple(rows))
     if not rows and keys:
         return Derived(unique([name for _, name in items], context.place.names), ())
     groups = _Groups(context, base, len(keys))
-    _check_kinds(context, groups, calls, asked)
-    branch, key_values, results = groups.joined(list(dict.fromkeys(asked)))
+    _check_kinds(context, groups, calls, aggregates)
+    branch, key_values, results = groups.joined(list(dict.fromkeys(aggregates)))
     numbers = context.numbered(len(keys))
-    visible = {identity(context, key, found.scope): n for key, n in zip(keys, numbers, strict=True)}
+    visible = {identity(context, key, joined.scope): n for key, n in zip(keys, numbers, strict=True)}
     branch = branch.with_values(dict(zip(numbers, key_values, strict=True)))
-    for one, what in zip(calls, asked, strict=True):
-        (number,) = context.numbered(1)
-        visible[identity(context, one, found.scope)] = number
-        branch = branch.with_values({number: results[what]})
-    named = {context.place.names.key(one.alias): one for one, _ in items if one.alias}
+    for call, aggregate in zip(calls, aggregates, strict=True):
+        (column,) = context.numbered(1)
+        visible[identity(context, call, joined.scope)] = column
+        branch = branch.with_values({column: results[aggregate]})
+    named = {context.place.names.key(item.alias): item for item, _ in items if item.alias}
     scope = GroupedScope(
-        found.scope.sources, found.scope.visible, found.scope.around, found.scope.outer_refused, visible, named
+        joined.scope.sources, joined.scope.visible, joined.scope.parent, joined.scope.outer_refused, visible, named
     )
     branches = [branch] if having is None else context.truth(having.this, TRUE, scope, branch)
     result = [
         (bare(where), values)
-        for one in branches
-        for where, values in context.each([item for item, _ in items], replace(scope, named={}), one)
+        for branch in branches
+        for where, values in context.each([item for item, _ in items], replace(scope, named={}), branch)
     ]
-    result = context.unified(result, [one for one, _ in items])
+    result = context.unify_rows(result, [item for item, _ in items])
     return Derived(unique([name for _, name in items], context.place.names), tuple(result))
 
 
@@ -113,13 +113,13 @@ def grouped(context: Context, node: Node, found: Joined) -> Derived:
 class GroupedScope(Scope):
     """What is in reach behind GROUP BY: keys and aggregates by what they are, and what is selected by its name."""
 
-    known: Mapping[object, int] = field(default_factory=dict)
+    column_numbers: Mapping[object, int] = field(default_factory=dict)
     named: Mapping[str, Node] = field(default_factory=dict)
 
     @property
     def plain(self) -> Scope:
         """What was in reach before."""
-        return Scope(self.sources, self.visible, self.around, self.outer_refused)
+        return Scope(self.sources, self.visible, self.parent, self.outer_refused)
 
 
 def identity(context: Context, node: Node, scope: Scope) -> object:
@@ -131,8 +131,8 @@ def identity(context: Context, node: Node, scope: Scope) -> object:
     if isinstance(node, exp.Paren):
         return identity(context, node.this, scope)
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
-        number = node.args.get("number")
-        return "column", number if number is not None else Scope.column(scope, node, context.place)
+        column_number = node.args.get("number")
+        return "column", column_number if column_number is not None else Scope.column(scope, node, context.place)
     parts = []
     for name, value in sorted(node.args.items()):
         values = value if isinstance(value, list) else [value]
@@ -140,13 +140,13 @@ def identity(context: Context, node: Node, scope: Scope) -> object:
             (
                 name,
                 tuple(
-                    identity(context, one, scope) if hasattr(one, "walk") else str(one)
-                    for one in values
-                    if one is not None and one is not False
+                    identity(context, value, scope) if hasattr(value, "walk") else str(value)
+                    for value in values
+                    if value is not None and value is not False
                 ),
             )
         )
-    return type(node).__name__, tuple(one for one in parts if one[1])
+    return type(node).__name__, tuple(part for part in parts if part[1])
 
 
 def _keys(context: Context, node: Node, items: list[tuple[Node, str]], scope: Scope) -> list[Node]:
@@ -159,39 +159,45 @@ def _keys(context: Context, node: Node, items: list[tuple[Node, str]], scope: Sc
         return []
     check_parts(group, place, "expressions", "all")
     if group.args.get("all"):
-        return [one for one, _ in items if next(aggregates_in(one), None) is None]
+        return [item for item, _ in items if next(aggregates_in(item), None) is None]
     keys: list[Node] = []
-    for one in group.expressions:
-        if isinstance(one, (exp.Rollup, exp.Cube, exp.GroupingSets)):
+    for key_node in group.expressions:
+        if isinstance(key_node, (exp.Rollup, exp.Cube, exp.GroupingSets)):
             raise place.refused(
-                f"{called(one)} is not supported", one, "Write one GROUP BY for each set of columns, and UNION ALL."
+                f"{describe_node(key_node)} is not supported",
+                key_node,
+                "Write one GROUP BY for each set of columns, and UNION ALL.",
             )
-        if isinstance(one, exp.Literal) and not one.is_string:
-            at = int(one.this) if str(one.this).isdecimal() else 0
-            if not 1 <= at <= len(items):
-                raise place.wrong(f"GROUP BY {one.this}: there are {len(items)} columns", one)
-            one = items[at - 1][0]
-        elif isinstance(one, exp.Column) and not one.args.get("table") and scope.own(one, place) is None:
+        if isinstance(key_node, exp.Literal) and not key_node.is_string:
+            position = int(key_node.this) if str(key_node.this).isdecimal() else 0
+            if not 1 <= position <= len(items):
+                raise place.wrong(f"GROUP BY {key_node.this}: there are {len(items)} columns", key_node)
+            key_node = items[position - 1][0]
+        elif (
+            isinstance(key_node, exp.Column)
+            and not key_node.args.get("table")
+            and scope.resolve_local(key_node, place) is None
+        ):
             key = place.names.key
-            alias = [item for item, name in items if item.alias and key(name) == key(one.name)]
-            one = alias[0] if alias else one
-        while isinstance(one, (exp.Alias, exp.Paren)):
-            one = one.this
-        if next(aggregates_in(one), None) is not None:
-            raise place.wrong("GROUP BY cannot name an aggregate", one)
-        keys.append(one)
+            alias = [item for item, name in items if item.alias and key(name) == key(key_node.name)]
+            key_node = alias[0] if alias else key_node
+        while isinstance(key_node, (exp.Alias, exp.Paren)):
+            key_node = key_node.this
+        if next(aggregates_in(key_node), None) is not None:
+            raise place.wrong("GROUP BY cannot name an aggregate", key_node)
+        keys.append(key_node)
     return keys
 
 
-def _check_kinds(context: Context, groups: _Groups, calls: Sequence[Node], asked: Sequence[_Asked]) -> None:
+def _check_kinds(context: Context, groups: _Groups, calls: Sequence[Node], aggregates: Sequence[_Aggregate]) -> None:
     """Refuse sums of what is no number, and means that are decimals in the dialect; those here are doubles."""
-    for node, one in zip(calls, asked, strict=True):
-        if one.op not in ("sum", "avg"):
+    for node, aggregate in zip(calls, aggregates, strict=True):
+        if aggregate.op not in ("sum", "avg"):
             continue
-        kind = groups.kind(groups.n_keys + (one.argument or 0))
+        kind = groups.kind(groups.n_keys + (aggregate.argument or 0))
         if kind is not None and group_of(kind) != "number":
-            raise context.place.mistyped(f"{one.op.upper()} is of numbers, and this is of type '{kind}'", node)
-        if one.op == "sum" or context.dialect == "duckdb":
+            raise context.place.mistyped(f"{aggregate.op.upper()} is of numbers, and this is of type '{kind}'", node)
+        if aggregate.op == "sum" or context.dialect == "duckdb":
             continue
         is_integer = kind is not None and "int" in kind
         if kind != "double" and not (is_integer and context.dialect in DOUBLE_MEANS):
@@ -202,7 +208,7 @@ def _check_kinds(context: Context, groups: _Groups, calls: Sequence[Node], asked
             )
 
 
-def _asked(context: Context, node: Node, arguments: list[Node], scope: Scope) -> _Asked:
+def _add_aggregate(context: Context, node: Node, arguments: list[Node], scope: Scope) -> _Aggregate:
     """What an aggregate asks for; its argument joins `arguments`."""
     from sqlglot import expressions as exp
 
@@ -214,7 +220,9 @@ def _asked(context: Context, node: Node, arguments: list[Node], scope: Scope) ->
         condition, call = node.expression.this, node.this
     names: dict[type, str] = {exp.Count: "count", exp.Sum: "sum", exp.Min: "min", exp.Max: "max", exp.Avg: "avg"}
     if type(call) not in names:
-        raise place.refused(f"the aggregate {called(call)} is not supported", call, "COUNT, SUM, MIN, MAX and AVG are.")
+        raise place.refused(
+            f"the aggregate {describe_node(call)} is not supported", call, "COUNT, SUM, MIN, MAX and AVG are."
+        )
     check_parts(call, place, "this", "big_int")
     op, value = names[type(call)], call.this
     is_distinct = isinstance(value, exp.Distinct)
@@ -234,7 +242,7 @@ def _asked(context: Context, node: Node, arguments: list[Node], scope: Scope) ->
         if op != "count" or is_distinct:
             raise place.wrong("'*' can only be counted", call)
         if condition is None:
-            return _Asked("count", None, False)
+            return _Aggregate("count", None, False)
         value = exp.Boolean(this=True)
     if condition is not None:
         chosen = exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
@@ -242,12 +250,12 @@ def _asked(context: Context, node: Node, arguments: list[Node], scope: Scope) ->
         value = chosen
     if op in ("min", "max"):
         is_distinct = False
-    mine = identity(context, value, scope)
-    for at, one in enumerate(arguments):
-        if identity(context, one, scope) == mine:
-            return _Asked(op, at, is_distinct)
+    argument_identity = identity(context, value, scope)
+    for position, argument in enumerate(arguments):
+        if identity(context, argument, scope) == argument_identity:
+            return _Aggregate(op, position, is_distinct)
     arguments.append(value)
-    return _Asked(op, len(arguments) - 1, is_distinct)
+    return _Aggregate(op, len(arguments) - 1, is_distinct)
 
 
 class _Groups:
@@ -258,118 +266,122 @@ class _Groups:
         self.base = base
         self.n_keys = n_keys
         self.head = context.named(base, "group")
-        self.results: dict[_Asked, str] = {}
+        self.results: dict[_Aggregate, str] = {}
 
-    def joined(self, asked: list[_Asked]) -> tuple[Branch, Values, dict[_Asked, Expression]]:
+    def joined(self, aggregates: list[_Aggregate]) -> tuple[Branch, Values, dict[_Aggregate, Expression]]:
         """A branch that has a row for each group: the keys, and what each aggregate comes to."""
         context = self.context
-        keys = tuple(context.fresh(name, self.kind(at)) for at, name in enumerate(self.base.columns[: self.n_keys]))
-        known = frozenset(key for at, key in enumerate(keys) if not self.may_be_null(at))
+        keys = tuple(
+            context.fresh(name, self.kind(column)) for column, name in enumerate(self.base.columns[: self.n_keys])
+        )
+        non_null = frozenset(key for column, key in enumerate(keys) if not self.may_be_null(column))
         atoms: list[Atom] = []
-        found: dict[_Asked, Expression] = {}
-        wanted = asked or [_Asked("count", None, False)]
+        value_of: dict[_Aggregate, Expression] = {}
+        read_aggregates = aggregates or [_Aggregate("count", None, False)]
         solid: set[Variable] = set()
-        for one in wanted:
-            result = self.read(one, keys, atoms)
-            found[one] = result
-            if one.op == "count" or (
-                one.argument is not None and self.n_keys and not self.may_be_null(self.n_keys + one.argument)
+        for aggregate in read_aggregates:
+            result = self.read(aggregate, keys, atoms)
+            value_of[aggregate] = result
+            if aggregate.op == "count" or (
+                aggregate.argument is not None
+                and self.n_keys
+                and not self.may_be_null(self.n_keys + aggregate.argument)
             ):
                 solid.add(result)
-        return Branch(tuple(atoms), known=known | solid, safe=frozenset(keys) - known), keys, found
+        return Branch(tuple(atoms), non_null=non_null | solid, safe=frozenset(keys) - non_null), keys, value_of
 
-    def kind(self, at: int) -> str | None:
-        return self.context.kind_of_column(values[at] for _, values in self.base.branches)
+    def kind(self, column: int) -> str | None:
+        return self.context.kind_of_column(values[column] for _, values in self.base.branches)
 
-    def may_be_null(self, at: int) -> bool:
-        return any(branch.may_be_null(values[at]) for branch, values in self.base.branches)
+    def may_be_null(self, column: int) -> bool:
+        return any(branch.may_be_null(values[column]) for branch, values in self.base.branches)
 
-    def read(self, asked: _Asked, keys: tuple[Variable, ...], atoms: list[Atom]) -> Variable:
-        head = self.result(asked)
-        for one in atoms:
-            if one.relation == head:
-                return one.terms[-1]  # type: ignore[return-value]
-        kind = {"count": "int64", "avg": "double"}.get(asked.op) or self.sum_kind(asked)
-        result = self.context.fresh(asked.op, kind)
+    def read(self, aggregate: _Aggregate, keys: tuple[Variable, ...], atoms: list[Atom]) -> Variable:
+        head = self.result(aggregate)
+        for atom in atoms:
+            if atom.relation == head:
+                return atom.terms[-1]  # type: ignore[return-value]
+        kind = {"count": "int64", "avg": "double"}.get(aggregate.op) or self.sum_kind(aggregate)
+        result = self.context.fresh(aggregate.op, kind)
         atoms.append(Atom(head, (*keys, result)))
         return result
 
-    def sum_kind(self, asked: _Asked) -> str | None:
-        assert asked.argument is not None
-        kind = self.kind(self.n_keys + asked.argument)
-        return "int64" if asked.op == "sum" and kind is not None and "int" in kind else kind
+    def sum_kind(self, aggregate: _Aggregate) -> str | None:
+        assert aggregate.argument is not None
+        kind = self.kind(self.n_keys + aggregate.argument)
+        return "int64" if aggregate.op == "sum" and kind is not None and "int" in kind else kind
 
-    def result(self, asked: _Asked) -> str:
+    def result(self, aggregate: _Aggregate) -> str:
         """The relation of an aggregate's results: one for every group, also null and 0."""
-        known = self.results.get(asked)
-        if known is not None:
-            return known
-        if asked.op == "avg":
-            return self.average(asked)
+        relation = self.results.get(aggregate)
+        if relation is not None:
+            return relation
+        if aggregate.op == "avg":
+            return self.average(aggregate)
         context = self.context
-        source, at = self.head, asked.argument
+        source, column = self.head, aggregate.argument
         n_columns = len(self.base.columns)
-        if asked.is_distinct:
-            source, at, n_columns = self.distinct(asked), 0, self.n_keys + 2
-        name = self.results[asked] = context.helper(asked.op)
+        if aggregate.is_distinct:
+            source, column, n_columns = self.distinct(aggregate), 0, self.n_keys + 2
+        name = self.results[aggregate] = context.helper(aggregate.op)
         keys = tuple(Variable(f"k{i}") for i in range(self.n_keys))
-        rest = [Variable(f"_#{i}") for i in range(n_columns - self.n_keys)]
+        value_terms = [Variable(f"_#{i}") for i in range(n_columns - self.n_keys)]
         value = Variable("v")
-        call = Call("count", ()) if asked.op == "count" else Call(asked.op, (value,))
+        call = Call("count", ()) if aggregate.op == "count" else Call(aggregate.op, (value,))
         tests: tuple[Comparison, ...] = ()
-        if at is not None:
-            rest[at] = value
+        if column is not None:
+            value_terms[column] = value
             tests = (Comparison("!=", value, NULL),)
-        read = Atom(source, (*keys, *rest))
-        may_lack = at is not None and self.may_be_null(self.n_keys + (asked.argument or 0))
+        read = Atom(source, (*keys, *value_terms))
+        may_lack = column is not None and self.may_be_null(self.n_keys + (aggregate.argument or 0))
         if not may_lack and self.n_keys:
             context.rules.append(Rule(Atom(name, (*keys, call)), (read,)))
             return name
-        own, has = context.helper("agg"), context.helper("has")
-        context.rules.append(Rule(Atom(own, (*keys, call)), (read,), tests if may_lack else ()))
+        aggregate_head, has = context.helper("agg"), context.helper("has")
+        context.rules.append(Rule(Atom(aggregate_head, (*keys, call)), (read,), tests if may_lack else ()))
         safe = tuple(Variable(f"k{i}?") for i in range(self.n_keys))
-        nothing = _ZERO if asked.op == "count" else NULL
+        nothing = _ZERO if aggregate.op == "count" else NULL
         context.rules += [
-            Rule(Atom(name, (*keys, value)), (Atom(own, (*keys, value)),)),
-            Rule(Atom(has, keys or (_ZERO,)), (Atom(own, (*keys, Variable("_#1"))),)),
+            Rule(Atom(name, (*keys, value)), (Atom(aggregate_head, (*keys, value)),)),
+            Rule(Atom(has, keys or (_ZERO,)), (Atom(aggregate_head, (*keys, Variable("_#1"))),)),
         ]
         if not self.n_keys:
             _ = context.unit()
-            one = Atom(UNIT, (Variable("_#1"),))
-            context.rules.append(Rule(Atom(name, (nothing,)), (one,), (), (Atom(has, (_ZERO,)),)))
+            unit_atom = Atom(UNIT, (Variable("_#1"),))
+            context.rules.append(Rule(Atom(name, (nothing,)), (unit_atom,), (), (Atom(has, (_ZERO,)),)))
             return name
         without = context.helper("null")
-        rest[at or 0] = NULL  # type: ignore[call-overload]
+        value_terms[column or 0] = NULL  # type: ignore[call-overload]
         context.rules += [
-            Rule(Atom(without, (*keys, Call("count", ()))), (Atom(source, (*keys, *rest)),)),
+            Rule(Atom(without, (*keys, Call("count", ()))), (Atom(source, (*keys, *value_terms)),)),
             Rule(Atom(name, (*safe, nothing)), (Atom(without, (*safe, Variable("_#1"))),), (), (Atom(has, safe),)),
         ]
         return name
 
-    def distinct(self, asked: _Asked) -> str:
+    def distinct(self, aggregate: _Aggregate) -> str:
         """The relation of keys and one argument, each once, with their number."""
-        name = self.results.get(_Asked("each", asked.argument, True))
+        name = self.results.get(_Aggregate("each", aggregate.argument, True))
         if name is None:
-            name = self.results[_Asked("each", asked.argument, True)] = self.context.helper("each")
+            name = self.results[_Aggregate("each", aggregate.argument, True)] = self.context.helper("each")
             keys = tuple(Variable(f"k{i}") for i in range(self.n_keys))
-            rest = [Variable(f"_#{i}") for i in range(len(self.base.columns) - self.n_keys)]
-            rest[asked.argument or 0] = Variable("v")
+            value_terms = [Variable(f"_#{i}") for i in range(len(self.base.columns) - self.n_keys)]
+            value_terms[aggregate.argument or 0] = Variable("v")
             self.context.rules.append(
-                Rule(Atom(name, (*keys, Variable("v"), Call("count", ()))), (Atom(self.head, (*keys, *rest)),))
+                Rule(Atom(name, (*keys, Variable("v"), Call("count", ()))), (Atom(self.head, (*keys, *value_terms)),))
             )
         return name
 
-    def average(self, asked: _Asked) -> str:
+    def average(self, aggregate: _Aggregate) -> str:
         """The relation of sums through counts, as doubles; null where the sum is."""
-        sums = self.result(_Asked("sum", asked.argument, asked.is_distinct))
-        counts = self.result(_Asked("count", asked.argument, asked.is_distinct))
-        name = self.results[asked] = self.context.helper("avg")
+        sums = self.result(_Aggregate("sum", aggregate.argument, aggregate.is_distinct))
+        counts = self.result(_Aggregate("count", aggregate.argument, aggregate.is_distinct))
+        name = self.results[aggregate] = self.context.helper("avg")
         keys = tuple(Variable(f"k{i}?") for i in range(self.n_keys))
-        total, number = Variable("s"), Variable("n")
-        mean = Call("/", (Call("double", (total,)), Call("double", (number,))))
+        total, count = Variable("s"), Variable("n")
+        mean = Call("/", (Call("double", (total,)), Call("double", (count,))))
         plain = tuple(Variable(f"k{i}") for i in range(self.n_keys))
         self.context.rules += [
-            Rule(Atom(name, (*keys, mean)), (Atom(sums, (*keys, total)), Atom(counts, (*keys, number)))),
+            Rule(Atom(name, (*keys, mean)), (Atom(sums, (*keys, total)), Atom(counts, (*keys, count)))),
             Rule(Atom(name, (*plain, NULL)), (Atom(sums, (*plain, NULL)),)),
         ]
         return name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Context, Derived
-from gpu_wcoj.query.sql.existence import without
+from gpu_wcoj.query.sql.existence import antijoin
 from gpu_wcoj.query.sql.known import check_parts
 from gpu_wcoj.query.sql.names import unique
 from gpu_wcoj.query.sql.scope import Scope, Source
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
     from sqlglot.expressions import Join
 
-MOST_PLAIN = 8
+MAX_BRANCHES_OF_SIDE = 8
 """From how many branches on a join's left side becomes a relation of its own."""
 
 
@@ -41,7 +41,7 @@ def from_clause(context: Context, select: Node, around: Scope | None) -> Joined:
     """What FROM and its joins give; `around` is what is in reach of the query itself."""
     first = select.args.get("from_")
     if first is None:
-        return Joined(Scope(around=around), [context.unit()])
+        return Joined(Scope(parent=around), [context.unit()])
     check_parts(first, context.place, "this")
     groups: list[tuple[Node, list[Join]]] = [(first.this, [])]
     for join in select.args.get("joins") or ():
@@ -49,16 +49,16 @@ def from_clause(context: Context, select: Node, around: Scope | None) -> Joined:
             groups.append((join.this, []))
         else:
             groups[-1][1].append(join)
-    found: Joined | None = None
+    result: Joined | None = None
     for start, joins in groups:
-        one = _chain(context, start, joins, around)
-        found = one if found is None else _crossed(context, found, one, start)
-    assert found is not None
-    return found
+        chain = _chain(context, start, joins, around)
+        result = chain if result is None else _crossed(context, result, chain, start)
+    assert result is not None
+    return result
 
 
 def _is_comma(context: Context, join: Join) -> bool:
-    if any(join.args.get(one) for one in ("method", "side", "kind", "on", "using")):
+    if any(join.args.get(part) for part in ("method", "side", "kind", "on", "using")):
         return False
     word = context.place.word_before(join.this)
     if word != ",":
@@ -67,10 +67,10 @@ def _is_comma(context: Context, join: Join) -> bool:
 
 
 def _chain(context: Context, start: Node, joins: Sequence[Join], around: Scope | None) -> Joined:
-    found = relation(context, start, around)
+    result = relation(context, start, around)
     for join in joins:
-        found = _joined(context, found, join, around)
-    return found
+        result = _joined(context, result, join, around)
+    return result
 
 
 def relation(context: Context, node: Node, around: Scope | None) -> Joined:
@@ -87,21 +87,21 @@ def relation(context: Context, node: Node, around: Scope | None) -> Joined:
     if isinstance(node, exp.Table):
         check_parts(node, place, "this", "alias", "joins", "db", "catalog")
         derived = context.relation(node)
-        found = _named(context, derived, node, node.name, around)
-        return _inner(context, found, node, around)
+        result = _named(context, derived, node, node.name, around)
+        return _with_nested_joins(context, result, node, around)
     if _is_join(node):
         check_parts(node, place, "this", "alias", "joins")
-        found = relation(context, node.this, around)
+        result = relation(context, node.this, around)
         if node.args.get("alias") is not None:
-            found = _renamed(context, found, node)
-        return _inner(context, found, node, around)
+            result = _renamed(context, result, node)
+        return _with_nested_joins(context, result, node, around)
     if isinstance(node, (exp.Subquery, exp.Values)):
         if isinstance(node, exp.Subquery):
             check_parts(node, place, "this", "alias", "joins")
-        lateral = Scope(around=around, outer_refused="a subquery in FROM cannot refer to the query around it")
+        lateral = Scope(parent=around, outer_refused="a subquery in FROM cannot refer to the query around it")
         derived = context.query(node.this if isinstance(node, exp.Subquery) else node, lateral)
-        found = _named(context, derived, node, node.alias or "subquery", around)
-        return _inner(context, found, node, around)
+        result = _named(context, derived, node, node.alias or "subquery", around)
+        return _with_nested_joins(context, result, node, around)
     raise place.refused("this is not supported in FROM", node, "Name a relation, or write a subquery.")
 
 
@@ -114,24 +114,24 @@ def _is_join(node: Node) -> bool:
     return isinstance(node.this, exp.Table) or (isinstance(node.this, exp.Subquery) and _is_join(node.this))
 
 
-def _renamed(context: Context, found: Joined, node: Node) -> Joined:
+def _renamed(context: Context, joined: Joined, node: Node) -> Joined:
     """Joined relations under one name, which hides theirs."""
     alias = node.args["alias"]
     check_parts(alias, context.place, "this")
-    names = unique([name for name, _ in found.scope.visible], context.place.names)
-    own = tuple((name, number) for name, (_, number) in zip(names, found.scope.visible, strict=True))
-    scope = Scope((Source(alias.name, own),), own, found.scope.around, found.scope.outer_refused)
-    return replace(found, scope=scope)
+    names = unique([name for name, _ in joined.scope.visible], context.place.names)
+    columns = tuple((name, column) for name, (_, column) in zip(names, joined.scope.visible, strict=True))
+    scope = Scope((Source(alias.name, columns),), columns, joined.scope.parent, joined.scope.outer_refused)
+    return replace(joined, scope=scope)
 
 
-def _inner(context: Context, found: Joined, node: Node, around: Scope | None) -> Joined:
+def _with_nested_joins(context: Context, joined: Joined, node: Node, around: Scope | None) -> Joined:
     """With joins that stand within parentheses."""
     for join in node.args.get("joins") or ():
         if _is_comma(context, join):
-            found = _crossed(context, found, relation(context, join.this, around), join.this)
+            joined = _crossed(context, joined, relation(context, join.this, around), join.this)
         else:
-            found = _joined(context, found, join, around)
-    return found
+            joined = _joined(context, joined, join, around)
+    return joined
 
 
 def _named(context: Context, derived: Derived, node: Node, name: str, around: Scope | None) -> Joined:
@@ -140,22 +140,24 @@ def _named(context: Context, derived: Derived, node: Node, name: str, around: Sc
     if alias is not None:
         check_parts(alias, context.place, "this", "columns")
         name = alias.name or name
-        given = [one.name for one in alias.args.get("columns") or ()]
-        if len(given) > len(columns):
-            raise context.place.wrong(f"there are {len(given)} names for {len(columns)} columns", alias)
-        columns = (*given, *columns[len(given) :])
+        aliases = [identifier.name for identifier in alias.args.get("columns") or ()]
+        if len(aliases) > len(columns):
+            raise context.place.wrong(f"there are {len(aliases)} names for {len(columns)} columns", alias)
+        columns = (*aliases, *columns[len(aliases) :])
     branch, values = context.read(derived)
     numbers = context.numbered(len(values))
-    own = tuple(zip(columns, numbers, strict=True))
-    inside = Scope((Source(name, own),), own, around)
+    visible = tuple(zip(columns, numbers, strict=True))
+    inside = Scope((Source(name, visible),), visible, around)
     return Joined(inside, [branch.with_values(dict(zip(numbers, values, strict=True)))])
 
 
 def _both(context: Context, left: Joined, right: Joined, node: Node) -> Scope:
-    for one in right.scope.sources:
+    for source in right.scope.sources:
         key = context.place.names.key
-        if key(one.name) in {key(other.name) for other in left.scope.sources}:
-            raise context.place.wrong(f"'{one.name}' stands twice in FROM; give one of them another name with AS", node)
+        if key(source.name) in {key(left_source.name) for left_source in left.scope.sources}:
+            raise context.place.wrong(
+                f"'{source.name}' stands twice in FROM; give one of them another name with AS", node
+            )
     return replace(
         left.scope,
         sources=(*left.scope.sources, *right.scope.sources),
@@ -175,18 +177,18 @@ def _joined(context: Context, left: Joined, join: Join, around: Scope | None) ->
 
     place = context.place
     check_parts(join, place, "this", "method", "side", "kind", "on", "using")
-    method, side, kind = (join.args.get(one) or "" for one in ("method", "side", "kind"))
+    method, side, kind = (join.args.get(part) or "" for part in ("method", "side", "kind"))
     if (
         method not in ("", "NATURAL")
         or side not in ("", "LEFT", "RIGHT", "FULL")
         or kind not in ("", "INNER", "OUTER", "CROSS")
     ):
         raise place.refused(
-            f"{' '.join(one for one in (method, side, kind) if one)} JOIN is not supported", join,
+            f"{' '.join(word for word in (method, side, kind) if word)} JOIN is not supported", join,
             "INNER, CROSS, NATURAL, LEFT, RIGHT and FULL joins are; for SEMI and ANTI, write EXISTS and NOT EXISTS.",
         )  # fmt: skip
     right = relation(context, join.this, around)
-    if side and (len(left.branches) > MOST_PLAIN or len(right.branches) > MOST_PLAIN):
+    if side and (len(left.branches) > MAX_BRANCHES_OF_SIDE or len(right.branches) > MAX_BRANCHES_OF_SIDE):
         left, right = _flat(context, left), _flat(context, right)
     scope = _both(context, left, right, join.this)
     names = list(_shared(context, left, right, join, method))
@@ -200,30 +202,30 @@ def _joined(context: Context, left: Joined, join: Join, around: Scope | None) ->
     parts: list[Node] = []
     if condition is not None:
         parts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
-        outer = [one for one in parts if not side and _is_outer(context, one, scope)]
-        parts = [one for one in parts if one not in outer]
+        outer = [part for part in parts if not side and _is_outer(context, part, scope)]
+        parts = [part for part in parts if part not in outer]
         deferred += outer
 
     def matched(pair: Branch) -> list[Branch]:
-        found = pair
+        branch = pair
         for _, a, b in names:
-            x, y = found.values[a], found.values[b]
-            one = None if NULL in (x, y) else found.compared("=", *context.alike(x, y, join))
-            if one is None:
+            x, y = branch.values[a], branch.values[b]
+            equal = None if NULL in (x, y) else branch.compared("=", *context.unify_pair(x, y, join))
+            if equal is None:
                 return []
-            found = one
-        kept = [found]
+            branch = equal
+        branches = [branch]
         for part in parts:
-            kept = [one for before in kept for one in context.truth(part, "T", scope, before)]
-        return kept
+            branches = [after for before in branches for after in context.truth(part, "T", scope, before)]
+        return branches
 
     pairs = [a.joined(b) for a in left.branches for b in right.branches]
-    branches = [one for pair in pairs for one in matched(pair)]
+    branches = [branch for pair in pairs for branch in matched(pair)]
     branches = branches or [pair.never() for pair in pairs[:1]]  # of which the columns have their types
     if side in ("LEFT", "FULL"):
-        branches += _alone(context, left, right, matched)
+        branches += _unmatched(context, left, right, matched)
     if side in ("RIGHT", "FULL"):
-        branches += _alone(context, right, left, matched)
+        branches += _unmatched(context, right, left, matched)
     scope, branches = _merged(context, scope, branches, names, side)
     return Joined(scope, context.limited(branches, join), tuple(deferred))
 
@@ -232,39 +234,41 @@ def _is_outer(context: Context, node: Node, scope: Scope) -> bool:
     """Whether a condition names a column of the query around, by itself and not in a query of its own."""
     from sqlglot import expressions as exp
 
-    if scope.around is None:
+    if scope.parent is None:
         return False
     columns = [
-        one for one in node.find_all(exp.Column) if one.find_ancestor(exp.Select) is node.find_ancestor(exp.Select)
+        column
+        for column in node.find_all(exp.Column)
+        if column.find_ancestor(exp.Select) is node.find_ancestor(exp.Select)
     ]
-    return any(scope.own(one, context.place) is None for one in columns)
+    return any(scope.resolve_local(column, context.place) is None for column in columns)
 
 
-def _alone(
-    context: Context, kept: Joined, other: Joined, matched: Callable[[Branch], list[Branch]]
+def _unmatched(
+    context: Context, preserved: Joined, opposite: Joined, matched: Callable[[Branch], list[Branch]]
 ) -> Iterator[Branch]:
     """The rows of one side that match nothing, with nulls for the other side."""
-    absent = {number: NULL for source in other.scope.sources for _, number in source.columns}
-    absent |= {number: NULL for _, number in other.scope.visible}
-    for a in kept.branches:
+    absent = {column: NULL for source in opposite.scope.sources for _, column in source.columns}
+    absent |= {column: NULL for _, column in opposite.scope.visible}
+    for a in preserved.branches:
         fixed = replace(a, fixed=a.fixed | a.variables)
-        pairs = [one for b in other.branches for one in matched(fixed.joined(b))]
-        for one in without(context, a, a, pairs):
-            yield one.with_values(absent)
+        pairs = [pair for b in opposite.branches for pair in matched(fixed.joined(b))]
+        for unmatched in antijoin(context, a, a, pairs):
+            yield unmatched.with_values(absent)
 
 
 def _shared(context: Context, left: Joined, right: Joined, join: Join, method: str) -> Iterator[tuple[str, int, int]]:
     """The columns that USING or NATURAL compares: the name, and the numbers on both sides."""
     place = context.place
     if method == "NATURAL":
-        for name, number in left.scope.visible:
-            others = place.names.counterparts(name, [one for one, _ in right.scope.visible])
-            mine = place.names.counterparts(name, [one for one, _ in left.scope.visible])
-            if not others:
+        for name, column in left.scope.visible:
+            right_columns = place.names.counterparts(name, [right_name for right_name, _ in right.scope.visible])
+            left_columns = place.names.counterparts(name, [left_name for left_name, _ in left.scope.visible])
+            if not right_columns:
                 continue
-            if len(mine) > 1 or len(others) > 1:
+            if len(left_columns) > 1 or len(right_columns) > 1:
                 raise place.wrong(f"'{name}' stands for several columns of this join; write ON", join)
-            yield name, number, dict(right.scope.visible)[others[0]]
+            yield name, column, dict(right.scope.visible)[right_columns[0]]
         return
     from sqlglot import expressions as exp
 
@@ -278,10 +282,10 @@ def _shared(context: Context, left: Joined, right: Joined, join: Join, method: s
         column = node if isinstance(node, exp.Column) else exp.Column(this=node)
         pair = []
         for side in (left, right):
-            found = side.scope.own(column, place)
-            if found is None:
+            column_number = side.scope.resolve_local(column, place)
+            if column_number is None:
                 raise replace(side.scope, around=None).unknown(column, place)
-            pair.append(found)
+            pair.append(column_number)
         yield node.name, pair[0], pair[1]
 
 
@@ -295,19 +299,19 @@ def _merged(
     visible = list(scope.visible)
     merged: list[int] = []
     for _, a, b in names:
-        (number,) = context.numbered(1)
-        place = next(i for i, one in enumerate(visible) if one[1] == a)
-        visible[place] = (visible[place][0], number)
-        visible = [one for one in visible if one[1] != b]
-        merged.append(number)
-        found = []
+        (column_number,) = context.numbered(1)
+        place = next(i for i, entry in enumerate(visible) if entry[1] == a)
+        visible[place] = (visible[place][0], column_number)
+        visible = [entry for entry in visible if entry[1] != b]
+        merged.append(column_number)
+        updated = []
         for branch in branches:
             left, right = branch.values[a], branch.values[b]
             value = right if side == "RIGHT" or (left == NULL and side == "FULL") else left
-            found.append(branch.with_values({number: value}))
-        branches = found
+            updated.append(branch.with_values({column_number: value}))
+        branches = updated
     if context.dialect != "duckdb":
-        visible.sort(key=lambda one: merged.index(one[1]) if one[1] in merged else len(merged))
+        visible.sort(key=lambda entry: merged.index(entry[1]) if entry[1] in merged else len(merged))
     return replace(scope, visible=tuple(visible)), branches
 
 
@@ -315,10 +319,10 @@ def _flat(context: Context, joined: Joined) -> Joined:
     """The same as one branch, which reads a relation of its own."""
     if len(joined.branches) <= 1:
         return joined
-    columns = {number: name for source in joined.scope.sources for name, number in source.columns}
-    columns |= {number: name for name, number in joined.scope.visible}
+    columns = {column: name for source in joined.scope.sources for name, column in source.columns}
+    columns |= {column: name for name, column in joined.scope.visible}
     rows: list[tuple[Branch, tuple[Expression, ...]]] = [
-        (replace(one, values={}), tuple(one.values[number] for number in columns)) for one in joined.branches
+        (replace(branch, values={}), tuple(branch.values[column] for column in columns)) for branch in joined.branches
     ]
     branch, values = context.read(Derived(tuple(columns.values()), tuple(rows)))
     return Joined(joined.scope, [branch.with_values(dict(zip(columns, values, strict=True)))])

@@ -63,13 +63,13 @@ def check_parts(node: Node, place: Place, *allowed: str) -> None:
     for name, value in node.args.items():
         if name in allowed or value is None or value is False or value == []:
             continue
-        word, instead = _WORDS.get(name, (f"'{name}' of {called(node)}", ""))
+        word, instead = _WORDS.get(name, (f"'{name}' of {describe_node(node)}", ""))
         pieces = value if isinstance(value, list) else [value]
-        where = next((one for one in pieces if hasattr(one, "walk")), node)
+        where = next((piece for piece in pieces if hasattr(piece, "walk")), node)
         raise place.refused(f"{word} is not supported", where, instead)
 
 
-def called(node: Node) -> str:
+def describe_node(node: Node) -> str:
     """What a node is called in messages.
 
     Examples
@@ -86,4 +86,7 @@ def has_query(node: Node) -> bool:
     """Return whether a condition asks for rows of a query: EXISTS or IN, which no filter can."""
     from sqlglot import expressions as exp
 
-    return any(isinstance(one, exp.Exists) or one.args.get("query") is not None for one in node.find_all(exp.Predicate))
+    return any(
+        isinstance(predicate, exp.Exists) or predicate.args.get("query") is not None
+        for predicate in node.find_all(exp.Predicate)
+    )

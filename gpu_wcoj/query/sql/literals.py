@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import UnsupportedTypeError
 from gpu_wcoj.query.sql.context import DATE
-from gpu_wcoj.query.sql.known import called, check_parts
+from gpu_wcoj.query.sql.known import check_parts, describe_node
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.terms import NULL, Call, Constant, Expression
 
@@ -27,16 +27,16 @@ def literal(node: Node, place: Place) -> Expression | None:
     if isinstance(node, exp.Boolean):
         return Constant(bool(node.this))
     if isinstance(node, exp.Literal):
-        return Constant(node.this) if node.is_string else number(node, place)
+        return Constant(node.this) if node.is_string else parse_number(node, place)
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
-        return number(node.this, place, "-")
+        return parse_number(node.this, place, "-")
     moment = _moment(node, place)
     if moment is None:
         return None
     return Call(DATE, (Constant(moment.isoformat(sep=" ") if isinstance(moment, dt.datetime) else moment.isoformat()),))
 
 
-def number(node: Node, place: Place, sign: str = "") -> Constant:
+def parse_number(node: Node, place: Place, sign: str = "") -> Constant:
     """The number that a literal spells: an integer, a decimal, or a double if it has an exponent."""
     text = sign + str(node.this)
     try:
@@ -60,16 +60,16 @@ def values_of(case: Call) -> tuple[Expression, ...]:
     """What a CASE may give, but for null."""
     parts = case.arguments
     values = (*parts[1::2], parts[-1]) if len(parts) % 2 else parts[1::2]
-    return tuple(one for one in values if one != NULL)
+    return tuple(value for value in values if value != NULL)
 
 
-def spelled(value: Expression) -> Expression:
+def as_text(value: Expression) -> Expression:
     """A date of the text as the text constant that it is compared as; anything else as it is."""
     if not isinstance(value, Call) or not is_date(value):
         return value
     if value.op == DATE:
         return value.arguments[0]
-    return replace(value, arguments=tuple(map(spelled, value.arguments)))
+    return replace(value, arguments=tuple(map(as_text, value.arguments)))
 
 
 def _moment(node: Node, place: Place) -> dt.date | None:
@@ -79,11 +79,11 @@ def _moment(node: Node, place: Place) -> dt.date | None:
         kind = node.to.this.name if hasattr(node.to.this, "name") else str(node.to.this)
         if kind in ("DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPNTZ"):
             check_parts(node, place, "this", "to")
-            return _read(node.this.this, kind, node, place)
+            return _parse_moment(node.this.this, kind, node, place)
         return None
     if isinstance(node, (exp.Date, exp.TsOrDsToDate)) and isinstance(node.this, exp.Literal) and node.this.is_string:
         check_parts(node, place, "this")
-        return _read(node.this.this, "DATE", node, place)
+        return _parse_moment(node.this.this, "DATE", node, place)
     if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression, exp.Interval):
         start = _moment(node.this, place)
         if start is None:
@@ -93,19 +93,19 @@ def _moment(node: Node, place: Place) -> dt.date | None:
     return None
 
 
-def _read(text: str, kind: str, node: Node, place: Place) -> dt.date:
+def _parse_moment(text: str, kind: str, node: Node, place: Place) -> dt.date:
     try:
         if kind == "DATE":
             return dt.date.fromisoformat(text.strip())
-        found = dt.datetime.fromisoformat(text.strip())
+        moment = dt.datetime.fromisoformat(text.strip())
     except ValueError:
         what = "date" if kind == "DATE" else "time"
         raise place.wrong(
             f"'{text}' is no {what}; write it as 2026-01-31{'' if kind == 'DATE' else ' 23:59:59'}", node
         ) from None
-    if found.tzinfo is not None:
+    if moment.tzinfo is not None:
         raise place.refused("times with a zone are not supported as literals", node)
-    return found
+    return moment
 
 
 def _amount(interval: Node, place: Place) -> int:
@@ -125,7 +125,7 @@ def _unit(interval: Node, place: Place) -> str:
     unit = interval.args.get("unit")
     name = unit.name.upper().removesuffix("S") if unit is not None else ""
     if name not in ("DAY", "WEEK", "MONTH", "YEAR", "HOUR", "MINUTE", "SECOND"):
-        what = f"the unit '{name.lower()}'" if name else f"this {called(interval).lower()}"
+        what = f"the unit '{name.lower()}'" if name else f"this {describe_node(interval).lower()}"
         raise place.refused(
             f"{what} is not supported",
             interval,

@@ -34,7 +34,7 @@ class Names:
     --------
     >>> Names("duckdb").matching("SRC", True, ["src", "dst"]), Names("postgres").matching("SRC", True, ["src", "dst"])
     (['src'], [])
-    >>> [Names(one).matching("a", False, ["A", "a"]) for one in ("duckdb", "postgres", "snowflake")]
+    >>> [Names(dialect).matching("a", False, ["A", "a"]) for dialect in ("duckdb", "postgres", "snowflake")]
     [['A', 'a'], ['a'], ['A']]
     """
 
@@ -61,26 +61,26 @@ class Names:
 
         Examples
         --------
-        >>> [Names(one).folded("Src") for one in ("postgres", "snowflake", "spark")]
+        >>> [Names(dialect).folded("Src") for dialect in ("postgres", "snowflake", "spark")]
         ['src', 'SRC', 'src']
         >>> Names("bigquery").folded("Src", is_table=True)
         'Src'
         """
-        found = self._folded.get((name, is_table))
-        if found is None:
+        folded = self._folded.get((name, is_table))
+        if folded is None:
             from sqlglot import expressions as exp
 
             node = exp.Identifier(this=name, quoted=False)
             if is_table:
                 node.meta["is_table"] = True
-            found = self._folded[name, is_table] = str(self._rules.normalize_identifier(node).this)
-        return found
+            folded = self._folded[name, is_table] = str(self._rules.normalize_identifier(node).this)
+        return folded
 
     def key(self, name: str) -> str:
         """Return what is the same for names of the text, as `fold` leaves them, that are one."""
         return str(name) if self.has_case else self.folded(name)
 
-    def matching(self, name: str, is_quoted: bool, known: Iterable[str], *, is_table: bool = False) -> list[str]:
+    def matching(self, name: str, is_quoted: bool, candidates: Iterable[str], *, is_table: bool = False) -> list[str]:
         """Return the known names that a name means; several if the dialect does not tell them apart.
 
         Parameters
@@ -88,21 +88,23 @@ class Names:
         is_table
             Whether they are tables or views, which BigQuery tells apart by case.
         """
-        names = list(known)
+        names = list(candidates)
         if is_quoted and self.has_case:
-            return [one for one in names if one == name]
+            return [candidate for candidate in names if candidate == name]
         folded = self.folded(name, is_table=is_table)
         if not self.has_case:
-            return [one for one in names if self.folded(one, is_table=is_table) == folded]
-        exact = [one for one in names if one == folded]
-        return exact or [one for one in names if not isinstance(one, Quoted) and self.folded(one) == folded]
+            return [candidate for candidate in names if self.folded(candidate, is_table=is_table) == folded]
+        exact = [candidate for candidate in names if candidate == folded]
+        return exact or [
+            candidate for candidate in names if not isinstance(candidate, Quoted) and self.folded(candidate) == folded
+        ]
 
-    def counterparts(self, name: str, known: Sequence[str]) -> list[str]:
+    def counterparts(self, name: str, columns: Sequence[str]) -> list[str]:
         """Return the columns that are one with a column of another relation, as NATURAL asks."""
-        exact = [one for one in known if one == name]
+        exact = [candidate for candidate in columns if candidate == name]
         if (exact and self.has_case) or isinstance(name, Quoted):
             return exact
-        return self.matching(name, False, known)
+        return self.matching(name, False, columns)
 
     def fold(self, root: Node) -> None:
         """Write the names of a statement as the dialect has them: what it folds is folded, what it shows is left."""
@@ -125,13 +127,13 @@ def unique(names: Sequence[str], rules: Names) -> tuple[str, ...]:
     >>> unique(["x", "y", "x", "X"], Names("duckdb")), unique(["x", "x", "X"], Names("postgres"))
     (('x', 'y', 'x_1', 'X_2'), ('x', 'x_1', 'X'))
     """
-    found: list[str] = []
+    result: list[str] = []
     taken: set[str] = set()
     for name in names:
-        number, own = 0, name
-        while (key := rules.key(own)) in taken:
-            number += 1
-            own = f"{name}_{number}"
+        suffix, candidate = 0, name
+        while (key := rules.key(candidate)) in taken:
+            suffix += 1
+            candidate = f"{name}_{suffix}"
         taken.add(key)
-        found.append(own)
-    return tuple(found)
+        result.append(candidate)
+    return tuple(result)

@@ -11,7 +11,7 @@ from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from gpu_wcoj.query.sql.compiler import Compiler
 from gpu_wcoj.query.sql.context import Derived
-from gpu_wcoj.query.sql.known import called, check_parts
+from gpu_wcoj.query.sql.known import check_parts, describe_node
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.statements import statements as read
 
@@ -83,8 +83,8 @@ def parse(
         raise UsageError(f"the text has {n_bytes:,} bytes; {TEXT_BYTES:,} are allowed.")
     place = Place(text, source, dialect)
     if half := re.search("[\\ud800-\\udfff]", text):
-        raise SqlSyntaxError("half a surrogate pair is no character", text, *place.at(half.start(), 1), source)
-    known = {
+        raise SqlSyntaxError("half a surrogate pair is no character", text, *place.span_at(half.start(), 1), source)
+    schemas = {
         name: dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns)
         for name, columns in tables.items()
     }
@@ -92,33 +92,35 @@ def parse(
         raise UsageError(
             f"the dialect '{dialect}' is not supported; {', '.join(DIALECTS)} are.{nearest(dialect, DIALECTS)}"
         )
-    for name in known:
+    for name in schemas:
         if "#" in name:
             raise UsageError(f"the name '{name}' of a table has a '#', which names of helpers have.\n  Rename it.")
-    compiler = Compiler(place, dialect, known)
-    found: dict[str, Derived] = {}
+    compiler = Compiler(place, dialect, schemas)
+    views: dict[str, Derived] = {}
     try:
         named: dict[str, None] = {}
         for node in read(text, dialect, place):
             place.names.fold(node)
-            named.update(dict.fromkeys(_tables(node, known, place)))
-            name, derived = _statement(compiler, node, found)
-            found[name] = derived
+            named.update(dict.fromkeys(_tables(node, schemas, place)))
+            name, derived = _statement(compiler, node, views)
+            views[name] = derived
             compiler.views[name] = derived
             _ = compiler.named(derived, head=name)
-        return _rules(compiler, found, known, named, source)
+        return _rules(compiler, views, schemas, named, source)
     except RecursionError:
         raise SqlSyntaxError("this nests too deep", text, 1, 1, 1, source) from None
 
 
-def _statement(compiler: Compiler, node: Node, found: Mapping[str, Derived]) -> tuple[str, Derived]:
+def _statement(compiler: Compiler, node: Node, views: Mapping[str, Derived]) -> tuple[str, Derived]:
     from sqlglot import expressions as exp
 
     place = compiler.place
     if not isinstance(node, exp.Create):
         if not isinstance(node, (exp.Query, exp.Subquery, exp.Values)):
-            raise place.refused(f"{called(node)} is not supported", node, "Write SELECT or CREATE VIEW name AS SELECT.")
-        if ANSWER in found:
+            raise place.refused(
+                f"{describe_node(node)} is not supported", node, "Write SELECT or CREATE VIEW name AS SELECT."
+            )
+        if ANSWER in views:
             raise place.wrong("there are two queries without a name; write CREATE VIEW name AS for each", node)
         if place.names.matching(ANSWER, False, compiler.tables, is_table=True):
             raise place.wrong(
@@ -133,45 +135,46 @@ def _statement(compiler: Compiler, node: Node, found: Mapping[str, Derived]) -> 
     target, names = node.this, []
     if isinstance(target, exp.Schema):
         check_parts(target, place, "this", "expressions")
-        names = [one.name for one in target.expressions]
+        names = [identifier.name for identifier in target.expressions]
         target = target.this
     check_parts(target, place, "this")
     name = target.name
     if "#" in name:
         raise place.wrong("the name of a view cannot have a '#'", target)
     is_quoted = bool(target.this.args.get("quoted")) if hasattr(target.this, "args") else False
-    if place.names.matching(name, is_quoted, [*found, *compiler.tables], is_table=True):
+    if place.names.matching(name, is_quoted, [*views, *compiler.tables], is_table=True):
         raise place.wrong(f"there is a relation '{name}' already", target)
     return name, compiler.with_names(compiler.query(node.expression, None), names, target)
 
 
-def _tables(node: Node, known: Iterable[str], place: Place) -> Iterator[str]:
+def _tables(node: Node, table_names: Iterable[str], place: Place) -> Iterator[str]:
     """The tables that a statement may name, wherever that is."""
     from sqlglot import expressions as exp
 
-    for one in node.find_all(exp.Table):
-        if isinstance(one.this, exp.Identifier):
-            is_quoted = bool(one.this.args.get("quoted"))
-            yield from place.names.matching(one.name, is_quoted, known, is_table=True)
+    for table in node.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier):
+            is_quoted = bool(table.this.args.get("quoted"))
+            yield from place.names.matching(table.name, is_quoted, table_names, is_table=True)
 
 
 def _rules(
     compiler: Compiler,
-    found: Mapping[str, Derived],
-    known: Mapping[str, Mapping[str, str | None]],
+    views: Mapping[str, Derived],
+    schemas: Mapping[str, Mapping[str, str | None]],
     named: Iterable[str],
     source: str,
 ) -> Rules:
-    rules = _needed(compiler.rules, found)
-    read = dict.fromkeys(atom.relation for rule in rules for atom in rule.read if atom.relation in known)
+    rules = _needed(compiler.rules, views)
+    read = dict.fromkeys(atom.relation for rule in rules for atom in rule.read if atom.relation in schemas)
     unread = [name for name in named if name not in read]  # of what never holds, or is never asked
-    columns = [(name, known[name]) for name in (*read, *unread)]
-    inputs = [Declaration(name, tuple(one), tuple(one.values()), is_binding=False) for name, one in columns]
+    columns = [(name, schemas[name]) for name in (*read, *unread)]
+    inputs = [Declaration(name, tuple(types), tuple(types.values()), is_binding=False) for name, types in columns]
     outputs = [
-        Declaration(str(name), tuple(map(str, one.columns)), (None,) * len(one.columns)) for name, one in found.items()
+        Declaration(str(name), tuple(map(str, derived.columns)), (None,) * len(derived.columns))
+        for name, derived in views.items()
     ]
     made = Rules(
-        tuple(rules), (*inputs, *outputs), tuple(found), directives=tuple(Directive("input", name) for name in unread)
+        tuple(rules), (*inputs, *outputs), tuple(views), directives=tuple(Directive("input", name) for name in unread)
     )
     check(made, source=source)
     return made

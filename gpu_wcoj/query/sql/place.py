@@ -39,33 +39,35 @@ class Place:
         self.source = source
         self.names = Names(dialect)
 
-    def of(self, node: Node | None) -> tuple[int, int, int]:
+    def span_of(self, node: Node | None) -> tuple[int, int, int]:
         """Line, column and width of what a node was made of; of what stands around it if it has no token itself."""
         while node is not None:
             spans = [
-                (one.meta["start"], one.meta["end"]) for one in node.walk() if "start" in one.meta and "end" in one.meta
+                (piece.meta["start"], piece.meta["end"])
+                for piece in node.walk()
+                if "start" in piece.meta and "end" in piece.meta
             ]
             if spans:
-                start, end = self._closed(min(one for one, _ in spans), max(one for _, one in spans) + 1)
-                return self.at(start, end - start)
+                start, end = self._closed(min(begin for begin, _ in spans), max(stop for _, stop in spans) + 1)
+                return self.span_at(start, end - start)
             node = node.parent
         return 1, 1, 1
 
     def _closed(self, start: int, end: int) -> tuple[int, int]:
         """A piece of the text with the parentheses that it opens or closes: nodes have no place for them."""
-        depth = least = 0
+        depth = min_depth = 0
         for char in self.text[start:end]:
             depth += (char == "(") - (char == ")")
-            least = min(least, depth)
-        for _ in range(depth - least):
-            found = self.text.find(")", end)
-            end = end if found < 0 else found + 1
-        for _ in range(-least):
-            found = self.text.rfind("(", 0, start)
-            start = start if found < 0 else found
+            min_depth = min(min_depth, depth)
+        for _ in range(depth - min_depth):
+            position = self.text.find(")", end)
+            end = end if position < 0 else position + 1
+        for _ in range(-min_depth):
+            position = self.text.rfind("(", 0, start)
+            start = start if position < 0 else position
         return start, end
 
-    def at(self, start: int, width: int) -> tuple[int, int, int]:
+    def span_at(self, start: int, width: int) -> tuple[int, int, int]:
         """Line, column and width of a piece of the text; a piece ends with its line."""
         line = self.text.count("\n", 0, start) + 1
         column = start - self.text.rfind("\n", 0, start)
@@ -74,14 +76,14 @@ class Place:
 
     def pointed(self, what: str, node: Node | None) -> str:
         """The message with line, column and the marked text."""
-        return pointed(what, self.text, *self.of(node), self.source)
+        return pointed(what, self.text, *self.span_of(node), self.source)
 
     def word_before(self, node: Node) -> str:
         """``,`` or ``JOIN``, whichever is the last before a relation of FROM."""
-        line, column, _ = self.of(node)
-        start = sum(len(one) + 1 for one in self.text.split("\n")[: line - 1]) + column - 1
-        found = re.findall(r",|\bjoin\b|\bfrom\b", self.text[:start], re.IGNORECASE)
-        return found[-1].upper() if found else ""
+        line, column, _ = self.span_of(node)
+        start = sum(len(text_line) + 1 for text_line in self.text.split("\n")[: line - 1]) + column - 1
+        words = re.findall(r",|\bjoin\b|\bfrom\b", self.text[:start], re.IGNORECASE)
+        return words[-1].upper() if words else ""
 
     def refused(self, what: str, node: Node | None, instead: str = "") -> UnsupportedError:
         """The error for something that is not supported, and what to write instead."""
@@ -94,23 +96,23 @@ class Place:
 
     def wrong(self, what: str, node: Node | None) -> SqlSyntaxError:
         """The error for something that is no SQL."""
-        return SqlSyntaxError(what, self.text, *self.of(node), self.source)
+        return SqlSyntaxError(what, self.text, *self.span_of(node), self.source)
 
-    def ambiguous(self, what: str, node: Node, found: Iterable[str]) -> SqlSyntaxError:
+    def ambiguous(self, what: str, node: Node, matches: Iterable[str]) -> SqlSyntaxError:
         """The error for a name that means several which the dialect does not tell apart."""
-        shown = " and ".join(f"'{one}'" for one in found)
+        names = " and ".join(f"'{name}'" for name in matches)
         dialect = self.names.dialect
         instead = "Quote the one that is meant" if self.names.has_case else "Rename one of them"
         why = f"which the dialect '{dialect}' does not tell apart" if not self.names.has_case else "and is neither"
-        return self.wrong(f"the {what} '{node.name}' stands for {shown}, {why}. {instead}", node)
+        return self.wrong(f"the {what} '{node.name}' stands for {names}, {why}. {instead}", node)
 
-    def unknown(self, node: Node, known: Iterable[str], what: str) -> UnknownRelationError:
+    def unknown(self, node: Node, available: Iterable[str], what: str) -> UnknownRelationError:
         """The error for a relation that is not there."""
-        names = list(known)
+        names = list(available)
         return self.marked(UnknownRelationError(node.name, names, what), node)
 
     def marked(self, error: _Error, node: Node | None) -> _Error:
         """The error with the place in its first line."""
-        first, *rest = str(error).split("\n")
-        error.args = ("\n".join([self.pointed(first, node), *rest]),)
+        first, *lines = str(error).split("\n")
+        error.args = ("\n".join([self.pointed(first, node), *lines]),)
         return error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.sql.context import Context, Derived
 from gpu_wcoj.query.sql.groups import is_grouped
-from gpu_wcoj.query.sql.known import called, check_parts
+from gpu_wcoj.query.sql.known import check_parts, describe_node
 from gpu_wcoj.query.sql.sets import rows_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _places(context: Context, node: Node, name: str) -> Iterator[Node]:
     from sqlglot import expressions as exp
 
     key = context.place.names.key
-    return (one for one in node.find_all(exp.Table) if key(one.name) == key(name))
+    return (table for table in node.find_all(exp.Table) if key(table.name) == key(name))
 
 
 def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
@@ -53,19 +53,19 @@ def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
     columns = context.with_names(start, names, node).columns
     head = context.helper(name)
     rows = [values for _, values in rows_of(context, start)]
-    known = Derived(
-        columns, (), head, tuple(context.kind_of_column(one[at] for one in rows) for at in range(len(columns)))
+    relation = Derived(
+        columns, (), head, tuple(context.kind_of_column(row[column] for row in rows) for column in range(len(columns)))
     )
-    context.named_here[-1][name] = known
+    context.named_here[-1][name] = relation
     around = context.recursing
     context.recursing = {**around, head: node.args["alias"]}
-    _write(context, head, known, start, union.this)
-    for one in parts:
-        if reads(context, one, name):
-            _check_linear(context, one, name)
-        _write(context, head, known, context.query(one, None), one)
+    _write(context, head, relation, start, union.this)
+    for part in parts:
+        if reads(context, part, name):
+            _check_linear(context, part, name)
+        _write(context, head, relation, context.query(part, None), part)
     context.recursing = around
-    return known
+    return relation
 
 
 def _parts(context: Context, node: Node) -> Iterator[Node]:
@@ -82,7 +82,7 @@ def _parts(context: Context, node: Node) -> Iterator[Node]:
         yield from _parts(context, node.this)
         yield from _parts(context, node.expression)
     else:
-        raise context.place.refused(f"{called(node)} is not supported in a recursion", node)
+        raise context.place.refused(f"{describe_node(node)} is not supported in a recursion", node)
 
 
 def _check_linear(context: Context, node: Node, name: str) -> None:
@@ -105,10 +105,10 @@ def _check_linear(context: Context, node: Node, name: str) -> None:
             raise context.place.refused("outer joins are not supported in a recursion", join)
 
 
-def _write(context: Context, head: str, known: Derived, derived: Derived, node: Node) -> None:
-    if len(derived.columns) != len(known.columns):
+def _write(context: Context, head: str, relation: Derived, derived: Derived, node: Node) -> None:
+    if len(derived.columns) != len(relation.columns):
         raise context.place.wrong(
-            f"this part has {len(derived.columns)} columns, and the first one {len(known.columns)}", node
+            f"this part has {len(derived.columns)} columns, and the first one {len(relation.columns)}", node
         )
     for branch, values in rows_of(context, derived):
-        context.write(head, branch, values, known.columns)
+        context.write(head, branch, values, relation.columns)

@@ -43,7 +43,7 @@ class Scope:
 
     sources: tuple[Source, ...] = ()
     visible: tuple[tuple[str, int], ...] = ()
-    around: Scope | None = None
+    parent: Scope | None = None
     outer_refused: str = ""
 
     def column(self, node: ColumnNode, place: Place) -> int:
@@ -62,17 +62,17 @@ class Scope:
         scope: Scope | None = self
         refused = ""
         while scope is not None:
-            found = scope.own(node, place)
-            if found is not None:
+            column_number = scope.resolve_local(node, place)
+            if column_number is not None:
                 if refused:
                     what, _, instead = refused.partition("\n")
                     raise place.refused(what, node, instead)
-                return found
+                return column_number
             refused = refused or scope.outer_refused
-            scope = scope.around
+            scope = scope.parent
         raise self.unknown(node, place)
 
-    def own(self, node: ColumnNode, place: Place) -> int | None:
+    def resolve_local(self, node: ColumnNode, place: Place) -> int | None:
         """The number of a column of FROM; None if there is none."""
         name, is_quoted = node.this.this, bool(node.this.args.get("quoted"))
         columns: Sequence[tuple[str, int]] = self.visible
@@ -82,25 +82,31 @@ class Scope:
             if source is None:
                 return None
             columns = source.columns
-        names = place.names.matching(name, is_quoted, (one for one, _ in columns))
-        numbers = list(dict.fromkeys(number for one, number in columns if one in names))
+        names = place.names.matching(name, is_quoted, (column_name for column_name, _ in columns))
+        numbers = list(dict.fromkeys(column_number for column_name, column_number in columns if column_name in names))
         if len(numbers) > 1:
             within = [source] if source is not None else self.sources
-            for one in within:
-                alike = [own for own, number in one.columns if number in numbers]
-                if len(alike) > 1:
-                    raise place.ambiguous("column", node.this, alike)
-            owners = [one.name for one in self.sources if any(number in numbers for _, number in one.columns)]
+            for candidate in within:
+                matches = [column_name for column_name, column_number in candidate.columns if column_number in numbers]
+                if len(matches) > 1:
+                    raise place.ambiguous("column", node.this, matches)
+            owners = [
+                source.name
+                for source in self.sources
+                if any(column_number in numbers for _, column_number in source.columns)
+            ]
             how = f"{owners[0]}.{name}" if owners else "another name with AS"
             raise place.wrong(f"the column '{name}' stands for several; write which, as {how}", node)
         if source is not None and not numbers:
-            raise place.marked(ColumnError(source.name, name, [one for one, _ in source.columns]), node.this)
+            raise place.marked(
+                ColumnError(source.name, name, [column_name for column_name, _ in source.columns]), node.this
+            )
         return numbers[0] if numbers else None
 
     def source(self, node: Node, place: Place) -> Source | None:
         """The relation of FROM that a name means."""
-        names = place.names.matching(node.this, bool(node.args.get("quoted")), (one.name for one in self.sources))
-        return next((one for one in self.sources if one.name in names), None)
+        names = place.names.matching(node.this, bool(node.args.get("quoted")), (source.name for source in self.sources))
+        return next((source for source in self.sources if source.name in names), None)
 
     def unknown(self, node: ColumnNode, place: Place) -> ColumnError | UnknownRelationError:
         """The error for a column that is not there."""
@@ -109,16 +115,16 @@ class Scope:
         scope: Scope | None = self
         while scope is not None:
             sources += scope.sources
-            columns += [one for one, _ in scope.visible]
-            scope = scope.around
+            columns += [column_name for column_name, _ in scope.visible]
+            scope = scope.parent
         name = node.this.this
         if node.args.get("table"):
             table = node.args["table"]
-            return place.unknown(table, [one.name for one in sources], "relations in reach")
+            return place.unknown(table, [source.name for source in sources], "relations in reach")
         if len(sources) == 1:
             return place.marked(ColumnError(sources[0].name, name, columns), node)
         error = ColumnError("", name, dict.fromkeys(columns))
-        rest = str(error).split("\n", 1)[1]
-        reach = f" in reach ({', '.join(one.name for one in sources)})" if sources else ", as there is no FROM"
-        error.args = (f"there is no column '{name}'{reach}.\n{rest}",)
+        remaining_lines = str(error).split("\n", 1)[1]
+        reach = f" in reach ({', '.join(source.name for source in sources)})" if sources else ", as there is no FROM"
+        error.args = (f"there is no column '{name}'{reach}.\n{remaining_lines}",)
         return place.marked(error, node)

@@ -34,7 +34,7 @@ PARTS = (
     "operation_modifiers",
 )
 
-_APART = (
+_NOT_CORRELATED = (
     "a query with aggregates, UNION or WITH in a condition cannot refer to the query around it\n"
     "Join with it in FROM instead, by the columns that are compared."
 )
@@ -47,39 +47,39 @@ def select(context: Context, node: Node, around: Scope | None) -> Derived:
         raise context.place.wrong("SELECT names no column", node)
     if node.args.get("kind"):
         raise context.place.refused(f"SELECT AS {node.args['kind']} is not supported", node)
-    found = filtered(context, node, from_clause(context, node, around))
+    joined = filtered(context, node, from_clause(context, node, around))
     if is_grouped(node):
-        derived = grouped(context, node, found)
+        derived = grouped(context, node, joined)
     else:
-        items = expanded(context, node, found.scope)
+        items = expanded(context, node, joined.scope)
         rows = [
             (bare(where), values)
-            for branch in found.branches
-            for where, values in context.each([one for one, _ in items], found.scope, branch)
+            for branch in joined.branches
+            for where, values in context.each([item for item, _ in items], joined.scope, branch)
         ]
         derived = Derived(
             unique([name for _, name in items], context.place.names),
-            tuple(context.unified(rows, [one for one, _ in items])),
+            tuple(context.unify_rows(rows, [item for item, _ in items])),
         )
-    _ = context.limited([one for one, _ in derived.branches], node)
+    _ = context.limited([branch for branch, _ in derived.branches], node)
     if node.args.get("distinct"):
         check_parts(node.args["distinct"], context.place)
         return once(context, derived)
     return derived
 
 
-def filtered(context: Context, node: Node, found: Joined) -> Joined:
+def filtered(context: Context, node: Node, joined: Joined) -> Joined:
     """With WHERE."""
     where = node.args.get("where")
-    conditions = list(found.deferred)
+    conditions = list(joined.deferred)
     if where is not None:
         check_parts(where, context.place, "this")
         conditions.append(where.this)
-    kept = found.branches
+    branches = joined.branches
     for condition in conditions:
-        kept = [one for branch in kept for one in context.truth(condition, TRUE, found.scope, branch)]
-    kept = kept or [one.never() for one in found.branches[:1]]  # of which the columns have their types
-    return Joined(found.scope, context.limited(kept, where or node))
+        branches = [after for branch in branches for after in context.truth(condition, TRUE, joined.scope, branch)]
+    branches = branches or [branch.never() for branch in joined.branches[:1]]  # of which the columns have their types
+    return Joined(joined.scope, context.limited(branches, where or node))
 
 
 def bare(branch: Branch) -> Branch:
@@ -104,42 +104,42 @@ def expanded(context: Context, node: Node, scope: Scope) -> list[tuple[Node, str
     from sqlglot import expressions as exp
 
     place = context.place
-    found: list[tuple[Node, str]] = []
-    for at, item in enumerate(node.expressions, start=1):
+    result: list[tuple[Node, str]] = []
+    for position, item in enumerate(node.expressions, start=1):
         star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
         if not isinstance(star, exp.Star):
-            found.append((item, item.alias or named(item, at, scope, place)))
+            result.append((item, item.alias or column_name(item, position, scope, place)))
             continue
         check_parts(star, place)
         columns: Sequence[tuple[str, int]] = scope.visible
         if star is not item:
             source = scope.source(item.args["table"], place)
             if source is None:
-                raise place.unknown(item.args["table"], [one.name for one in scope.sources], "relations in reach")
+                raise place.unknown(item.args["table"], [source.name for source in scope.sources], "relations in reach")
             columns = source.columns
         elif not columns:
             raise place.wrong("'*' needs a FROM", item)
-        for name, number in columns:
+        for name, column_number in columns:
             column = exp.Column(this=exp.Identifier(this=name, quoted=True))
-            column.set("number", number)
+            column.set("number", column_number)
             column.parent = item.parent
-            found.append((column, name))
-    return found
+            result.append((column, name))
+    return result
 
 
-def named(item: Node, at: int, scope: Scope, place: Place) -> str:
+def column_name(item: Node, position: int, scope: Scope, place: Place) -> str:
     """The name of a column that is given none: that of the column, or of the function."""
     from sqlglot import expressions as exp
 
     if isinstance(item, exp.Paren):
-        return named(item.this, at, scope, place)
+        return column_name(item.this, position, scope, place)
     if isinstance(item, exp.Column):
-        number = scope.own(item, place)
-        columns = [*scope.visible, *(one for source in scope.sources for one in source.columns)]
-        return next((name for name, own in columns if own == number), str(item.name))
+        column_number = scope.resolve_local(item, place)
+        columns = [*scope.visible, *(column for source in scope.sources for column in source.columns)]
+        return next((name for name, candidate in columns if candidate == column_number), str(item.name))
     if isinstance(item, exp.Func) and not isinstance(item, (exp.Connector, exp.Predicate, exp.Cast)):
         return item.sql_name().lower()
-    return f"column{at}"
+    return f"column{position}"
 
 
 def within_row(context: Context, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
@@ -151,20 +151,20 @@ def within_row(context: Context, node: Node, scope: Scope, branch: Branch) -> li
         node = node.this
     if isinstance(node, exp.Union) and not node.args.get("with_"):
         check_parts(node, context.place, "this", "expression", "distinct")
-        parts = [within_row(context, one, scope, branch) for one in (node.this, node.expression)]
+        parts = [within_row(context, operand, scope, branch) for operand in (node.this, node.expression)]
         if all(parts) and len(parts[0][0][1]) != len(parts[1][0][1]):
             raise context.place.wrong("the two queries of UNION have other numbers of columns", node)
         return [pair for part in parts for pair in part]
     row = replace(branch, fixed=branch.fixed | branch.variables)
     if not isinstance(node, exp.Select) or is_grouped(node) or node.args.get("with_"):
-        derived = context.query(node, Scope(around=scope, outer_refused=_APART))
+        derived = context.query(node, Scope(parent=scope, outer_refused=_NOT_CORRELATED))
         if not derived.branches and not derived.head:
             return []
         read, values = context.read(derived)
         return [(row.joined(read), values)]
     check_parts(node, context.place, *PARTS)
-    found = from_clause(context, node, scope)
-    joined = filtered(context, node, replace(found, branches=[row.joined(one) for one in found.branches]))
+    relations = from_clause(context, node, scope)
+    joined = filtered(context, node, replace(relations, branches=[row.joined(branch) for branch in relations.branches]))
     items = [item for item, _ in expanded(context, node, joined.scope)]
-    pairs = [pair for one in joined.branches for pair in context.each(items, joined.scope, one)]
-    return [(one, ()) for one in joined.branches] if isinstance(node.parent, exp.Exists) else pairs
+    pairs = [pair for branch in joined.branches for pair in context.each(items, joined.scope, branch)]
+    return [(branch, ()) for branch in joined.branches] if isinstance(node.parent, exp.Exists) else pairs

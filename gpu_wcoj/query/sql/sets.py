@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import Context, Derived
-from gpu_wcoj.query.sql.existence import within, without
-from gpu_wcoj.query.sql.known import called, check_parts
+from gpu_wcoj.query.sql.existence import antijoin, semijoin
+from gpu_wcoj.query.sql.known import check_parts, describe_node
 from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.terms import Constant
 
@@ -22,19 +22,21 @@ def combined(context: Context, node: Node, scope: Scope | None) -> Derived:
 
     check_parts(node, context.place, "this", "expression", "distinct", "with_")
     if not isinstance(node, exp.Union) and not node.args.get("distinct"):
-        raise context.place.refused(f"{called(node)} ALL is not supported", node, f"Write {called(node)}.")
+        raise context.place.refused(
+            f"{describe_node(node)} ALL is not supported", node, f"Write {describe_node(node)}."
+        )
     parts = [node]
     while type(parts[0]) is type(node) and _goes_on(parts[0], node):
         check_parts(parts[0], context.place, "this", "expression", "distinct", "with_")
         parts[:1] = [parts[0].this, parts[0].expression]
-    found = context.query(parts[0], scope)
-    for one in parts[1:]:
-        found = _with(context, node, found, context.query(one, scope), one)
+    result = context.query(parts[0], scope)
+    for part in parts[1:]:
+        result = _with(context, node, result, context.query(part, scope), part)
     if isinstance(node, exp.Union) and node.args.get("distinct"):
         from gpu_wcoj.query.sql.selection import once
 
-        return once(context, found)
-    return found
+        return once(context, result)
+    return result
 
 
 def _goes_on(node: Node, outer: Node) -> bool:
@@ -50,13 +52,14 @@ def _with(context: Context, node: Node, left: Derived, right: Derived, part: Nod
 
     if len(left.columns) != len(right.columns):
         raise context.place.wrong(
-            f"{called(node)} of {len(left.columns)} and {len(right.columns)} columns; write the same number", part
+            f"{describe_node(node)} of {len(left.columns)} and {len(right.columns)} columns; write the same number",
+            part,
         )
     if isinstance(node, exp.Union):
-        rows = [row for one in (left, right) for row in rows_of(context, one)]
+        rows = [row for side in (left, right) for row in rows_of(context, side)]
         _ = context.limited([branch for branch, _ in rows], part)
-        return Derived(left.columns, tuple(context.unified(rows)))
-    left, right = _alike(context, left, right)
+        return Derived(left.columns, tuple(context.unify_rows(rows)))
+    left, right = _unify_types(context, left, right)
     first, second = once(context, left), once(context, right)
     if not first.branches:
         return first
@@ -64,27 +67,27 @@ def _with(context: Context, node: Node, left: Derived, right: Derived, part: Nod
     numbers = context.numbered(2 * len(values))
     fixed = replace(row, fixed=row.variables)
     pairs = []
-    for branch, others in second.branches:
-        pair = fixed.joined(branch).with_values(dict(zip(numbers, (*values, *others), strict=True)))
-        found = [pair]
+    for branch, right_values in second.branches:
+        pair = fixed.joined(branch).with_values(dict(zip(numbers, (*values, *right_values), strict=True)))
+        matches = [pair]
         for a, b in zip(numbers[: len(values)], numbers[len(values) :], strict=True):
-            found = [one for where in found for one in where.same(where.values[a], where.values[b])]
-        pairs += found
+            matches = [match for where in matches for match in where.same(where.values[a], where.values[b])]
+        pairs += matches
     if isinstance(node, exp.Except):
-        kept = without(context, row, row, pairs)
+        branches = antijoin(context, row, row, pairs)
     else:
-        kept = within(context, row, row, pairs)
-    return Derived(left.columns, tuple((replace(one, values={}), values) for one in kept))
+        branches = semijoin(context, row, row, pairs)
+    return Derived(left.columns, tuple((replace(branch, values={}), values) for branch in branches))
 
 
-def _alike(context: Context, left: Derived, right: Derived) -> tuple[Derived, Derived]:
+def _unify_types(context: Context, left: Derived, right: Derived) -> tuple[Derived, Derived]:
     """Two queries in types that compare."""
     tagged = [
         (branch, (*values, Constant(side)))
-        for side, one in enumerate((left, right))
-        for branch, values in rows_of(context, one)
+        for side, derived in enumerate((left, right))
+        for branch, values in rows_of(context, derived)
     ]
-    rows = context.unified(tagged)
+    rows = context.unify_rows(tagged)
     first, second = (
         tuple((branch, values[:-1]) for branch, values in rows if values[-1] == Constant(side)) for side in (0, 1)
     )
@@ -109,4 +112,4 @@ def listed(context: Context, node: Node, scope: Scope | None) -> Derived:
         for branch, values in context.each(items, scope or Scope(), context.unit()):
             rows.append((replace(branch, values={}), values))
     names = tuple(f"col{i}" for i in range(len(node.expressions[0].expressions)))
-    return Derived(names, tuple(context.unified(rows, node.expressions[0].expressions)))
+    return Derived(names, tuple(context.unify_rows(rows, node.expressions[0].expressions)))

@@ -53,9 +53,9 @@ def statements(text: str, dialect: str, place: Place) -> list[Node]:
             tokens = sqlglot.tokenize(text, read=dialect)
             _check_tokens(tokens, place)
             parser = sqlglot.Dialect.get_or_raise(dialect).parser()
-            found = [one for one in parser.parse(tokens, text) if one is not None]
-        for one in found:
-            _check_depth(one, place)
+            nodes = [node for node in parser.parse(tokens, text) if node is not None]
+        for node in nodes:
+            _check_depth(node, place)
     except ParseError as error:
         raise _explained(error, tokens, place) from None
     except RecursionError:
@@ -64,9 +64,9 @@ def statements(text: str, dialect: str, place: Place) -> list[Node]:
         raise
     except Exception:  # sqlglot's own, and what its makers did not think of: MAP(1, *) is an IndexError
         raise _unread(place) from None
-    if not found:
+    if not nodes:
         raise SqlSyntaxError("there is no statement; write SELECT or CREATE VIEW", text, 1, 1, 1, place.source)
-    return found
+    return nodes
 
 
 @contextmanager
@@ -95,12 +95,14 @@ def _check_tokens(tokens: Sequence[Any], place: Place) -> None:
         elif kind in ("ON", "USING", "SEMICOLON"):
             n_open = 0 if kind == "SEMICOLON" else max(0, n_open - 1)
         if n_open > OPEN_JOINS:
-            raise _at("this JOIN, as others before it, has no ON or USING; write CROSS JOIN", place, token.start, 4)
+            raise _error_at(
+                "this JOIN, as others before it, has no ON or USING; write CROSS JOIN", place, token.start, 4
+            )
         depth += (kind in ("L_PAREN", "L_BRACKET", "CASE")) - (kind in ("R_PAREN", "R_BRACKET", "END"))
         if depth > NESTING:
-            raise _at(f"this nests more than {NESTING} deep", place, token.start, 1)
+            raise _error_at(f"this nests more than {NESTING} deep", place, token.start, 1)
         if kind == "COMMA" and before in ("COMMA", "L_PAREN", "SELECT", "DISTINCT", "FROM", "GROUP_BY", "BY"):
-            raise _at("there is nothing before this comma", place, token.start, 1)
+            raise _error_at("there is nothing before this comma", place, token.start, 1)
         before = kind
 
 
@@ -115,7 +117,9 @@ def _check_depth(root: Node, place: Place) -> None:
             raise place.wrong(f"this nests more than {NESTING} deep", node)
         _check_names(node, place)
         is_chain = isinstance(node, (exp.Connector, exp.SetOperation))
-        waiting += [(one, depth + (not is_chain or type(one) is not type(node))) for one in node.iter_expressions()]
+        waiting += [
+            (child, depth + (not is_chain or type(child) is not type(node))) for child in node.iter_expressions()
+        ]
 
 
 def _check_names(node: Node, place: Place) -> None:
@@ -128,30 +132,36 @@ def _check_names(node: Node, place: Place) -> None:
     parts = ("alias",) if isinstance(node, (exp.Alias, exp.CTE)) else ("this", "table", "db", "catalog", "columns")
     for part in parts:
         value = node.args.get(part)
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, (exp.Var, exp.Parameter, exp.Placeholder, exp.SessionParameter)) or (
-                isinstance(node, exp.Column) and one is not None and not isinstance(one, names)
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, (exp.Var, exp.Parameter, exp.Placeholder, exp.SessionParameter)) or (
+                isinstance(node, exp.Column) and child is not None and not isinstance(child, names)
             ):
-                raise place.wrong("expected a name", one if one.meta else node)
+                raise place.wrong("expected a name", child if child.meta else node)
 
 
 def _explained(error: Any, tokens: Sequence[Any], place: Place) -> SqlSyntaxError:
     """The error in a person's words: what was expected where, and a keyword that may have been meant."""
     first = error.errors[0] if error.errors else {}
-    told, marked = str(first.get("description") or "").rstrip("."), str(first.get("highlight") or "")
+    description, marked = str(first.get("description") or "").rstrip("."), str(first.get("highlight") or "")
     line, end = int(first.get("line") or 1), int(first.get("col") or 1)
-    start = sum(len(one) + 1 for one in place.text.split("\n")[: line - 1]) + end - len(marked)
-    at = next((i for i, one in enumerate(tokens) if one.start == start), None)
-    before = tokens[at - 1].text if at else ""
+    start = sum(len(text_line) + 1 for text_line in place.text.split("\n")[: line - 1]) + end - len(marked)
+    token_index = next((i for i, token in enumerate(tokens) if token.start == start), None)
+    before = tokens[token_index - 1].text if token_index else ""
     after = f" after '{before}'" if before else ""
-    if told.startswith("Required keyword"):
-        return _at(f"something is missing at '{marked}'", place, start, len(marked))
-    if told.startswith("Expected table name"):
-        return _at(f"expected the name of a relation{after}", place, start, len(marked))
-    if match := re.match(r"Expecting (.*)", told):
-        return _at(f"expected '{match[1].lower()}' near '{marked}'", place, start, len(marked))
-    near = "" if at is None else _keyword([one for one in tokens[max(0, at - 3) : at] if one.token_type.name == "VAR"])
-    return _at(
+    if description.startswith("Required keyword"):
+        return _error_at(f"something is missing at '{marked}'", place, start, len(marked))
+    if description.startswith("Expected table name"):
+        return _error_at(f"expected the name of a relation{after}", place, start, len(marked))
+    if match := re.match(r"Expecting (.*)", description):
+        return _error_at(f"expected '{match[1].lower()}' near '{marked}'", place, start, len(marked))
+    near = (
+        ""
+        if token_index is None
+        else _keyword(
+            [token for token in tokens[max(0, token_index - 3) : token_index] if token.token_type.name == "VAR"]
+        )
+    )
+    return _error_at(
         f"'{marked}' cannot stand here{after}.{near}",
         place,
         start,
@@ -160,18 +170,18 @@ def _explained(error: Any, tokens: Sequence[Any], place: Place) -> SqlSyntaxErro
 
 
 def _keyword(tokens: Sequence[Any]) -> str:
-    found = (nearest(one.text.upper(), KEYWORDS) for one in reversed(tokens) if len(one.text) > 2)
-    return next((one for one in found if one), "")
+    keywords = (nearest(token.text.upper(), KEYWORDS) for token in reversed(tokens) if len(token.text) > 2)
+    return next((keyword for keyword in keywords if keyword), "")
 
 
 def _unread(place: Place) -> SqlSyntaxError:
     """The error for quotes and comments that are not closed: the last one that opens."""
     pattern = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|('|\"|/\*)", re.DOTALL)
-    opened = next((one for one in pattern.finditer(place.text) if one[1]), None)
+    opened = next((match for match in pattern.finditer(place.text) if match[1]), None)
     if opened is None:
         return SqlSyntaxError("this cannot be read as SQL", place.text, 1, 1, 1, place.source)
-    return _at(_OPENED[opened[1]], place, opened.start(), len(opened[1]))
+    return _error_at(_OPENED[opened[1]], place, opened.start(), len(opened[1]))
 
 
-def _at(what: str, place: Place, start: int, width: int) -> SqlSyntaxError:
-    return SqlSyntaxError(what, place.text, *place.at(start, width), place.source)
+def _error_at(what: str, place: Place, start: int, width: int) -> SqlSyntaxError:
+    return SqlSyntaxError(what, place.text, *place.span_at(start, width), place.source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.constant import folded
+from gpu_wcoj.query.constant import fold_constants
 from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Case, Context
 from gpu_wcoj.query.sql.known import check_parts, has_query
@@ -42,11 +42,11 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
         return [context.value(node, scope, branch)]
     if isinstance(node, conditions()):
         values = ((TRUE, Constant(True)), (FALSE, Constant(False)), (UNKNOWN, NULL))
-        found: list[Case] = [
-            (one, value) for wanted, value in values for one in context.truth(node, wanted, scope, branch)
+        result: list[Case] = [
+            (after, value) for truth_value, value in values for after in context.truth(node, truth_value, scope, branch)
         ]
-        context.limited([one for one, _ in found], node)
-        return found
+        context.limited([after for after, _ in result], node)
+        return result
     if isinstance(node, (exp.Case, exp.If)):
         return _case(context, node, scope, branch)
     if isinstance(node, exp.Coalesce):
@@ -56,12 +56,14 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
         check_parts(node, place, "this", "expression")
         equal = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
         equal.parent = node
-        found = [(one, NULL) for one in context.truth(equal, TRUE, scope, branch)]
-        for wanted in (FALSE, UNKNOWN):
-            found += [
-                c for one in context.truth(equal, wanted, scope, branch) for c in context.cases(node.this, scope, one)
+        result = [(after, NULL) for after in context.truth(equal, TRUE, scope, branch)]
+        for truth_value in (FALSE, UNKNOWN):
+            result += [
+                c
+                for after in context.truth(equal, truth_value, scope, branch)
+                for c in context.cases(node.this, scope, after)
             ]
-        return found
+        return result
     return _calculated(context, node, scope, branch)
 
 
@@ -82,79 +84,79 @@ def _case(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
     arms: list[tuple[Node, Node]] = []
     if isinstance(node, exp.If):
         arms.append((node.this, node.args["true"]))
-    for one in node.args.get("ifs") or ():
-        check_parts(one, context.place, "this", "true")
-        asked = one.this
+    for arm in node.args.get("ifs") or ():
+        check_parts(arm, context.place, "this", "true")
+        arm_condition = arm.this
         if isinstance(node, exp.Case) and node.this is not None:
-            asked = exp.EQ(this=node.this.copy(), expression=one.this.copy())
-            asked.parent = node
-        arms.append((asked, one.args["true"]))
-    other = node.args.get("default") or node.args.get("false")
-    found: list[Case] = []
-    rest = [branch]
+            arm_condition = exp.EQ(this=node.this.copy(), expression=arm.this.copy())
+            arm_condition.parent = node
+        arms.append((arm_condition, arm.args["true"]))
+    default = node.args.get("default") or node.args.get("false")
+    result: list[Case] = []
+    remaining = [branch]
     for condition, value in arms:
-        found += [
-            case for where in rest for one in context.truth(condition, TRUE, scope, where)
-            for case in context.cases(value, scope, one)
+        result += [
+            case for where in remaining for after in context.truth(condition, TRUE, scope, where)
+            for case in context.cases(value, scope, after)
         ]  # fmt: skip
-        rest = [
-            one for where in rest for wanted in (FALSE, UNKNOWN)
-            for one in context.truth(condition, wanted, scope, where)
+        remaining = [
+            after for where in remaining for truth_value in (FALSE, UNKNOWN)
+            for after in context.truth(condition, truth_value, scope, where)
         ]  # fmt: skip
-        context.limited([*rest, *(one for one, _ in found)], node)
-    for where in rest:
-        found += [(where, NULL)] if other is None else context.cases(other, scope, where)
-    return [(one, value) for one, (value,) in context.unified([(one, (value,)) for one, value in found])]
+        context.limited([*remaining, *(after for after, _ in result)], node)
+    for where in remaining:
+        result += [(where, NULL)] if default is None else context.cases(default, scope, where)
+    return [(after, value) for after, (value,) in context.unify_rows([(after, (value,)) for after, value in result])]
 
 
 def _coalesce(context: Context, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[Case]:
-    found: list[Case] = []
-    rest = [branch]
+    result: list[Case] = []
+    remaining = [branch]
     for node in nodes:
         empty: list[Branch] = []
-        for where in rest:
+        for where in remaining:
             for there, value in context.cases(node, scope, where):
                 if not there.may_be_null(value):
-                    found.append((there, value))
+                    result.append((there, value))
                     continue
                 full, none = there.not_null(value), there.null(value)
-                found += [] if full is None else [(full, value)]
+                result += [] if full is None else [(full, value)]
                 empty += [] if none is None else [none]
-        rest = empty
-    found += [(one, NULL) for one in rest]
-    return [(one, value) for one, (value,) in context.unified([(one, (value,)) for one, value in found])]
+        remaining = empty
+    result += [(after, NULL) for after in remaining]
+    return [(after, value) for after, (value,) in context.unify_rows([(after, (value,)) for after, value in result])]
 
 
 def _calculated(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Case]:
     from gpu_wcoj.query.sql.functions import function
 
     arguments, make = function(context, node)
-    found: list[Case] = []
+    result: list[Case] = []
     for where, values in context.each(arguments, scope, branch):
         nullable = [value for value in values if not isinstance(value, Call) and where.may_be_null(value)]
         if NULL in nullable[:1]:
-            found.append((where, NULL))
+            result.append((where, NULL))
             continue
-        rest: Branch | None = where
+        remaining: Branch | None = where
         numbers = context.numbered(len(values) if nullable else 0)
         if nullable:
-            rest = where.with_values(dict(zip(numbers, values, strict=True)))
-        for number in numbers:
-            assert rest is not None
-            value = rest.values[number]
-            if not rest.may_be_null(value) or isinstance(value, Call):
+            remaining = where.with_values(dict(zip(numbers, values, strict=True)))
+        for column in numbers:
+            assert remaining is not None
+            value = remaining.values[column]
+            if not remaining.may_be_null(value) or isinstance(value, Call):
                 continue
-            none, rest = rest.null(value), rest.not_null(value)
-            found += [] if none is None else [(none, NULL)]
-            if rest is None:
+            none, remaining = remaining.null(value), remaining.not_null(value)
+            result += [] if none is None else [(none, NULL)]
+            if remaining is None:
                 break
-        if rest is not None:
-            given = tuple(rest.values[number] for number in numbers) if nullable else values
-            for one in given:
-                if is_date(one):
+        if remaining is not None:
+            operands = tuple(remaining.values[column] for column in numbers) if nullable else values
+            for operand in operands:
+                if is_date(operand):
                     raise context.place.refused(
                         "a date is not calculated with but for intervals, and is compared", node
                     )
-            found.append((rest, folded(make(given))))
-    context.limited([one for one, _ in found], node)
-    return found
+            result.append((remaining, fold_constants(make(operands))))
+    context.limited([after for after, _ in result], node)
+    return result

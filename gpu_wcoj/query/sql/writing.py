@@ -37,32 +37,40 @@ def rule(head: str, values: Values, branch: Branch, columns: Sequence[str] = ())
     h(a, b) :- r(a, 3), s(b), b != null.
     """
     atoms, comparisons = _with_constants(branch, values)
-    tested = frozenset(valued_variables(part for one in comparisons for part in (one.left, one.right)))
-    calculated = frozenset(valued_variables(one for one in values if isinstance(one, Call)))
+    tested = frozenset(
+        valued_variables(part for comparison in comparisons for part in (comparison.left, comparison.right))
+    )
+    calculated = frozenset(valued_variables(value for value in values if isinstance(value, Call)))
     standing = Counter(term for atom in atoms for term in atom.terms)
     negated = {term for atom in branch.negated for term in atom.terms}
-    solid = branch.solid | branch.known
-    for one in sorted(branch.solid - branch.known - tested - calculated, key=str):
-        if standing[one] and (standing[one] == 1 and one not in negated):
-            comparisons = (*comparisons, Comparison("!=", one, NULL))
-    shown = {*variables_of([*values, *(part for one in comparisons for part in (one.left, one.right))]), *negated}
-    wanted: dict[Variable, str] = {}
+    solid = branch.solid | branch.non_null
+    for variable in sorted(branch.solid - branch.non_null - tested - calculated, key=str):
+        if standing[variable] and (standing[variable] == 1 and variable not in negated):
+            comparisons = (*comparisons, Comparison("!=", variable, NULL))
+    used = {
+        *variables_of([*values, *(part for comparison in comparisons for part in (comparison.left, comparison.right))]),
+        *negated,
+    }
+    preferred_names: dict[Variable, str] = {}
     for value, name in zip(values, columns, strict=False):
         if isinstance(value, Variable):
-            _ = wanted.setdefault(value, name)
-    names = _names(atoms, {one for one in standing if one in shown or standing[one] > 1}, wanted)
-    for one in branch.safe - solid:
-        if one in names and not one.is_wildcard:
-            names[one] = Variable(f"{names[one].name}?")
+            _ = preferred_names.setdefault(value, name)
+    names = _names(
+        atoms, {variable for variable in standing if variable in used or standing[variable] > 1}, preferred_names
+    )
+    for variable in branch.safe - solid:
+        if variable in names and not variable.is_wildcard:
+            names[variable] = Variable(f"{names[variable].name}?")
 
     def renamed(atom: Atom) -> Atom:
         return replace(atom, terms=tuple(substituted(term, names) for term in atom.terms))
 
     return Rule(
-        Atom(head, tuple(substituted(one, names) for one in values)),
+        Atom(head, tuple(substituted(value, names) for value in values)),
         tuple(map(renamed, atoms)),
         tuple(
-            replace(one, left=substituted(one.left, names), right=substituted(one.right, names)) for one in comparisons
+            replace(comparison, left=substituted(comparison.left, names), right=substituted(comparison.right, names))
+            for comparison in comparisons
         ),
         tuple(map(renamed, branch.negated)),
     )
@@ -71,46 +79,54 @@ def rule(head: str, values: Values, branch: Branch, columns: Sequence[str] = ())
 def _with_constants(branch: Branch, values: Values) -> tuple[tuple[Atom, ...], tuple[Comparison, ...]]:
     """Atoms and comparisons, with constants in the place of variables that stand nowhere else."""
     places = Counter(term for atom in (*branch.atoms, *branch.negated) for term in atom.terms)
-    for one in branch.comparisons:
-        places.update(variables_of([one.left, one.right]))
-    kept = frozenset(variables_of(values))
-    found: dict[Variable, Constant] = {}
+    for comparison in branch.comparisons:
+        places.update(variables_of([comparison.left, comparison.right]))
+    value_variables = frozenset(variables_of(values))
+    constants: dict[Variable, Constant] = {}
     comparisons = []
-    for one in branch.comparisons:
-        left, right = one.left, one.right
-        is_alone = isinstance(left, Variable) and places[left] == 2 and left not in kept
+    for comparison in branch.comparisons:
+        left, right = comparison.left, comparison.right
+        is_alone = isinstance(left, Variable) and places[left] == 2 and left not in value_variables
         stands = is_alone and any(left in atom.terms for atom in branch.atoms)
-        if one.op == "=" and stands and isinstance(left, Variable) and isinstance(right, Constant) and right != NULL:
-            found[left] = right
+        if (
+            comparison.op == "="
+            and stands
+            and isinstance(left, Variable)
+            and isinstance(right, Constant)
+            and right != NULL
+        ):
+            constants[left] = right
             continue
-        comparisons.append(one)
+        comparisons.append(comparison)
     atoms = tuple(
-        replace(atom, terms=tuple(found.get(one, one) if isinstance(one, Variable) else one for one in atom.terms))
+        replace(
+            atom, terms=tuple(constants.get(term, term) if isinstance(term, Variable) else term for term in atom.terms)
+        )
         for atom in branch.atoms
     )
     return atoms, tuple(comparisons)
 
 
 def _names(
-    atoms: tuple[Atom, ...], shown: Collection[Expression], wanted: Mapping[Variable, str]
+    atoms: tuple[Atom, ...], used: Collection[Expression], preferred_names: Mapping[Variable, str]
 ) -> dict[Variable, Variable]:
     """Per variable a name that the text of a rule can have: its column's, with a number where it is taken."""
-    found: dict[Variable, Variable] = {}
+    names: dict[Variable, Variable] = {}
     taken: set[str] = set()
     n_wildcards = 0
     standing = variables_of(term for atom in atoms for term in atom.terms)
-    for one in sorted(standing, key=lambda one: one not in wanted):
-        if one not in shown:
+    for variable in sorted(standing, key=lambda variable: variable not in preferred_names):
+        if variable not in used:
             n_wildcards += 1
-            found[one] = Variable(f"_#{n_wildcards}")
+            names[variable] = Variable(f"_#{n_wildcards}")
             continue
-        base = re.sub(r"\W", "_", wanted.get(one) or one.name.split("#")[0])
+        base = re.sub(r"\W", "_", preferred_names.get(variable) or variable.name.split("#")[0])
         if not re.match(r"[^\W\d]", base) or base in _RESERVED:
             base = f"c{base}"
-        number, name = 1, base
+        suffix, name = 1, base
         while name in taken:
-            number += 1
-            name = f"{base}_{number}"
+            suffix += 1
+            name = f"{base}_{suffix}"
         taken.add(name)
-        found[one] = Variable(name)
-    return found
+        names[variable] = Variable(name)
+    return names
