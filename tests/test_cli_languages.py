@@ -197,7 +197,7 @@ def test_errors_name_file_line_and_column(place, capfd, name, text, place_shown,
         (("-e", DATALOG, "--language", "datalogs"), "datalogs"),
         (("-e", MOTIF, "--language", "motif", "--checkpoint", "here"), "the state of a motif is not stored"),
         (("-e", MOTIF, "--language", "motif", "--semantics", "any"), "any"),
-        (("-e", SQL, "--language", "sql", "--dialect", "klingon"), "the dialect 'klingon' is not supported"),
+        (("-e", SQL, "--language", "sql", "--dialect", "klingon"), "unknown dialect 'klingon'"),
         (("-e", "SELECT 1 FROM nodes", "--language", "sql"), "there is no relation 'nodes'"),
     ],
 )

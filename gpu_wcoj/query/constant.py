@@ -49,9 +49,9 @@ def evaluate(call: Call, arguments: Sequence[Constant]) -> Constant:
     Examples
     --------
     >>> from gpu_wcoj.query.terms import Variable
-    >>> print(calculated(Call("/", (Constant(-7), Constant(2))), (Constant(-7), Constant(2))))
+    >>> print(evaluate(Call("/", (Constant(-7), Constant(2))), (Constant(-7), Constant(2))))
     -3
-    >>> print(calculated(Call("+", (Constant(1), Constant(0.5))), (Constant(1), Constant(0.5))))
+    >>> print(evaluate(Call("+", (Constant(1), Constant(0.5))), (Constant(1), Constant(0.5))))
     1.5
     """
     if call.op in NULL_AWARE:
@@ -274,7 +274,7 @@ def fold_constants(value: Expression) -> Expression:
 
     Examples
     --------
-    >>> print(folded(Call("+", (Variable("x"), Call("*", (Constant(2), Constant(3)))))))
+    >>> print(fold_constants(Call("+", (Variable("x"), Call("*", (Constant(2), Constant(3)))))))
     x + 6
     """
     if not isinstance(value, Call):

@@ -1,4 +1,4 @@
-"""Values of two types side by side: what is converted, as SQL does it, and what is refused."""
+"""Type coercion of values that are compared or share a column, as in SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def unify_pair(context: Context, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
-    """Two values, neither null, in types that compare: numbers as decimals or doubles, dates as they are spelled."""
+    """Convert two non-null values to types that compare.
+
+    Numbers become decimals or doubles if they differ in type, dates become texts.
+    """
     if is_date(left) and is_date(right):
         return as_text(left), as_text(right)
     for side, opposite in ((left, right), (right, left)):
@@ -32,14 +35,14 @@ def unify_pair(context: Context, left: Expression, right: Expression, node: Node
 
 
 def _common(families: set[str]) -> str:
-    """What numbers of such types become side by side; empty if they stay what they are."""
+    """Return the common type of number types; empty if no conversion is needed."""
     if len(families & {"integer", "decimal", "float", "double"}) < 2:
         return ""
     return "decimal" if families <= {"integer", "decimal", "constant"} else "double"
 
 
 def _converted(context: Context, value: Expression, target: str, scale: int = 0) -> Expression:
-    """A value that is not null as a double or a decimal; constants are what they stand beside."""
+    """Convert a non-null value to a double or a decimal; constants stay as they are."""
     family = _family(context, value)
     if not target or family in (target, "constant") or family not in ("integer", "decimal", "float"):
         return value
@@ -51,7 +54,7 @@ def _converted(context: Context, value: Expression, target: str, scale: int = 0)
 
 
 def group_of(kind: str) -> str:
-    """What types it compares with: a number, a text, a truth value or a time.
+    """Return the group of types that a type compares with: number, text, bool or time.
 
     Examples
     --------
@@ -84,10 +87,10 @@ def _family(context: Context, value: Expression) -> str:
 def unify_rows(
     context: Context, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()
 ) -> list[tuple[Branch, Values]]:
-    """Rows of the same columns: integers beside decimals become decimals, and all numbers beside doubles doubles.
+    """Convert the columns of rows: integers to decimals, numbers to doubles, as needed.
 
-    Dates of the text stand for dates where other rows have some; by themselves they are no values of a column. That is
-    refused for those that `nodes` are given for, which are what a relation's columns are made of.
+    A date literal is a date if other rows have dates in its column. A column of date literals only is refused if
+    `nodes`, the expressions of the columns of a relation, are given.
     """
     result = list(rows)
     for column in range(len(rows[0][1]) if rows else 0):
@@ -109,13 +112,13 @@ def unify_rows(
                     for branch, values in result
                 ]
             elif nodes:
-                what = "a date of the text is compared, and cannot be a column's value by itself"
+                what = "a date literal can only be compared; it cannot be the value of a column"
                 raise context.place.refused(what, nodes[column], "Compare a column with it.")
     return result
 
 
 def unify_values(context: Context, values: Sequence[Expression], node: Node) -> list[Expression]:
-    """Values of one column, converted as `unified` does it; null where they were."""
+    """Convert the values of one column, as `unify_rows` does; null stays null."""
     families = {_family(context, value) for value in values}
     constants = [value.value for value in values if isinstance(value, Constant)]
     scales = [-int(constant.as_tuple().exponent) for constant in constants if isinstance(constant, Decimal)]
@@ -125,7 +128,7 @@ def unify_values(context: Context, values: Sequence[Expression], node: Node) -> 
     if any(map(is_date, converted)) and not all(is_date(value) or value == NULL for value in converted):
         for kind in (context.kind(value) for value in converted if not is_date(value) and value != NULL):
             if kind is not None and not kind.startswith(("date", "timestamp")):
-                raise context.place.mistyped(f"a date stands beside a value of type '{kind}'", node)
+                raise context.place.mistyped(f"a date cannot be combined with a value of type '{kind}'", node)
         converted = [as_text(value) for value in converted]
     return converted
 
@@ -133,7 +136,7 @@ def unify_values(context: Context, values: Sequence[Expression], node: Node) -> 
 def _column_as(
     context: Context, branch: Branch, values: Values, position: int, target: str, scale: int
 ) -> Iterator[tuple[Branch, Values]]:
-    """A row with one of its columns as a double or a decimal, or null."""
+    """Yield a row with one of its columns as a double or a decimal, or null."""
     if _converted(context, values[position], target) == values[position]:
         yield branch, values
         return

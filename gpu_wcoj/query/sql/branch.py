@@ -1,8 +1,8 @@
-"""A conjunction that is on its way to a rule: atoms and conditions, and what the columns in scope are in it.
+"""A guarded conjunction: atoms and conditions of a future rule, and column values.
 
-A variable that stands once may be null. What has to hold of its value makes it one that is not null: a comparison, a
-second place in an atom, a calculation. Columns that are joined so that null equals null are noted as `safe`, and get
-a variable ``x?`` if they may be null in the end.
+A variable that occurs once may be null. A condition on its value excludes null: a comparison, a second place in an
+atom, a calculation. Columns that are joined so that null equals null are recorded as `safe`, and get a variable ``x?``
+if they may be null in the final rule.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ Values = tuple[Expression, ...]
 
 @dataclass(frozen=True)
 class Branch:
-    """What holds, and the values of columns under it.
+    """A conjunction of atoms and conditions, with the values of columns under it.
 
     Attributes
     ----------
     solid
         Variables that must not be null here.
     known
-        Variables that cannot be null, whatever holds here.
+        Variables that cannot be null in any branch.
     safe
-        Variables that are joined null with null.
+        Variables whose joins treat null as equal to null.
     fixed
-        Variables of the query around, which are never replaced.
+        Variables of the outer query, which are never replaced.
     values
-        Per column in scope, by its number, what it is.
+        The value of each column in scope, by the number of the column.
     """
 
     atoms: tuple[Atom, ...] = ()
@@ -58,7 +58,7 @@ class Branch:
     values: Mapping[int, Expression] = field(default_factory=dict)
 
     def may_be_null(self, value: Expression) -> bool:
-        """Return whether a value can be null here. What is calculated never is, but for null-aware calls."""
+        """Return whether a value can be null here; of calls, only null-aware ones can."""
         if isinstance(value, Variable):
             return value not in self.solid and value not in self.non_null
         if isinstance(value, Call) and value.takes_nulls:
@@ -74,7 +74,7 @@ class Branch:
         return frozenset(variables_of(terms))
 
     def joined(self, right: Branch) -> Branch:
-        """What holds in both."""
+        """Return the conjunction of both branches."""
         return Branch(
             (*self.atoms, *right.atoms),
             (*self.negated, *right.negated),
@@ -87,15 +87,15 @@ class Branch:
         )
 
     def never(self) -> Branch:
-        """The same, and what never holds."""
+        """Return the branch with a condition that never holds."""
         return replace(self, comparisons=(*self.comparisons, NEVER))
 
     def with_values(self, values: Mapping[int, Expression]) -> Branch:
-        """The same with more columns."""
+        """Return the branch with more columns."""
         return replace(self, values={**self.values, **values})
 
     def replaced(self, names: Mapping[Variable, Expression]) -> Branch:
-        """The same with terms in the place of variables."""
+        """Return the branch with variables replaced by terms."""
         return Branch(
             tuple(_in_atom(atom, names) for atom in self.atoms),
             tuple(_in_atom(atom, names) for atom in self.negated),
@@ -113,7 +113,7 @@ class Branch:
         )
 
     def not_null(self, value: Expression) -> Branch | None:
-        """Where a value is not null."""
+        """Return the branch restricted to a value that is not null, or None."""
         if value == NULL:
             return None
         if isinstance(value, Call) and value.takes_nulls:
@@ -121,19 +121,19 @@ class Branch:
         return self.required(variables_of([value]))
 
     def _tested(self, value: Call, is_null: Constant) -> Branch | None:
-        """Where a null-aware call is null, or is not."""
+        """Return the branch restricted to a null-aware call that is null, or is not null."""
         test = called("isnull", value)
         if isinstance(test, Constant):
             return self if test == is_null else None
         return replace(self, comparisons=(*self.comparisons, Comparison("=", test, is_null)))
 
     def required(self, variables: Iterable[Variable]) -> Branch:
-        """Where variables are not null."""
+        """Return the branch restricted to variables that are not null."""
         missing = frozenset(variables) - self.solid
         return replace(self, solid=self.solid | missing) if missing else self
 
     def null(self, value: Expression) -> Branch | None:
-        """Where a value is null."""
+        """Return the branch restricted to a value that is null, or None."""
         if not self.may_be_null(value):
             return None
         if isinstance(value, Variable):
@@ -145,14 +145,14 @@ class Branch:
         return self
 
     def compared(self, op: str, left: Expression, right: Expression) -> Branch | None:
-        """Where a comparison holds, as SQL has it: of nothing with null."""
+        """Return the branch restricted by a comparison, or None; null never compares."""
         if NULL in (left, right):
             return None
         if isinstance(left, Constant) and isinstance(right, Constant):
             return self if holds(op, left, right) else None
         if isinstance(left, Constant):
             left, right, op = right, left, MIRRORED[op]
-        fixed = self.fixed.intersection(valued_variables([left, right]))  # others that are null have been replaced
+        fixed = self.fixed.intersection(valued_variables([left, right]))  # null has replaced all other null variables
         if any(Comparison("=", variable, NULL) in self.comparisons for variable in fixed):
             return None
         required = self.required(valued_variables([left, right]))
@@ -171,7 +171,7 @@ class Branch:
         )
 
     def same(self, left: Expression, right: Expression) -> Iterable[Branch]:
-        """Where two values are equal or both are null."""
+        """Return the branches in which two values are equal or both null."""
         if not self.may_be_null(left) or not self.may_be_null(right):
             equal = self.compared("=", left, right)
             return () if equal is None else (equal,)
@@ -188,7 +188,7 @@ class Branch:
 
 
 def substituted(value: Expression, names: Mapping[Variable, Expression]) -> Expression:
-    """An expression with terms in the place of variables."""
+    """Return an expression with variables replaced by terms."""
     if isinstance(value, Variable):
         return names.get(value, value)
     if isinstance(value, Call):

@@ -1,4 +1,4 @@
-"""The compiler as a whole: statements, views, WITH, UNION, and what names of relations mean."""
+"""The SQL compiler: statements, views, WITH, set operations, names of relations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Compiler(Context):
-    """The rules of a text in SQL, as far as they have been written down."""
+    """Compiler of the views of an SQL text to rules."""
 
     def __init__(self, place: Place, dialect: str, tables: Mapping[str, Mapping[str, str | None]]) -> None:
         super().__init__(place, dialect)
@@ -56,7 +56,7 @@ class Compiler(Context):
         )
 
     def with_clause(self, node: Node) -> None:
-        """Take in what WITH names."""
+        """Compile the common table expressions of WITH."""
         check_parts(node, self.place, "expressions", "recursive")
         here = self.named_here[-1]
         for cte in node.expressions:
@@ -72,7 +72,7 @@ class Compiler(Context):
                 here[name] = self.with_names(self.query(cte.this, None), names, cte)
 
     def with_names(self, derived: Derived, names: Sequence[str], node: Node) -> Derived:
-        """What a query gives, its columns under other names."""
+        """Return a query result with its columns renamed."""
         if not names:
             return derived
         if len(names) != len(derived.columns):
@@ -109,7 +109,7 @@ class Compiler(Context):
         raise self.place.unknown(node.this, names, "relations")
 
     def table(self, name: str) -> Derived:
-        """An input relation."""
+        """Return an input relation."""
         columns = self.tables[name]
         kinds = (None if kind is None else DataType(kind).value_name for kind in columns.values())
         terms = tuple(map(self.fresh, columns, kinds))
@@ -148,7 +148,7 @@ class Compiler(Context):
         return None
 
     def column(self, node: ColumnNode, scope: Scope, branch: Branch) -> Expression:
-        """The value of a column, also of one of a query around that groups by it."""
+        """Return the value of a column, also of an outer query that groups by it."""
         column_number = node.args.get("number")
         if column_number is None:
             column_number = scope.column(node, self.place)
@@ -159,12 +159,12 @@ class Compiler(Context):
             reach = reach.parent
         if column_number not in branch.values:
             raise self.place.refused(
-                f"the column '{node.name}' of the query around cannot stand here", node, "Name it in WHERE."
+                f"the column '{node.name}' of the outer query cannot be used here", node, "Use it in WHERE."
             )
         return branch.values[column_number]
 
     def single(self, node: Node, scope: Scope, branch: Branch) -> Case:
-        """The value of a query that has one row: one that aggregates without GROUP BY."""
+        """Return the value of a one-row query: an aggregate without GROUP BY."""
         from sqlglot import expressions as exp
 
         query = node
@@ -179,7 +179,7 @@ class Compiler(Context):
                 "Join with the query in FROM.",
             )
         refused = (
-            "a query as a value cannot refer to the query around it\n"
+            "a query as a value cannot refer to the outer query\n"
             "Write a subquery in FROM that groups by the columns that are compared, and join with it."
         )
         derived = self.query(query, Scope(parent=scope, outer_refused=refused))
@@ -187,7 +187,7 @@ class Compiler(Context):
         return branch.joined(read), value
 
     def grouped_case(self, node: Node, scope: GroupedScope, branch: Branch) -> Case | None:
-        """The value of a key or an aggregate; None if it is something else, made of them."""
+        """Return the value of a key or an aggregate; None for any other expression."""
         from sqlglot import expressions as exp
 
         if isinstance(node, (exp.Literal, exp.Alias, exp.Paren, exp.Null, exp.Boolean)):
@@ -220,10 +220,12 @@ class Compiler(Context):
         """See `gpu_wcoj.query.sql.context.Context.literal`."""
         return literals.literal(node, self.place)
 
-    def alike(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
-        """See `gpu_wcoj.query.sql.context.Context.alike`."""
+    def unify_pair(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
+        """See `gpu_wcoj.query.sql.context.Context.unify_pair`."""
         return unify_pair(self, left, right, node)
 
-    def unified(self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()) -> list[tuple[Branch, Values]]:
-        """See `gpu_wcoj.query.sql.context.Context.unified`."""
+    def unify_rows(
+        self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()
+    ) -> list[tuple[Branch, Values]]:
+        """See `gpu_wcoj.query.sql.context.Context.unify_rows`."""
         return unify_rows(self, rows, nodes)

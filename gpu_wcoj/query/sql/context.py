@@ -1,4 +1,4 @@
-"""What all parts of the compiler share: the text, the rules so far, fresh names, and the parts' entries."""
+"""State shared by all parts of the SQL compiler, and the interface between them."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
 MAX_BRANCHES = 128
-"""How many rules one query may become."""
+"""Most rules of one query."""
 MAX_CASES = 32
-"""How many branches the values of one row may become; where there are more, they are calculated with their nulls."""
+"""Most branches for the values of one row; beyond it, the values become null-aware calls in one branch."""
 MAX_INLINED_ATOMS = 16
-"""A query of so many atoms is joined in place; a longer one becomes a relation."""
+"""Most atoms of a query that is inlined into its reader; a longer one becomes a relation."""
 UNIT = "one#"
-"""A relation of one row."""
+"""Name of a relation of one row."""
 
 DATE = "#date"
-"""What a date or time that the text spells is called until it is compared."""
+"""Name of the call that holds a date or time literal until it is compared."""
 
 Case = tuple[Branch, Expression]
 
 
 @dataclass(frozen=True, eq=False)
 class Derived:
-    """What a query gives: columns, and branches whose rows add up to it, each with the columns' values.
+    """Result of a query: columns, and disjoint branches that produce its rows.
 
     Attributes
     ----------
     head
-        The relation that holds its rows instead, of a recursion.
+        For a recursion, the relation that holds the rows instead of `branches`.
     kinds
-        The types of that relation's columns.
+        The types of the columns of that relation.
     """
 
     columns: tuple[str, ...]
@@ -53,12 +53,12 @@ class Derived:
 
 
 class Context(ABC):
-    """The compiler's state, and its parts as others call them.
+    """State of the compiler, and the methods that its parts call of each other.
 
     Attributes
     ----------
     recursing
-        The relations that the recursion being compiled derives, and where it is named.
+        The relations that the recursion being compiled derives, and the node that names it.
     """
 
     def __init__(self, place: Place, dialect: str) -> None:
@@ -75,56 +75,62 @@ class Context(ABC):
 
     @abstractmethod
     def query(self, node: Node, scope: Scope | None) -> Derived:
-        """What a query gives; `scope` is what is in reach around it."""
+        """Compile a query; `scope` holds the names of the outer query."""
 
     @abstractmethod
     def truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-        """Where a condition is true, false or unknown (``"T"``, ``"F"``, ``"U"``), disjoint."""
+        """Return disjoint branches in which a condition has a truth value ``T``, ``F`` or ``U``."""
 
     @abstractmethod
     def cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
-        """The values of an expression and where it has them, disjoint."""
+        """Return disjoint branches with the values of an expression."""
 
     @abstractmethod
     def formula(self, node: Node, scope: Scope, branch: Branch) -> Case:
-        """The value of an expression without EXISTS and IN of a query, as one null-aware call; see `formulas`."""
+        """Return an expression as one null-aware call; see `formulas`.
+
+        The expression has no EXISTS and no IN of a query.
+        """
 
     @abstractmethod
     def value(self, node: Node, scope: Scope, branch: Branch) -> Case:
-        """The same as a column's value, which keeps the rows in which it is null."""
+        """Return an expression as the value of a column, which keeps rows in which it is null."""
 
     @abstractmethod
     def leaf(self, node: Node, scope: Scope, branch: Branch) -> Case | None:
-        """The value of a column, a key, an aggregate or a query with one row; None of what is made of such."""
+        """Return the value of a column, key, aggregate or one-row query, else None."""
 
     @abstractmethod
     def select_within(self, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
-        """The rows of a query within a condition, joined to a row of the query around."""
+        """Return the rows of a query in a condition, joined with a row of the outer query."""
 
     @abstractmethod
     def unify_rows(
         self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()
     ) -> list[tuple[Branch, Values]]:
-        """Rows of the same columns, in types that go together; `nodes` are what a relation's columns are made of."""
+        """Convert rows of the same columns to common types.
+
+        `nodes` are the expressions of the columns of a relation.
+        """
 
     @abstractmethod
     def relation(self, node: Node) -> Derived:
-        """A table, view or common table expression that a name means."""
+        """Return the table, view or common table expression that a name refers to."""
 
     @abstractmethod
     def literal(self, node: Node) -> Expression | None:
-        """The value of a literal; None if the node is none."""
+        """Return the value of a literal; None for any other node."""
 
     @abstractmethod
     def unify_pair(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
-        """Two values, neither null, in types that compare."""
+        """Convert two non-null values to types that compare."""
 
     def each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
-        """The values of several expressions and where they have them, disjoint."""
+        """Return disjoint branches with the values of several expressions."""
         numbers = self.numbered(len(nodes))
         rows: list[tuple[Branch, Values]] = [(branch, ())]
         for column, node in zip(numbers, nodes, strict=True):
-            is_rewritten = column != numbers[-1]  # later nodes may put terms in the place of its variables
+            is_rewritten = column != numbers[-1]  # later nodes may replace its variables
             rows = [
                 (
                     there.with_values({column: value}) if is_rewritten and not isinstance(value, Constant) else there,
@@ -142,7 +148,7 @@ class Context(ABC):
         ]
 
     def _calculated_each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
-        """The values of several expressions, which may be null, in one branch."""
+        """Return one branch with the values of several expressions, which may be null."""
         numbers = self.numbered(len(nodes))
         for column, node in zip(numbers, nodes, strict=True):
             branch, value = self.value(node, scope, branch)
@@ -150,7 +156,7 @@ class Context(ABC):
         return [(branch, tuple(branch.values[column] for column in numbers))]
 
     def equated(self, branch: Branch, pairs: Sequence[tuple[Expression, Expression]]) -> list[Branch]:
-        """Where the two values of each pair are equal: one branch, or none."""
+        """Return the branch in which the two values of each pair are equal, if there is one."""
         numbers = self.numbered(2 * len(pairs))
         result: Branch | None = branch.with_values(
             dict(zip(numbers, (value for pair in pairs for value in pair), strict=True))
@@ -160,24 +166,24 @@ class Context(ABC):
         return [] if result is None else [result]
 
     def fresh(self, name: str, kind: str | None = None) -> Variable:
-        """A new variable, to be named so in the text of rules."""
+        """Return a new variable, named after `name` in the text of rules."""
         self.n_fresh += 1
         made = Variable(f"{name}#{self.n_fresh}")
         self.kinds[made] = kind
         return made
 
     def helper(self, what: str) -> str:
-        """The name of a new relation, which no text can spell."""
+        """Return the name of a new relation, which no text can spell."""
         self.n_helpers += 1
         return f"{what}#{self.n_helpers}"
 
     def numbered(self, n: int) -> range:
-        """Numbers of new columns."""
+        """Return the numbers of new columns."""
         self.n_columns += n
         return range(self.n_columns - n, self.n_columns)
 
     def unit(self) -> Branch:
-        """A branch of one row and no columns."""
+        """Return a branch of one row and no columns."""
         if not self.has_unit:
             self.has_unit = True
             self.rules.append(Rule(Atom(UNIT, (Constant(0),)), ()))
@@ -195,7 +201,7 @@ class Context(ABC):
         self.rules.append(Rule(Atom(head, (NULL,) * n_columns), (Atom(UNIT, (Constant(1),)),)))
 
     def named(self, derived: Derived, what: str = "part", head: str = "") -> str:
-        """The head that holds what a query gives; its rules are added when it is first asked for."""
+        """Return the head that holds a query result; the first call adds its rules."""
         if derived.head:
             return derived.head
         entry = self.heads.get(id(derived))
@@ -208,7 +214,10 @@ class Context(ABC):
         return entry[1]
 
     def read(self, derived: Derived) -> tuple[Branch, Values]:
-        """A branch that is what a query gives, with new variables; joined in place where it is one short branch."""
+        """Return a branch that reads a query result, with new variables.
+
+        A single short branch is inlined, any other result becomes a relation.
+        """
         is_short = len(derived.branches) == 1 and len(derived.branches[0][0].atoms) <= MAX_INLINED_ATOMS
         if is_short and not derived.head:
             branch, values = derived.branches[0]
@@ -225,7 +234,7 @@ class Context(ABC):
         return self.reading(self.named(derived), derived)
 
     def reading(self, head: str, derived: Derived) -> tuple[Branch, Values]:
-        """A branch of one atom that reads the head of what a query gives."""
+        """Return a branch of one atom that reads the head of a query result."""
         if derived.head:
             made = tuple(map(self.fresh, derived.columns, derived.kinds))
             return Branch((Atom(head, made),)), made
@@ -238,7 +247,7 @@ class Context(ABC):
         return Branch((Atom(head, tuple(terms)),), non_null=frozenset(non_null)), tuple(terms)
 
     def kind(self, value: Expression) -> str | None:
-        """The type of a value, as Arrow spells it; None if it is not known."""
+        """Return the type of a value in Arrow's spelling; None if it is unknown."""
         if isinstance(value, Variable):
             return self.kinds.get(value)
         if isinstance(value, Constant):
@@ -249,12 +258,12 @@ class Context(ABC):
         return None
 
     def kind_of_column(self, values: Iterable[Expression]) -> str | None:
-        """The type of a column whose values are these, whatever is null of them."""
+        """Return the type of a column with these values, ignoring nulls."""
         kinds = {self.kind(value) for value in values if value != NULL}
         return kinds.pop() if len(kinds) == 1 else None
 
     def limited(self, branches: list[Branch], node: Node) -> list[Branch]:
-        """The branches, if they are not too many."""
+        """Return the branches, or raise if there are too many."""
         if len(branches) > MAX_BRANCHES:
             raise self.place.refused(
                 f"this splits into more than {MAX_BRANCHES} rules",

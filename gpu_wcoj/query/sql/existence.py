@@ -1,4 +1,4 @@
-"""Rows for which there is, or is not, a row of something else."""
+"""Semijoins and antijoins: rows with or without a match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _ZERO = Constant(0)
 
 
 def antijoin(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
-    """Where a row of `row` has none of `pairs`, which are the row as it was in `base`, joined with others."""
+    """Return the branch of rows of `row` that match none of `pairs`.
+
+    `pairs` are branches that join `base`, an earlier state of `row`, with other relations.
+    """
     if not pairs:
         return [row]
     head, keys, _ = _keys(context, base, pairs)
@@ -23,11 +26,11 @@ def antijoin(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch
 
 
 def semijoin(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
-    """Where a row of `row` has one of `pairs` or several; its multiplicity stays what it is."""
+    """Return the branch of rows of `row` that match one of `pairs`, with their weights."""
     if not pairs:
         return []
     head, keys, solid = _keys(context, base, pairs)
-    if head in context.recursing:  # a set, as all of a recursion
+    if head in context.recursing:  # a set, as all relations of a recursion are
         atom = Atom(head, keys or (context.fresh("_"),))
     else:
         once = distinct(context, head, len(keys) or 1)
@@ -37,7 +40,7 @@ def semijoin(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch
 
 
 def distinct(context: Context, head: str, n_columns: int) -> str:
-    """The name of a relation of a head's rows, each once, with their number behind."""
+    """Add a relation of the rows of a head, each once with its weight; return its name."""
     name = context.helper("once")
     terms = tuple(Variable(f"c{i}") for i in range(n_columns))
     context.rules.append(Rule(Atom(name, (*terms, Call("count", ()))), (Atom(head, terms),)))
@@ -47,9 +50,11 @@ def distinct(context: Context, head: str, n_columns: int) -> str:
 def _keys(
     context: Context, row: Branch, pairs: Sequence[Branch]
 ) -> tuple[str, tuple[Variable, ...], frozenset[Variable]]:
-    """The relation of what `pairs` ask of a row: its name, the variables of the row, and those that are never null.
+    """Return the relation of the keys by which `pairs` match a row.
 
-    What a pair adds to the row is a rule of its own if it binds these variables, else the row's atoms stand in it too.
+    The result is its name, the variables of the row, and those of them that are never null.
+
+    The rule of a pair has only the atoms that the row lacks if they bind these variables, else also those of the row.
     """
     row_variables = row.variables
     added = [_added(row, pair) for pair in pairs]
@@ -75,7 +80,7 @@ def _keys(
 
 
 def _added(row: Branch, pair: Branch) -> Branch:
-    """What a pair holds beyond the row."""
+    """Return the atoms and conditions of a pair that the row does not have."""
     atoms = pair.atoms[len(row.atoms) :]
     negated = pair.negated[len(row.negated) :]
     comparisons = pair.comparisons[len(row.comparisons) :]

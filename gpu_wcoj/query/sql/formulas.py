@@ -1,8 +1,8 @@
-"""Expressions and conditions of SQL as null-aware calls: one value for every row, in place of a branch for each case.
+"""Null-aware calls of SQL expressions and conditions: one value for every row.
 
-A condition that is no conjunction of comparisons becomes a filter, ``istrue(any(...)) = true``. What all of the sides
-of an OR have in common is taken out of it first, so that equalities in it still join. An OR is split into branches only
-where each side joins relations that nothing else joins: there a filter would be asked of all pairs of rows.
+A condition other than a conjunction of comparisons becomes a filter, ``istrue(any(...)) = true``. The common conditions
+of all sides of an OR are factored out first, so that equalities among them still join. An OR is split into branches
+only if each side joins relations that no other condition joins: a filter would be evaluated on all pairs of rows.
 """
 
 from __future__ import annotations
@@ -41,24 +41,27 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
 MAX_SPLIT = 8
-"""How many sides of an OR become branches of their own at most, where each of them joins relations."""
+"""Most sides of an OR that is split into branches because each side joins relations."""
 BACKSLASH = ("postgres", "redshift", "spark", "databricks", "bigquery", "materialize", "risingwave")
-"""Dialects in which a backslash escapes in LIKE by itself."""
+"""Dialects in which a backslash is an escape in LIKE by default."""
 _OPERATORS = {op: name for name, op in COMPARING.items()}
 
 Valued = tuple[Branch, Expression]
-"""A branch, to which a query that is a value may have been joined, and what an expression is in it."""
+"""A branch, to which one-row subqueries may have been joined, and the value of an expression in it."""
 
 
 def formula(context: Context, node: Node, scope: Scope, branch: Branch) -> Valued:
-    """The value of an expression without EXISTS and IN of a query, for every row of a branch, null where it is."""
+    """Return the value of an expression without subqueries for every row of a branch.
+
+    Subqueries here are EXISTS and IN of a query; the value may be null.
+    """
     formulas = _Formulas(context, scope, branch)
     value = formulas.value(node)
     return formulas.branch, value
 
 
 def nullable(branch: Branch, value: Expression) -> Expression:
-    """The value of an expression, as one that keeps the rows in which it is null."""
+    """Return the value of an expression as a call that keeps rows in which it is null."""
     if isinstance(value, Call) and not value.takes_nulls and not is_date(value):
         empty = [variable for variable in value.variables if branch.may_be_null(variable)]
         if empty:
@@ -67,7 +70,7 @@ def nullable(branch: Branch, value: Expression) -> Expression:
 
 
 class _Formulas:
-    """One expression on its way to a null-aware call."""
+    """Converter of one expression to a null-aware call."""
 
     def __init__(self, context: Context, scope: Scope, branch: Branch) -> None:
         self.context = context
@@ -132,11 +135,11 @@ class _Formulas:
         return self.calculated(node)
 
     def condition(self, node: Node) -> Expression:
-        """An expression that is true, false or unknown."""
+        """Return an expression that is true, false or unknown."""
         value = self.value(node)
         kind = self.context.kind(value)
         if value != NULL and kind not in (None, "bool"):
-            raise self.context.place.mistyped(f"a condition is true or false, and this is of type '{kind}'", node)
+            raise self.context.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
         return value
 
     def compared(self, op: str, left: Node, right: Node, node: Node) -> Expression:
@@ -155,7 +158,7 @@ class _Formulas:
         return result if op == "=" else negated(result)
 
     def pair(self, op: str, left: Expression, right: Expression, node: Node) -> Expression:
-        """A comparison of two values, in types that compare."""
+        """Return the comparison of two values, converted to types that compare."""
         if NULL in (left, right):
             return NULL
         left, right = self.context.unify_pair(left, right, node)
@@ -167,12 +170,12 @@ class _Formulas:
         return self.pair("=", left, right, node)
 
     def same(self, left: Expression, right: Expression, node: Node) -> Expression:
-        """IS NOT DISTINCT FROM."""
+        """Return IS NOT DISTINCT FROM."""
         both = called("all", called("isnull", as_text(left)), called("isnull", as_text(right)))
         return called("any", called("istrue", self.equal(left, right, node)), both)
 
     def tested(self, node: Node) -> Expression:
-        """IS NULL, IS TRUE and IS FALSE."""
+        """Return IS NULL, IS TRUE or IS FALSE."""
         from sqlglot import expressions as exp
 
         check_parts(node, self.context.place, "this", "expression")
@@ -185,12 +188,12 @@ class _Formulas:
         return called("isnull", as_text(self.value(node.this)))
 
     def listed(self, node: Node) -> Expression:
-        """IN with a list."""
+        """Return IN with a list."""
         from sqlglot import expressions as exp
 
         check_parts(node, self.context.place, "this", "expressions")
         if not node.expressions:
-            raise self.context.place.wrong("IN names no value", node)
+            raise self.context.place.wrong("the list of IN is empty", node)
         if isinstance(node.this, exp.Tuple):
             return called("any", *(self.compared("=", node.this, row, node) for row in node.expressions))
         value = self.value(node.this)
@@ -207,7 +210,7 @@ class _Formulas:
         return negated(call) if is_negated else call
 
     def case(self, node: Node) -> Expression:
-        """CASE; conditions and values in turn, and the value of ELSE."""
+        """Return CASE: conditions and values in turn, and the value of ELSE."""
         from sqlglot import expressions as exp
 
         check_parts(node, self.context.place, "this", "ifs", "default", "true", "false")
@@ -231,20 +234,20 @@ class _Formulas:
         return called("case", *pairs, values[-1])
 
     def calculated(self, node: Node) -> Expression:
-        """Arithmetic and functions: null where an argument is."""
+        """Return arithmetic or a function call, which is null if an argument is null."""
         arguments, make = function(self.context, node)
         values = [self.value(argument) for argument in arguments]
         if NULL in values:
             return NULL
         for value in values:
             if is_date(value):
-                what = "a date is not calculated with but for intervals, and is compared"
+                what = "a date literal can only be compared, or moved by an interval"
                 raise self.context.place.refused(what, node)
         return fold_constants(make(values))
 
 
 def like_parts(context: Context, node: Node) -> tuple[Node, tuple[Expression, ...], bool]:
-    """The text of a LIKE, its pattern and escape, and whether it is NOT LIKE."""
+    """Return the text of a LIKE, its pattern and escape, and whether it is NOT LIKE."""
     from sqlglot import expressions as exp
 
     place = context.place
@@ -295,7 +298,7 @@ def _as_list(branch: Branch | None) -> list[Branch]:
 
 
 def filtered(branch: Branch, condition: Expression) -> Branch | None:
-    """The branch with a filter."""
+    """Return the branch with a filter, or None if it never holds."""
     test = called("istrue", condition)
     if isinstance(test, Constant):
         return branch if test == TRUE else None
@@ -309,7 +312,7 @@ def filtered(branch: Branch, condition: Expression) -> Branch | None:
 
 
 def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable]:
-    """The variables that have a value wherever a condition is true, or false."""
+    """Return the variables that are not null wherever a condition is true, or false."""
     if isinstance(condition, Variable):
         return frozenset((condition,))
     if not isinstance(condition, Call):
@@ -333,7 +336,7 @@ def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable
 
 
 def _needed(value: Call) -> frozenset[Variable]:
-    """The variables without which a value is null."""
+    """Return the variables that make a value null if they are null."""
     if value.op in ("case", "istrue", "isnull", "all", "any"):
         return frozenset()
     return frozenset(argument for argument in value.arguments if isinstance(argument, Variable)).union(
@@ -342,7 +345,10 @@ def _needed(value: Call) -> frozenset[Variable]:
 
 
 def filtered_each(context: Context, branch: Branch, parts: Sequence[Expression]) -> list[Branch]:
-    """Return the branches where all conditions are true; those of the same variables are one filter."""
+    """Return the branches where all conditions are true.
+
+    Conditions on the same variables become one filter.
+    """
     groups: dict[frozenset[Variable], list[Expression]] = {}
     for part in parts:
         groups.setdefault(frozenset(variables_of([part])), []).append(part)
@@ -374,7 +380,7 @@ def listed(
     context: Context, branch: Branch, values: Sequence[Expression], rows: Sequence[tuple[Expression, ...]],
     is_negated: bool = False,
 ) -> list[Branch]:  # fmt: skip
-    """Return the branches where values are a row of a list, which becomes a relation of constants."""
+    """Return the branches where values are a row of a list, stored as a relation."""
     if not rows:
         return [branch] if is_negated else []
     name = context.helper("in")
@@ -422,7 +428,10 @@ def _joins(branch: Branch, condition: Expression) -> bool:
 
 
 def _split(context: Context, branch: Branch, sides: Sequence[Expression]) -> list[Branch]:
-    """Return branches where a side is true and none before it is, so that a bag has each row once."""
+    """Return disjoint branches, one for each side of an OR.
+
+    In a branch its side is true and no earlier one is, so that a bag has each row once.
+    """
     numbers = context.numbered(len(sides))
     branch = branch.with_values(dict(zip(numbers, sides, strict=True)))
     branches = []
@@ -437,7 +446,10 @@ def _split(context: Context, branch: Branch, sides: Sequence[Expression]) -> lis
 
 
 def _implied(branch: Branch, sides: Sequence[Sequence[Expression]]) -> Iterator[Expression]:
-    """Yield conditions on single relations that an OR over several implies; they are checked earlier."""
+    """Yield conditions on single relations that an OR over several implies.
+
+    They are checked earlier than the OR.
+    """
     atoms = [frozenset(variables_of(atom.terms)) for atom in branch.atoms]
     everything = {variable for side in sides for part in side for variable in variables_of([part])}
     for atom_variables in dict.fromkeys(atoms):
@@ -456,7 +468,7 @@ def _implied(branch: Branch, sides: Sequence[Sequence[Expression]]) -> Iterator[
 
 
 def _is_plain(condition: Expression) -> bool:
-    """Return whether nothing is calculated in a condition, so that it has an answer for every row."""
+    """Return whether a condition has no calculation, and so a result for every row."""
     if isinstance(condition, Call):
         return condition.op in NULL_AWARE and all(map(_is_plain, condition.arguments))
     return True

@@ -1,4 +1,4 @@
-"""Arithmetic and functions: what they are called in the core, and what they take."""
+"""Arithmetic and functions of SQL: their names and argument types in the core."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
 DOUBLE_QUOTIENTS = ("spark", "databricks", "bigquery")
-"""Dialects in which ``/`` of integers is a double, as in DuckDB, but not that of decimals."""
+"""Dialects in which ``/`` of integers is a double, as in DuckDB, but ``/`` of decimals is not."""
 INFINITE = ("duckdb", "trino", "presto", "athena")
-"""Dialects in which a double divided by 0 is infinite or NaN; in the others it is an error."""
+"""Dialects in which a double divided by 0 is infinite or NaN; in all other dialects it is an error."""
 BY_CHARACTER = ("duckdb", "trino", "presto", "athena")
-"""Dialects in which UPPER and LOWER make one character of each; the others are taken to map as Java does.
+"""Dialects in which UPPER and LOWER map each character to one character; others are assumed to map as Java does.
 
-What there is to know of the last three is 'ß': it stays what it is in them, and becomes 'ẞ' here, as in DuckDB.
+One difference is known: Trino, Presto and Athena keep 'ß', which becomes 'ẞ' here, as in DuckDB.
 """
 FUNCTION_NAMES = (
     "ABS", "LOWER", "UPPER", "LENGTH", "SUBSTRING", "YEAR", "MONTH", "DAY", "EXTRACT", "COALESCE", "NULLIF", "COUNT",
     "SUM", "MIN", "MAX", "AVG",
 )  # fmt: skip
-"""The functions that there are."""
+"""Names of the supported functions."""
 _CLOCK = "A view does not follow the clock; compare with a date, as DATE '2026-01-31', or with a column."
 INSTEAD = {
     "ILike": "Write LOWER(x) LIKE 'pattern'.",
@@ -44,17 +44,19 @@ INSTEAD = {
     "Greatest": "Write CASE WHEN a > b THEN a ELSE b END.",
     "Least": "Write CASE WHEN a < b THEN a ELSE b END.",
 }
-"""What to write in the place of what is not supported."""
+"""Advice for unsupported syntax, by class of node."""
 Make = Callable[[Sequence[Expression]], Expression]
 
 
 def function(context: Context, node: Node) -> tuple[list[Node], Make]:
-    """The arguments of a calculation, and what makes its value of theirs, none of which is null.
+    """Return the argument nodes of a calculation, and a function from their values to its value.
+
+    The function gets non-null values.
 
     Raises
     ------
     UnsupportedError
-        If there is none such in the core, or it means something else there.
+        If the core has no such function, or the function differs there.
     """
     from sqlglot import expressions as exp
 
@@ -90,11 +92,11 @@ def function(context: Context, node: Node) -> tuple[list[Node], Make]:
         check_parts(node, place, "this")
         operand = node.this
         if isinstance(node, (exp.Year, exp.Month, exp.Day)) and isinstance(operand, exp.TsOrDsToDate):
-            check_parts(operand, place, "this")  # Spark's, which takes texts, too
+            check_parts(operand, place, "this")  # Spark's, which takes texts too
             operand = operand.this
         return [operand], _call(next(op for kind, op in single.items() if isinstance(node, kind)))
     if isinstance(node, exp.Length):
-        check_parts(node, place, "this", "binary")  # bytes are counted of binaries only, which are none of the texts
+        check_parts(node, place, "this", "binary")  # counts bytes of binary values only, which are not texts
         return [node.this], _call("strlen")
     if isinstance(node, exp.Extract):
         check_parts(node, place, "this", "expression")
@@ -122,12 +124,12 @@ def _texts(context: Context, values: Sequence[Expression], node: Node) -> tuple[
     for value in values:
         kind = context.kind(value)
         if kind is not None and group_of(kind) != "text":
-            raise context.place.mistyped(f"'||' is of texts, and this has a value of type '{kind}'", node)
+            raise context.place.mistyped(f"'||' needs texts: got a value of type '{kind}'", node)
     return tuple(values)
 
 
 def _numbers(context: Context, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
-    """Integers and decimals beside doubles as doubles."""
+    """Return numbers as they are, or all as doubles if one is a double."""
     kinds = [context.kind(value) for value in values]
     for kind in kinds:
         if kind is not None and group_of(kind) != "number":
@@ -142,7 +144,7 @@ def _integers(context: Context, values: Sequence[Expression], node: Node) -> tup
         kind = context.kind(value)
         if kind is None or "int" not in kind:
             raise context.place.refused(
-                f"'//' is supported of integers, and this is of {kind or 'a type that is not known'}",
+                f"'//' is supported for integers only: got {kind or 'an unknown type'}",
                 node,
                 "Declare the types of columns.",
             )
@@ -150,7 +152,7 @@ def _integers(context: Context, values: Sequence[Expression], node: Node) -> tup
 
 
 def _division(context: Context, node: Node) -> tuple[list[Node], Make]:
-    """``/`` as the dialect has it: of doubles, or of integers cut off."""
+    """Return ``/`` of the dialect: of doubles, or of integers with truncation."""
     place = context.place
     check_parts(node, place, "this", "expression", "typed", "safe")
     is_typed = bool(node.args.get("typed"))
@@ -173,7 +175,7 @@ def _division(context: Context, node: Node) -> tuple[list[Node], Make]:
 
 
 def _divided(context: Context, op: str, values: tuple[Expression, ...]) -> Call:
-    """``/`` or ``%``; where by 0 that is an error of doubles, too, the function of the core that says so."""
+    """Return ``/`` or ``%``, as a checked function if division by 0 must be an error."""
     is_safe = isinstance(values[1], Constant) and values[1].value != 0
     are_exact = all((context.kind(value) or "").lstrip("u").startswith(("int", "decimal")) for value in values)
     if is_safe or are_exact or context.dialect in INFINITE:
@@ -205,7 +207,7 @@ def _substring(context: Context, node: Node) -> tuple[list[Node], Make]:
 
 
 def _cast(context: Context, node: Node) -> tuple[list[Node], Make]:
-    """A cast that keeps every value as it is, so that TRY_CAST, which CAST is read as in some dialects, is the same."""
+    """Return a cast that keeps every value, so that TRY_CAST means the same."""
     place = context.place
     check_parts(node, place, "this", "to", "safe")
     target = node.args["to"].this.name if hasattr(node.args["to"].this, "name") else ""
@@ -225,7 +227,7 @@ def _cast(context: Context, node: Node) -> tuple[list[Node], Make]:
         if kind is not None and same.get(target) == kind:
             return value
         raise place.refused(
-            f"a cast of {kind or 'a type that is not known'} to {target or 'this type'} is not supported", node,
+            f"a cast of {kind or 'an unknown type'} to {target or 'this type'} is not supported", node,
             "DOUBLE of numbers, and wider integers of integers whose type is declared, are.",
         )  # fmt: skip
 

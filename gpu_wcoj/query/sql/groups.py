@@ -1,7 +1,7 @@
-"""GROUP BY and aggregates: a relation of keys and arguments, one aggregate each of it, joined again by the keys.
+"""GROUP BY and aggregates: a relation of keys and arguments, and one of each aggregate.
 
-Keys are joined null with null. An aggregate of no value at all is null, or 0 if it counts: there is a rule for
-the groups that have nulls and nothing else, which derives nothing where a column has never had a null.
+Joins by keys treat null as equal to null. An aggregate without any value is null, or 0 for a count: a rule derives it
+for groups that have only nulls, and derives nothing if a column has never had a null.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ DOUBLE_MEANS = ("spark", "databricks", "bigquery", "trino", "presto", "athena")
 
 
 def is_grouped(node: Node) -> bool:
-    """Whether a SELECT groups or aggregates."""
+    """Return whether a SELECT groups or aggregates."""
     if node.args.get("group") or node.args.get("having"):
         return True
     return any(next(aggregates_in(expression), None) is not None for expression in node.expressions)
 
 
 def aggregates_in(node: Node) -> Iterator[Node]:
-    """The aggregates of an expression, not those of queries within it."""
+    """Yield the aggregates of an expression, without those of its subqueries."""
     from sqlglot import expressions as exp
 
     if isinstance(node, exp.Window):
@@ -53,7 +53,7 @@ def aggregates_in(node: Node) -> Iterator[Node]:
 
 @dataclass(frozen=True)
 class _Aggregate:
-    """One aggregate: what it is, and the number of the argument in the relation that is grouped, if it has one."""
+    """One aggregate: operation and column number of its argument, if it has one."""
 
     op: str
     argument: int | None
@@ -61,7 +61,7 @@ class _Aggregate:
 
 
 def grouped(context: Context, node: Node, joined: Joined) -> Derived:
-    """What a SELECT that aggregates gives."""
+    """Compile a SELECT that aggregates."""
     from gpu_wcoj.query.sql.selection import bare, expanded
 
     items = expanded(context, node, joined.scope)
@@ -111,19 +111,22 @@ def grouped(context: Context, node: Node, joined: Joined) -> Derived:
 
 @dataclass(frozen=True)
 class GroupedScope(Scope):
-    """What is in reach behind GROUP BY: keys and aggregates by what they are, and what is selected by its name."""
+    """Scope after GROUP BY: numbers of keys and aggregates, and named items of SELECT."""
 
     column_numbers: Mapping[object, int] = field(default_factory=dict)
     named: Mapping[str, Node] = field(default_factory=dict)
 
     @property
     def plain(self) -> Scope:
-        """What was in reach before."""
+        """The scope before GROUP BY."""
         return Scope(self.sources, self.visible, self.parent, self.outer_refused)
 
 
 def identity(context: Context, node: Node, scope: Scope) -> object:
-    """What is equal for expressions that mean the same: their parts, the numbers of columns, the texts of queries."""
+    """Return a key that equal expressions share.
+
+    It holds the parts of the expression, the numbers of columns, and the texts of queries.
+    """
     from sqlglot import expressions as exp
 
     if isinstance(node, exp.Query):  # which has columns of its own
@@ -150,7 +153,7 @@ def identity(context: Context, node: Node, scope: Scope) -> object:
 
 
 def _keys(context: Context, node: Node, items: list[tuple[Node, str]], scope: Scope) -> list[Node]:
-    """What GROUP BY names: columns, expressions, places and names of what is selected."""
+    """Return the keys of GROUP BY: columns, expressions, positions, and aliases of SELECT."""
     from sqlglot import expressions as exp
 
     place = context.place
@@ -190,26 +193,29 @@ def _keys(context: Context, node: Node, items: list[tuple[Node, str]], scope: Sc
 
 
 def _check_kinds(context: Context, groups: _Groups, calls: Sequence[Node], aggregates: Sequence[_Aggregate]) -> None:
-    """Refuse sums of what is no number, and means that are decimals in the dialect; those here are doubles."""
+    """Refuse sums of other types than numbers, and means that are decimals in the dialect.
+
+    Means are doubles here.
+    """
     for node, aggregate in zip(calls, aggregates, strict=True):
         if aggregate.op not in ("sum", "avg"):
             continue
         kind = groups.kind(groups.n_keys + (aggregate.argument or 0))
         if kind is not None and group_of(kind) != "number":
-            raise context.place.mistyped(f"{aggregate.op.upper()} is of numbers, and this is of type '{kind}'", node)
+            raise context.place.mistyped(f"{aggregate.op.upper()} needs numbers: got type '{kind}'", node)
         if aggregate.op == "sum" or context.dialect == "duckdb":
             continue
         is_integer = kind is not None and "int" in kind
         if kind != "double" and not (is_integer and context.dialect in DOUBLE_MEANS):
             raise context.place.refused(
-                f"AVG of {kind or 'a type that is not known'} may be a decimal in the dialect '{context.dialect}'",
+                f"AVG of {kind or 'an unknown type'} may be a decimal in the dialect '{context.dialect}'",
                 node,
                 "Declare the types of columns, or write AVG(CAST(x AS DOUBLE)); in Postgres, DOUBLE PRECISION.",
             )
 
 
 def _add_aggregate(context: Context, node: Node, arguments: list[Node], scope: Scope) -> _Aggregate:
-    """What an aggregate asks for; its argument joins `arguments`."""
+    """Return the aggregate of a call; its argument is added to `arguments`."""
     from sqlglot import expressions as exp
 
     place = context.place
@@ -259,7 +265,7 @@ def _add_aggregate(context: Context, node: Node, arguments: list[Node], scope: S
 
 
 class _Groups:
-    """The helpers of one grouping."""
+    """Helper relations of one grouping."""
 
     def __init__(self, context: Context, base: Derived, n_keys: int) -> None:
         self.context = context
@@ -269,7 +275,7 @@ class _Groups:
         self.results: dict[_Aggregate, str] = {}
 
     def joined(self, aggregates: list[_Aggregate]) -> tuple[Branch, Values, dict[_Aggregate, Expression]]:
-        """A branch that has a row for each group: the keys, and what each aggregate comes to."""
+        """Return a branch with a row for each group: the keys and the aggregates."""
         context = self.context
         keys = tuple(
             context.fresh(name, self.kind(column)) for column, name in enumerate(self.base.columns[: self.n_keys])
@@ -312,7 +318,10 @@ class _Groups:
         return "int64" if aggregate.op == "sum" and kind is not None and "int" in kind else kind
 
     def result(self, aggregate: _Aggregate) -> str:
-        """The relation of an aggregate's results: one for every group, also null and 0."""
+        """Return the relation of the results of an aggregate, one for each group.
+
+        A group without values has null, or 0 for a count.
+        """
         relation = self.results.get(aggregate)
         if relation is not None:
             return relation
@@ -359,7 +368,7 @@ class _Groups:
         return name
 
     def distinct(self, aggregate: _Aggregate) -> str:
-        """The relation of keys and one argument, each once, with their number."""
+        """Return the relation of keys and one argument, each once, with their weight."""
         name = self.results.get(_Aggregate("each", aggregate.argument, True))
         if name is None:
             name = self.results[_Aggregate("each", aggregate.argument, True)] = self.context.helper("each")
@@ -372,7 +381,7 @@ class _Groups:
         return name
 
     def average(self, aggregate: _Aggregate) -> str:
-        """The relation of sums through counts, as doubles; null where the sum is."""
+        """Return the relation of sums divided by counts, as doubles; null if the sum is null."""
         sums = self.result(_Aggregate("sum", aggregate.argument, aggregate.is_distinct))
         counts = self.result(_Aggregate("count", aggregate.argument, aggregate.is_distinct))
         name = self.results[aggregate] = self.context.helper("avg")

@@ -1,4 +1,4 @@
-"""FROM: relations and how they are joined."""
+"""FROM: relations and their joins."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Join
 
 MAX_BRANCHES_OF_SIDE = 8
-"""From how many branches on a join's left side becomes a relation of its own."""
+"""Most branches of a side of an outer join; a side with more becomes a relation."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Relations joined so far: names, and the rows as branches.
+    """Joined relations: the names in scope, and the rows as branches.
 
     Attributes
     ----------
     deferred
-        Conditions of inner joins that ask for columns of the query around.
+        Conditions of inner joins that use columns of the outer query.
     """
 
     scope: Scope
@@ -38,7 +38,7 @@ class Joined:
 
 
 def from_clause(context: Context, select: Node, around: Scope | None) -> Joined:
-    """What FROM and its joins give; `around` is what is in reach of the query itself."""
+    """Compile FROM with its joins; `around` is the scope of the outer query."""
     first = select.args.get("from_")
     if first is None:
         return Joined(Scope(parent=around), [context.unit()])
@@ -74,7 +74,7 @@ def _chain(context: Context, start: Node, joins: Sequence[Join], around: Scope |
 
 
 def relation(context: Context, node: Node, around: Scope | None) -> Joined:
-    """One relation of FROM: a table, a view, a subquery, or joins in parentheses."""
+    """Compile one relation of FROM: a table, a view, a subquery, or a join in parentheses."""
     from sqlglot import expressions as exp
 
     place = context.place
@@ -98,7 +98,7 @@ def relation(context: Context, node: Node, around: Scope | None) -> Joined:
     if isinstance(node, (exp.Subquery, exp.Values)):
         if isinstance(node, exp.Subquery):
             check_parts(node, place, "this", "alias", "joins")
-        lateral = Scope(parent=around, outer_refused="a subquery in FROM cannot refer to the query around it")
+        lateral = Scope(parent=around, outer_refused="a subquery in FROM cannot refer to the outer query")
         derived = context.query(node.this if isinstance(node, exp.Subquery) else node, lateral)
         result = _named(context, derived, node, node.alias or "subquery", around)
         return _with_nested_joins(context, result, node, around)
@@ -106,7 +106,7 @@ def relation(context: Context, node: Node, around: Scope | None) -> Joined:
 
 
 def _is_join(node: Node) -> bool:
-    """Whether it is relations in parentheses, not a query."""
+    """Return whether a node is a join in parentheses rather than a query."""
     from sqlglot import expressions as exp
 
     if not isinstance(node, exp.Subquery):
@@ -115,7 +115,7 @@ def _is_join(node: Node) -> bool:
 
 
 def _renamed(context: Context, joined: Joined, node: Node) -> Joined:
-    """Joined relations under one name, which hides theirs."""
+    """Return joined relations under one name, which hides their names."""
     alias = node.args["alias"]
     check_parts(alias, context.place, "this")
     names = unique([name for name, _ in joined.scope.visible], context.place.names)
@@ -125,7 +125,7 @@ def _renamed(context: Context, joined: Joined, node: Node) -> Joined:
 
 
 def _with_nested_joins(context: Context, joined: Joined, node: Node, around: Scope | None) -> Joined:
-    """With joins that stand within parentheses."""
+    """Add the joins that are nested in the node of a relation."""
     for join in node.args.get("joins") or ():
         if _is_comma(context, join):
             joined = _crossed(context, joined, relation(context, join.this, around), join.this)
@@ -172,7 +172,7 @@ def _crossed(context: Context, left: Joined, right: Joined, node: Node) -> Joine
 
 
 def _joined(context: Context, left: Joined, join: Join, around: Scope | None) -> Joined:
-    """One join: what matches, and the rows of either side that an outer join keeps."""
+    """Add one join: the matches, and the rows that an outer join preserves."""
     from sqlglot import expressions as exp
 
     place = context.place
@@ -221,7 +221,7 @@ def _joined(context: Context, left: Joined, join: Join, around: Scope | None) ->
 
     pairs = [a.joined(b) for a in left.branches for b in right.branches]
     branches = [branch for pair in pairs for branch in matched(pair)]
-    branches = branches or [pair.never() for pair in pairs[:1]]  # of which the columns have their types
+    branches = branches or [pair.never() for pair in pairs[:1]]  # which gives the columns their types
     if side in ("LEFT", "FULL"):
         branches += _unmatched(context, left, right, matched)
     if side in ("RIGHT", "FULL"):
@@ -231,7 +231,7 @@ def _joined(context: Context, left: Joined, join: Join, around: Scope | None) ->
 
 
 def _is_outer(context: Context, node: Node, scope: Scope) -> bool:
-    """Whether a condition names a column of the query around, by itself and not in a query of its own."""
+    """Return whether a condition itself names a column of the outer query."""
     from sqlglot import expressions as exp
 
     if scope.parent is None:
@@ -247,7 +247,7 @@ def _is_outer(context: Context, node: Node, scope: Scope) -> bool:
 def _unmatched(
     context: Context, preserved: Joined, opposite: Joined, matched: Callable[[Branch], list[Branch]]
 ) -> Iterator[Branch]:
-    """The rows of one side that match nothing, with nulls for the other side."""
+    """Yield the rows of one side without a match, with nulls for the other side."""
     absent = {column: NULL for source in opposite.scope.sources for _, column in source.columns}
     absent |= {column: NULL for _, column in opposite.scope.visible}
     for a in preserved.branches:
@@ -258,17 +258,17 @@ def _unmatched(
 
 
 def _shared(context: Context, left: Joined, right: Joined, join: Join, method: str) -> Iterator[tuple[str, int, int]]:
-    """The columns that USING or NATURAL compares: the name, and the numbers on both sides."""
+    """Yield the columns that USING or NATURAL compares: name, and number on both sides."""
     place = context.place
     if method == "NATURAL":
-        for name, column in left.scope.visible:
+        for name, left_number in left.scope.visible:
             right_columns = place.names.counterparts(name, [right_name for right_name, _ in right.scope.visible])
             left_columns = place.names.counterparts(name, [left_name for left_name, _ in left.scope.visible])
             if not right_columns:
                 continue
             if len(left_columns) > 1 or len(right_columns) > 1:
                 raise place.wrong(f"'{name}' stands for several columns of this join; write ON", join)
-            yield name, column, dict(right.scope.visible)[right_columns[0]]
+            yield name, left_number, dict(right.scope.visible)[right_columns[0]]
         return
     from sqlglot import expressions as exp
 
@@ -284,7 +284,7 @@ def _shared(context: Context, left: Joined, right: Joined, join: Join, method: s
         for side in (left, right):
             column_number = side.scope.resolve_local(column, place)
             if column_number is None:
-                raise replace(side.scope, around=None).unknown(column, place)
+                raise replace(side.scope, parent=None).unknown(column, place)
             pair.append(column_number)
         yield node.name, pair[0], pair[1]
 
@@ -292,7 +292,7 @@ def _shared(context: Context, left: Joined, right: Joined, join: Join, method: s
 def _merged(
     context: Context, scope: Scope, branches: list[Branch], names: list[tuple[str, int, int]], side: str
 ) -> tuple[Scope, list[Branch]]:
-    """Columns of USING and NATURAL stand once: the value of the side that has one.
+    """Merge the columns of USING and NATURAL: each has the value of the side that has one.
 
     In DuckDB they stay where the left side has them; elsewhere they come first.
     """
@@ -316,7 +316,7 @@ def _merged(
 
 
 def _flat(context: Context, joined: Joined) -> Joined:
-    """The same as one branch, which reads a relation of its own."""
+    """Return joined relations as one branch, which reads a relation of its rows."""
     if len(joined.branches) <= 1:
         return joined
     columns = {column: name for source in joined.scope.sources for name, column in source.columns}

@@ -1,4 +1,4 @@
-"""That nothing of a statement is passed over: what a part of it may have, and what the rest is called."""
+"""Rejection of SQL syntax that the compiler would otherwise ignore."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _WORDS = {
     "locks": ("FOR UPDATE", "Leave it out."),
     "by_name": ("BY NAME", "Name the columns of both queries in the same order."),
     "on": ("DISTINCT ON", "Take the MIN or MAX of the other columns with GROUP BY."),
-    "except_": ("EXCLUDE", "Name the columns that are wanted."),
-    "replace": ("REPLACE", "Name the columns that are wanted."),
+    "except_": ("EXCLUDE", "Name the columns to select."),
+    "replace": ("REPLACE", "Name the columns to select."),
     "properties": ("this kind of view", "Write CREATE VIEW name AS SELECT ...; what is kept is up to the program."),
     "when": ("a point in time", "Relations are as the last tick has left them."),
     "version": ("a version of a table", "Relations are as the last tick has left them."),
@@ -54,7 +54,7 @@ _WORDS = {
 
 
 def check_parts(node: Node, place: Place, *allowed: str) -> None:
-    """Raise for a part of `node` that is there and not among `allowed`.
+    """Raise for a part of `node` that is present but not allowed.
 
     Raises
     ------
@@ -70,12 +70,12 @@ def check_parts(node: Node, place: Place, *allowed: str) -> None:
 
 
 def describe_node(node: Node) -> str:
-    """What a node is called in messages.
+    """Return the name of a node in messages.
 
     Examples
     --------
     >>> from sqlglot import parse_one
-    >>> called(parse_one("a ILIKE b"))
+    >>> describe_node(parse_one("a ILIKE b"))
     'ILIKE'
     """
     name = type(node).__name__
@@ -83,7 +83,7 @@ def describe_node(node: Node) -> str:
 
 
 def has_query(node: Node) -> bool:
-    """Return whether a condition asks for rows of a query: EXISTS or IN, which no filter can."""
+    """Return whether a condition contains EXISTS or IN of a query."""
     from sqlglot import expressions as exp
 
     return any(

@@ -1,4 +1,4 @@
-"""Literals: numbers, texts, dates, and what is worked out of dates and intervals alone."""
+"""Literals: numbers, texts, dates, and constant date arithmetic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def literal(node: Node, place: Place) -> Expression | None:
-    """The value of a literal; None if the node is none."""
+    """Return the value of a literal; None for any other node."""
     from sqlglot import expressions as exp
 
     if isinstance(node, exp.Null):
@@ -37,7 +37,7 @@ def literal(node: Node, place: Place) -> Expression | None:
 
 
 def parse_number(node: Node, place: Place, sign: str = "") -> Constant:
-    """The number that a literal spells: an integer, a decimal, or a double if it has an exponent."""
+    """Return the number of a literal: an integer, a decimal, or a double with an exponent."""
     text = sign + str(node.this)
     try:
         if "e" in text.lower():
@@ -48,7 +48,7 @@ def parse_number(node: Node, place: Place, sign: str = "") -> Constant:
 
 
 def is_date(value: Expression) -> bool:
-    """Return whether a value is a date or time that the text spells, or a CASE of such."""
+    """Return whether a value is a date or time literal, or a CASE of them."""
     if not isinstance(value, Call):
         return False
     if value.op != "case":
@@ -57,14 +57,14 @@ def is_date(value: Expression) -> bool:
 
 
 def values_of(case: Call) -> tuple[Expression, ...]:
-    """What a CASE may give, but for null."""
+    """Return the values of a CASE without null."""
     parts = case.arguments
     values = (*parts[1::2], parts[-1]) if len(parts) % 2 else parts[1::2]
     return tuple(value for value in values if value != NULL)
 
 
 def as_text(value: Expression) -> Expression:
-    """A date of the text as the text constant that it is compared as; anything else as it is."""
+    """Return a date literal as the text constant that it compares as; other values unchanged."""
     if not isinstance(value, Call) or not is_date(value):
         return value
     if value.op == DATE:
@@ -101,7 +101,7 @@ def _parse_moment(text: str, kind: str, node: Node, place: Place) -> dt.date:
     except ValueError:
         what = "date" if kind == "DATE" else "time"
         raise place.wrong(
-            f"'{text}' is no {what}; write it as 2026-01-31{'' if kind == 'DATE' else ' 23:59:59'}", node
+            f"'{text}' is not a valid {what}; write it as 2026-01-31{'' if kind == 'DATE' else ' 23:59:59'}", node
         ) from None
     if moment.tzinfo is not None:
         raise place.refused("times with a zone are not supported as literals", node)
@@ -144,4 +144,4 @@ def _moved(start: dt.date, amount: int, unit: str, node: Node, place: Place) -> 
             start = dt.datetime.combine(start, dt.time())
         return start + dt.timedelta(**{f"{unit.lower()}s": amount})
     except (ValueError, OverflowError):
-        raise place.wrong("this is no date that there is", node) from None
+        raise place.wrong("invalid date: expected a year from 1 to 9999", node) from None

@@ -1,11 +1,11 @@
-"""Names in a dialect: which of them are one, as sqlglot's rules of normalization say.
+"""Comparison of names in the dialects, by the normalization rules of sqlglot.
 
-Three kinds of dialects are told apart. In PostgreSQL, Materialize and RisingWave an unquoted name is its lower case, in
-Snowflake its upper case, and a quoted one is what it says. In the others no name is told from another by its case,
-quoted or not; BigQuery does so with tables, and Redshift shows every name in lower case.
+There are three kinds of dialects. PostgreSQL, Materialize and RisingWave fold an unquoted name to lower case, Snowflake
+to upper case, and a quoted name is exact. All other dialects ignore the case of names, quoted or not, except that
+BigQuery distinguishes tables by case; Redshift shows every name in lower case.
 
-The columns and tables that a query is given are what their names say; an unquoted name also means one that differs in
-case, where none is exactly what the dialect makes of it: tables come from places that fold no names.
+Names of input columns and tables are exact. An unquoted name also matches one that differs in case if no name equals
+the folded name exactly, because the sources of tables do not fold names.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
 SHOWN_IN_LOWER_CASE = ("redshift",)
-"""Dialects without case that show names in lower case; the others show them as they are written."""
+"""Dialects that ignore case and show names in lower case; others that ignore case show names as written."""
 
 
 class Quoted(str):
-    """A name that only a quoted one means: one that the text quotes, in a dialect whose quotes keep the case."""
+    """A quoted name in a dialect whose quotes keep the case."""
 
     __slots__ = ()
 
 
 class Names:
-    """The rules of a dialect for names.
+    """Rules of a dialect for the comparison of names.
 
     Examples
     --------
@@ -51,13 +51,16 @@ class Names:
 
     @cached_property
     def has_case(self) -> bool:
-        """Return whether quotes keep the case of a name: unquoted names are folded, and then compared exactly."""
+        """Return whether quotes keep the case of a name.
+
+        Unquoted names are folded, and then compared exactly.
+        """
         from sqlglot.dialects.dialect import NormalizationStrategy
 
         return self._rules.normalization_strategy in (NormalizationStrategy.LOWERCASE, NormalizationStrategy.UPPERCASE)
 
     def folded(self, name: str, *, is_table: bool = False) -> str:
-        """Return what an unquoted name is in the dialect.
+        """Return an unquoted name as the dialect folds it.
 
         Examples
         --------
@@ -77,16 +80,16 @@ class Names:
         return folded
 
     def key(self, name: str) -> str:
-        """Return what is the same for names of the text, as `fold` leaves them, that are one."""
+        """Return a key that equal names of the text share, after `fold`."""
         return str(name) if self.has_case else self.folded(name)
 
     def matching(self, name: str, is_quoted: bool, candidates: Iterable[str], *, is_table: bool = False) -> list[str]:
-        """Return the known names that a name means; several if the dialect does not tell them apart.
+        """Return the candidates that a name refers to; several if the dialect equates them.
 
         Parameters
         ----------
         is_table
-            Whether they are tables or views, which BigQuery tells apart by case.
+            Whether the names are tables or views, which BigQuery distinguishes by case.
         """
         names = list(candidates)
         if is_quoted and self.has_case:
@@ -100,14 +103,14 @@ class Names:
         ]
 
     def counterparts(self, name: str, columns: Sequence[str]) -> list[str]:
-        """Return the columns that are one with a column of another relation, as NATURAL asks."""
+        """Return the columns that equal a column of another relation, as NATURAL compares them."""
         exact = [candidate for candidate in columns if candidate == name]
         if (exact and self.has_case) or isinstance(name, Quoted):
             return exact
         return self.matching(name, False, columns)
 
     def fold(self, root: Node) -> None:
-        """Write the names of a statement as the dialect has them: what it folds is folded, what it shows is left."""
+        """Fold the names of a statement as the dialect does."""
         from sqlglot import expressions as exp
 
         if not self.has_case and self.dialect not in SHOWN_IN_LOWER_CASE:
@@ -120,7 +123,7 @@ class Names:
 
 
 def unique(names: Sequence[str], rules: Names) -> tuple[str, ...]:
-    """Return names of columns, those that are there already with a number behind.
+    """Return names of columns, with numbers appended to repeated ones.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A text in SQL to `Rules`: statements, and the relations that they define."""
+"""SQL text to `Rules`: statements, and the relations that they define."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import SqlSyntaxError, UsageError, nearest
+from gpu_wcoj.errors import SqlSyntaxError, UsageError
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from gpu_wcoj.query.sql.compiler import Compiler
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
 TEXT_BYTES = 1_000_000
-"""The longest text, in bytes of UTF-8."""
+"""Longest text, in bytes of UTF-8."""
 DIALECTS = (
     "duckdb", "postgres", "spark", "databricks", "redshift", "snowflake", "bigquery", "trino", "presto", "athena",
     "materialize", "risingwave",
 )  # fmt: skip
-"""The dialects whose comparisons, nulls and functions are those that are calculated here.
+"""Dialects whose comparisons, nulls and functions agree with those of the engine, except for NaN.
 
-But for NaN: it is equal to itself and larger than all numbers in each of them, as in DuckDB, PostgreSQL, Spark and
-Snowflake, while in Trino, Presto, Athena and BigQuery no comparison with it holds.
+Here NaN equals itself and is larger than all numbers, as in DuckDB, PostgreSQL, Spark and Snowflake; in Trino, Presto,
+Athena and BigQuery no comparison with NaN holds.
 """
 ANSWER = "answer"
-"""What the rows of a SELECT without CREATE VIEW are called."""
+"""Name of the relation of a SELECT without CREATE VIEW."""
 
 
 def parse(
@@ -40,29 +40,29 @@ def parse(
     dialect: str = "duckdb",
     source: str = "<text>",
 ) -> Rules:
-    """The rules that views in SQL come to; they are meant for a program with ``bag=True``.
+    """Compile views in SQL to rules, which are meant for a program with ``bag=True``.
 
     Parameters
     ----------
     text
-        ``CREATE VIEW name AS SELECT ...`` once or several times, with ``;`` between, or one SELECT.
+        One or several ``CREATE VIEW name AS SELECT ...``, separated by ``;``, or a single SELECT.
     tables
-        Per table the names of its columns, or their types by name, as Arrow spells them (None if not known).
+        For each table the names of its columns, or their types by name, in Arrow's spelling (None if unknown).
     dialect
-        One of `DIALECTS`. It says how the text is spelled, which names are one (see `gpu_wcoj.query.sql.names`), what
-        ``/`` and AVG are of, whether a double may be divided by 0, how UPPER and LOWER map characters, and whether a
-        backslash escapes in LIKE.
+        One of `DIALECTS`. It determines the syntax, the comparison of names (see `gpu_wcoj.query.sql.names`), the types
+        of ``/`` and AVG, the result of a double divided by 0, the mapping of UPPER and LOWER, and whether a backslash
+        is an escape in LIKE.
     source
-        What messages call the text.
+        The name of the text in messages.
 
     Raises
     ------
     SqlSyntaxError
-        If the text is no SQL.
+        If the text is not valid SQL.
     UnknownRelationError, ColumnError
-        If it names what is not there.
+        If it names unknown relations or columns.
     UnsupportedError
-        For SQL that has no place in a view that is kept, with what to write instead.
+        For SQL that a maintained view cannot have, with a replacement.
     TypeMismatchError
         If types do not fit.
     BackendUnavailableError
@@ -77,24 +77,24 @@ def parse(
     .output answer
     """
     if not isinstance(text, str):
-        raise UsageError(f"a query is text (str), not {type(text).__name__}.")
+        raise UsageError.wrong_type("the query", text, "text (str)")
     n_bytes = len(text.encode("utf-8", "surrogatepass"))
     if n_bytes > TEXT_BYTES:
-        raise UsageError(f"the text has {n_bytes:,} bytes; {TEXT_BYTES:,} are allowed.")
+        raise UsageError.mismatch("the text", "is too long", f"{n_bytes:,} bytes", f"at most {TEXT_BYTES:,} bytes")
     place = Place(text, source, dialect)
     if half := re.search("[\\ud800-\\udfff]", text):
-        raise SqlSyntaxError("half a surrogate pair is no character", text, *place.span_at(half.start(), 1), source)
+        what = f"the text contains an unpaired surrogate (U+{ord(half[0]):04X})"
+        raise SqlSyntaxError(what, text, *place.span_at(half.start(), 1), source)
     schemas = {
         name: dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns)
         for name, columns in tables.items()
     }
     if dialect not in DIALECTS:
-        raise UsageError(
-            f"the dialect '{dialect}' is not supported; {', '.join(DIALECTS)} are.{nearest(dialect, DIALECTS)}"
-        )
+        raise UsageError.unknown_name("dialect", dialect, DIALECTS)
     for name in schemas:
         if "#" in name:
-            raise UsageError(f"the name '{name}' of a table has a '#', which names of helpers have.\n  Rename it.")
+            problem = f"the table name '{name}' contains '#', which is reserved for helper relations"
+            raise UsageError.with_parts(problem, subject="table", got=name, remedy="Rename it.")
     compiler = Compiler(place, dialect, schemas)
     views: dict[str, Derived] = {}
     try:
@@ -148,7 +148,7 @@ def _statement(compiler: Compiler, node: Node, views: Mapping[str, Derived]) -> 
 
 
 def _tables(node: Node, table_names: Iterable[str], place: Place) -> Iterator[str]:
-    """The tables that a statement may name, wherever that is."""
+    """Yield the tables that a statement may name anywhere."""
     from sqlglot import expressions as exp
 
     for table in node.find_all(exp.Table):
@@ -166,7 +166,7 @@ def _rules(
 ) -> Rules:
     rules = _needed(compiler.rules, views)
     read = dict.fromkeys(atom.relation for rule in rules for atom in rule.read if atom.relation in schemas)
-    unread = [name for name in named if name not in read]  # of what never holds, or is never asked
+    unread = [name for name in named if name not in read]  # in conditions that never hold or are never evaluated
     columns = [(name, schemas[name]) for name in (*read, *unread)]
     inputs = [Declaration(name, tuple(types), tuple(types.values()), is_binding=False) for name, types in columns]
     outputs = [
@@ -181,7 +181,7 @@ def _rules(
 
 
 def _needed(rules: Sequence[Rule], outputs: Iterable[str]) -> list[Rule]:
-    """The rules that outputs come from."""
+    """Return the rules that outputs depend on."""
     reads: dict[str, set[str]] = {}
     for rule in rules:
         reads.setdefault(rule.head.relation, set()).update(atom.relation for atom in rule.read)

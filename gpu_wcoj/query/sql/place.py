@@ -1,4 +1,4 @@
-"""Where the pieces of a text in SQL stand, and errors that point there."""
+"""Source positions of the nodes of an SQL text, and errors that point at them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _Error = TypeVar("_Error", bound=GpuWcojError)
 
 
 class Place:
-    r"""A text in SQL, and what messages call it.
+    r"""An SQL text with its name in messages.
 
     Examples
     --------
     >>> from sqlglot import parse_one
     >>> text = "SELECT a,\n  b + c FROM r"
     >>> place = Place(text, "<text>")
-    >>> place.of(parse_one(text).expressions[1])
+    >>> place.span_of(parse_one(text).expressions[1])
     (2, 3, 5)
     """
 
@@ -40,7 +40,7 @@ class Place:
         self.names = Names(dialect)
 
     def span_of(self, node: Node | None) -> tuple[int, int, int]:
-        """Line, column and width of what a node was made of; of what stands around it if it has no token itself."""
+        """Return line, column and width of a node, or of the nearest ancestor with a token."""
         while node is not None:
             spans = [
                 (piece.meta["start"], piece.meta["end"])
@@ -54,7 +54,10 @@ class Place:
         return 1, 1, 1
 
     def _closed(self, start: int, end: int) -> tuple[int, int]:
-        """A piece of the text with the parentheses that it opens or closes: nodes have no place for them."""
+        """Extend a piece of text to the parentheses that it opens or closes.
+
+        Nodes do not record the positions of parentheses.
+        """
         depth = min_depth = 0
         for char in self.text[start:end]:
             depth += (char == "(") - (char == ")")
@@ -68,38 +71,38 @@ class Place:
         return start, end
 
     def span_at(self, start: int, width: int) -> tuple[int, int, int]:
-        """Line, column and width of a piece of the text; a piece ends with its line."""
+        """Return line, column and width of a piece of the text, cut at the end of its line."""
         line = self.text.count("\n", 0, start) + 1
         column = start - self.text.rfind("\n", 0, start)
         end = self.text.find("\n", start)
         return line, column, max(1, min(width, (len(self.text) if end < 0 else end) - start))
 
     def pointed(self, what: str, node: Node | None) -> str:
-        """The message with line, column and the marked text."""
+        """Return the message with line, column and the marked text."""
         return pointed(what, self.text, *self.span_of(node), self.source)
 
     def word_before(self, node: Node) -> str:
-        """``,`` or ``JOIN``, whichever is the last before a relation of FROM."""
+        """Return the last ``,``, ``JOIN`` or ``FROM`` before a relation of FROM."""
         line, column, _ = self.span_of(node)
         start = sum(len(text_line) + 1 for text_line in self.text.split("\n")[: line - 1]) + column - 1
         words = re.findall(r",|\bjoin\b|\bfrom\b", self.text[:start], re.IGNORECASE)
         return words[-1].upper() if words else ""
 
     def refused(self, what: str, node: Node | None, instead: str = "") -> UnsupportedError:
-        """The error for something that is not supported, and what to write instead."""
+        """Return the error for an unsupported feature, and its replacement."""
         message = self.pointed(what, node)
         return UnsupportedError(f"{message}\n  {instead}" if instead else message)
 
     def mistyped(self, what: str, node: Node | None) -> TypeMismatchError:
-        """The error for types that do not fit."""
+        """Return the error for types that do not fit."""
         return TypeMismatchError(self.pointed(what, node))
 
     def wrong(self, what: str, node: Node | None) -> SqlSyntaxError:
-        """The error for something that is no SQL."""
+        """Return the error for invalid SQL."""
         return SqlSyntaxError(what, self.text, *self.span_of(node), self.source)
 
     def ambiguous(self, what: str, node: Node, matches: Iterable[str]) -> SqlSyntaxError:
-        """The error for a name that means several which the dialect does not tell apart."""
+        """Return the error for a name with several matches that the dialect equates."""
         names = " and ".join(f"'{name}'" for name in matches)
         dialect = self.names.dialect
         instead = "Quote the one that is meant" if self.names.has_case else "Rename one of them"
@@ -107,12 +110,12 @@ class Place:
         return self.wrong(f"the {what} '{node.name}' stands for {names}, {why}. {instead}", node)
 
     def unknown(self, node: Node, available: Iterable[str], what: str) -> UnknownRelationError:
-        """The error for a relation that is not there."""
+        """Return the error for an unknown relation."""
         names = list(available)
         return self.marked(UnknownRelationError(node.name, names, what), node)
 
     def marked(self, error: _Error, node: Node | None) -> _Error:
-        """The error with the place in its first line."""
+        """Return the error with the place in its first line."""
         first, *lines = str(error).split("\n")
         error.args = ("\n".join([self.pointed(first, node), *lines]),)
         return error

@@ -1,4 +1,4 @@
-"""WITH RECURSIVE: a relation that reads itself, each row once."""
+"""WITH RECURSIVE: a relation that reads itself and has each row once."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def reads(context: Context, node: Node, name: str) -> bool:
-    """Whether a query reads a relation of this name."""
+    """Return whether a query reads a relation of this name."""
     return next(_places(context, node, name), None) is not None
 
 
 def _places(context: Context, node: Node, name: str) -> Iterator[Node]:
-    """Where a query reads a relation of this name."""
+    """Return the nodes of a query that read a relation of this name."""
     from sqlglot import expressions as exp
 
     key = context.place.names.key
@@ -30,7 +30,7 @@ def _places(context: Context, node: Node, name: str) -> Iterator[Node]:
 
 
 def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
-    """What a recursive common table expression gives: its first queries, and what the others make of its rows."""
+    """Compile a recursive common table expression: the initial and the recursive queries."""
     from sqlglot import expressions as exp
 
     place = context.place
@@ -69,7 +69,7 @@ def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
 
 
 def _parts(context: Context, node: Node) -> Iterator[Node]:
-    """The SELECTs of what comes behind UNION."""
+    """Yield the SELECTs of the query after UNION."""
     from sqlglot import expressions as exp
 
     if isinstance(node, exp.Select):
@@ -86,7 +86,7 @@ def _parts(context: Context, node: Node) -> Iterator[Node]:
 
 
 def _check_linear(context: Context, node: Node, name: str) -> None:
-    """Refuse what would see a relation that is not complete, and what databases disagree about."""
+    """Refuse recursive queries that need a complete relation, or that databases disagree on."""
     from sqlglot import expressions as exp
 
     places = list(_places(context, node, name))

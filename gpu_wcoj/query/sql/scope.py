@@ -1,4 +1,4 @@
-"""Names in reach of an expression: relations of FROM with their columns, and those of the query around."""
+"""Names in scope of an expression: relations of FROM, and those of outer queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A relation of FROM by the name that it goes by; its columns with their numbers."""
+    """A relation of FROM: its name, and its columns with their numbers."""
 
     name: str
     columns: tuple[tuple[str, int], ...]
@@ -26,19 +26,19 @@ class Source:
 
 @dataclass(frozen=True)
 class Scope:
-    """What names mean.
+    """Meaning of the names in an expression.
 
     Attributes
     ----------
     sources
         The relations of FROM.
     visible
-        What ``*`` stands for, and where a column without a relation is looked up: columns that USING and NATURAL merge
-        stand once.
+        The columns of ``*``, among which a column without a relation is looked up; columns that USING and NATURAL merge
+        occur once.
     around
-        The query around, of one that refers to it.
+        The scope of the outer query, for a query that may refer to it.
     outer_refused
-        Why the names of the query around are not in reach, if they are not; what to write instead in a second line.
+        The reason why names of the outer query cannot be used, if so, and a replacement in a second line.
     """
 
     sources: tuple[Source, ...] = ()
@@ -47,14 +47,14 @@ class Scope:
     outer_refused: str = ""
 
     def column(self, node: ColumnNode, place: Place) -> int:
-        """The number of a column.
+        """Return the number of a column.
 
         Raises
         ------
         ColumnError, UnknownRelationError
-            If there is none, or several.
+            If there is no such column, or there are several.
         UnsupportedError
-            If it is one of the query around, which is out of reach.
+            If it is a column of the outer query that cannot be used.
         """
         for part in ("db", "catalog", "join_mark"):
             if node.args.get(part):
@@ -73,7 +73,7 @@ class Scope:
         raise self.unknown(node, place)
 
     def resolve_local(self, node: ColumnNode, place: Place) -> int | None:
-        """The number of a column of FROM; None if there is none."""
+        """Return the number of a column of FROM; None if there is none."""
         name, is_quoted = node.this.this, bool(node.this.args.get("quoted"))
         columns: Sequence[tuple[str, int]] = self.visible
         source = None
@@ -104,12 +104,12 @@ class Scope:
         return numbers[0] if numbers else None
 
     def source(self, node: Node, place: Place) -> Source | None:
-        """The relation of FROM that a name means."""
+        """Return the relation of FROM that a name refers to."""
         names = place.names.matching(node.this, bool(node.args.get("quoted")), (source.name for source in self.sources))
         return next((source for source in self.sources if source.name in names), None)
 
     def unknown(self, node: ColumnNode, place: Place) -> ColumnError | UnknownRelationError:
-        """The error for a column that is not there."""
+        """Return the error for an unknown column."""
         sources: list[Source] = []
         columns: list[str] = []
         scope: Scope | None = self

@@ -1,4 +1,4 @@
-"""One SELECT: FROM, WHERE, then what is selected, grouped if it aggregates, each once if it is DISTINCT."""
+"""SELECT: FROM, WHERE, the selected columns, GROUP BY, DISTINCT."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ PARTS = (
 )
 
 _NOT_CORRELATED = (
-    "a query with aggregates, UNION or WITH in a condition cannot refer to the query around it\n"
+    "a query with aggregates, UNION or WITH in a condition cannot refer to the outer query\n"
     "Join with it in FROM instead, by the columns that are compared."
 )
 
 
 def select(context: Context, node: Node, around: Scope | None) -> Derived:
-    """What a SELECT gives."""
+    """Compile a SELECT."""
     check_parts(node, context.place, *PARTS)
     if not node.expressions:
         raise context.place.wrong("SELECT names no column", node)
@@ -69,7 +69,7 @@ def select(context: Context, node: Node, around: Scope | None) -> Derived:
 
 
 def filtered(context: Context, node: Node, joined: Joined) -> Joined:
-    """With WHERE."""
+    """Apply WHERE and the deferred conditions."""
     where = node.args.get("where")
     conditions = list(joined.deferred)
     if where is not None:
@@ -78,17 +78,17 @@ def filtered(context: Context, node: Node, joined: Joined) -> Joined:
     branches = joined.branches
     for condition in conditions:
         branches = [after for branch in branches for after in context.truth(condition, TRUE, joined.scope, branch)]
-    branches = branches or [branch.never() for branch in joined.branches[:1]]  # of which the columns have their types
+    branches = branches or [branch.never() for branch in joined.branches[:1]]  # which gives the columns their types
     return Joined(joined.scope, context.limited(branches, where or node))
 
 
 def bare(branch: Branch) -> Branch:
-    """The branch without names."""
+    """Return the branch without column values."""
     return replace(branch, values={})
 
 
 def once(context: Context, derived: Derived) -> Derived:
-    """The rows, each once."""
+    """Return the rows of a query result, each once."""
     if not derived.branches:
         return derived
     head = context.named(derived, "row")
@@ -100,7 +100,7 @@ def once(context: Context, derived: Derived) -> Derived:
 
 
 def expanded(context: Context, node: Node, scope: Scope) -> list[tuple[Node, str]]:
-    """What is selected, with names; ``*`` is written out."""
+    """Return the selected expressions with their names, and ``*`` expanded."""
     from sqlglot import expressions as exp
 
     place = context.place
@@ -128,7 +128,7 @@ def expanded(context: Context, node: Node, scope: Scope) -> list[tuple[Node, str
 
 
 def column_name(item: Node, position: int, scope: Scope, place: Place) -> str:
-    """The name of a column that is given none: that of the column, or of the function."""
+    """Return the name of a column without an alias: of the column or function."""
     from sqlglot import expressions as exp
 
     if isinstance(item, exp.Paren):
@@ -143,7 +143,7 @@ def column_name(item: Node, position: int, scope: Scope, place: Place) -> str:
 
 
 def within_row(context: Context, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
-    """The rows of a query in a condition, each joined with a row of the query around."""
+    """Return the rows of a query in a condition, joined with a row of the outer query."""
     from sqlglot import expressions as exp
 
     while isinstance(node, (exp.Subquery, exp.Paren)):

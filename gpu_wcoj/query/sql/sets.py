@@ -1,4 +1,4 @@
-"""UNION, EXCEPT, INTERSECT and VALUES."""
+"""Set operations UNION, EXCEPT, INTERSECT, and VALUES."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def combined(context: Context, node: Node, scope: Scope | None) -> Derived:
-    """What UNION, UNION ALL, EXCEPT or INTERSECT of queries gives."""
+    """Compile UNION, UNION ALL, EXCEPT or INTERSECT of queries."""
     from sqlglot import expressions as exp
 
     check_parts(node, context.place, "this", "expression", "distinct", "with_")
@@ -40,7 +40,7 @@ def combined(context: Context, node: Node, scope: Scope | None) -> Derived:
 
 
 def _goes_on(node: Node, outer: Node) -> bool:
-    """Whether a chain of one operation goes on within: ``a UNION b UNION c``."""
+    """Return whether a node continues a chain of one operation: ``a UNION b UNION c``."""
     is_plain = node is outer or not node.args.get("with_")
     return is_plain and node.args.get("distinct") == outer.args.get("distinct")
 
@@ -81,7 +81,7 @@ def _with(context: Context, node: Node, left: Derived, right: Derived, part: Nod
 
 
 def _unify_types(context: Context, left: Derived, right: Derived) -> tuple[Derived, Derived]:
-    """Two queries in types that compare."""
+    """Convert two queries to types that compare."""
     tagged = [
         (branch, (*values, Constant(side)))
         for side, derived in enumerate((left, right))
@@ -95,14 +95,14 @@ def _unify_types(context: Context, left: Derived, right: Derived) -> tuple[Deriv
 
 
 def rows_of(context: Context, derived: Derived) -> list[tuple[Branch, Values]]:
-    """The branches of what a query gives."""
+    """Return the branches of a query result."""
     if derived.head:
         return [context.read(derived)]
     return list(derived.branches)
 
 
 def listed(context: Context, node: Node, scope: Scope | None) -> Derived:
-    """What VALUES gives."""
+    """Compile VALUES."""
     check_parts(node, context.place, "expressions", "alias")
     rows = []
     for row in node.expressions:

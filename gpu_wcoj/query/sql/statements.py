@@ -1,4 +1,4 @@
-"""A text to the statements that sqlglot reads in it, and what is said where it reads none."""
+"""SQL text to sqlglot statements, and messages for syntax errors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
 NESTING = 100
-"""How deep expressions and queries may stand within each other."""
+"""Deepest nesting of expressions and queries, in levels."""
 OPEN_JOINS = 8
-"""How many JOINs may wait for their ON or USING: sqlglot tries twice as many ways with each."""
+"""Most JOINs without their ON or USING so far: each one doubles the parses that sqlglot tries."""
 KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "JOIN", "LEFT JOIN", "ON", "USING", "UNION ALL", "CREATE VIEW",
     "WITH", "DISTINCT", "EXISTS", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "END", "AND", "OR", "NOT", "IN", "AS",
@@ -30,7 +30,7 @@ _OPENED = {
 
 
 def statements(text: str, dialect: str, place: Place) -> list[Node]:
-    """The statements of a text.
+    """Parse the statements of a text.
 
     Raises
     ------
@@ -42,9 +42,7 @@ def statements(text: str, dialect: str, place: Place) -> list[Node]:
     try:
         import sqlglot
     except ImportError:
-        raise BackendUnavailableError(
-            "views in SQL need sqlglot, which is not installed.\n  Install the extra: pip install 'gpu_wcoj[sql]'"
-        ) from None
+        raise BackendUnavailableError.missing_package("SQL", "sqlglot", "sql") from None
     from sqlglot.errors import ParseError
 
     tokens: Sequence[Any] = ()
@@ -62,7 +60,7 @@ def statements(text: str, dialect: str, place: Place) -> list[Node]:
         raise SqlSyntaxError("this nests too deep", text, 1, 1, 1, place.source) from None
     except GpuWcojError:
         raise
-    except Exception:  # sqlglot's own, and what its makers did not think of: MAP(1, *) is an IndexError
+    except Exception:  # sqlglot's errors, also unexpected ones: MAP(1, *) is an IndexError
         raise _unread(place) from None
     if not nodes:
         raise SqlSyntaxError("there is no statement; write SELECT or CREATE VIEW", text, 1, 1, 1, place.source)
@@ -71,7 +69,7 @@ def statements(text: str, dialect: str, place: Place) -> list[Node]:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Keep sqlglot from logging what it does not read; that is refused later."""
+    """Keep sqlglot from logging unread syntax, which is refused later."""
     logger = logging.getLogger("sqlglot")
 
     def nothing(_: logging.LogRecord) -> bool:
@@ -96,7 +94,7 @@ def _check_tokens(tokens: Sequence[Any], place: Place) -> None:
             n_open = 0 if kind == "SEMICOLON" else max(0, n_open - 1)
         if n_open > OPEN_JOINS:
             raise _error_at(
-                "this JOIN, as others before it, has no ON or USING; write CROSS JOIN", place, token.start, 4
+                "this JOIN and those before it have no ON or USING; write CROSS JOIN", place, token.start, 4
             )
         depth += (kind in ("L_PAREN", "L_BRACKET", "CASE")) - (kind in ("R_PAREN", "R_BRACKET", "END"))
         if depth > NESTING:
@@ -123,7 +121,7 @@ def _check_depth(root: Node, place: Place) -> None:
 
 
 def _check_names(node: Node, place: Place) -> None:
-    """Refuse what stands where a name is to be and is none: sqlglot takes variables and parameters there."""
+    """Refuse variables and parameters, which sqlglot accepts in place of names."""
     from sqlglot import expressions as exp
 
     if not isinstance(node, (exp.Alias, exp.Column, exp.CTE, exp.Table, exp.TableAlias)):
@@ -140,7 +138,7 @@ def _check_names(node: Node, place: Place) -> None:
 
 
 def _explained(error: Any, tokens: Sequence[Any], place: Place) -> SqlSyntaxError:
-    """The error in a person's words: what was expected where, and a keyword that may have been meant."""
+    """Return the error in plain words: the expected token, and a similar keyword."""
     first = error.errors[0] if error.errors else {}
     description, marked = str(first.get("description") or "").rstrip("."), str(first.get("highlight") or "")
     line, end = int(first.get("line") or 1), int(first.get("col") or 1)
@@ -175,7 +173,7 @@ def _keyword(tokens: Sequence[Any]) -> str:
 
 
 def _unread(place: Place) -> SqlSyntaxError:
-    """The error for quotes and comments that are not closed: the last one that opens."""
+    """Return the error for the last unclosed quote or comment."""
     pattern = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|('|\"|/\*)", re.DOTALL)
     opened = next((match for match in pattern.finditer(place.text) if match[1]), None)
     if opened is None:

@@ -1,4 +1,4 @@
-"""Conditions: where they are true, false or unknown, as disjoint branches."""
+"""Conditions as disjoint branches in which they are true, false or unknown."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 TRUE, FALSE, UNKNOWN = "T", "F", "U"
 _OPPOSITE = {TRUE: FALSE, FALSE: TRUE, UNKNOWN: UNKNOWN}
 MAX_INEQUALITIES = 8
-"""How many constants of NOT IN are compared one by one; more of them are a relation."""
+"""Most constants of NOT IN that are compared one by one; a longer list becomes a relation."""
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def conditions() -> tuple[type, ...]:
-    """The kinds of nodes that are true, false or unknown in themselves."""
+    """Return the classes of nodes that are true, false or unknown."""
     from sqlglot import expressions as exp
 
     return (
@@ -36,7 +36,7 @@ def conditions() -> tuple[type, ...]:
 
 
 def truth(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Where in `branch` a condition has the truth value that is wanted."""
+    """Return the branches of `branch` in which a condition has a truth value."""
     from sqlglot import expressions as exp
 
     operators: dict[type, str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -112,7 +112,7 @@ def _all(
     node: Node,
     negated: bool = False,
 ) -> list[Branch]:
-    """AND of `parts`; of the opposites of `parts`, where they are negated."""
+    """Return AND of `parts`, or of their opposites if `negated`."""
 
     def branches_of(part: Node, value: str, where: Branch) -> list[Branch]:
         return truth(context, part, _OPPOSITE[value] if negated else value, scope, where)
@@ -140,7 +140,7 @@ def _is_like(node: Node) -> bool:
 
 
 def _likes(context: Context, parts: Sequence[Node], truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Where all LIKEs of a conjunction have the truth value that is wanted."""
+    """Return the branches in which all LIKEs of a conjunction have a truth value."""
     numbers = context.numbered(len(parts))
     values: dict[int, Expression] = {}
     for column, part in zip(numbers, parts, strict=True):
@@ -153,7 +153,10 @@ def _likes(context: Context, parts: Sequence[Node], truth_value: str, scope: Sco
 def _one_of(
     context: Context, parts: Sequence[Node], truth_value: str, scope: Scope, branch: Branch, node: Node
 ) -> list[Branch]:
-    """Where a part has the truth value that is wanted, and none before it has: OR is true so, and AND false."""
+    """Return the branches in which a part has a truth value and no earlier part has it.
+
+    That makes an OR true, or an AND false.
+    """
     result: list[Branch] = []
     remaining = [branch]
     for part in parts:
@@ -164,7 +167,7 @@ def _one_of(
 
 
 def _without(context: Context, node: Node, unwanted: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Where a condition has another truth value than the one that is not wanted."""
+    """Return the branches in which a condition has not the truth value `unwanted`."""
     if has_query(node):
         other_values = [value for value in (TRUE, FALSE, UNKNOWN) if value != unwanted]
         return [after for value in other_values for after in truth(context, node, value, scope, branch)]
@@ -174,11 +177,14 @@ def _without(context: Context, node: Node, unwanted: str, scope: Scope, branch: 
 
 
 def _as_filter(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Where a condition without queries has the truth value that is wanted, as a filter rather than by its parts."""
+    """Return the branches in which a condition without queries has a truth value.
+
+    The condition becomes a filter instead of being split into its parts.
+    """
     joined, condition = context.formula(node, scope, branch)
     kind = context.kind(condition)
     if condition != NULL and kind not in (None, "bool"):
-        raise context.place.mistyped(f"a condition is true or false, and this is of type '{kind}'", node)
+        raise context.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
     if truth_value == UNKNOWN:
         return where_true(context, joined, called("isnull", condition))
     return where_true(context, joined, condition if truth_value == TRUE else negated(condition))
@@ -194,7 +200,7 @@ def is_simple(node: Node) -> bool:
 
 
 def _has_choice(node: Node) -> bool:
-    """Return whether a comparison's operand has its value by a condition, so that its cases would be branches."""
+    """Return whether an operand of a comparison is a CASE or similar, which would branch."""
     from sqlglot import expressions as exp
 
     if isinstance(node, (exp.Case, exp.If, exp.Coalesce, exp.Nullif)):
@@ -208,7 +214,10 @@ def _has_choice(node: Node) -> bool:
 
 
 def _may_split(node: Node, truth_value: str) -> bool:
-    """Return whether a condition is an OR, which is looked at when it is known what the other conditions join."""
+    """Return whether a condition is an OR, which is compiled after the other conditions.
+
+    The joins of the other conditions decide whether it splits.
+    """
     from sqlglot import expressions as exp
 
     while isinstance(node, (exp.Paren, exp.Not)):
@@ -218,7 +227,7 @@ def _may_split(node: Node, truth_value: str) -> bool:
 
 
 def _grouped(parts: list[Node], node: Node) -> list[Node]:
-    """The operands of AND or OR, with those that ask for no query's rows as one, so that they become a filter."""
+    """Return the operands of AND or OR, with those without queries merged into one filter."""
     plain = [part for part in parts if not has_query(part)]
     if len(plain) < 2:
         return sorted(parts, key=has_query)
@@ -232,7 +241,7 @@ def _grouped(parts: list[Node], node: Node) -> list[Node]:
 def compared(
     context: Context, op: str, left: Expression, right: Expression, node: Node, truth_value: str, branch: Branch
 ) -> list[Branch]:
-    """Where a comparison of two values has the truth value that is wanted."""
+    """Return the branches in which a comparison of two values has a truth value."""
     if truth_value == UNKNOWN:
         branches = [branch.null(left)]
         not_null = branch.not_null(left)
@@ -269,7 +278,7 @@ def _compared(
 
 
 def equality(context: Context) -> type[Node]:
-    """How the columns of two rows are compared: DuckDB takes two nulls in them as equal."""
+    """Return the comparison for columns of rows; DuckDB treats two nulls in them as equal."""
     from sqlglot import expressions as exp
 
     return exp.NullSafeEQ if context.dialect == "duckdb" else exp.EQ
@@ -339,7 +348,7 @@ def _in(context: Context, node: Node, truth_value: str, scope: Scope, branch: Br
     if node.args.get("query") is not None:
         return _in_query(context, node, truth_value, scope, branch)
     if not node.expressions:
-        raise place.wrong("IN names no value", node)
+        raise place.wrong("the list of IN is empty", node)
     parts: list[Node] = []
     rows = [_constants(context, element) for element in node.expressions]
     columns = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
@@ -370,7 +379,7 @@ def _in_list(
     context: Context, node: Node, columns: Sequence[Node], rows: Sequence[tuple[Expression, ...]], scope: Scope,
     branch: Branch, negated: bool = False,
 ) -> list[Branch]:  # fmt: skip
-    """A list of constants is a relation that the text gives."""
+    """Return the branches for IN with a list of constants, stored as a relation."""
     for row_node, row in zip(node.expressions, rows, strict=True):
         if len(row) != len(columns):
             raise context.place.wrong(f"a row of {len(columns)} is compared with one of {len(row)}", row_node)
@@ -397,13 +406,16 @@ def _in_list(
 
 
 def _row_key(context: Context, row: Sequence[Expression], compared: Sequence[Expression]) -> tuple[object, ...]:
-    """What is the same for rows of constants that are equal to the same values of what they are compared with."""
+    """Return a key that rows of constants share if they equal the same compared values."""
     are_doubles = [context.kind(value) == "double" for value in compared]
     return tuple(equality_key(value, is_double=is_double) for value, is_double in zip(row, are_doubles, strict=True))
 
 
 def _in_query(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """``x IN (SELECT ...)``: true if a row is equal, unknown if none is and one is null or x is."""
+    """Return the branches in which ``x IN (SELECT ...)`` has a truth value.
+
+    It is true if a row is equal; it is unknown if no row is equal and a row or x is null.
+    """
     from sqlglot import expressions as exp
 
     query = node.args["query"]
@@ -453,7 +465,7 @@ def _in_query(context: Context, node: Node, truth_value: str, scope: Scope, bran
 
 
 def exists(context: Context, query: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Where a query has rows, or none."""
+    """Return the branches in which a query has rows, or has none."""
     if truth_value == UNKNOWN:
         return []
     pairs = [pair for pair, _ in context.select_within(query, scope, branch)]
@@ -472,12 +484,12 @@ def _like(context: Context, node: Node, truth_value: str, scope: Scope, branch: 
 
 
 def _of_value(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """A column or another expression as a condition: it has to be a boolean."""
+    """Return the branches for a column or other expression as a condition, a boolean."""
     branches: list[Branch] = []
     for there, value in context.cases(node, scope, branch):
         kind = context.kind(value)
         if value != NULL and kind not in (None, "bool"):
-            raise context.place.mistyped(f"a condition is true or false, and this is of type '{kind}'", node)
+            raise context.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
         if truth_value == UNKNOWN:
             empty = there.null(value)
             branches += [] if empty is None else [empty]

@@ -1,4 +1,4 @@
-"""Expressions: their values, and the branches under which they have them."""
+"""Values of SQL expressions, and the branches in which they have them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Case]:
-    """The values of an expression in `branch`, disjoint: null where it is null, else what is calculated."""
+    """Return disjoint branches with the values of an expression, null included."""
     from sqlglot import expressions as exp
 
     place = context.place
@@ -68,7 +68,10 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
 
 
 def _is_split(node: Node) -> bool:
-    """Return whether a CASE becomes a rule for each value: one comparison of a column selects rows by an index then."""
+    """Return whether a CASE becomes a rule for each value.
+
+    That pays for one comparison of a column, which selects rows by an index.
+    """
     from sqlglot import expressions as exp
 
     if not isinstance(node, exp.Case) or node.this is not None:
@@ -154,9 +157,7 @@ def _calculated(context: Context, node: Node, scope: Scope, branch: Branch) -> l
             operands = tuple(remaining.values[column] for column in numbers) if nullable else values
             for operand in operands:
                 if is_date(operand):
-                    raise context.place.refused(
-                        "a date is not calculated with but for intervals, and is compared", node
-                    )
+                    raise context.place.refused("a date literal can only be compared, or moved by an interval", node)
             result.append((remaining, fold_constants(make(operands))))
     context.limited([after for after, _ in result], node)
     return result

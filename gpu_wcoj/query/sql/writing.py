@@ -1,4 +1,4 @@
-"""From a branch to a rule: variables get the names of columns, and what may be null is said."""
+"""Branches to rules: names of variables, and tests for null."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _RESERVED = {*AGGREGATES, *FUNCTIONS, "not", "true", "false", "null"}
 
 
 def rule(head: str, values: Values, branch: Branch, columns: Sequence[str] = ()) -> Rule:
-    """The rule that derives `head` of a branch; variables have the names of its `columns`, if they are given.
+    """Return the rule that derives `head` from a branch.
+
+    Variables are named after `columns`, if there are any.
 
     Examples
     --------
@@ -77,7 +79,7 @@ def rule(head: str, values: Values, branch: Branch, columns: Sequence[str] = ())
 
 
 def _with_constants(branch: Branch, values: Values) -> tuple[tuple[Atom, ...], tuple[Comparison, ...]]:
-    """Atoms and comparisons, with constants in the place of variables that stand nowhere else."""
+    """Return atoms and comparisons with single-use variables replaced by constants."""
     places = Counter(term for atom in (*branch.atoms, *branch.negated) for term in atom.terms)
     for comparison in branch.comparisons:
         places.update(variables_of([comparison.left, comparison.right]))
@@ -110,7 +112,7 @@ def _with_constants(branch: Branch, values: Values) -> tuple[tuple[Atom, ...], t
 def _names(
     atoms: tuple[Atom, ...], used: Collection[Expression], preferred_names: Mapping[Variable, str]
 ) -> dict[Variable, Variable]:
-    """Per variable a name that the text of a rule can have: its column's, with a number where it is taken."""
+    """Return for each variable a legal and unused name, preferably of its column."""
     names: dict[Variable, Variable] = {}
     taken: set[str] = set()
     n_wildcards = 0
