@@ -184,14 +184,14 @@ def _compute(op: str, values: Sequence[Any]) -> int | float | Decimal:
         name = {"+": "add", "-": "subtract", "*": "multiply", "%": "remainder"}[op]
         return getattr(_EXACT, name)(Decimal(left), Decimal(right))  # type: ignore[no-any-return]  # a decimal
     if op in "+-*":
-        return {"+": operator.add, "-": operator.sub, "*": operator.mul}[op](left, right)  # type: ignore[no-any-return]  # so too
+        return {"+": operator.add, "-": operator.sub, "*": operator.mul}[op](left, right)  # type: ignore[no-any-return]  # a number
     if right == 0:
         raise ZeroDivisionError
     if isinstance(left, float) or isinstance(right, float):
         return left / right if op == "/" else math.fmod(left, right)
     quotient = abs(left) // abs(right)
     quotient = quotient if (left < 0) == (right < 0) else -quotient
-    return quotient if op == "/" else left - right * quotient  # type: ignore[no-any-return]  # so too
+    return quotient if op == "/" else left - right * quotient  # type: ignore[no-any-return]  # a number
 
 
 def called(op: str, *arguments: Expression) -> Expression:

@@ -114,7 +114,7 @@ def syntax_error(parser: Lark, text: str, source: str) -> DatalogSyntaxError | U
 
 def _hint(text: str) -> str:
     """Return a hint for a text that looks like another language, or an empty string."""
-    from gpu_wcoj.query.languages import language_of  # which imports this
+    from gpu_wcoj.query.languages import language_of  # a circular import
 
     try:
         language = language_of(text)
@@ -143,7 +143,7 @@ def _stopped(parser: Lark, text: str) -> _Place:
     try:
         for token in reader.iter_parse():
             read.append(token)
-        reader.feed_eof(read[-1] if read else None)  # type: ignore[no-untyped-call]  # lark leaves it so
+        reader.feed_eof(read[-1] if read else None)  # type: ignore[no-untyped-call]  # untyped in lark
     except UnexpectedCharacters as error:
         position = error.pos_in_stream  # type: ignore[assignment]  # lark declares it as always None
         token_text = text[position]
@@ -157,7 +157,7 @@ def _stopped(parser: Lark, text: str) -> _Place:
     stack = reader.parser_state.value_stack
     inside = any(isinstance(value, Token) and value.type == "_LPAR" for value in stack)
     in_directive = any(isinstance(value, Token) and value.type in ("_INPUT", "_OUTPUT") for value in stack)
-    accepts = frozenset(reader.accepts())  # type: ignore[no-untyped-call]  # lark leaves it so
+    accepts = frozenset(reader.accepts())  # type: ignore[no-untyped-call]  # untyped in lark
     previous, before_previous = [*reversed(read), None, None][:2]
     return _Place(token_text, kind, position, previous, before_previous, accepts, inside, in_directive)
 

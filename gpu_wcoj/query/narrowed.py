@@ -29,7 +29,7 @@ def narrowed(rules: Rules) -> Rules:
     s#cut2(c0, c1) :- s(c0, c1, c2), c2 < "2000-01-01".
     h(x, v) :- r#cut1(x, y), s#cut2(y, v).
     """
-    rules = guarded(rules)  # by its atoms, before helpers stand for some of them
+    rules = guarded(rules)  # needs the original atoms, before helpers replace some
     narrowing = _Narrowing(set(rules.inputs).difference(rules.heads))
     changed = [narrowing.narrow_rule(rule) for rule in rules.rules]
     return replace(rules, rules=(*narrowing.helpers.values(), *changed)) if narrowing.helpers else rules

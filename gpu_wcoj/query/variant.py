@@ -315,8 +315,8 @@ def _substituted(aggregate: Aggregate, value: Mapping[Variable, Term]) -> Aggreg
             return replace(expression, arguments=tuple(map(replaced, expression.arguments)))
         return _substituted(expression, value) if isinstance(expression, Aggregate) else expression
 
-    def atoms(given: Sequence[Atom]) -> tuple[Atom, ...]:
-        return tuple(replace(atom, terms=tuple(map(replaced, atom.terms))) for atom in given)
+    def atoms(originals: Sequence[Atom]) -> tuple[Atom, ...]:
+        return tuple(replace(atom, terms=tuple(map(replaced, atom.terms))) for atom in originals)
 
     return replace(
         aggregate,

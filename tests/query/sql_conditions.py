@@ -1,4 +1,4 @@
-"""What a condition of SQL may be, and the expressions in it, as chance has it."""
+"""Random conditions of SQL and the expressions in them."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ class Conditions:
 
     def _condition(self, scope: Scope) -> str:
         if self._may("or", 0.12):
-            one = scope.part(self.chance)
-            ways = [self._comparison(one) for _ in range(self.chance.choice((2, 2, 3)))]
+            part = scope.part(self.chance)
+            ways = [self._comparison(part) for _ in range(self.chance.choice((2, 2, 3)))]
             if self.chance.random() < 0.3:
-                ways[0] = f"({ways[0]} AND {self._comparison(one)})"
+                ways[0] = f"({ways[0]} AND {self._comparison(part)})"
             text = f"({' OR '.join(ways)})"
             return f"NOT {text}" if self.chance.random() < 0.2 else text
         if self.chance.random() < 0.1:
             return f"NOT ({self._comparison(scope)})"
         if self._may("or", 0.04):
-            one = scope.part(self.chance)
-            return f"NOT ({self._comparison(one)} AND {self._comparison(one)})"
+            part = scope.part(self.chance)
+            return f"NOT ({self._comparison(part)} AND {self._comparison(part)})"
         return self._comparison(scope)
 
     def _comparison(self, scope: Scope) -> str:
@@ -98,7 +98,10 @@ class Conditions:
         return f"{text} {self._operator()} {self._literal(kind)}"
 
     def _inner(self, outer: Scope, depth: int) -> str:
-        """The query in an EXISTS; what has no owner may be meant to be its own, so it calls none of these."""
+        """Return the query of an EXISTS.
+
+        Outer columns without an owner are left out, as the query could take them for its own.
+        """
         outer = Scope(outer.owned)
         inner = Scope()
         texts = []
@@ -125,7 +128,7 @@ class Conditions:
     def _member(self, scope: Scope, how: str) -> str:
         text, own = self._named_operand()
         column = self._column(scope, None)
-        fit = [one for one in own.columns if column and one.kind == column.kind != "mean"]
+        fit = [candidate for candidate in own.columns if column and candidate.kind == column.kind != "mean"]
         if column is None or not fit:
             return "1 = 1"
         where = f" WHERE {self._comparison(own)}" if self.chance.random() < 0.5 else ""
@@ -183,7 +186,7 @@ class Conditions:
         return first
 
     def _column(self, scope: Scope, kind: str | None) -> Visible | None:
-        fit = [one for one in scope.columns if kind in (None, one.kind)]
+        fit = [column for column in scope.columns if kind in (None, column.kind)]
         return self.chance.choice(fit) if fit else None
 
     def _literal(self, kind: str) -> str:
@@ -197,7 +200,7 @@ class Conditions:
         return f"{letter}{self._aliases}"
 
     def _may(self, feature: str, likely: float) -> bool:
-        """Whether chance uses a feature now."""
+        """Return whether to use a feature now, at random."""
         chosen = self.chance.random() < likely and feature in self.features
         if chosen:
             self.used.add(feature)

@@ -1,4 +1,4 @@
-"""A text of SQL over some tables as they change: the kept answer against DuckDB's, after every tick."""
+"""Maintained SQL views against DuckDB after every tick."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gpu_wcoj.query.narrowed import narrowed
 from gpu_wcoj.query.sql import parse
 from tests.query.sql_tables import TYPES, Bag, Row, Script, Table, states
 
-MOST_ROWS = 1000
-"""A query with a larger answer is left out."""
+MAX_ROWS = 1000
+"""Most rows of an answer; queries with larger answers are left out."""
 
 
 class UnfitError(Exception):
@@ -45,11 +45,12 @@ class Case:
 
     def __str__(self) -> str:
         tables = "\n".join(
-            f"{table.name}({', '.join(f'{one.name} {one.kind}' for one in table.columns)})" for table in self.tables
+            f"{table.name}({', '.join(f'{column.name} {column.kind}' for column in table.columns)})"
+            for table in self.tables
         )
         ticks = "\n".join(
-            f"tick {number}: " + "; ".join(f"{name} {list(changes)}" for name, changes in tick.items())
-            for number, tick in enumerate(self.script)
+            f"tick {i}: " + "; ".join(f"{name} {list(changes)}" for name, changes in tick.items())
+            for i, tick in enumerate(self.script)
         )
         return f"{self.text}\n{tables}\n{ticks}"
 
@@ -67,7 +68,7 @@ class Judge:
         self._tables: list[str] = []
 
     def answers(self, case: Case) -> Answers:
-        """What DuckDB says after each tick.
+        """Return the answers of DuckDB after each tick.
 
         Raises
         ------
@@ -97,13 +98,13 @@ class Judge:
                     self.connection.execute(f"CREATE VIEW {name} AS {body}")
                     self._views.append(name)
                 cursor = self.connection.execute(f"SELECT * FROM {name}" if name else body)
-                own[name] = self._read(cursor), [one[0] for one in cursor.description]
+                own[name] = self._read(cursor), [description[0] for description in cursor.description]
             found.append(own)
         return found
 
     def _read(self, cursor: Any) -> Bag:
-        rows = cursor.fetchmany(MOST_ROWS + 1)
-        if len(rows) > MOST_ROWS:
+        rows = cursor.fetchmany(MAX_ROWS + 1)
+        if len(rows) > MAX_ROWS:
             self.connection.abort()
             raise UnfitError("too many rows")
         return Counter(map(plain, rows))
@@ -119,7 +120,7 @@ def plain(row: Sequence[object]) -> Row:
 
 
 def disagreement(case: Case, right: Answers, *, typed: bool = False, **options: Any) -> str | None:
-    """Where the kept answer differs from the right one, in words; None if it does not.
+    """Return a description of the first wrong answer, or None.
 
     The types of columns are given if it is `typed`, else only their names.
 
@@ -129,7 +130,9 @@ def disagreement(case: Case, right: Answers, *, typed: bool = False, **options: 
         If the text is refused.
     """
     try:
-        known = {table.name: {one.name: str(TYPES[one.kind]) for one in table.columns} for table in case.tables}
+        known = {
+            table.name: {column.name: str(TYPES[column.kind]) for column in table.columns} for table in case.tables
+        }
         rules = parse(case.text, known if typed else {table.name: table.names for table in case.tables})
         rules = narrowed(rules) if len(case.text) % 2 else rules
         program = gw.Program(rules, bag=True, **{"backend": "cpu", "threads": 1} | options)
@@ -147,7 +150,7 @@ def _compare(case: Case, program: gw.Program, right: Answers) -> str | None:
     if not followed:
         return f"the outputs are {program.outputs}"
     kept: dict[str, Bag] = {name: Counter() for name in followed}
-    for number, tick in enumerate(case.script):
+    for i, tick in enumerate(case.script):
         changes = {
             name: tables[name].arrow([row for row, _ in rows], [weight for _, weight in rows])
             for name, rows in tick.items()
@@ -156,15 +159,15 @@ def _compare(case: Case, program: gw.Program, right: Answers) -> str | None:
         found = program.step(changes)
         for name, output in followed.items():
             rows = [(plain(row), weight) for row, weight in found[output].rows()]
-            expected, labels = right[number][name]
+            expected, labels = right[i][name]
             # -0.0 and 0.0 are rows of their own, which are counted as one here: DuckDB shows either where it compares
             if any(weight == 0 for _, weight in rows) or len({repr(row) for row, _ in rows}) < len(rows):
-                return f"tick {number}: the change of {output} has rows of weight 0, or one twice: {rows}"
+                return f"tick {i}: the change of {output} has rows of weight 0, or one twice: {rows}"
             for row, weight in rows:
                 kept[name][row] += weight
                 if not kept[name][row]:
                     del kept[name][row]
-            where = f"tick {number}, {output}: "
+            where = f"tick {i}, {output}: "
             if wrong := _difference(kept[name], expected):
                 return where + wrong
             if wrong := _labels(found[output], labels):
@@ -178,17 +181,17 @@ def _compare(case: Case, program: gw.Program, right: Answers) -> str | None:
     return None
 
 
-def _labels(found: gw.ZSet, labels: list[str]) -> str | None:
-    """Whether columns have the names that the text gives them; those of unnamed expressions are free."""
-    own = found.to_arrow().column_names[: len(labels)]
+def _labels(answer: gw.ZSet, labels: list[str]) -> str | None:
+    """Return whether columns have the names of the text; unnamed expressions may have any."""
+    own = answer.to_arrow().column_names[: len(labels)]
     pairs = zip(labels, own, strict=True)
     if any(name.isidentifier() and labels.count(name) == 1 and name.lower() != mine.lower() for name, mine in pairs):
         return f"the columns are {own}, and should be {labels}"
     return None
 
 
-def _difference(found: Bag, right: Bag) -> str | None:
-    over, under = _minus(found, right), _minus(right, found)
+def _difference(answer: Bag, right: Bag) -> str | None:
+    over, under = _minus(answer, right), _minus(right, answer)
     for row in list(over):
         for other in list(under):
             if over[row] == under[other] and _is_close(row, other):
@@ -197,13 +200,13 @@ def _difference(found: Bag, right: Bag) -> str | None:
     return f"too many {dict(over)}, missing {dict(under)}" if over or under else None
 
 
-def _minus(one: Bag, other: Bag) -> Bag:
-    return Counter({row: weight - other[row] for row, weight in one.items() if weight > other[row]})
+def _minus(left: Bag, right: Bag) -> Bag:
+    return Counter({row: weight - right[row] for row, weight in left.items() if weight > right[row]})
 
 
-def _is_close(one: Row, other: Row) -> bool:
-    """Whether rows differ in floats only, and there by the last digits."""
-    return len(one) == len(other) and all(
+def _is_close(left: Row, right: Row) -> bool:
+    """Return whether rows differ in the last digits of floats only."""
+    return len(left) == len(right) and all(
         mine == yours or (isinstance(mine, float) and isinstance(yours, float) and isclose(mine, yours, rel_tol=1e-9))
-        for mine, yours in zip(one, other, strict=True)
+        for mine, yours in zip(left, right, strict=True)
     )

@@ -96,7 +96,11 @@ class Writer(Conditions):
         for number, (text, kind, label) in enumerate(pairs):
             name, shown = label, text
             if name is None or name in taken or self.chance.random() < 0.3:
-                name = next(one for one in (f"o{number}", *(f"o{number}_{i}" for i in range(9))) if one not in taken)
+                name = next(
+                    candidate
+                    for candidate in (f"o{number}", *(f"o{number}_{i}" for i in range(9)))
+                    if candidate not in taken
+                )
                 shown = f"{text} {self.chance.choice(('AS ', ''))}{name}"
             taken.add(name)
             items.append(shown)
@@ -138,7 +142,7 @@ class Writer(Conditions):
         keys: dict[str, tuple[str, str, str | None]] = {}
         for _ in range(self.chance.choice((1, 1, 2, 3))):
             key = self._item(scope, None)
-            if key[1] != "mean" and any(one.name in key[0] for one in scope.columns):
+            if key[1] != "mean" and any(column.name in key[0] for column in scope.columns):
                 keys[key[0]] = key
         return list(keys.values())
 
@@ -254,12 +258,12 @@ class Writer(Conditions):
     # recursion
 
     def _recursion(self) -> str | None:
-        """What is reached over a table, from where chance has it."""
-        fit = [(one, left, right) for one in self.sources for left in one.columns for right in one.columns
+        """Return a recursive query of the rows reachable over a table, from random starts."""
+        fit = [(source, left, right) for source in self.sources for left in source.columns for right in source.columns
                if left.kind == right.kind and left.kind in ("int", "text") and left != right]  # fmt: skip
         name = self._fresh("r")
         if not fit:
-            ints = [(one, own) for one in self.sources for own in one.columns if own.kind == "int"]
+            ints = [(source, own) for source in self.sources for own in source.columns if own.kind == "int"]
             if not ints:
                 return None
             source, own = self.chance.choice(ints)
@@ -290,8 +294,8 @@ class Writer(Conditions):
         return f"{name} AS (SELECT {first} AS x UNION {step})"
 
     def _step_condition(self, before: str, kind: str, column: str) -> str:
-        """A condition of a step that asks for rows of a table, or for there being none, by any comparison."""
-        fit = [(one, own) for one in self.sources for own in one.columns if own.kind == kind]
+        """Return a condition of a step that needs rows of a table, or the absence of rows."""
+        fit = [(source, own) for source in self.sources for own in source.columns if own.kind == kind]
         if not fit or self.chance.random() < 0.6:
             return ""
         source, own = self.chance.choice(fit)

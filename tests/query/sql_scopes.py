@@ -1,4 +1,4 @@
-"""Which columns are seen behind a FROM, and how they are called."""
+"""Columns in scope after a FROM, and their names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.query.sql_tables import Column
 
 @dataclass(frozen=True)
 class Source:
-    """What can stand in FROM by its name."""
+    """A relation that FROM can name."""
 
     name: str
     columns: tuple[Column, ...]
@@ -37,7 +37,7 @@ class Visible:
 
 @dataclass
 class Scope:
-    """What a FROM, or a part of it, lets see.
+    """Columns in scope of a FROM or a part of it.
 
     Attributes
     ----------
@@ -53,82 +53,87 @@ class Scope:
 
     @property
     def owned(self) -> list[Visible]:
-        """Those that are called by an owner, and so are the same one whatever stands beside them."""
-        return [one for one in self.columns if one.owner is not None]
+        """Columns with an owner, whose meaning does not depend on other relations."""
+        return [column for column in self.columns if column.owner is not None]
 
     @property
     def is_one(self) -> bool:
-        """Whether it is one relation's; products of more would be large."""
-        return len({one.owner for one in self.columns}) <= 1
+        """Return whether all columns are of one relation; products of more would be large."""
+        return len({column.owner for column in self.columns}) <= 1
 
     @staticmethod
     def of(alias: str, columns: Sequence[Column]) -> Scope:
         """One relation under an alias."""
-        return Scope([Visible(one.name, one.kind, alias) for one in columns])
+        return Scope([Visible(column.name, column.kind, alias) for column in columns])
 
     def beside(self, other: Scope) -> Scope:
         """Both, as a cross join has them; what is merged and ambiguous now can no longer be called."""
         return self._with(other, [*self.columns, *other.columns])
 
     def _with(self, other: Scope, columns: Sequence[Visible]) -> Scope:
-        listed = [one.name for one in columns if one.listed]
-        found = [one for one in columns if one.owner is not None or listed.count(one.name) == 1]
+        listed = [column.name for column in columns if column.listed]
+        found = [column for column in columns if column.owner is not None or listed.count(column.name) == 1]
         return Scope(
             found,
             [*self.wanted, *other.wanted],
-            self.lost | other.lost | {one.name for one in columns if one not in found},
+            self.lost | other.lost | {column.name for column in columns if column not in found},
         )
 
     def shared(self, other: Scope) -> list[str]:
         """Names that USING may take: each once on either side, and of the same kind."""
         if self.lost or other.lost:
             return []
-        mine, yours = ({one.name: one.kind for one in scope.columns if one.listed} for scope in (self, other))
+        mine, yours = (
+            {column.name: column.kind for column in scope.columns if column.listed} for scope in (self, other)
+        )
         return [
             name for name in mine
             if name in yours and mine[name] == yours[name] != "mean" and self._once(name) and other._once(name)
         ]  # fmt: skip
 
     def may_be_natural(self, other: Scope) -> bool:
-        """Whether all names that both have can be merged."""
-        mine, yours = ({one.name for one in scope.columns if one.listed} for scope in (self, other))
+        """Return whether all names that both scopes have can be merged."""
+        mine, yours = ({column.name for column in scope.columns if column.listed} for scope in (self, other))
         return not (self.lost or other.lost) and mine & yours == set(self.shared(other))
 
     def _once(self, name: str) -> bool:
-        return sum(one.name == name and one.listed for one in self.columns) == 1
+        return sum(column.name == name and column.listed for column in self.columns) == 1
 
     def merged(self, other: Scope, names: Sequence[str], kind: str) -> Scope:
-        """Both, with one column for each of these names; the two that it is made of can be called by their owner."""
+        """Return both scopes, with one column for each of `names`.
+
+        The two columns of a name can still be named with their owner.
+        """
         found = []
-        for one in self.columns:
-            if one.name in names and one.listed:
-                found.append(Visible(one.name, one.kind, None))
-                if one.owner is not None:
-                    found.append(Visible(one.name, one.kind, one.owner, listed=False))
+        for column in self.columns:
+            if column.name in names and column.listed:
+                found.append(Visible(column.name, column.kind, None))
+                if column.owner is not None:
+                    found.append(Visible(column.name, column.kind, column.owner, listed=False))
             else:
-                found.append(one)
-        for one in other.columns:
-            if one.name in names and one.listed:
-                if one.owner is not None:
-                    found.append(Visible(one.name, one.kind, one.owner, listed=False))
+                found.append(column)
+        for column in other.columns:
+            if column.name in names and column.listed:
+                if column.owner is not None:
+                    found.append(Visible(column.name, column.kind, column.owner, listed=False))
             else:
-                found.append(one)
+                found.append(column)
         return self._with(other, found)
 
     def star(self) -> tuple[Column, ...] | None:
         """The columns of ``*``; None if two have one name."""
-        listed = [one for one in self.columns if one.listed]
-        if self.lost or not listed or len({one.name for one in listed}) < len(listed):
+        listed = [column for column in self.columns if column.listed]
+        if self.lost or not listed or len({column.name for column in listed}) < len(listed):
             return None
-        return tuple(Column(one.name, one.kind) for one in listed)
+        return tuple(Column(column.name, column.kind) for column in listed)
 
     def part(self, chance: random.Random) -> Scope:
         """The columns of one relation of it."""
-        owners = sorted({one.owner for one in self.columns if one.owner is not None})
+        owners = sorted({column.owner for column in self.columns if column.owner is not None})
         if not owners:
             return self
         owner = chance.choice(owners)
-        return Scope([one for one in self.columns if one.owner == owner])
+        return Scope([column for column in self.columns if column.owner == owner])
 
     def text(self, column: Visible, chance: random.Random) -> str:
         """What calls it, without its owner where that is clear and chance has it."""

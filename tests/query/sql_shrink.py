@@ -12,14 +12,14 @@ from sqlglot import expressions as sql
 from tests.query.sql_judge import Case
 
 SECONDS = 30.0
-"""For one case."""
+"""Time limit for shrinking one case, in seconds."""
 
 
 def shrunk(case: Case, fails: Callable[[Case], bool], seconds: float = SECONDS) -> Case:
-    """A smaller case of which `fails` is true as it is of this one; it is not asked for longer than `seconds`."""
+    """Return a smaller case for which `fails` is still true, within `seconds`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        smaller = next((one for one in _smaller(case) if time.monotonic() < end and fails(one)), None)
+        smaller = next((candidate for candidate in _smaller(case) if time.monotonic() < end and fails(candidate)), None)
         if smaller is None:
             break
         case = smaller
@@ -48,7 +48,7 @@ def _smaller(case: Case) -> Iterator[Case]:
     for table in case.tables:
         if not any(tick.get(table.name) for tick in script):
             without = [{name: rows for name, rows in tick.items() if name != table.name} for tick in script]
-            others = tuple(one for one in case.tables if one != table)
+            others = tuple(candidate for candidate in case.tables if candidate != table)
             yield replace(case, tables=others, script=without)
 
 
@@ -62,7 +62,7 @@ def _shorter(text: str) -> Iterator[str]:
     for index in range(count):
         for way in range(4):
             copy = tree.copy()
-            node = next(one for number, one in enumerate(copy.walk()) if number == index)
+            node = next(candidate for position, candidate in enumerate(copy.walk()) if position == index)
             if not _cut(node, way):
                 break
             found = copy.sql("duckdb")
@@ -82,7 +82,7 @@ def _cut(node: sql.Expr, way: int) -> bool:
     elif isinstance(node, (sql.Where, sql.Having, sql.Group, sql.Join, sql.With, sql.CTE, sql.Distinct)):
         ways = [node.pop]
     elif isinstance(node, sql.Select) and len(node.expressions) > 1:
-        ways = [one.pop for one in node.expressions]
+        ways = [child.pop for child in node.expressions]
     if way >= len(ways):
         return False
     ways[way]()

@@ -1,4 +1,7 @@
-"""Tables of a few columns, and ticks of changes to them, as chance has it: nulls, equal rows, skew, empty tables."""
+"""Random tables of a few columns, and ticks of changes to them.
+
+They have nulls, equal rows and skew, and may be empty.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,7 @@ def random_tables(chance: random.Random) -> tuple[Table, ...]:
 
 @dataclass
 class _Manner:
-    """How a table's rows are drawn."""
+    """Distribution of the rows of a table."""
 
     values: dict[str, Sequence[object]]
     nulls: float
@@ -119,7 +122,9 @@ def random_script(
     n_ticks: int,
     values_of: Mapping[str, tuple[object, ...]] = VALUES,
 ) -> Script:
-    """A first load and further ticks; a table may be empty at first, may be emptied, and may have its nulls late.
+    """Return a first load and further ticks.
+
+    A table may be empty at first, may be emptied, and may get its nulls late.
 
     The first tick names every table, so that types of columns are known; later ones leave some out.
     """

@@ -272,8 +272,8 @@ GOLDEN = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden(name):
-    text, shown = (cleandoc(one) for one in GOLDEN[name])
-    assert str(core(parse(text))) == shown
+    text, expected = (cleandoc(part) for part in GOLDEN[name])
+    assert str(core(parse(text))) == expected
 
 
 def test_what_is_in_core_form_stays():
@@ -359,15 +359,15 @@ def test_the_core_form_means_what_the_text_means(name, bag):
     for seed in range(20):
         chance = random.Random(f"{name} {seed}")
         given = {
-            one: {
-                tuple(chance.choices(range(5), k=rules.arity[one])): chance.choice((1, 1, 3) if bag else (1,))
+            name: {
+                tuple(chance.choices(range(5), k=rules.arity[name])): chance.choice((1, 1, 3) if bag else (1,))
                 for _ in range(chance.randint(0, 8))
             }
-            for one in rules.inputs
+            for name in rules.inputs
         }
         expected = fixpoint(written(text), given, bag)
         lowered = core(rules)
-        inputs = {one if one in lowered.inputs else f"{one}#in": rows for one, rows in given.items()}
+        inputs = {name if name in lowered.inputs else f"{name}#in": rows for name, rows in given.items()}
         found = fixpoint(from_core(lowered), inputs, bag)
         assert {head: found[head] for head in expected} == expected
 

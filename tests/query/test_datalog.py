@@ -190,7 +190,7 @@ class TestMeaning:
             Directive("input", name, (("a", "b"),)) for name in "rs"
         )
         turned = parse(".output h(a=b)\nh(x) :- r(x).\n.input r")
-        assert [one.kind for one in turned.directives] == ["input", "output"]
+        assert [directive.kind for directive in turned.directives] == ["input", "output"]
         assert parse(str(turned)) == turned
         assert parse(".input r .input r(a=b) .input r h(x) :- r(x).").directives[0].parameters == (("a", "b"),)
 

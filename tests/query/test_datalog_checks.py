@@ -1,4 +1,4 @@
-"""Datalog text that says what cannot be: rules, relations and types that do not fit each other."""
+"""Datalog texts with rules, relations and types that contradict each other."""
 
 import re
 

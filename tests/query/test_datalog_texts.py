@@ -1,4 +1,4 @@
-"""Datalog text by chance: what is written is read again, and no text whatever breaks the reader."""
+"""Random Datalog texts: printed programs parse again, and no text breaks the parser."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -25,7 +25,10 @@ CONSTANTS = (
 
 @st.composite
 def programs(draw):
-    """Safe programs without recursion: relation names say their arity, heads read inputs or earlier heads."""
+    """Return random safe programs without recursion.
+
+    Names of relations contain their arity, and heads read inputs or earlier heads.
+    """
     rules = []
     constants = draw(st.sampled_from(CONSTANTS))
     arities = {
@@ -51,7 +54,9 @@ def programs(draw):
         comparisons = [pair for pair in comparisons if isinstance(pair[1], Variable)]
         head = draw(st.lists(terms | constants, min_size=1, max_size=3))
         name = f"head{number}_{len(head)}"
-        rules.append(Rule(Atom(name, tuple(head)), tuple(atoms), tuple(Comparison(*one) for one in comparisons)))
+        rules.append(
+            Rule(Atom(name, tuple(head)), tuple(atoms), tuple(Comparison(*comparison) for comparison in comparisons))
+        )
         arities[name] = len(head)
     used = {atom.relation: len(atom.terms) for rule in rules for atom in rule.atoms}
     declared = draw(st.lists(st.sampled_from(sorted(used)), unique=True, max_size=2))
@@ -72,7 +77,7 @@ def test_the_text_of_a_program_reads_as_the_program(rules):
 
 
 class _Chance:
-    """Draws the pieces of a rule, and numbers its wildcards in the order in which a reader meets them."""
+    """Generator of the parts of a rule; it numbers wildcards in the order of the parser."""
 
     def __init__(self, draw, relations):
         self.draw = draw

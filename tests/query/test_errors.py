@@ -1,4 +1,4 @@
-"""Mistakes in every language: line, column, the text with a mark, what was expected, and the nearest known name."""
+"""Syntax errors in every language: place, marked text, expectation, nearest name."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_is_wrong_is_shown_in_its_place(language, text, what, line, column,
     assert what in message, message
     assert f"line {line}, column {'' if column is None else column}" in message, message
     lines = message.split("\n")
-    markers = [number for number, one in enumerate(lines) if one.strip() and set(one.strip()) == {"~"}]
+    markers = [i for i, line in enumerate(lines) if line.strip() and set(line.strip()) == {"~"}]
     assert markers, message
     shown, marker = lines[markers[0] - 1], lines[markers[0]]
     assert shown.strip(), message

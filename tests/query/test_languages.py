@@ -1,4 +1,4 @@
-"""Which language a text is in: told by how it begins, and asked for where that does not tell."""
+"""Detection of the language of a text, and errors for ambiguous texts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ TEXTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("language", "text"), [(one, text) for one, texts in TEXTS.items() for text in texts])
+@pytest.mark.parametrize(
+    ("language", "text"), [(language, text) for language, texts in TEXTS.items() for text in texts]
+)
 def test_the_beginning_tells(language, text):
     assert language_of(text) == language
 
@@ -73,7 +75,7 @@ def test_what_is_said_counts():
 
 
 def test_languages_by_name():
-    assert [known_language(one) for one in LANGUAGES] == list(LANGUAGES)
+    assert [known_language(language) for language in LANGUAGES] == list(LANGUAGES)
     with pytest.raises(UsageError, match=r"unknown language 'SQL': expected one of 'datalog', 'edn', 'motif', 'sql'"):
         known_language("SQL")
     with pytest.raises(UsageError, match="Did you mean 'datalog'"):

@@ -36,7 +36,7 @@ def test_answers_are_the_same_at_every_tick(text):
     chance = random.Random(text)
     rules = parse(f"{text} .output h")
     cut = narrowed(rules)
-    programs = [gw.Program(one, bag=True, backend="cpu") for one in (rules, cut)]
+    programs = [gw.Program(program, bag=True, backend="cpu") for program in (rules, cut)]
     held: dict[str, list[tuple[int | None, ...]]] = {"r": [], "s": []}
     seen = 0
     for _ in range(6):

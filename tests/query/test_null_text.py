@@ -1,4 +1,4 @@
-"""Null and null-safe variables in Datalog text: what is read, what it is as text again, and what is refused."""
+"""Null and null-safe variables in Datalog text: parsing, printing, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules as Datalog text: it parses to equal rules, or to ones that only name things otherwise and answer alike."""
+"""Rules printed as Datalog parse to equal rules, or to renamed ones with equal answers."""
 
 from __future__ import annotations
 
@@ -66,12 +66,14 @@ ODD = (
 
 @pytest.mark.parametrize("seed", range(60))
 def test_names_that_datalog_cannot_spell(seed):
-    """The same program with odd names: what is printed differs from it by names only, one for one."""
+    """Printed programs with odd names differ only by a one-to-one renaming."""
     chance = random.Random(seed)
     rules = parse(chance_text(chance))
     relations = sorted({atom.relation for rule in rules.rules for atom in (rule.head, *rule.read)})
     names = dict(zip(relations, chance.sample([*ODD, *relations], len(relations)), strict=True))
-    variables = sorted({one.name for rule in rules.rules for one in every_variable(rule) if not one.is_wildcard})
+    variables = sorted(
+        {variable.name for rule in rules.rules for variable in every_variable(rule) if not variable.is_wildcard}
+    )
     odd = [name for name in ODD if not name.endswith("?")]
     others = dict(zip(variables, chance.sample([*odd, *variables], len(variables)), strict=True))
     spoilt = renamed(rules, names, others)
@@ -142,7 +144,7 @@ class TestExplain:
 def every_variable(body):
     parts = [*body.head.terms] if isinstance(body, Rule) else [body.value]
     parts += [term for atom in (*body.atoms, *body.negated) for term in atom.terms]
-    parts += [side for one in body.comparisons for side in (one.left, one.right)]
+    parts += [side for comparison in body.comparisons for side in (comparison.left, comparison.right)]
     while parts:
         part = parts.pop(0)
         if isinstance(part, Variable):
@@ -154,7 +156,7 @@ def every_variable(body):
 
 
 def renamed(rules, relations, variables):
-    """The rules with every name replaced, of relations for the program and of variables for each rule."""
+    """Return the rules with all names of relations and variables replaced."""
 
     def term(one):
         if isinstance(one, Variable):
@@ -186,7 +188,7 @@ def numbered(rules):
     found = []
     for rule in rules.rules:
         variables = {}
-        for one in every_variable(rule):
-            variables.setdefault(one.name, f"v{len(variables)}")
+        for variable in every_variable(rule):
+            variables.setdefault(variable.name, f"v{len(variables)}")
         found += renamed(Rules((rule,)), relations, variables).rules
     return found

@@ -1,4 +1,4 @@
-"""What SQL, EDN and motifs come to, printed as Datalog, is read again and answers alike, tick by tick."""
+"""SQL, EDN and motifs printed as Datalog parse again and answer alike after each tick."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ N_SQL = 1500 if IS_LONG else 24
 BLOCKS = 4
 
 
-def alike(rules, ticks, bag, types=None):
-    """Feed both programs the same ticks; what they put out has to be the same. Returns what was printed."""
+def assert_equal_answers(rules, ticks, bag, types=None):
+    """Feed both programs the same ticks and compare their outputs; return the printed text."""
     text = as_datalog(rules, bag=bag)
     again = parse(text)
     assert again.inputs == rules.inputs, text
@@ -47,7 +47,8 @@ def alike(rules, ticks, bag, types=None):
 def rounded(rows):
     """Rows and weights, floats to ten digits: another plan may add them in another order."""
     shown = [
-        (tuple(f"{one:.10g}" if type(one) is float else one for one in row), weight) for row, weight in rows.rows()
+        (tuple(f"{value:.10g}" if type(value) is float else value for value in row), weight)
+        for row, weight in rows.rows()
     ]
     return sorted(shown, key=repr)
 
@@ -73,7 +74,7 @@ def test_views_in_sql_that_chance_wrote(block):
             }
             for tick in script
         ]
-        printed = alike(rules, ticks, bag=True)
+        printed = assert_equal_answers(rules, ticks, bag=True)
         n_helpers += any("#" in name for name in rules.heads)
         n_read += 1
         assert "#" not in printed
@@ -103,7 +104,7 @@ MOTIFS = (
 
 
 def table(chance, kinds, n):
-    """Random rows with weights of 1 or -1, deletions only of what came before in the same relation."""
+    """Return random rows with weights 1 or -1; deletions match earlier insertions."""
     return [tuple(chance.choice(values) for values in kinds) for _ in range(n)]
 
 
@@ -129,7 +130,7 @@ def test_queries_in_edn(text):
     chance = random.Random(text)
     ticks = list(scripts(chance, {"edges": [range(4), range(4)], "names": [range(4), ["x", "y"]]}))
     ticks[0] |= {name: list(rows) for name, rows in query.given.items()}
-    alike(query.rules, ticks, bag=False)
+    assert_equal_answers(query.rules, ticks, bag=False)
 
 
 @pytest.mark.parametrize("semantics", SEMANTICS)
@@ -143,13 +144,13 @@ def test_motifs(text, where, semantics):
         "edges": {"_row": range(99), "src": range(4), "dst": range(4), "w": [1, 2, 3, None]},
     }
     read = {"vertices": found.vertices, "edges": found.edges}
-    own = {name: [list(kinds[name][one]) for one in columns] for name, columns in read.items() if columns}
-    alike(
+    own = {name: [list(kinds[name][column]) for column in columns] for name, columns in read.items() if columns}
+    assert_equal_answers(
         found.rules,
         list(scripts(chance, own)),
         bag=True,
         types={
-            name: {one: "string" if one == "text" else "int64" for one in columns}
+            name: {column: "string" if column == "text" else "int64" for column in columns}
             for name, columns in read.items()
             if columns
         },

@@ -13,7 +13,7 @@ from tests.query.sql_tables import Column, Script, Table
 
 
 def table(name: str, **columns: str) -> Table:
-    return Table(name, tuple(Column(one, kind) for one, kind in columns.items()))
+    return Table(name, tuple(Column(column, kind) for column, kind in columns.items()))
 
 
 TABLES = (
@@ -267,12 +267,12 @@ def judge() -> Iterator[Judge]:
 
 
 def case_of(*queries: str) -> Case:
-    return Case(tuple((f"v{number}", one) for number, one in enumerate(queries)), TABLES, SCRIPT)
+    return Case(tuple((f"v{i}", query) for i, query in enumerate(queries)), TABLES, SCRIPT)
 
 
 @pytest.mark.parametrize("theme", QUERIES)
 def test_a_theme(theme: str, judge: Judge):
-    queries = [" ".join(one.split()) for one in QUERIES[theme].split(";") if one.strip()]
+    queries = [" ".join(query.split()) for query in QUERIES[theme].split(";") if query.strip()]
     case = case_of(*queries)
     wrong = disagreement(case, judge.answers(case), typed=True)
     assert wrong is None, f"{wrong}\n{case.text}"

@@ -1,4 +1,4 @@
-"""What dialects do not have in common: answers of one text in several of them."""
+"""Differences of the dialects: answers of the same text in several of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpu_wcoj.query.sql.functions import BY_CHARACTER, FUNCTION_NAMES, INFINITE
 from gpu_wcoj.query.sql.parse import DIALECTS
 
 DOUBLES = {"a": [1.5, 3.0, None], "b": [0.0, 2.0, 0.0]}
-RAISING = [one for one in DIALECTS if one not in INFINITE]
+RAISING = [dialect for dialect in DIALECTS if dialect not in INFINITE]
 
 
 @pytest.mark.parametrize("dialect", RAISING)
@@ -71,17 +71,17 @@ def test_a_view_goes_on_after_a_division_by_zero():
 
 
 def test_upper_and_lower_of_every_character_are_those_of_duckdb():
-    """But of characters that Python's Unicode does not have yet; in none of all there is a difference with 14.0."""
-    chars = [chr(one) for one in range(1, 0x110000) if not 0xD800 <= one < 0xE000]
+    """Compare all characters that the Unicode of Python has; there is no difference with 14.0."""
+    chars = [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
     with duckdb.connect() as connection:
         _ = connection.register("r", pa.table({"c": chars}))
         for row in connection.execute("SELECT c, UPPER(c), LOWER(c) FROM r").fetchall():
-            if all(unicodedata.category(one) != "Cn" for one in "".join(row)):
+            if all(unicodedata.category(char) != "Cn" for char in "".join(row)):
                 assert (upcase(row[0]), downcase(row[0])) == row[1:], row
-    cased = pa.table({"c": [one for one in chars if upcase(one) != downcase(one)]})
+    cased = pa.table({"c": [char for char in chars if upcase(char) != downcase(char)]})
     text = "SELECT c, UPPER('ß' || c || 'a') AS u, LOWER('A' || c || 'Σ') AS l FROM r"
     found = gw.query(text, r=cased).to_dict()
-    assert found == {(one, f"ẞ{upcase(one)}A", f"a{downcase(one)}σ"): 1 for one in cased["c"].to_pylist()}
+    assert found == {(char, f"ẞ{upcase(char)}A", f"a{downcase(char)}σ"): 1 for char in cased["c"].to_pylist()}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -155,7 +155,7 @@ def test_not_a_number_is_the_largest_and_equal_to_itself(dialect: str):
 
 def test_the_readme_names_the_functions():
     text = (Path(__file__).parents[2] / "README.md").read_text()
-    line = next(one for one in text.splitlines() if "SQL is views" in one)
+    line = next(line for line in text.splitlines() if "SQL is views" in line)
     named = re.findall("`([A-Z]+)`", line.split("Functions are")[1].split(".")[0])
     assert tuple(named) == FUNCTION_NAMES
     refused = ("SELECT (SELECT MAX(a) FROM s WHERE s.b = r.b) FROM r",

@@ -1,4 +1,4 @@
-"""Deep conditions in three-valued logic, as chance has it: the kept answers are DuckDB's after every tick."""
+"""Random deep conditions in three-valued logic, against DuckDB after every tick."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Writer:
         if kind == "text" and way < 0.6:
             return f"{column} {negated}LIKE {chance.choice(('%x', '_', 'x%', '%'))!r}"
         if way < 0.52:
-            other = self.columns and chance.choice([one for one in self.columns if self.columns[one] == kind])
+            other = self.columns and chance.choice([column for column in self.columns if self.columns[column] == kind])
             return f"CASE WHEN {self.plain()} THEN {column} WHEN {self.plain()} THEN {self.literal(kind)} END = {other}"
         if way < 0.56:
             return f"COALESCE({column}, {self.value(kind)}) = {self.value(kind)}"
@@ -89,7 +89,7 @@ class Writer:
         return self.chance.choice((f"{column} IS NULL", f"{column} = {self.literal(self.columns[column])}"))
 
     def value(self, kind: str) -> str:
-        own = [one for one in self.columns if self.columns[one] == kind]
+        own = [column for column in self.columns if self.columns[column] == kind]
         if not own or self.chance.random() < 0.3:
             return self.literal(kind)
         column = self.chance.choice(own)
@@ -105,11 +105,13 @@ def case_of(seed: str) -> Case:
     chance = random.Random(seed)
     names = [f"{letter}{number}" for number in (1, 2) for letter in chance.sample(sorted(KINDS), 3)]
     tables = tuple(
-        Table(f"t{at}", (Column(f"k{at}", "int"), *(Column(one, KINDS[one[0]]) for one in names if one[1] == str(at))))
+        Table(
+            f"t{at}", (Column(f"k{at}", "int"), *(Column(name, KINDS[name[0]]) for name in names if name[1] == str(at)))
+        )
         for at in (1, 2)
     )
-    columns = {one.name: one.kind for table in tables for one in table.columns}
-    writer, first = Writer(chance, columns), Writer(chance, {one.name: one.kind for one in tables[0].columns})
+    columns = {column.name: column.kind for table in tables for column in table.columns}
+    writer, first = Writer(chance, columns), Writer(chance, {column.name: column.kind for column in tables[0].columns})
     depth = chance.choice((1, 2, 3, DEPTH if chance.random() < 0.3 else 2))
     where, on = writer.condition(depth), writer.condition(min(depth, 3))
     shown = chance.choice(sorted(columns))
@@ -166,10 +168,11 @@ def test_a_condition_holds_in_sets_too(judge: Judge):
         if "COUNT" in case.text:
             continue
         rules = parse(
-            case.text, {one.name: {own.name: str(TYPES[own.kind]) for own in one.columns} for one in case.tables}
+            case.text,
+            {table.name: {column.name: str(TYPES[column.kind]) for column in table.columns} for table in case.tables},
         )
         program = gw.Program(rules, backend="cpu", threads=1)
-        state: dict[str, Counter[tuple[object, ...]]] = {one.name: Counter() for one in case.tables}
+        state: dict[str, Counter[tuple[object, ...]]] = {table.name: Counter() for table in case.tables}
         for tick, expected in zip(case.script, right, strict=True):  # type: ignore[call-overload]
             changes = {}
             for table in case.tables:
@@ -189,15 +192,15 @@ def _unmarked(rows: Counter[tuple[object, ...]]) -> Iterator[tuple[object, ...]]
     """Rows with truth values in the place of their names."""
     names = {"is True": True, "is False": False}
     for row in rows:
-        yield tuple(names.get(one, one) if isinstance(one, str) else one for one in row)
+        yield tuple(names.get(term, term) if isinstance(term, str) else term for term in row)
 
 
 def test_helpers_of_inputs_take_filters(judge: Judge):
     for seed, case, right in fit_cases(judge, "narrowed"):
-        rules = parse(case.text, {one.name: one.names for one in case.tables})
+        rules = parse(case.text, {table.name: table.names for table in case.tables})
         program = gw.Program(narrowed(rules), bag=True, backend="cpu", threads=1)
         for tick in case.script:
-            tables = {one.name: one for one in case.tables}
+            tables = {table.name: table for table in case.tables}
             program.step({
                 name: tables[name].arrow([row for row, _ in rows], [weight for _, weight in rows])
                 for name, rows in tick.items() if name in program.inputs

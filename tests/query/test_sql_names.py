@@ -93,7 +93,7 @@ def test_duckdb_answers_the_same(place: str):
         for name, columns in TABLES.items():
             connection.register(name, pa.table(columns))
         found = connection.execute(text)
-        names, rows = [one[0] for one in found.description], found.fetchall()
+        names, rows = [column[0] for column in found.description], found.fetchall()
     answer = gw.query(text, tables_of(text), language="sql")
     assert sorted(row for row, weight in answer.rows() for _ in range(weight)) == sorted(rows)
     assert list(answer.names) == names

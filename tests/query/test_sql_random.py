@@ -1,4 +1,4 @@
-"""Views in SQL that chance wrote agree with DuckDB after every tick, nulls, equal rows and deletions included."""
+"""Random views in SQL agree with DuckDB after every tick, with nulls and deletions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.query.sql_tables import random_script, random_tables
 SEED = int(os.environ.get("TEST_SEED", "1"))
 N_BLOCKS = 4
 N_QUERIES = 2000 if IS_LONG else 60
-MOST_REFUSED = 0.02
+MAX_REFUSED = 0.02
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def random_case(seed: str, features: frozenset[str] = FEATURES) -> tuple[Case, s
 
 
 def fit_cases(judge: Judge, seed: str, count: int) -> Iterator[tuple[str, Case, Answers]]:
-    """So many cases that DuckDB takes, and whose answers are not too large."""
+    """Yield `count` cases that DuckDB accepts and whose answers are not too large."""
     found = number = 0
     while found < count:
         own = f"{seed} {number}"
@@ -69,11 +69,11 @@ def test_answers_are_those_of_duckdb(block: int, judge: Judge):
             least = shrunk(case, partial(fails, judge=judge, as_before=kind_of(wrong), typed=is_typed(case)))
             why = disagreement(least, judge.answers(least), typed=is_typed(case))
             pytest.fail(f"seed {seed!r}: {wrong}\n{case.text}\nthe least that fails: {why}\n{least}")
-    assert refused.total() <= MOST_REFUSED * count, refused
+    assert refused.total() <= MAX_REFUSED * count, refused
 
 
 def is_typed(case: Case) -> bool:
-    """Whether types are given, which does not depend on the answer."""
+    """Return whether to give the types of columns; the answer does not depend on it."""
     return len(case.text) % 4 > 1
 
 
@@ -83,7 +83,7 @@ def kind_of(wrong: str) -> str:
 
 
 def fails(case: Case, judge: Judge, as_before: str, *, typed: bool) -> bool:
-    """Whether it is a case and does not agree, in the same way."""
+    """Return whether a case still disagrees in the same way."""
     try:
         wrong = disagreement(case, judge.answers(case), typed=typed)
         return wrong is not None and kind_of(wrong) == as_before

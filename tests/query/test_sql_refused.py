@@ -257,7 +257,7 @@ WRONG = [
 
 
 def marked(error: GpuWcojError) -> str:
-    """What the message marks."""
+    """Return the text that the message marks."""
     lines = str(error).split("\n")
     at = next(i for i, line in enumerate(lines) if re.fullmatch(r" *~+", line))
     start = lines[at].index("~")

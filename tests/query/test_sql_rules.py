@@ -1,4 +1,4 @@
-"""What views in SQL come to: rules whose joins stay joins of many relations, and conditions that go into them."""
+"""Rules of views in SQL: joins stay multiway joins, and conditions move into them."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_inputs_and_outputs_have_the_names_that_are_given():
     rules = parse('CREATE VIEW "A View"(one, "and two") AS SELECT "First Name", ID FROM "My Table"', tables)
     assert rules.inputs == ("My Table",)
     assert rules.outputs == ("A View",)
-    assert {one.relation: one.columns for one in rules.declarations} == {
+    assert {declaration.relation: declaration.columns for declaration in rules.declarations} == {
         "My Table": ("First Name", "id"),
         "A View": ("one", "and two"),
     }
@@ -229,7 +229,7 @@ def test_relations_of_which_no_row_counts_take_rows(text: str, expected: dict[tu
 def test_columns_of_no_rows_have_their_types(text: str, types: list[str]):
     tables = {"t": pa.table({"a": [1]}), "u": pa.table({"a": [1, 3], "c": ["x", "y"], "d": [1.5, 2.5]})}
     named = {name: table for name, table in tables.items() if re.search(rf"\b{name}\b", text)}
-    assert [str(one.type) for one in pa.table(gw.query(text, named)).schema] == types
+    assert [str(field.type) for field in pa.table(gw.query(text, named)).schema] == types
 
 
 def test_types_are_declared():

@@ -1,4 +1,4 @@
-"""Texts where SQL is easily mistaken: each agrees with DuckDB after every tick, or is refused with an error of ours."""
+"""Difficult SQL texts: each agrees with DuckDB after every tick, or is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ N_PARTS = 1 if IS_LONG else 10
 """One of so many texts is tried, another one with another seed."""
 
 TABLES = tuple(
-    Table(name, tuple(Column(*one) for one in columns))
+    Table(name, tuple(Column(*column) for column in columns))
     for name, columns in {
         "t": [("a", "int"), ("b", "int")],
         "s": [("a", "int"), ("c", "int")],
@@ -95,8 +95,8 @@ def test_answers_are_those_of_duckdb(judge: Judge):
     assert len(set(AGREE)) == len(AGREE) > 450
     wrong = {}
     for number, line in enumerate(some(AGREE)):
-        one = case(line)
-        wrong[line] = disagreement(one, judge.answers(one), typed=bool(number % 2))
+        line_case = case(line)
+        wrong[line] = disagreement(line_case, judge.answers(line_case), typed=bool(number % 2))
     assert not any(wrong.values()), {line: why for line, why in wrong.items() if why}
 
 
@@ -105,7 +105,7 @@ def test_others_are_refused():
     kinds: Counter[str] = Counter()
     for line in some(REFUSED):
         with pytest.raises(GpuWcojError) as error:
-            take(case(line))
+            check(case(line))
         kinds[type(error.value).__name__] += 1
     assert set(kinds) <= {
         "UnsupportedError", "SqlSyntaxError", "ColumnError", "UnknownRelationError", "TypeMismatchError",
@@ -113,7 +113,7 @@ def test_others_are_refused():
     }  # fmt: skip
 
 
-def take(one: Case) -> None:
+def check(one: Case) -> None:
     """The first rows."""
     program = gw.Program(parse(one.text, {table.name: table.names for table in TABLES}), bag=True, backend="cpu")
     for tick in SCRIPT:

@@ -1,4 +1,4 @@
-"""Queries of TPC-H and TPC-DS whose conditions join OR, lists, ranges and CASE, kept under inserts and deletes.
+"""Queries of TPC-H and TPC-DS with OR, lists, ranges and CASE, under updates.
 
 The texts follow the public specifications, with parameters of our own. What orders, limits and rounds rows is left to
 whoever reads a view. The tables have the columns that the queries name; their rows are drawn so that every condition
@@ -35,7 +35,7 @@ def _week(prefix: str, value: str) -> str:
 
 
 def _cases(*cases: str) -> str:
-    return " OR ".join(f"({one})" for one in cases)
+    return " OR ".join(f"({case})" for case in cases)
 
 
 QUERIES: Mapping[str, str] = {
@@ -135,12 +135,12 @@ Draw = Callable[[random.Random, int], object]
 MONEY, PRICE = pa.decimal128(7, 2), pa.decimal128(9, 2)
 
 
-def number(least: int, most: int) -> tuple[pa.DataType, Draw]:
-    return pa.int64(), lambda chance, _: chance.randint(least, most)
+def ints(low: int, high: int) -> tuple[pa.DataType, Draw]:
+    return pa.int64(), lambda chance, _: chance.randint(low, high)
 
 
-def money(least: int, most: int, kind: pa.DataType = MONEY) -> tuple[pa.DataType, Draw]:
-    return kind, lambda chance, _: Decimal(chance.randint(least * 100, most * 100)) / 100
+def money(low: int, high: int, kind: pa.DataType = MONEY) -> tuple[pa.DataType, Draw]:
+    return kind, lambda chance, _: Decimal(chance.randint(low * 100, high * 100)) / 100
 
 
 def text(*values: str) -> tuple[pa.DataType, Draw]:
@@ -152,25 +152,25 @@ def day(first: dt.date, days: int) -> tuple[pa.DataType, Draw]:
 
 
 KEY: tuple[pa.DataType, Draw] = pa.int64(), lambda _, at: at
-SOLD = number(0, 41)
+SOLD = ints(0, 41)
 TABLES: Mapping[str, tuple[int, Mapping[str, tuple[pa.DataType, Draw]]]] = {
     "nation": (4, {"n_nationkey": KEY, "n_name": (pa.string(), lambda _, at: ("PERU", "KENYA", "PERU", "KENYA")[at])}),
-    "supplier": (6, {"s_suppkey": KEY, "s_nationkey": number(0, 3)}),
-    "customer_h": (8, {"c_custkey": KEY, "c_nationkey": number(0, 3)}),
-    "orders": (25, {"o_orderkey": KEY, "o_custkey": number(0, 7)}),
+    "supplier": (6, {"s_suppkey": KEY, "s_nationkey": ints(0, 3)}),
+    "customer_h": (8, {"c_custkey": KEY, "c_nationkey": ints(0, 3)}),
+    "orders": (25, {"o_orderkey": KEY, "o_custkey": ints(0, 7)}),
     "lineitem": (150, {
-        "l_orderkey": number(0, 24), "l_partkey": number(0, 11), "l_suppkey": number(0, 5), "l_quantity": money(1, 40),
+        "l_orderkey": ints(0, 24), "l_partkey": ints(0, 11), "l_suppkey": ints(0, 5), "l_quantity": money(1, 40),
         "l_extendedprice": money(1, 900), "l_discount": (MONEY, lambda chance, _: Decimal(chance.randint(0, 10)) / 100),
         "l_shipdate": day(dt.date(1994, 9, 1), 1000), "l_shipmode": text("AIR", "AIR REG", "SHIP"),
         "l_shipinstruct": text("DELIVER IN PERSON", "DELIVER IN PERSON", "NONE"),
     }),
     "part": (12, {
-        "p_partkey": KEY, "p_brand": text("Brand#21", "Brand#13", "Brand#52"), "p_size": number(1, 12),
+        "p_partkey": KEY, "p_brand": text("Brand#21", "Brand#13", "Brand#52"), "p_size": ints(1, 12),
         "p_container": text("SM BOX", "SM PKG", "MED PACK", "MED BOX", "LG CASE", "LG BOX", "JUMBO BOX"),
     }),
     "date_dim": (42, {
         "d_date_sk": KEY, "d_week_seq": (pa.int64(), lambda _, at: at // 7 + 53 * (at // 21) - 3 * (at // 21)),
-        "d_year": (pa.int64(), lambda _, at: 2001 + at // 21), "d_qoy": number(1, 2),
+        "d_year": (pa.int64(), lambda _, at: 2001 + at // 21), "d_qoy": ints(1, 2),
         "d_day_name": (pa.string(), lambda _, at: DAYS[at % 7]),
     }),
     "store": (4, {
@@ -184,22 +184,22 @@ TABLES: Mapping[str, tuple[int, Mapping[str, tuple[pa.DataType, Draw]]]] = {
     "household_demographics": (4, {"hd_demo_sk": KEY, "hd_dep_count": (pa.int64(), lambda _, at: (1, 3)[at % 2])}),
     "customer_address": (20, {
         "ca_address_sk": KEY, "ca_country": text(*["United States"] * 3, "Canada"), "ca_city": text("Oak", "Elm"),
-        "ca_state": text(*(one for states in STATES for one in states), "GA"),
+        "ca_state": text(*(state for states in STATES for state in states), "GA"),
         "ca_zip": (pa.string(), lambda chance, _: chance.choice((*ZIPS[:3], "10000")) + chance.choice(("", "-1"))),
     }),
-    "customer": (15, {"c_customer_sk": KEY, "c_current_addr_sk": number(0, 19)}),
+    "customer": (15, {"c_customer_sk": KEY, "c_current_addr_sk": ints(0, 19)}),
     "item": (30, {"i_item_sk": KEY, "i_item_id": (pa.string(), lambda _, at: f"ITEM{at // 2}")}),
     "store_sales": (600, {
-        "ss_sold_date_sk": SOLD, "ss_store_sk": number(0, 3), "ss_cdemo_sk": number(0, 8), "ss_hdemo_sk": number(0, 3),
-        "ss_addr_sk": number(0, 19), "ss_quantity": number(1, 100), "ss_sales_price": money(50, 200),
+        "ss_sold_date_sk": SOLD, "ss_store_sk": ints(0, 3), "ss_cdemo_sk": ints(0, 8), "ss_hdemo_sk": ints(0, 3),
+        "ss_addr_sk": ints(0, 19), "ss_quantity": ints(1, 100), "ss_sales_price": money(50, 200),
         "ss_ext_sales_price": money(1, 9000), "ss_ext_wholesale_cost": money(1, 9000), "ss_net_profit": money(0, 300),
     }),
     "catalog_sales": (120, {
-        "cs_sold_date_sk": SOLD, "cs_bill_customer_sk": number(0, 14), "cs_sales_price": money(1, 200),
+        "cs_sold_date_sk": SOLD, "cs_bill_customer_sk": ints(0, 14), "cs_sales_price": money(1, 200),
         "cs_ext_sales_price": money(1, 999),
     }),
     "web_sales": (120, {
-        "ws_sold_date_sk": SOLD, "ws_bill_customer_sk": number(0, 14), "ws_item_sk": number(0, 29),
+        "ws_sold_date_sk": SOLD, "ws_bill_customer_sk": ints(0, 14), "ws_item_sk": ints(0, 29),
         "ws_sales_price": money(1, 200), "ws_ext_sales_price": money(1, 999),
     }),
 }  # fmt: skip
@@ -241,10 +241,12 @@ def arrow(table: str, rows: Sequence[Row], weights: Sequence[int] | None = None)
 def test_a_view_of_the_query_is_what_duckdb_answers(name: str):
     sql = QUERIES[name].replace("customer,", "customer_h AS customer,") if name == "TPC-H 7" else QUERIES[name]
     chance = random.Random(name)
-    known = {table: {one: str(kind) for one, (kind, _) in columns.items()} for table, (_, columns) in TABLES.items()}
+    known = {
+        table: {column: str(kind) for column, (kind, _) in columns.items()} for table, (_, columns) in TABLES.items()
+    }
     rules = parse(sql, known)
     program = gw.Program(narrowed(rules), bag=True, backend="cpu", threads=1)
-    read = [one for one in TABLES if one in program.inputs]
+    read = [name for name in TABLES if name in program.inputs]
     state = {table: [drawn(table, at, chance) for at in range(TABLES[table][0])] for table in read}
     changes = {table: (list(rows), [1] * len(rows)) for table, rows in state.items()}
     filled = 0
@@ -271,13 +273,13 @@ def changed(table: str, rows: list[Row], chance: random.Random) -> tuple[list[Ro
     return [*old, *came], [-1] * len(old) + [1] * len(came)
 
 
-def assert_alike(found: Counter[Row], expected: Counter[Row]) -> None:
+def assert_alike(result: Counter[Row], expected: Counter[Row]) -> None:
     """Equal, but for the last digits of quotients."""
 
     def ordered(rows: Counter[Row]) -> list[Row]:
-        return sorted(rows.elements(), key=lambda row: [repr(one) for one in row if not isinstance(one, float)])
+        return sorted(rows.elements(), key=lambda row: [repr(value) for value in row if not isinstance(value, float)])
 
-    for row, other in zip(ordered(found), ordered(expected), strict=True):
-        for one, right in zip(row, other, strict=True):
-            is_alike = isinstance(one, float) and isinstance(right, float) and isclose(one, right, rel_tol=1e-12)
-            assert is_alike or one == right, (row, other)
+    for row, other in zip(ordered(result), ordered(expected), strict=True):
+        for left, right in zip(row, other, strict=True):
+            is_alike = isinstance(left, float) and isinstance(right, float) and isclose(left, right, rel_tol=1e-12)
+            assert is_alike or left == right, (row, other)

@@ -1,4 +1,4 @@
-"""Rules as a text that makes them again, and programs of other languages than Datalog in checkpoints."""
+"""Serialization of rules, and checkpoints of programs in languages other than Datalog."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_every_constant():
     )
     again = made_again(stored(rules))
     assert again == rules
-    assert [str(term) for term in again.rules[0].atoms[0].terms] == [str(one) for one in rules.rules[0].atoms[0].terms]
+    assert [str(term) for term in again.rules[0].atoms[0].terms] == [
+        str(term) for term in rules.rules[0].atoms[0].terms
+    ]
 
 
 def test_lines_that_name_files():

@@ -1,4 +1,4 @@
-"""The representation of queries: equality of constants, text of every piece, relations of a program."""
+"""Terms and rules: equality of constants, text of every part, relations of a program."""
 
 import pytest
 

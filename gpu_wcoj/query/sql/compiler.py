@@ -159,7 +159,7 @@ class Compiler(Context):
             reach = reach.parent
         if column_number not in branch.values:
             raise self.place.refused(
-                f"the column '{node.name}' of the outer query cannot be used here", node, "Use it in WHERE."
+                f"the column '{node.name}' of the outer query cannot be used here", node, "Name it in WHERE."
             )
         return branch.values[column_number]
 

@@ -185,7 +185,7 @@ def _divided(context: Context, op: str, values: tuple[Expression, ...]) -> Call:
 
 def _double(context: Context, value: Expression) -> Expression:
     if isinstance(value, Constant) and not isinstance(value.value, (bool, str)):
-        return Constant(float(value.value))  # type: ignore[arg-type]  # null has been told apart
+        return Constant(float(value.value))  # type: ignore[arg-type]  # null is excluded by the callers
     return value if context.kind(value) == "double" else Call("double", (value,))
 
 

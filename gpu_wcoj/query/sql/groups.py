@@ -79,7 +79,7 @@ def grouped(context: Context, node: Node, joined: Joined) -> Derived:
         for where, values in context.each([*keys, *arguments], joined.scope, branch)
     ]
     names = tuple(f"key{i}" if not key.name else key.name for i, key in enumerate(keys))
-    if not keys and not arguments:  # a relation has a column
+    if not keys and not arguments:  # a relation needs a column
         names, rows = ("row",), [(where, (_ZERO,)) for where, _ in rows]
     rows = context.unify_rows(rows, [*keys, *arguments])
     base = Derived((*names, *(f"value{i}" for i in range(len(arguments)))), tuple(rows))
@@ -129,7 +129,7 @@ def identity(context: Context, node: Node, scope: Scope) -> object:
     """
     from sqlglot import expressions as exp
 
-    if isinstance(node, exp.Query):  # which has columns of its own
+    if isinstance(node, exp.Query):  # its columns are not in this scope
         return "query", node.sql()
     if isinstance(node, exp.Paren):
         return identity(context, node.this, scope)
