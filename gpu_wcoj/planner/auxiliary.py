@@ -1,8 +1,8 @@
-"""Auxiliary relations: two inputs joined over one column, which bodies read in the place of both.
+"""Auxiliary relations: stored joins of two inputs over one column.
 
-What an auxiliary relation is called says all that it holds, selections of its sides too, so that two plans have the
-same one if they have one of the same name: ``person[1, 0]*city[0, 1]`` joins the rows of `person` and `city` over the
-columns that stand first, and keeps the others.
+The name of an auxiliary relation describes its content, selections of its sides included, so two plans share a relation
+if they share its name: ``person[1, 0]*city[0, 1]`` joins the rows of `person` and `city` over the columns that are
+named first, and keeps the other columns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.terms import Atom, Variable
 
 JOINED = "v"
-"""What the joined column is called in the rule; columns that are kept are numbered."""
+"""Name of the joined column in the rule; the columns that are kept are numbered."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Side:
     Attributes
     ----------
     joined
-        The stored column that is joined over.
+        Stored column of the join.
     kept
-        Those that are kept.
+        Stored columns that are kept.
     atom
-        The atom, its columns in order and its variables called by these, so that atoms that ask for the same are equal.
+        The atom with ascending columns and variables named after them, so that equivalent atoms are equal.
     """
 
     joined: int
@@ -41,7 +41,7 @@ class Side:
 
     @classmethod
     def of(cls, atom: BodyAtom, joined: str, kept: Sequence[str]) -> Side:
-        """The side that an atom of a body is, which shares one variable with the other side."""
+        """Return the side for an atom of a body that shares one variable with the other side."""
         at = dict(zip(atom.variables, atom.columns, strict=True))
         columns = tuple(sorted(atom.columns))
         plain = BodyAtom(
@@ -66,27 +66,27 @@ class Side:
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """Two inputs joined; the columns that the first one keeps stand before those of the second."""
+    """Join of two inputs; the columns kept of the first side come before those of the second."""
 
     sides: tuple[Side, Side]
 
     @cached_property
     def name(self) -> str:
-        """The relation's."""
+        """Name of the relation."""
         return "*".join(map(str, self.sides))
 
     @property
     def relations(self) -> tuple[str, str]:
-        """What it joins."""
+        """Names of the two joined relations."""
         return self.sides[0].atom.relation, self.sides[1].atom.relation
 
     @property
     def columns(self) -> list[tuple[str, int]]:
-        """Of each column, from which stored column of which relation it is."""
+        """Per column, the relation and stored column it comes from."""
         return [(side.atom.relation, column) for side in self.sides for column in side.kept]
 
     def shape(self, shapes: Mapping[str, Shape]) -> Shape:
-        """Its stored columns: flags of nulls are columns as others are."""
+        """Return its stored columns; null flags are columns like any other."""
         families = [
             shapes[relation].family(column) if column < len(shapes[relation].nullable) else ""
             for relation, column in self.columns
@@ -94,7 +94,7 @@ class Auxiliary:
         return Shape(self.name, (False,) * len(families), tuple(families))
 
     def body(self) -> Body:
-        """The rule that derives it."""
+        """Return the rule that derives it."""
         atoms, head, shown = [], [], []
         for number, side in enumerate(self.sides):
             own = {column: f"{'xy'[number]}{column}" for column in side.atom.columns}
@@ -108,7 +108,10 @@ class Auxiliary:
         return Body(rule, tuple(head), tuple(atoms), ())
 
     def facts(self, known: KnownRelations) -> Facts | None:
-        """What is to be expected of its rows, if something is known of both sides; a value of one of them is a key."""
+        """Estimate its rows, or return None if a side has no statistics.
+
+        The joined column is assumed to be a key of one side.
+        """
         rows, values = [], []
         for side in self.sides:
             levels = known.levels(side.atom, side.atom.variables)

@@ -1,4 +1,4 @@
-"""The variables of atoms as bits, so that a set of them is a mask: the bits of a whole number."""
+"""Sets of variables as bit masks."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class Bits:
     Attributes
     ----------
     row
-        Those of the row.
+        Variables of the changed row.
     atoms
-        The atoms, by number.
+        Atoms by index.
     changed
-        The number of the one that the row is of, if it is among them: its variables are bound.
+        Index of the changed atom, if it is among `atoms`: its variables are bound.
     bit
-        Of each variable.
+        Per variable, its bit.
     masks
-        Per atom, its variables.
+        Per atom, the mask of its variables.
     seeded, rest
-        The variables of the row, and all others.
+        Mask of the variables of the row, and of all other variables.
     holding
         Per variable, the atoms that hold it.
     around
-        Per variable, those of the atoms that hold it.
+        Per variable, the mask of all variables of the atoms that hold it.
 
     Examples
     --------
@@ -68,15 +68,15 @@ class Bits:
 
     @classmethod
     def of_body(cls, body: Body) -> Bits:
-        """Of a body of which no atom is changed yet; see `of_change`."""
+        """Create the masks of a body before a changed atom is chosen; see `of_change`."""
         return cls((), dict(enumerate(body.atoms)))
 
     def of_change(self, number: int, row: tuple[str, ...]) -> Bits:
-        """The same atoms joined with a row of one of them, or of a negated one; all but the row is shared."""
+        """Return the masks for a changed row of one atom, possibly negated; all else is shared."""
         return Bits(row, self.atoms, number, self.bit, self.masks, self.holding, self.around)
 
     def _new(self, names: Iterable[str]) -> int:
-        """The mask of these variables, of which some may have no bit yet."""
+        """Return the mask of these variables and assign bits to new ones."""
         found = 0
         for name in names:
             if name not in self.bit:
@@ -87,14 +87,14 @@ class Bits:
         return found
 
     def mask(self, names: Iterable[str]) -> int:
-        """These variables, those of no atom left out."""
+        """Return the mask of these variables; variables of no atom are ignored."""
         found = 0
         for name in names:
             found |= self.bit.get(name, 0)
         return found
 
     def names(self, mask: int) -> list[str]:
-        """The variables of a mask, in the order of their bits."""
+        """Return the variables of a mask, in the order of their bits."""
         found = []
         for name, bit in self.bit.items():
             if bit & mask:

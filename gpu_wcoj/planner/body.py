@@ -1,9 +1,9 @@
-"""Normalise a rule: equalities become substitutions, constants and repetitions selections, nulls extra columns.
+"""Normalise a rule: substitute equalities, turn constants into selections, add null flags.
 
-A nullable column is followed, behind the relation's own columns, by a column of flags (1 where the value is null, whose
-code is then 0). A variable that joins, is compared or repeated takes rows without null only, and so does one that is
-calculated with or stands in a negated atom too; one that stands once is kept with its flag, so that nulls survive where
-they are only carried along, and a null-safe one takes its flag wherever it stands; see `gpu_wcoj.planner.nulls`.
+Each nullable column has a column of flags after the relation's own columns (1 where the value is null, with code 0). A
+variable that joins, is compared or repeated restricts rows to non-null values, and so does a variable of a calculation
+or of a negated atom. A variable that occurs once is kept with its flag, so that nulls that are only copied survive, and
+a null-safe variable is kept with its flag everywhere; see `gpu_wcoj.planner.nulls`.
 
 Examples
 --------
@@ -33,17 +33,17 @@ from gpu_wcoj.schema import NO_DECIMAL, DataType
 from gpu_wcoj.trace.arrangement import COMPARE, ComparedColumns
 
 Encode = Callable[[str, int, object], int]
-"""(relation, column, value) to the code of the value in that column's type."""
+"""Map (relation, column, value) to the code of the value in that column's type."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A relation's stored columns: one per column of its own, then a flag column per nullable one."""
+    """Stored columns of a relation: its own columns, then a flag column per nullable column."""
 
     relation: str
     nullable: tuple[bool, ...]
     textual: tuple[str, ...] = ()
-    """Per column, the dictionary's family for text and bytes, else an empty string; all empty if not given."""
+    """Per column, the dictionary's family for text and bytes, else an empty string; empty if there is none."""
 
     @property
     def width(self) -> int:
@@ -51,16 +51,16 @@ class Shape:
         return len(self.nullable) + sum(self.nullable)
 
     def flag(self, column: int) -> int | None:
-        """The stored column of a column's null flags."""
+        """Return the stored column of a column's null flags, or None."""
         return len(self.nullable) + sum(self.nullable[:column]) if self.nullable[column] else None
 
     def family(self, column: int) -> str:
-        """The dictionary's family of a column, or an empty string."""
+        """Return the dictionary's family of a column, or an empty string."""
         return self.textual[column] if self.textual else ""
 
 
 class BodyAtom(NamedTuple):
-    """An atom over stored columns, its variables distinct."""
+    """Atom over stored columns with distinct variables."""
 
     relation: str
     columns: tuple[int, ...]
@@ -85,11 +85,11 @@ class Body:
     head
         Per stored column of the head, a variable or a code.
     never
-        Whether its comparisons of constants already fail, or it asks for null where none is: it derives nothing.
+        True if it derives nothing: a comparison of constants fails, or a column without null has to be null.
     negated
         Negated atoms.
     calculations
-        What is calculated, each behind those that it uses.
+        Calculations, each after those that it uses.
     """
 
     rule: Rule
@@ -102,29 +102,29 @@ class Body:
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """The variables of the positive atoms, in the order in which they first stand."""
+        """Variables of the positive atoms, in order of first occurrence."""
         return tuple(dict.fromkeys(name for atom in self.atoms for name in atom.variables))
 
     def atom(self, number: int) -> BodyAtom:
-        """An atom; negated ones are numbered from ``-len(negated)`` to -1."""
+        """Return an atom; negated atoms are numbered from ``-len(negated)`` to -1."""
         return self.atoms[number] if number >= 0 else self.negated[number]
 
     @property
     def keeps_all(self) -> bool:
-        """Whether the head keeps every variable, so that no two bindings give one row."""
+        """True if the head keeps every variable, so that distinct bindings give distinct rows."""
         return set(self.variables) <= set(self.head)
 
 
 @dataclass(frozen=True)
 class Alias:
-    """A head that only renames or selects from another relation.
+    """Head that only renames or selects from another relation.
 
     Attributes
     ----------
     columns
-        Its column i is column ``columns[i]`` of the relation.
+        Column i of the head is column ``columns[i]`` of the relation.
     compared
-        (column, operator, column, or else a constant) over the relation's columns, which its rows satisfy.
+        Comparisons that its rows satisfy: (column, operator, column or None, constant or None) of the relation.
     """
 
     relation: str
@@ -141,14 +141,14 @@ def normalise(
     kept: int | None = None,
     asked: Mapping[Variable, bool] | None = None,
 ) -> Body:
-    """The rule over stored columns; see the module's text.
+    """Return the rule over stored columns; see the module's text.
 
     Parameters
     ----------
     kept
-        The column of the head whose best value is kept: a variable there takes rows without null only.
+        The column of the head whose best value is kept: a variable there excludes nulls.
     asked
-        Variables that are to be null, or not; all that `gpu_wcoj.planner.nulls.cases` gives together are the rule.
+        Variables that have to be null or not null; the bodies of all `gpu_wcoj.planner.nulls.cases` form the rule.
     """
     never = Body(rule, (), (), (), never=True)
     resolved = resolver(rule)
@@ -289,7 +289,7 @@ def _body_atom(
 
 
 def _code(encode: Encode, relation: str, column: int, constant: Constant, kinds: Kinds = INTEGERS, op: str = "") -> int:
-    """The code of a constant in a column, with which it is compared by `op` if that is given; that of null is 0."""
+    """Return the code of a constant in a column, optionally as an operand of `op`; 0 for null."""
     if constant == NULL:
         return 0
     kind = kinds.column(relation, column)
@@ -301,12 +301,12 @@ def _code(encode: Encode, relation: str, column: int, constant: Constant, kinds:
 
 
 def _is_scaled(kind: DataType | None, constant: Constant) -> bool:
-    """Whether a constant may have more digits than a type, with which it is compared all the same."""
+    """Return True if the constant may have more digits than the type it is compared with."""
     return kind is not None and (kind.family == "decimal" or isinstance(constant.value, Decimal))
 
 
 def _can_hold(atom: BodyAtom) -> bool:
-    """Whether no column is to have two values."""
+    """Return True unless constants require two values of one column."""
     return not atom.constants or len({column for column, _ in atom.constants}) == len(set(atom.constants))
 
 
@@ -338,7 +338,7 @@ def through_aliases(
     encode: Encode,
     kinds: Kinds = INTEGERS,
 ) -> BodyAtom:
-    """The atom over the relation that its own one renames or selects from, if it does."""
+    """Return the atom over the relation that its own relation is an alias of."""
     while atom.relation in aliases:
         alias = aliases[atom.relation]
         above, below = shapes[atom.relation], shapes[alias.relation]
@@ -371,9 +371,9 @@ def through_aliases(
 
 
 def alias_of(rule: Rule, textual: Callable[[str, int], bool]) -> Alias | None:
-    """The relation that the rule only renames or selects from, or None.
+    """Return the relation that the rule only renames or selects from, or None.
 
-    Comparisons of order on text are no selection, since ranks move: `textual` tells such columns.
+    Comparisons of order on text do not count as selections, since ranks change; `textual` returns True for text columns.
 
     Examples
     --------

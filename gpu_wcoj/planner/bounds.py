@@ -1,13 +1,13 @@
-"""How many rows a join can have at most, given the sizes of its relations, and perhaps their largest degrees.
+"""Upper bounds on the size of a join, from the sizes and largest degrees of its relations.
 
-The bound of Atserias, Grohe and Marx (doi:10.1137/110859440): let every atom have a weight such that the weights of
-the atoms that hold a variable add up to 1 or more, for every variable. Then the join has no more rows than the product
-of the atoms' sizes, each to the power of its weight. The least such product comes from a linear program, and for some
-relations of these sizes the join has as many rows.
+The bound of Atserias, Grohe and Marx (doi:10.1137/110859440): give every atom a weight such that for every variable,
+the weights of the atoms that hold it add up to 1 or more. Then the join has at most as many rows as the product of the
+atoms' sizes, each to the power of its weight. A linear program finds the smallest such product, and for some relations
+of these sizes the join has that many rows.
 
-A *degree*, the most rows that an atom has for one value of some of its variables, is used in the same way: such a
-constraint covers only the variables that it adds. That is right in an order in which the given variables come first:
-by the chain rule, the entropy of a row is the sum of each variable's, given those before it.
+A *degree*, the maximum number of rows that an atom has for one value of some of its variables, is used in the same way:
+such a constraint covers only the variables that it adds. That is valid in an order in which the given variables come
+first: by the chain rule, the entropy of a row is the sum of the entropies of its variables, each given those before it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from typing import Any
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 
 LARGEST_DENOMINATOR = 720
-"""Of the weights of a cover: at a corner of the polytope they are small fractions."""
+"""Largest denominator of a rounded cover weight; vertices of the polytope have small fractions."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """At most `rows` values of `variables` for each value of `given`.
+    """Constraint: at most `rows` values of `variables` for each value of `given`.
 
     Attributes
     ----------
     variables
-        Of an atom; with or without those given.
+        Variables of an atom; with or without those of `given`.
     given
-        None for a size of the whole, some of the atom's variables for a degree.
+        Empty for the size of the relation, some of the atom's variables for a degree.
     """
 
     variables: tuple[str, ...]
@@ -49,14 +49,14 @@ class Size:
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound and where it comes from.
+    """Bound with its fractional cover.
 
     Attributes
     ----------
     rows
-        No more than these; infinite if some variable is in no atom.
+        Maximum number of rows; infinite if some variable is in no atom.
     cover
-        The weight of each size, in the order in which they were given.
+        The weight of each size, in the order of the sizes.
     """
 
     rows: float
@@ -64,19 +64,19 @@ class Bound:
 
 
 def bound(sizes: Sequence[Size], order: Sequence[str] | None = None) -> Bound:
-    """The least bound on the distinct values of some variables in the join.
+    """Return the smallest bound on the number of distinct values of some variables in the join.
 
     Parameters
     ----------
     sizes
-        One per atom at least. A degree whose given variables do not all come first in `order` is left out.
+        At least one per atom. A degree is ignored unless all of its `given` variables come first in `order`.
     order
-        The variables, in the order in which they are bound; None for all, as they first stand in `sizes`.
+        The variables, in the order in which they are bound; None for all, by first occurrence in `sizes`.
 
     Raises
     ------
     UsageError
-        If a size is negative or no number.
+        If a size is negative or NaN.
     BackendUnavailableError
         If SciPy is not installed.
 
@@ -96,7 +96,12 @@ def bound(sizes: Sequence[Size], order: Sequence[str] | None = None) -> Bound:
     """
     for size in sizes:
         if not size.rows >= 0:
-            raise UsageError(f"the size of {size} is no number of rows.\n  Give a number from 0 on.")
+            raise UsageError.with_parts(
+                f"the size of {size} is invalid: got {size.rows!r} rows",
+                subject=str(size),
+                got=size.rows,
+                remedy="Pass a number from 0 on.",
+            )
     names = list(dict.fromkeys(name for size in sizes for name in size.variables)) if order is None else list(order)
     place = {name: i for i, name in enumerate(names)}
     rows, covered = [], []
@@ -112,7 +117,7 @@ def bound(sizes: Sequence[Size], order: Sequence[str] | None = None) -> Bound:
 
 @functools.lru_cache(maxsize=4096)
 def _least(n_variables: int, rows: tuple[float, ...], covered: tuple[tuple[int, ...], ...]) -> Bound:
-    """The least cover's bound, by linear programming."""
+    """Return the bound of the smallest fractional cover, by linear programming."""
     if {place for one in covered for place in one} != set(range(n_variables)):
         return Bound(math.inf, tuple(Fraction(0) for _ in rows))
     if not n_variables:
@@ -138,7 +143,9 @@ def _linprog() -> Any:
     try:
         from scipy.optimize import linprog
     except ImportError as error:
-        raise BackendUnavailableError(
-            f"bounds need SciPy, and it cannot be loaded: {error}\n  pip install 'gpu_wcoj[bounds]'"
+        raise BackendUnavailableError.with_parts(
+            f"bounds need SciPy, which cannot be imported: {error}",
+            subject="scipy",
+            remedy="Install it: pip install 'gpu_wcoj[bounds]'.",
         ) from error
     return linprog

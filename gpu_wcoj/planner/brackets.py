@@ -1,4 +1,4 @@
-"""Which steps of a path may be taken as branches; see `gpu_wcoj.join.branch`."""
+"""Bracketings of a path: choices of steps as branches; see `gpu_wcoj.join.branch`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpu_wcoj.join.path import Branch, Step, independent
 
 
 def ways_of(steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
-    """Steps in another order, and which of them are branches.
+    """Yield reordered steps with the branches among them.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def ways_of(steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], tuple[B
 def _bracketing(
     before: tuple[Step, ...], parts: tuple[tuple[Step, ...], ...], after: tuple[Step, ...]
 ) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
-    """The parts that can drop something as branches, the others behind them."""
+    """Yield the parts that can drop prefixes as branches, followed by the other parts."""
     chosen = [part for part in parts if any(map(_drops, part))]
     others = [step for part in parts if part not in chosen for step in part]
     branches, at = [], len(before)
@@ -44,5 +44,5 @@ def _bracketing(
 
 
 def _drops(step: Step) -> bool:
-    """Whether prefixes may be dropped at a step; one at which an atom alone gives values has some for each."""
+    """Return True if the step may drop prefixes; a single atom always has a value for each."""
     return len(step.atoms) > 1 or step.is_lookup or bool(step.conditions) or bool(step.checks)

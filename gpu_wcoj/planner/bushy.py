@@ -1,4 +1,4 @@
-"""What branches of a path cost: once for what looks alike to them, then joined back; see `gpu_wcoj.join.branch`."""
+"""Cost of a path with branches (a bushy plan); see `gpu_wcoj.join.branch`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from dataclasses import dataclass, field
 from gpu_wcoj.join.path import Branch, Step
 
 CHANGES = 100.0
-"""Changed rows that are taken to come together: what they bind may look alike."""
+"""Assumed number of changed rows in one batch; their prefixes may share branches."""
 
 BEGUN, GROUPED, JOINED = 2000.0, 1.5, 1.5
-"""What it costs to begin a branch, to bring a prefix to others that look alike to it, and to put one to a row of it."""
+"""Costs in probes: to start a branch, to group one prefix, and to join one prefix with one row of a branch."""
 
 
 @dataclass(eq=False)
 class Bracketing:
-    """Goes along the steps of a path, as its costs do, and says how many prefixes each step is taken for.
+    """Track how many prefixes each step of a path with branches is taken for.
 
-    Rows of a branch are taken to fall to the prefixes by chance: of those that have m rows on average the share exp(-m)
-    has none.
+    The rows of a branch are assumed to be distributed over the prefixes at random: if prefixes have m rows on average,
+    the share exp(-m) of them has none.
 
     Attributes
     ----------
     spoken
-        Per step, the variables that it speaks of, as a mask.
+        Per step, the mask of the variables that it reads.
     distinct
-        How many different bindings of the variables of a mask so many prefixes have.
+        Map (mask, number of prefixes) to the number of distinct bindings of the mask's variables.
     extra
-        What grouping and joining back have cost.
+        Accumulated cost in probes of grouping and joining back.
 
     Examples
     --------
@@ -51,7 +51,10 @@ class Bracketing:
     _waiting: list[float] = field(default_factory=list)
 
     def before(self, at: int, rows: float, held: Mapping[int, int], bound: int) -> float:
-        """The prefixes for which the step at this place is taken; `held` are the variables that atoms have bound."""
+        """Return the number of prefixes that enter a step.
+
+        `held` are the variables that each atom has bound.
+        """
         for branch in self.branches:
             if branch.begin == at:
                 seen = 0
@@ -67,7 +70,7 @@ class Bracketing:
         return rows
 
     def after(self, at: int, rows: float) -> float:
-        """The prefixes that are left before the step at this place, the rows of branches that end there joined back."""
+        """Return the number of prefixes before a step, after finished branches are joined back."""
         if not any(branch.end == at for branch in self.branches):
             return rows
         each = rows / max(self._begun, 1e-300)

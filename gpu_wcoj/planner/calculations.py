@@ -1,4 +1,4 @@
-"""What rules calculate, on codes: types of arguments and results, constants encoded."""
+"""Calculations of rules on codes: types of arguments and results, encoded constants."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from gpu_wcoj.schema import INT64, DataType
 
 
 class EncodeValue(Protocol):
-    """A constant's code in a column of a type."""
+    """Encoder of constants in a column of a type."""
 
     def __call__(self, kind: DataType | None, value: object, op: str = "", /) -> int:
-        """The code; where the constant is compared by `op`, one of which the comparison says the same."""
+        """Return the code; with `op`, a code that gives the same comparison."""
         ...
 
 
@@ -35,13 +35,13 @@ class Kinds:
     Attributes
     ----------
     of
-        The type of each variable of a rule, by name, as far as types are known.
+        Map a rule to the known types of its variables, by name.
     encode
-        (type, value) to the code of the value; see `EncodeValue`.
+        Map (type, value) to the code of the value; see `EncodeValue`.
     column
-        The type of a relation's column.
+        Map (relation, column) to the type of the column.
     signed
-        The variables of a rule, by name, that keep the sign of a zero.
+        Map a rule to the names of its variables that keep the sign of a zero.
     """
 
     of: Callable[[Rule], Mapping[str, DataType | None]]
@@ -56,7 +56,7 @@ def _whole_number(kind: DataType | None, value: object, op: str = "", /) -> int:
 
 
 INTEGERS = Kinds(lambda _: {}, _whole_number, lambda _, __: None)
-"""Everything is an integer."""
+"""Types of a program in which every column is an integer."""
 
 
 def calculation_of(
@@ -67,16 +67,16 @@ def calculation_of(
     equated: Collection[str | int],
     signed: Collection[str] = (),
 ) -> Calculation:
-    """A calculation on codes.
+    """Return a calculation on codes.
 
     Parameters
     ----------
     terms
-        What stands for the call's arguments.
+        Terms that the call's arguments resolve to.
     types
-        Of variables, by name.
+        Types of variables, by name.
     equated
-        The names of variables that the rule compares by ``=`` with what is not calculated.
+        The names of variables that the rule compares by ``=`` with uncalculated variables.
     signed
         The names of variables that keep the sign of a zero.
     """
@@ -117,12 +117,12 @@ def formula_of(
     kinds: Kinds,
     signed: Collection[str] = (),
 ) -> list[Calculation]:
-    """A null-aware calculation on codes, and one of its flag where it may be null.
+    """Return a null-aware calculation on codes, and that of its null flag where it may be null.
 
     Parameters
     ----------
     resolve
-        What stands for a variable of the call; null where the rule asks for that.
+        Map a variable of the call to its term; null where the rule requires null.
     signed
         The names of variables that keep the sign of a zero.
     """
@@ -140,7 +140,7 @@ def formula_of(
 
 
 class _Translation:
-    """Expressions as formulas over the arguments that they read, each once."""
+    """Translate expressions to formulas over arguments that are read once each."""
 
     def __init__(self, resolve: Resolve, nulls: Nulls, types: Mapping[str, DataType | None], kinds: Kinds) -> None:
         self.resolve = resolve
@@ -151,11 +151,11 @@ class _Translation:
         self._of_calls: dict[int, tuple[Expression, DataType | None]] = {}  # by id(), as a hash reads the whole call
 
     def term(self, expression: Expression) -> Expression:
-        """The expression, with what stands for a variable in its place."""
+        """Return the expression, or the term that a variable resolves to."""
         return expression if isinstance(expression, Call) else self.resolve(expression)
 
     def kind(self, expression: Expression) -> DataType | None:
-        """The type of an expression; None of what has that of what it stands beside."""
+        """Return the type of an expression; None if it takes the type of its context."""
         if is_spelled(expression):
             return None
         if isinstance(expression, Variable):
@@ -164,7 +164,7 @@ class _Translation:
         return self._of_value(expression)
 
     def _of_value(self, value: Expression) -> DataType | None:
-        """The type of a value by those of its variables; that of a call is worked out once."""
+        """Return the type of a value, by the types of its variables; that of a call is cached."""
         if isinstance(value, Variable):
             return self.types.get(value.name) or INT64
         if not isinstance(value, Call):
@@ -176,11 +176,11 @@ class _Translation:
         return found[1]
 
     def known_kind(self, expression: Expression) -> DataType:
-        """The type of an expression that stands beside nothing else."""
+        """Return the type of an expression without context."""
         return STRING if is_spelled(expression) else self.kind(expression) or INT64
 
     def formula(self, expression: Expression, wanted: DataType, op: str = "") -> Formula:
-        """The formula of an expression; a constant is one of the type that is wanted, compared by `op`."""
+        """Return the formula of an expression; constants are encoded in the expected type for `op`."""
         term = self.term(expression)
         if isinstance(term, Constant):
             code = None if term == NULL else self.kinds.encode(wanted, term.value, op)
@@ -215,7 +215,7 @@ class _Translation:
         return self.arguments.setdefault(name, len(self.arguments))
 
     def _calculated(self, call: Call) -> Formula:
-        """A calculation of values, which are none of them null where it is done."""
+        """Return the formula of a calculation whose arguments are not null where it is evaluated."""
         result = self.kind(call) or INT64
         names = [Variable(f"#{at}") for at in range(len(call.arguments))]
         own: dict[str, DataType | None] = {"#": result}
@@ -262,7 +262,7 @@ class _Translation:
         return Formula("among", (part,), codes=tuple(sorted(set(codes))), has_null=NULL in constants)
 
     def _scaled(self, expression: Expression, wanted: DataType) -> Formula:
-        """An expression in the type that is wanted: decimals and integers in its scale."""
+        """Return the formula of an expression, rescaled to the scale of an expected decimal type."""
         found = self.formula(expression, wanted)
         term = self.term(expression)
         kind = None if isinstance(term, Constant) else self.kind(expression)
@@ -276,7 +276,7 @@ class _Translation:
 
 
 def _with_one_zero(part: Formula, kind: DataType) -> Formula:
-    """Return the operand of a comparison with -0.0 as 0.0; columns have one zero where they are compared."""
+    """Return the operand of a comparison with -0.0 replaced by 0.0."""
     if not kind.family.startswith("float") or part.op == "column":
         return part
     if part.op == "constant":
@@ -285,7 +285,7 @@ def _with_one_zero(part: Formula, kind: DataType) -> Formula:
 
 
 def _common(kinds: Sequence[DataType | None]) -> DataType:
-    """The type in which two values are compared."""
+    """Return the type in which two values are compared."""
     known = [one for one in kinds if one is not None]
     if len(known) < 2:
         return known[0] if known else INT64
@@ -298,7 +298,7 @@ def _common(kinds: Sequence[DataType | None]) -> DataType:
 def comparable(
     left: str, right: str, types: Mapping[str, DataType | None], calculations: list[Calculation]
 ) -> tuple[str, str]:
-    """What is compared in the place of two variables: where decimals have another scale, the coarser is brought to it.
+    """Return the names of two operands; of decimals, the coarser is rescaled to the finer scale.
 
     Examples
     --------
@@ -328,6 +328,7 @@ def comparable(
 
 
 _MOST = (1 << 63) - 1
+"""Largest int64 code."""
 
 
 def _scale_of(kind: DataType) -> int:
@@ -335,7 +336,7 @@ def _scale_of(kind: DataType) -> int:
 
 
 def _kind_of_constant(value: object, result: DataType) -> DataType:
-    """A number is of the result's type where that is one of floats."""
+    """Return the type of a constant; a number takes the result's type if that is a float."""
     if isinstance(value, str):
         return DataType("string")
     if result.family.startswith("float"):

@@ -1,22 +1,24 @@
-"""What single things cost that a step does, in probes."""
+"""Cost constants of the planner, in probes."""
 
 from __future__ import annotations
 
 PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
-"""What it costs to bring a prefix to a step, to ask an atom for its width there, to look at a proposed value, to
-search it in another atom, and to search it in an atom alone, afterwards."""
+"""Costs in probes of a step: of a prefix, of an atom's range width, and of a proposed value; then of a search for
+a value in a further atom of the step, and of a lookup in a step of its own.
+"""
 
 ALONE, COPY = 0.3, 0.35
-"""What a prefix and its first value cost at a step of one atom that something is bound of; values are only copied.
+"""Costs in probes of a step with one atom that is already bound: of a prefix with its first value, of a copied
+value.
 
-Measured along foreign keys: a key that is followed by itself takes half as long as one that is looked up. Further
+Measured along foreign keys: a key that is followed by itself takes half as long as a key that is looked up. Further
 values of a prefix cost `PROPOSAL`. Copying them takes less than that, but so does an intersection for a value of a wide
 range, and what is copied is still to be looked up elsewhere, one value after the other.
 """
 
 
 def copying(prefixes: float, values: float) -> float:
-    """What the values of so many prefixes cost at a step of one atom.
+    """Return the cost in probes of copying the values of these prefixes at a step of one atom.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Chooses the order of one delta path: of orders that are likely to be good, one that is expected to cost little."""
+"""Choose the variable order of one delta path by expected cost."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ from gpu_wcoj.planner.symmetry import Image
 from gpu_wcoj.planner.worked import Worked
 
 CLEARLY = 0.7
-"""An order is left for one whose expected cost is less than this share of its own."""
+"""Cost ratio: the best order replaces the default one if it costs less than this share of it."""
 
 OFFER = 4.0
-"""What it costs to offer a row another order. Listing what a row brings has to cost as much, and so many times as much
-as the other order is dearer."""
+"""Cost in probes of offering a row a variant order.
+
+An order is offered only if listing the rows of a changed row costs at least this much, and this much times the cost
+ratio of the variant.
+"""
 
 MOST_ATOMS = 24
-"""The orders of longer bodies are not compared."""
+"""Bodies with more atoms than this keep the default order."""
 
 
 @dataclass(eq=False)
 class Like:
-    """Says of a seed that is another one's image what is known of that one.
+    """Estimates for a seed that is the image of another seed under an automorphism.
 
     Attributes
     ----------
     first
-        The other one's chooser.
+        Chooser of the other seed.
     image
-        What takes that one to this one.
+        Map from the other seed to this seed.
     """
 
     first: Chooser
@@ -45,44 +48,44 @@ class Like:
 
     @property
     def best(self) -> Order:
-        """The image of the other one's cheapest order."""
+        """Image of the other seed's cheapest order."""
         return _taken(self.first.best, self.image)
 
     def along(self, order: Order, limit: float) -> Foreseen:
-        """What is expected of an order of this one, in the other one's names."""
+        """Return the estimates of an order of this seed, in the variables of the other seed."""
         return self.first.along(_taken(order, self.image.back), limit)
 
     def renamed(self, found: Foreseen) -> Foreseen:
-        """The same in names of this one."""
+        """Return estimates in the variables of this seed."""
         names = {"": "", **self.image.names}
         levels = [Expected(names[one.variable], one.proposed, one.rows) for one in found.levels]
         return Foreseen(tuple(levels), found.listing, found.counting)
 
 
 def _taken(order: Order, image: Image) -> Order:
-    """The image of an order."""
+    """Return the image of an order."""
     via = [None if one is None else image.atoms[one] for one in order.via]
     return Order(image.atoms[order.seed], tuple(map(image.names.__getitem__, order.variables)), tuple(via))
 
 
 @dataclass(eq=False)
 class Chooser:
-    """Chooses for one seed.
+    """Choose the orders of one seed.
 
     Attributes
     ----------
     like
-        Of a seed that is another one's image: that one.
+        Estimates of the seed that this seed is the image of, if any.
     worked
-        What the choosers of a body leave to each other.
+        Cost terms that the choosers of a body share.
     candidates
-        How many orders it has looked at.
+        Number of orders that were compared.
     bits
-        Its variables as bits.
+        Masks of its variables.
     rest
         The variables that the seed does not bind.
     is_known
-        Whether something is known of every other relation.
+        True if every other relation has statistics.
     """
 
     body: Body
@@ -107,7 +110,9 @@ class Chooser:
         self._may_compare = self.is_known and len(self.rest) > 1 and len(self.body.atoms) <= MOST_ATOMS
 
     def choose(self, hint: Sequence[str] = (), alone: bool = False) -> tuple[Order, ...]:
-        """The order, then, if it is not to be `alone`, others that may pay for some rows.
+        """Return the chosen order and, unless `alone`, variants that may suit some rows better.
+
+        Variants begin with a variable that as many atoms reach.
 
         These begin with a variable that as many atoms reach.
         """
@@ -127,14 +132,14 @@ class Chooser:
         return (chosen, *others)
 
     def _is_clearly_dearer(self, order: Order) -> bool:
-        """Than the best one."""
+        """Return True if the order costs clearly more than the best one."""
         if self.like is not None:
             return self.like.first._is_clearly_dearer(_taken(order, self.like.image.back))
         return self.along(self.best).cost < CLEARLY * self.along(order).cost
 
     @cached_property
     def best(self) -> Order:
-        """The first of the cheapest orders, of those that are compared."""
+        """First of the cheapest of the compared orders."""
         if self.like is not None and self._may_compare:
             return self.like.best
         if not self._may_compare:
@@ -158,14 +163,14 @@ class Chooser:
         return orders
 
     def foreseen(self, order: Order) -> Foreseen | None:
-        """What is expected of an order; None if that is not known."""
+        """Return the estimates of an order; None without statistics."""
         if not self.is_known:
             return None
         found = self.along(order)
         return found if self.like is None else self.like.renamed(found)
 
     def along(self, order: Order, limit: float = math.inf) -> Foreseen:
-        """What is expected of an order; `TOO_DEAR` of one that costs more than the limit."""
+        """Return the estimates of an order, or `TOO_DEAR` if it costs more than the limit."""
         if self.like is not None:
             return self.like.along(order, limit)
         found = self._foreseen.get(order)
@@ -177,12 +182,12 @@ class Chooser:
 
     @cached_property
     def estimator(self) -> Estimator:
-        """What orders cost."""
+        """Estimator of the costs of orders."""
         return Estimator.of_body(self.body, self.seed, self.known, self.bits, self.worked)
 
     @cached_property
     def _standing(self) -> dict[str, tuple[bool, float, int]]:
-        """Per variable of these, what it is preferred by whatever is bound."""
+        """Per unbound variable, the part of its preference that does not depend on bound variables."""
         found = {}
         for place, name in enumerate(self.rest):
             smallest = min(map(self._rows.__getitem__, self.bits.holding[name]))
@@ -190,7 +195,7 @@ class Chooser:
         return found
 
     def _reached(self, names: Iterable[str]) -> int:
-        """The variables of the atoms that hold one of these."""
+        """Return the variables of the atoms that hold one of these."""
         found = 0
         for name in names:
             found |= self.bits.around[name]
@@ -201,7 +206,7 @@ class Chooser:
         return self._in_turn()
 
     def _in_turn(self, first: Sequence[str] = ()) -> Order:
-        """The most constrained variable next, after the first ones."""
+        """Return the order that binds the most constrained variable next, after the first ones."""
         self.candidates += 1
         if len(self.rest) == 1:
             return Order(self.seed, tuple(self.rest), (None,))
@@ -209,7 +214,7 @@ class Chooser:
         bound = self.bits.seeded | self.bits.mask(first)
         reached = self._reached((*self.bits.row, *first))
         while rest := self.bits.rest & ~bound:
-            # What no atom reaches comes behind what one does, unless it is calculated.
+            # Variables of reached atoms come first, unless something is calculated.
             likely = rest if self.body.calculations else reached & rest or rest
             names = self.bits.names(likely)
             chosen = names[0] if len(names) == 1 else min(names, key=lambda name: self._preference(name, bound))
@@ -232,13 +237,13 @@ class Chooser:
 
     @cached_property
     def _rows(self) -> list[float]:
-        """Per positive atom, the rows of its relation, where these are known."""
+        """Per positive atom, the rows of its relation; 0 if unknown."""
         if self.like is not None:
             return self.like.first._rows
         return [self.known.rows(atom.relation) or 0.0 for atom in self.body.atoms]
 
     def _greedy(self, first: str) -> Order:
-        """Beginning with a variable, the one next that leaves the fewest rows, of these the cheapest."""
+        """Return the order that binds next the variable that leaves the fewest rows, ties by cost."""
         self.candidates += 1
         order = [first]
         bound = self.bits.seeded | self.bits.bit[first]
@@ -252,7 +257,7 @@ class Chooser:
         return Order(self.seed, tuple(order), (None,) * len(order))
 
     def _left_deep_orders(self) -> list[Order]:
-        """Atom after atom, for every atom that may come first; before all the one that leaves the fewest rows."""
+        """Return an order of atoms for each possible first atom, the greedy choice first."""
         masks, seeded = self.bits.masks, self.bits.seeded
         rest = [number for number, mask in masks.items() if mask & ~seeded]
         joined = [number for number in rest if masks[number] & seeded] or rest
@@ -260,7 +265,7 @@ class Chooser:
         return [self._atoms_in_turn(number) for number in joined]
 
     def _cheaper_at_each(self, order: Order) -> Order:
-        """The same, but where that is expected to be cheaper, all atoms that hold a variable propose its values."""
+        """Return the order with all atoms of a variable proposing wherever that is cheaper."""
         bound, level = self.bits.seeded, self.estimator.level
         via: list[int | None] = []
         for name, alone in zip(order.variables, order.via, strict=True):
@@ -284,7 +289,7 @@ class Chooser:
         return Order(self.seed, tuple(order), tuple(via))
 
     def _next(self, bound: int) -> int:
-        """The atom that comes next, of those with variables that are not bound."""
+        """Return the atom that binds variables next."""
         found = self._following.get(bound)
         if found is None:
             masks = self.bits.masks
@@ -294,7 +299,7 @@ class Chooser:
         return found
 
     def _leaving(self, number: int, bound: int) -> tuple[float, float, int]:
-        """By the rows that an atom leaves, or by how many of its variables are bound."""
+        """Return the sort key of an atom: the rows it leaves, or its number of bound variables."""
         atom = self.body.atoms[number]
         if not self.is_known:
             return -(self.bits.masks[number] & bound).bit_count(), self._rows[number], number
@@ -306,7 +311,7 @@ class Chooser:
         return rows, self._rows[number], number
 
     def _via(self, order: Order) -> Order:
-        """The same with each variable proposed by the atom that most bound variables reach."""
+        """Return the order with each variable proposed by the atom with the most bound variables."""
         masks, bound = self.bits.masks, self.bits.seeded
         via = []
         for name in order.variables:
@@ -318,7 +323,7 @@ class Chooser:
         return order._replace(via=tuple(via))
 
     def _as_constrained(self, order: Order) -> Iterator[str]:
-        """The later variables that as many atoms reach from the seed as reach the first."""
+        """Yield the later variables that as many seed-bound atoms reach as reach the first."""
         touched = {number for number, mask in self.bits.masks.items() if mask & self.bits.seeded}
         reached = [len(touched.intersection(self.bits.holding[name])) for name in order.variables]
         for name, count in zip(order.variables[1:], reached[1:], strict=True):
@@ -327,7 +332,7 @@ class Chooser:
 
 
 def _calculable(calculations: Sequence[Calculation], bound: Collection[str]) -> set[str]:
-    """What is calculated from bound variables."""
+    """Return the calculated variables that bound variables determine."""
     known = set(bound)
     for one in calculations:
         if known.issuperset(names_of(one)):
@@ -336,6 +341,6 @@ def _calculable(calculations: Sequence[Calculation], bound: Collection[str]) -> 
 
 
 def _is_fixed(condition: Condition, name: str, known: Collection[str]) -> bool:
-    """Whether the condition says that a variable is equal to one of these."""
+    """Return True if the condition equates the variable with one of these."""
     sides = (condition.variable, condition.other)
     return condition.op == "=" and name in sides and any(side in known for side in sides)

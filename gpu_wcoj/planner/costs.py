@@ -1,12 +1,12 @@
-"""What a delta path costs, as far as relations are known: in probes, for one changed row.
+"""Cost model of delta paths, in probes, for one changed row.
 
-One model serves orders that are still to be chosen and paths that are planned: both are steps, and one loop goes over
-them. Values are taken to be independent of each other, and the values that fewer rows have to be among those that more
-have: at a step, the atom of the smallest degree proposes, and another one holds a proposed value with the probability
-of its own degree by the number of values that the variable has. They are asked in the order of their degrees, each one
-for what those before it have left. A value that was met through rows has more rows below it than one drawn from the
-distinct values; where that degree is known (see `gpu_wcoj.planner.statistics`), it is taken. Paths serve ticks that
-count rows and ticks that list them, so they are compared by the geometric mean of both costs.
+The same model evaluates candidate orders and planned paths: both are sequences of steps. Values are assumed to be
+independent of each other, and smaller value sets to be contained in larger ones: at a step, the atom of the smallest
+degree proposes, and another atom holds a proposed value with the probability of its degree divided by the number of
+values of the variable. The atoms are searched in the order of their degrees, each for the values that the earlier ones
+have left. A value that is met through rows has more rows below it than a value drawn from the distinct values; where
+that degree is known (see `gpu_wcoj.planner.statistics`), it is used. Paths serve ticks that count rows and ticks that
+list them, so they are compared by the geometric mean of both costs.
 
 Many orders are compared, so sets of variables are masks; see `gpu_wcoj.planner.bits`.
 """
@@ -31,28 +31,28 @@ from gpu_wcoj.planner.turns import in_turn, step_of
 from gpu_wcoj.planner.worked import Worked
 
 SURELY = 1 + 1e-9
-"""What is dearer than a limit by this factor is so however sums are rounded."""
+"""Safety factor against float rounding when a cost is compared with a bound."""
 
 
 @dataclass(eq=False)
 class Estimator:
-    """The atoms that one changed row is joined with, whatever the order.
+    """Estimates for the atoms that one changed row is joined with, in any order.
 
     Attributes
     ----------
     bits
-        The variables of the changed row, and the positive atoms, by number.
+        The variables of the changed row, and the positive atoms, by index.
     values
-        Per variable, how many values the atom has that has the most.
+        Per variable, the largest number of distinct values that an atom has.
     compared
-        Conditions, each with the variables of atoms that it hangs on, also through what is calculated, and with the
-        share of rows that it leaves.
+        Conditions, each with the variables of atoms that it depends on, also through calculations, and with the share
+        of rows that it leaves.
     spoken
-        The variables that are compared, calculated with or looked for in negated atoms.
+        The variables of comparisons, calculations and negated atoms.
     is_known
-        Whether something is known of every other relation; else nothing can be asked.
+        True if every other relation has statistics; otherwise no method may be called.
     worked
-        What has been worked out so far.
+        Cached cost terms.
 
     Examples
     --------
@@ -85,12 +85,12 @@ class Estimator:
     def of_body(
         cls, body: Body, seed: int, known: KnownRelations, bits: Bits | None = None, worked: Worked | None = None
     ) -> Estimator:
-        """Of a body whose atom `seed` changes, negative for a negated one.
+        """Create the estimator of a body in which atom `seed` changes, negative for a negated one.
 
         Parameters
         ----------
         bits, worked
-            Those of its other estimators, where there are some.
+            Masks and cost terms of the other estimators of the body, if any.
         """
         absent = [atom.variables for number, atom in enumerate(body.negated, -len(body.negated)) if number != seed]
         own = body.atom(seed)
@@ -108,7 +108,7 @@ class Estimator:
 
     @classmethod
     def of_path(cls, path: DeltaPath, known: KnownRelations) -> Estimator:
-        """Of a path that is planned."""
+        """Create the estimator of a planned path."""
         checks: list[Check] = [*path.seed_conditions, *path.seed_checks]
         for step in path.steps:
             checks += [*step.conditions, *step.checks]
@@ -149,7 +149,7 @@ class Estimator:
         return cls(bits, values, compared, spoken, known, is_known, worked)
 
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
-        """Binding one more variable: the values proposed for a prefix, the prefixes left of it, and the cost."""
+        """Return values proposed and prefixes left per prefix, and the cost, of one more variable."""
         key = bound & self._telling[name], name, via
         found = self._levels.get(key)
         if found is None:
@@ -169,7 +169,7 @@ class Estimator:
 
     @cached_property
     def _telling(self) -> dict[str, int]:
-        """Per variable, those that tell what binding it costs, if they are bound before."""
+        """Per variable, the variables that change the cost of binding it if bound before."""
         found = dict(self.bits.around)
         for name, due in self._due.items():
             for needed, _, _ in due:
@@ -177,18 +177,18 @@ class Estimator:
         return found
 
     def along(self, order: Order, limit: float = math.inf) -> Foreseen:
-        """What is expected of an order; as `over`."""
+        """Return the estimates of an order, as `over` does."""
         holding = self.bits.holding
         steps = [step_of(name, tuple(holding[name])) for name in order.variables]
         return self.over(in_turn(steps, dict(zip(order.variables, order.via, strict=True))), limit=limit)
 
     def over(self, steps: Sequence[Step], branches: Sequence[Branch] = (), limit: float = math.inf) -> Foreseen:
-        """What is expected of steps: of each one for all rows, and for those that are apart when rows are counted.
+        """Return the estimates of a sequence of steps, for listing rows and for counting them.
 
-        Prefixes that look alike to what is left to do are counted as one, and values that nothing further hangs on are
-        not looked at; values of the last step that one atom holds are rows of the answer, which every path lists.
-        `branches` are steps that are taken apart when rows are listed. What costs more than `limit` is not gone through
-        to the end: it is `TOO_DEAR`.
+        When rows are counted, prefixes that later steps cannot distinguish are grouped, and values that no later step
+        reads are not enumerated (variable elimination). The values of a last step with one atom are result rows, which
+        every path lists, and cost nothing. `branches` are used when rows are listed. A path that costs more than
+        `limit` is abandoned: the result is `TOO_DEAR`.
         """
         listed = counted = self._start
         listing, counting = 1.0, counted
@@ -236,14 +236,14 @@ class Estimator:
         return Foreseen(tuple(itertools.starmap(Expected, found)), listing, counting)
 
     def _among(self, names: int, rows: float) -> float:
-        """How many bindings of some variables so many prefixes of one of several changed rows have, taken by chance."""
+        """Return the expected distinct bindings among prefixes of one of several changed rows."""
         seeded, rest = names & self.bits.seeded, names & ~self.bits.seeded
         most = min(self._distinct(names), min(self._distinct(seeded), CHANGES) * self._distinct(rest))
         return most * -math.expm1(-rows * CHANGES / most) / CHANGES
 
     @cached_property
     def _start(self) -> float:
-        """Prefixes that the other atoms leave of one changed row, as far as its variables tell."""
+        """Number of prefixes that the other atoms leave of one changed row before the first step."""
         seeded = set(self.bits.row)
         rows = 1.0
         for number, atom in self.bits.atoms.items():
@@ -263,10 +263,9 @@ class Estimator:
     def _step(
         self, name: str, atoms: tuple[int, ...], is_lookup: bool, held: tuple[int, ...], clipped: float
     ) -> tuple[float, float, float]:
-        """One step: the values proposed for a prefix, the prefixes that atoms leave of it, and the cost.
+        """Return the proposed values and left prefixes per prefix, and the cost, of one step.
 
-        `held` are the variables that each atom has been followed by, `clipped` is the share of its range that is gone
-        through.
+        `held` are the bound variables of each atom, `clipped` is the share of its range that is read.
         """
         if is_lookup:
             return 0.0, min(self._degree(atoms[0], held[0], name) / self.values[name], 1.0), PREFIX + LOOKUP
@@ -282,7 +281,7 @@ class Estimator:
     def _intersection(
         self, name: str, atoms: tuple[int, ...], held: tuple[int, ...], clipped: float
     ) -> tuple[float, float, float]:
-        """`_step` of several atoms."""
+        """Return `_step` of several atoms."""
         degrees = [self._degree(number, before, name) for number, before in zip(atoms, held, strict=True)]
         least, *others = sorted(degrees)
         proposed = left = least * clipped
@@ -294,7 +293,7 @@ class Estimator:
         return proposed, left, cost
 
     def _degree(self, number: int, before: int, name: str) -> float:
-        """Values of a variable that an atom has below others."""
+        """Return the number of values that an atom has for a variable below bound variables."""
         key = number, before, name
         found = self.worked.degrees.get(key)
         if found is None:
@@ -306,7 +305,7 @@ class Estimator:
         return found
 
     def _shares(self, before: int, name: str) -> tuple[float, float]:
-        """What the conditions leave that are due once a variable is bound: of the ranges that hold it, and of the rest.
+        """Return the shares that the due conditions leave: by clipping ranges, and afterwards.
 
         Comparisons by order clip ranges before anything is proposed.
         """
@@ -321,7 +320,7 @@ class Estimator:
 
     @cached_property
     def _due(self) -> dict[str, list[tuple[int, bool, float]]]:
-        """Per variable the conditions that hang on it: on which others, whether they clip its ranges, and the share."""
+        """Per variable, its conditions: variables needed, if they clip its ranges, and the share."""
         found: dict[str, list[tuple[int, bool, float]]] = {}
         for one, names, share in self.compared:
             for name in names if names <= self.bits.bit.keys() else ():
@@ -330,7 +329,7 @@ class Estimator:
         return found
 
     def _hanging(self, steps: Sequence[Step]) -> list[int]:
-        """Per step, the variables that the steps behind it hang on."""
+        """Return, per step, the variables that later steps depend on."""
         hanging = 0
         found = []
         for step in reversed(steps):
@@ -342,7 +341,7 @@ class Estimator:
         return found[::-1]
 
     def _distinct(self, mask: int) -> float:
-        """How many bindings of some variables there can be."""
+        """Return an upper bound on the number of bindings of some variables."""
         found = self._bindings.get(mask)
         if found is None:
             names = self.bits.names(mask)
@@ -357,7 +356,7 @@ class Estimator:
 
 
 def foreseen(path: DeltaPath, known: KnownRelations) -> Foreseen | None:
-    """What is expected of a planned path, whatever planned it; None if nothing is known of one of its relations.
+    """Return the estimates of a planned path; None if a relation of it has no statistics.
 
     Examples
     --------
@@ -381,5 +380,5 @@ def _atom(use: AtomUse) -> BodyAtom:
 
 
 def _behind(names: Iterable[str], behind: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """What is not calculated of these variables, and of what the others are calculated from."""
+    """Return the variables that these variables are calculated from, those of atoms themselves."""
     return frozenset(one for name in names for one in behind.get(name, (name,)))

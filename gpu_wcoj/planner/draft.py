@@ -1,6 +1,6 @@
-"""A plan in the making: what the planner's passes take and give.
+"""Logical plan of a program that the planner's passes transform.
 
-A draft is text, too, so that what a pass does can be read: per rule its body, and per delta path what is decided.
+The text of a draft shows the body of each rule and the decisions for each delta path.
 """
 
 from __future__ import annotations
@@ -26,49 +26,50 @@ if TYPE_CHECKING:
     from gpu_wcoj.planner.symmetry import Renaming
 
 Strategy = Literal["auto", "wcoj", "binary"]
-"""How delta paths join: all atoms of a variable at once, or one after the other, or as costs say."""
+"""Join strategy: all atoms of a variable at once, one after the other, or chosen by cost."""
 
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+"""Names of the strategies."""
 
 
 class KnownRelations(Protocol):
-    """What passes ask of relations; see `gpu_wcoj.planner.known.Known`."""
+    """Statistics that passes read; see `gpu_wcoj.planner.known.Known`."""
 
     def rows(self, relation: str) -> float | None:
-        """Rows of a relation, where known."""
+        """Return the rows of a relation, or None."""
 
     def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:
-        """The atom's trie if its variables are bound in that order, where known."""
+        """Return the atom's trie with its variables bound in that order, or None."""
 
     def values(self, atom: BodyAtom, variable: str) -> float | None:
-        """Distinct values that an atom has for a variable, where known."""
+        """Return the number of distinct values that an atom has for a variable, or None."""
 
     def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:
-        """Some of an atom's rows, drawn evenly, one array row a variable, where there are some at hand."""
+        """Return an even sample of an atom's rows, one array row a variable, or None."""
 
     def expecting(self, facts: Mapping[str, Facts]) -> KnownRelations:
-        """The same, and what is expected of relations that are not there yet."""
+        """Return these statistics, with estimates of relations that do not exist yet."""
         ...
 
 
 @dataclass(frozen=True)
 class Nothing:
-    """Nothing is known."""
+    """Statistics of nothing."""
 
     def rows(self, relation: str) -> float | None:  # as `KnownRelations` has it
-        """None."""
+        """Return None."""
 
     def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:  # as `KnownRelations` has it
-        """None."""
+        """Return None."""
 
     def values(self, atom: BodyAtom, variable: str) -> float | None:  # as `KnownRelations` has it
-        """None."""
+        """Return None."""
 
     def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:  # as `KnownRelations` has it
-        """None."""
+        """Return None."""
 
     def expecting(self, facts: Mapping[str, Facts]) -> Nothing:  # noqa: ARG002  # as `KnownRelations` has it
-        """Nothing either."""
+        """Return itself."""
         return self
 
 
@@ -77,29 +78,28 @@ NOTHING = Nothing()
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What all passes are told.
+    """Settings that all passes read.
 
     Attributes
     ----------
     shapes
         Per relation, its stored columns.
     encode, kinds
-        Of constants, and of what is calculated.
+        Encoder of constants, and types of calculations.
     bag
-        Whether weights are kept.
+        True if weights are kept.
     strategy
-        How paths join.
+        Join strategy of paths.
     hints
         Per head, variables in the order in which they are to be bound.
     known
-        What is known of relations.
+        Statistics of relations.
     best
         Per head that keeps the best value of a column: the column.
     recursive
-        Of a bag, heads that are derived from themselves, also if no rule that can hold does so now: they are sets.
+        In bag semantics, recursive heads, also if the recursive rules can hold nothing now: these are sets.
     auxiliaries
-        Auxiliary relations that are kept now, which stay a little longer than others are begun; None if there are to
-        be none.
+        Existing auxiliary relations, which are kept longer than new ones are created; None to use none.
     """
 
     shapes: Mapping[str, Shape]
@@ -114,21 +114,21 @@ class Setting:
     auxiliaries: Collection[Auxiliary] | None = None
 
     def textual(self, relation: str, column: int) -> bool:
-        """Whether a column holds text or bytes."""
+        """Return True if the column holds text or bytes."""
         return bool(self.shapes[relation].family(column))
 
 
 class Order(NamedTuple):
-    """In which order a delta path binds variables.
+    """Order in which a delta path binds variables.
 
     Attributes
     ----------
     seed
-        The number of the atom whose change starts it.
+        Index of the atom whose change starts the path.
     variables
-        Beyond those of the seed.
+        Variables that the seed does not bind, in binding order.
     via
-        Per variable, the atom that proposes its values alone; None where all atoms that hold it do.
+        Per variable, the atom that proposes its values alone; None where all atoms that hold it propose.
     """
 
     seed: int
@@ -137,7 +137,7 @@ class Order(NamedTuple):
 
     @property
     def is_together(self) -> bool:
-        """Whether no atom proposes alone."""
+        """True if no variable is proposed by a single named atom."""
         return self.via.count(None) == len(self.via)
 
     def __str__(self) -> str:
@@ -149,24 +149,24 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True)
 class RuleDraft:
-    """One rule.
+    """Draft of one rule.
 
     Attributes
     ----------
     head
-        The relation that it derives.
+        Name of the derived relation.
     body
-        Over stored columns, once it is normalised.
+        Body over stored columns, after normalisation.
     orders
-        Per delta path the order, then others that begin with a variable that as many atoms reach.
+        Per delta path, the order, then variants that begin with a variable that as many atoms reach.
     foreseen
-        Per delta path, what is expected of it as it is ordered and branched; None if that is not known.
+        Per delta path, its estimates as ordered and branched; None without statistics.
     renaming
-        The symmetry by which they were chosen, if the body has one.
+        Automorphism by which the orders were chosen, if the body has one.
     paths
-        The delta paths, once their arrangements are chosen.
+        Delta paths, after their arrangements are chosen.
     query
-        The rule as it is executed, once all else is done.
+        Executable rule, set by the last passes.
     """
 
     head: str
@@ -180,7 +180,7 @@ class RuleDraft:
 
     @property
     def normalised(self) -> Body:
-        """The body, which an earlier pass has made."""
+        """Body of the rule, set by an earlier pass."""
         assert self.body is not None, "a pass was run before `normalise`"
         return self.body
 
@@ -208,18 +208,18 @@ class RuleDraft:
 
 @dataclass(frozen=True)
 class Draft:
-    """A program.
+    """Draft of a program.
 
     Attributes
     ----------
     rules
-        Those that can derive something.
+        Rules that can derive something.
     aliases
         Heads that only rename or select from another relation.
     candidates
-        How many orders of delta paths have been looked at.
+        Number of orders of delta paths that were compared.
     auxiliaries
-        Those that are kept; their rules stand first.
+        Auxiliary relations; their rules come first.
     """
 
     setting: Setting
@@ -232,11 +232,11 @@ class Draft:
         return "\n".join(map(str, self.rules))
 
     def over(self, change: Callable[[RuleDraft], RuleDraft]) -> Draft:
-        """The draft with every rule changed; itself if none is another one then."""
+        """Return the draft with every rule changed; itself if no rule differs."""
         return self.of(map(change, self.rules))
 
     def of(self, rules: Iterable[RuleDraft]) -> Draft:
-        """The draft with these in the place of its rules; itself if they are the same ones."""
+        """Return the draft with these rules; itself if they are the same."""
         found = tuple(rules)
         is_same = len(found) == len(self.rules) and all(map(operator.is_, found, self.rules))
         return self if is_same else replace(self, rules=found)
@@ -262,7 +262,7 @@ def _shown_symmetry(symmetry: Symmetry) -> str:
 
 
 def _shown_begun(way: Begun) -> list[str]:
-    """How a path goes on from the rows of a beginning."""
+    """Format the way a path continues from the rows of a common prefix."""
     by_number = {use.atom: use for use in way.rest.others}
     lines = [f"    or begin as {_begins_as(way)}" + _after(way.rest.seed_conditions, way.rest.seed_checks)]
     bound = [use for use in way.rest.others if set(use.variables) <= set(way.rest.seed.variables)]
@@ -271,7 +271,7 @@ def _shown_begun(way: Begun) -> list[str]:
 
 
 def _begins_as(way: Begun) -> str:
-    """The path that it is taken from, and what it binds; a beginning may begin as another one itself."""
+    """Format the path that a common prefix is taken from, and the variables it binds."""
     one = way.beginning
     above = "" if one.begun is None else f" which begins as {_begins_as(one.begun)}"
     return f"path {one.number} of {one.head}, rule {one.rule}: {', '.join(way.names)}{above}"

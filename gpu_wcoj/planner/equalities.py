@@ -1,4 +1,4 @@
-"""What equalities of a rule put into the place of its variables."""
+"""Substitutions of variables by the equalities of a rule."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.terms import Expression, Term, Variable, plain
 
 Resolve = Callable[[Expression], Term]
-"""What is left in the place of a term."""
+"""Return the term that replaces a term."""
 
 
 def resolver(rule: Rule) -> Resolve | None:
-    """What equalities leave in the place of a term; None if two different constants would have to be equal.
+    """Return the substitution by equalities; None if two different constants would be equal.
 
-    What is calculated keeps its name, and is compared with what atoms bind. To be null is no equality.
+    A calculated variable keeps its name and is compared with variables of atoms. Null tests do not substitute.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def resolver(rule: Rule) -> Resolve | None:
 
 
 def standing_for(names: Sequence[str], rule: Rule) -> list[str]:
-    """The variables that equalities leave in the place of these, each once.
+    """Return the variables that replace these after substitution, each once.
 
     Examples
     --------

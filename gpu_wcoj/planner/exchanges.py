@@ -1,8 +1,8 @@
-"""Where rows of a rule have to be exchanged between partitions: the rule as a join graph, and what its lookups ask for.
+"""Exchanges of rows between partitions that a rule needs, by its join graph and lookups.
 
-If no lookup of any path needs an exchange, rows of all atoms can be spread by the hash of the same variables, and
-everything that joins meets in one partition. Otherwise some prefixes would have to travel, by the variables that
-`Exchanges.moved` names, or rows have to be copied to where they may be met.
+If no lookup of any path needs an exchange, the rows of all atoms can be partitioned by the hash of the same variables,
+and rows that join are in the same partition. Otherwise some prefixes have to be exchanged, by the variables of
+`Exchanges.moved`, or rows have to be copied to every partition that may need them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.terms import MIRRORED, Comparison, Constant, Variable
 
 SENT = Costs(lookup=0.0, found=0.0, exchanged=1.0, maintained=0.0)
-"""Costs where only prefixes that travel count; of ways that are equal then, one over arrangements that are there."""
+"""Costs that count only prefixes that travel; ties prefer existing arrangements."""
 
 
 def graph_of(rule: Rule, rows: Mapping[str, float] | None = None) -> JoinGraph:
-    """The join graph of a rule's positive atoms, each a table called by its number and its text.
+    """Return the join graph of a rule's positive atoms, with tables named by number and text.
 
     Parameters
     ----------
     rows
-        Of relations, where known.
+        Known rows of relations.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def graph_of(rule: Rule, rows: Mapping[str, float] | None = None) -> JoinGraph:
 
 
 def _filter(one: Comparison, first: Mapping[str, Column]) -> Filter | None:
-    """The comparison of columns; None for one of what is calculated, or of constants only."""
+    """Return the comparison of columns; None if it compares calculations or only constants."""
     op, left, right = one.op, one.left, one.right
     if not isinstance(left, Variable):
         op, left, right = MIRRORED[op], right, left
@@ -76,14 +76,14 @@ def _filter(one: Comparison, first: Mapping[str, Column]) -> Filter | None:
 
 @dataclass(frozen=True)
 class Exchanges:
-    """The lookups of a rule, seen from where rows are.
+    """Lookups of a rule, with the partitions that rows are in.
 
     Attributes
     ----------
     rule
-        Of positive atoms, comparisons and a head.
+        Rule of positive atoms and comparisons.
     graph, plan
-        Its join graph, and its lookups.
+        Its join graph, and its plan of lookups.
     """
 
     rule: Rule
@@ -98,14 +98,14 @@ class Exchanges:
         existing: Sequence[Arranged] = (),
         costs: Costs = SENT,
     ) -> Exchanges:
-        """Plan a rule's lookups; atoms that share nothing with the others are combined with everything.
+        """Plan the lookups of a rule; unconnected atoms are combined by a cross product.
 
         Parameters
         ----------
         rows
-            Of relations, where known.
+            Known rows of relations.
         existing
-            Arrangements that are there, say for other rules; rows that need not be sent twice.
+            Existing arrangements, for example of other rules, whose rows need not be sent again.
 
         Examples
         --------
@@ -125,9 +125,9 @@ class Exchanges:
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """Variables that every row of every atom can be spread by, so that no lookup needs an exchange; else none.
+        """Variables to partition all atoms by so that no lookup needs an exchange; else none.
 
-        Where the head keeps some of them, these: then nothing that is derived has to be exchanged either.
+        If the head keeps some of these variables, only those: then derived rows need no exchange either.
         """
         if any(path.exchanges for path in self.plan.paths):
             return ()
@@ -139,23 +139,23 @@ class Exchanges:
 
     @cached_property
     def moved(self) -> tuple[tuple[str, ...], ...]:
-        """By which variables prefixes would be exchanged, each once, in the order of the paths."""
+        """Variables by which prefixes are exchanged, each tuple once, in the order of the paths."""
         lookups = (lookup for path in self.plan.paths for lookup in path.lookups)
         return tuple(dict.fromkeys(self._by(lookup) for lookup in lookups if lookup.exchange is not None))
 
     @property
     def crosses(self) -> bool:
-        """Whether atoms are combined row by row, so that all partitions would need all rows of one."""
+        """True if atoms form a cross product, so that every partition needs all rows of one atom."""
         return any(not one.by for one in self.plan.arrangements)
 
     @property
     def joined(self) -> tuple[str, ...]:
-        """The variables that several atoms have, in the order in which they first stand in the body."""
+        """Variables that several atoms have, in order of first occurrence."""
         held = [atom.variables for atom in self.rule.atoms]
         return tuple(one.name for one in self.rule.variables if sum(one in names for names in held) > 1)
 
     def _by(self, lookup: Lookup) -> tuple[str, ...]:
-        """The variables by which the rows are spread that a lookup reads."""
+        """Return the variables that partition the rows that a lookup reads."""
         atom = self.rule.atoms[[table.name for table in self.graph.tables].index(lookup.table)]
         terms = [atom.terms[column] for column in lookup.arrangement.by]
         return tuple(dict.fromkeys(term.name for term in terms if isinstance(term, Variable)))

@@ -1,4 +1,4 @@
-"""What is said of tries before a join, and what levels and paths are expected to do; see `gpu_wcoj.planner.costs`."""
+"""Estimates of tries, levels and paths; see `gpu_wcoj.planner.costs`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 
 class Levels(NamedTuple):
-    """One atom: its trie in the order in which a path binds its variables.
+    """Trie sizes of one atom, in the order in which a path binds its variables.
 
     Attributes
     ----------
     variables
-        Of its levels.
+        Variables of the levels.
     distinct
-        Per level, how many prefixes end there; the last is the number of rows.
+        Per level, the number of distinct prefixes; the last is the number of rows.
     met
-        Per level but the last, children of a prefix that was met through rows; empty if not known.
+        Per level but the last, mean children of a prefix that is met through rows; empty if unknown.
     """
 
     variables: tuple[str, ...]
@@ -25,7 +25,7 @@ class Levels(NamedTuple):
     met: tuple[float, ...] = ()
 
     def degree(self, depth: int) -> float:
-        """Values of level `depth` below one prefix."""
+        """Return the number of values of level `depth` below one prefix."""
         if depth == 0:
             return self.distinct[0]
         if self.met:
@@ -34,16 +34,16 @@ class Levels(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """One level.
+    """Estimates of one level.
 
     Attributes
     ----------
     variable
-        What it binds; empty for the seeds.
+        Bound variable; empty for the seeds.
     proposed
-        Values that the smallest atom has, over all prefixes.
+        Values that the smallest atom proposes, over all prefixes.
     rows
-        Prefixes that are left.
+        Number of prefixes that are left.
     """
 
     variable: str
@@ -53,14 +53,14 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What one changed row is expected to do on a path.
+    """Estimates of a delta path for one changed row.
 
     Attributes
     ----------
     levels
-        Of the seeds, and then of each step, if rows are listed.
+        Estimates of the seeds, then of each step, if rows are listed.
     listing, counting
-        The cost of listing the rows of the answer that it brings, and of counting them.
+        Cost in probes of listing the result rows, and of counting them.
     """
 
     levels: tuple[Expected, ...]
@@ -69,14 +69,14 @@ class Foreseen:
 
     @property
     def cost(self) -> float:
-        """Of both."""
+        """Geometric mean of both costs, in probes."""
         return math.sqrt(self.listing * self.counting)
 
     @property
     def proposed(self) -> float:
-        """Values that are looked at, at all steps."""
+        """Number of proposed values over all steps."""
         return sum(level.proposed for level in self.levels[1:])
 
 
 TOO_DEAR = Foreseen((), math.inf, math.inf)
-"""What is said of a path that costs more than is asked about."""
+"""Estimates of a path that costs more than the given limit."""

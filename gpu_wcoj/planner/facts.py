@@ -1,7 +1,7 @@
-"""What is known of one relation: rows, distinct values of columns, and how many of a column there are below others.
+"""Statistics of one relation: rows, distinct values of columns, and degrees.
 
-What nobody counted is estimated from what somebody did: columns are taken to be independent of each other, as far as
-the rows suffice for that.
+Missing numbers are estimated from counted ones: columns are assumed to be independent of each other, within the number
+of rows.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ Columns = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """One relation, or the rows of it that a selection leaves.
+    """Statistics of one relation, or of a selection of its rows.
 
     Attributes
     ----------
     rows
-        Distinct ones.
+        Number of distinct rows.
     distinct
-        How many distinct values some columns have together.
+        Number of distinct values that some columns have together.
     met
-        ``met[columns, other]``: values of `other` beside one value of `columns`, on average over the distinct values
-        of all of them. A value of `columns` counts as often as it has some, as it does where rows lead to it.
+        ``met[columns, other]``: mean number of values of `other` beside a value of `columns`, each value of `columns`
+        weighted by that number, as if it were reached through rows.
     sample
-        Some of the rows, drawn evenly, one array row a column; None if there is none at hand.
+        Even sample of the rows, one array row a column; None if there is none.
     rest
-        Gives estimates of what is not here; asked once, when it is needed.
+        Return estimates of the missing numbers; called once, on first use.
     draw
-        Gives a sample if there is none; asked once, when it is needed.
+        Return a sample if `sample` is None; called once, on first use.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Facts:
 
     @cached_property
     def whole(self) -> Facts:
-        """With the rest."""
+        """These statistics, completed by the estimates of `rest`."""
         if self.rest is None:
             return self
         more = self.rest()
@@ -72,11 +72,11 @@ class Facts:
 
     @cached_property
     def drawn(self) -> Int64Array | None:
-        """Some rows, as `sample`."""
+        """Sample of the rows; see `sample`."""
         return self.draw() if self.sample is None and self.draw is not None else self.sample
 
     def values(self, columns: Collection[int]) -> float:
-        """Distinct values that these columns have together, from 1 to the number of rows."""
+        """Return the number of distinct values of these columns together, from 1 to `rows`."""
         key = tuple(sorted(set(columns))) if len(columns) > 1 else tuple(columns)
         found = self._values.get(key)
         if found is None:
@@ -84,7 +84,7 @@ class Facts:
         return found
 
     def _estimated(self, key: Columns) -> float:
-        """`values` of ascending columns."""
+        """Estimate `values` of ascending columns."""
         if not key:
             return 1.0
         known = self.distinct
@@ -102,7 +102,7 @@ class Facts:
         return max(1.0, min(max(found, *parts.values(), 0.0), most))
 
     def below(self, columns: Collection[int], other: int) -> float:
-        """Values of one more column beside one value of `columns` that rows lead to, on average."""
+        """Return the mean number of values of a further column beside a value of these columns."""
         key = tuple(sorted(set(columns)))
         if not key:
             return self.values([other])
@@ -114,7 +114,7 @@ class Facts:
         mean = self._mean(key, other)
         skewed = mean
         for (part, column), degree in known.items():
-            if part == key:  # what has many rows has many values of other columns, too
+            if part == key:  # a value with many rows has many values of other columns, too
                 skewed = max(skewed, mean * degree / self._mean(key, column))
         fewest = min((known[(column,), other] for column in key if ((column,), other) in known), default=skewed)
         return max(1.0, mean, min(skewed, fewest, self.values([other])))
@@ -123,7 +123,7 @@ class Facts:
         return self.values([*columns, other]) / self.values(columns)
 
     def kept(self, atom: BodyAtom) -> float:
-        """The share of the rows that the atom's constants, repetitions and comparisons leave."""
+        """Return the share of rows that the atom's constants, repetitions and comparisons leave."""
         if not (atom.constants or atom.equal or atom.compared):
             return 1.0
         sample = self.sample if self.sample is not None else self.whole.sample
@@ -138,7 +138,7 @@ class Facts:
         return share if sample is None else min(share, 0.5 / sample.shape[1])
 
     def selected(self, share: float) -> Facts:
-        """That share of the rows, drawn without regard to their values."""
+        """Return the statistics of a random share of the rows."""
         whole, rows = self.whole, self.rows * share
         return Facts(
             rows,
@@ -148,7 +148,7 @@ class Facts:
 
 
 def spread(rows: float, cells: float) -> float:
-    """How many of the cells have a row, if each row is in any of them.
+    """Return the expected number of cells hit by rows that are distributed at random.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def spread(rows: float, cells: float) -> float:
 
 
 def left(groups: float, rows: float, share: float) -> float:
-    """How many groups of equal size keep a row, if that share of the rows is kept.
+    """Return the expected number of equal-sized groups that keep a row of a random share.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def left(groups: float, rows: float, share: float) -> float:
 
 
 def _hits(atom: BodyAtom, sample: Int64Array) -> int:
-    """How many rows of the sample the atom's selection leaves."""
+    """Return the number of sample rows that the atom's selection leaves."""
     mask = np.ones(sample.shape[1], np.bool_)
     for column, constant in atom.constants:
         mask &= sample[column] == constant
@@ -186,7 +186,7 @@ def _hits(atom: BodyAtom, sample: Int64Array) -> int:
 def facts_of(
     counted: Mapping[Columns, tuple[Sequence[float], Sequence[float]]],
 ) -> tuple[dict[Columns, float], dict[tuple[Columns, int], float]]:
-    """`Facts.distinct` and `Facts.met` from tries: per order of columns, its distinct prefixes and degrees met.
+    """Return `Facts.distinct` and `Facts.met` from distinct prefixes and degrees of tries.
 
     Examples
     --------

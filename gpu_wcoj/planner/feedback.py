@@ -1,9 +1,9 @@
-"""Whether ticks do what their plan was expected to do, and when it is worth to plan anew.
+"""Comparison of proposed values with the plan's estimates, and the decision to replan.
 
-Per tick it is added up how many values joins have proposed, and how many were expected for the rows that have changed.
-Nothing else is done until so much has been proposed that to plan by the statistics of the state is a small part of it.
-If the sums are apart by more than a factor then, the next tick begins by planning anew. Each time that this changes
-nothing, the next look has to wait for twice as much work; so all looks together cost no more than the joins did.
+Each tick adds the number of values that joins have proposed, and the number expected for the changed rows. The sums are
+checked once so many values have been proposed that planning by the statistics of the state would be a small part of the
+work. If the sums then differ by more than a factor, the next tick begins with replanning. Each replan that changes
+nothing doubles the work before the next check, so all checks together cost no more than the joins.
 """
 
 from __future__ import annotations
@@ -23,53 +23,53 @@ if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.loop import Loop
 
 FEWEST = 1 << 16
-"""Fewer proposed values than this are nobody's worry."""
+"""Paths that propose fewer values than this never trigger replanning."""
 PER_ROW = 2.0
-"""How many have to be proposed for each row of the state before it is looked at again."""
+"""Proposed values for each row of the state before the plan is checked."""
 PER_ORDER = 100_000.0
-"""How many for each order that planning compares: about four times what that takes."""
+"""Proposed values for each order that planning compares: about four times the cost of comparing it."""
 LESS = 4.0
-"""How many times as much where fewer values are proposed than was expected: then there is less to gain."""
+"""Factor on the required values where fewer values are proposed than expected: there is less to gain."""
 AGAIN = 1.25
-"""It is looked again where that much more has been proposed, as long as it is too little to plan anew."""
+"""Re-check after this factor of further proposed values if the last check came too early to replan."""
 CLEARLY = 1.5
-"""A plan replaces another one if that one is expected to cost so many times as much."""
+"""Cost ratio: a plan replaces another one that is expected to cost at least this many times as much."""
 SORTING = 8.0
-"""What it costs to arrange a row anew, in proposed values."""
+"""Cost of arranging a row again, in proposed values."""
 
 HeadWork = Mapping[int, Mapping[int, Mapping[str, Int64Array]]]
-"""Per rule, path and variable, what the kernels counted."""
+"""Per rule, path and variable, the counters of the kernels."""
 
 SMALL_TICKS = 16
-"""So many ticks of few rows are known by one of them."""
+"""Sampling interval in ticks: one of this many consecutive small ticks is measured."""
 FEW_ROWS = 64
-"""A tick that changes fewer rows of every relation is small."""
+"""Rows: a tick is small if it changes fewer rows than this of every relation."""
 
 
 @dataclass(eq=False)
 class _Gauge:
-    """What one head's rules are expected to propose.
+    """Expected proposed values of one head's rules.
 
     Attributes
     ----------
     seeds
-        Per relation, or selection of one, whose changed rows start paths: values expected for each of them.
+        Per relation, or selection of it, whose changed rows start paths: expected values per row.
     """
 
     head: str
     seeds: list[tuple[Arrangement, float]]
 
     def counted_afresh(self, circuit: Circuit) -> Collection[int]:
-        """The phases of the last tick that were not followed."""
+        """Return the phases of the last tick that were evaluated by full recomputation."""
         head = circuit.heads[self.head]
         return [one.phase for one in head.recounting.last] if isinstance(head, Head) else ()
 
     def proposed(self, work: HeadWork, circuit: Circuit) -> Iterator[tuple[Place, int]]:
-        """The values that paths have proposed in the last tick, where that is any, those that others stood for too."""
+        """Yield the values that each path proposed in the last tick, for its automorphic paths too."""
         joins = circuit.heads[self.head].joins
         for rule, paths in work.items():
             for number, steps in paths.items():
-                if number < 0:  # a whole count, of which nothing is expected
+                if number < 0:  # a full recomputation, which has no estimate
                     continue
                 own = 0
                 for counted in steps.values():
@@ -79,7 +79,7 @@ class _Gauge:
                     yield place, own * joins[rule].stands_for(number)
 
     def expected(self, circuit: Circuit) -> float:
-        """The values that were expected."""
+        """Return the expected number of proposed values."""
         afresh, total = self.counted_afresh(circuit), 0.0
         for arrangement, rate in self.seeds:
             for phase, batch in enumerate(arrangement.pending):
@@ -90,14 +90,14 @@ class _Gauge:
 
 @dataclass(eq=False)
 class _LoopGauge:
-    """What the rules of a loop are expected to propose.
+    """Expected proposed values of the rules of a loop.
 
     Attributes
     ----------
     head
-        Its first one, which speaks for all.
+        First head of the loop, which stands for all of them.
     rates
-        Per path, the values expected for each row that starts it.
+        Per path, the expected values per seed row.
     """
 
     head: str
@@ -105,7 +105,7 @@ class _LoopGauge:
     rates: dict[Place, float]
 
     def proposed(self, work: HeadWork, _: Circuit) -> Iterator[tuple[Place, int]]:
-        """The values that paths have proposed in the last tick, where that is any; looking up ranks is none of that."""
+        """Yield the values that each path proposed in the last tick, rank lookups excluded."""
         for at, one in enumerate(self.loop.joins):
             for number, steps in work[at].items():
                 own = sum(counted.item(PROPOSALS) for name, counted in steps.items() if not name.startswith("#"))
@@ -113,7 +113,7 @@ class _LoopGauge:
                     yield (one.rule.head, one.rule.number, ASKED if one.is_asked else number), own
 
     def expected(self, _: Circuit) -> float:
-        """The values that were expected."""
+        """Return the expected number of proposed values."""
         total = 0.0
         for one in self.loop.joins:
             for number, rows in enumerate(one.seeds):
@@ -124,24 +124,24 @@ class _LoopGauge:
 
 @dataclass(eq=False)
 class Feedback:
-    """Sums over the ticks since the plan was last looked at.
+    """Sums over the ticks since the plan was last checked.
 
     Attributes
     ----------
     factor
-        How far the sums may be apart; None to plan never anew.
+        Maximum ratio of the sums; None to disable replanning.
     proposed, expected
-        Values.
+        Sums of proposed and of expected values.
     done
         Per path, the values that it has proposed.
     first_tick
-        The first that is in the sums.
+        First tick in the sums.
     look_at
-        How much has to be proposed before anything else is done.
+        Proposed values at which the sums are checked next.
     patience
-        How many times as much as usual; doubled by each look that has changed nothing.
+        Factor on the required values; doubled by each replan that changed nothing.
     built
-        What has been spent on building arrangements for the present plan, in proposed values.
+        Cost of building arrangements for the present plan, in proposed values.
     """
 
     factor: float | None
@@ -157,7 +157,7 @@ class Feedback:
     _has_state: bool = False
 
     def observe(self, circuit: Circuit, plan: Plan, work: Mapping[str, HeadWork], tick: int) -> None:
-        """Take note of a tick that has been evaluated, its changes still pending; of a few of small ones. O(paths)."""
+        """Record an evaluated tick with pending changes; small ticks are sampled. O(paths)."""
         if self.factor is None:
             return
         stands_for = 1
@@ -185,7 +185,7 @@ class Feedback:
             self._look(circuit, plan, tick)
 
     def _look(self, circuit: Circuit, plan: Plan, tick: int) -> None:
-        """See whether the plan is to be looked at; forget half of what was if it is not, so that what is new counts."""
+        """Decide if the plan is to be checked; if not, halve the sums so that new ticks weigh more."""
         assert self.factor is not None
         rows = sum(len(one.spine) for index in circuit.indices() for one in index.arrangements.values())
         needed = max(FEWEST, PER_ROW * rows + PER_ORDER * plan.candidates, self.built) * self.patience
@@ -202,14 +202,14 @@ class Feedback:
             self.first_tick = tick
 
     def why(self) -> str:
-        """What the sums say, for people."""
+        """Describe the sums for a person."""
         if not self.expected:
             return f"ticks from {self.first_tick} on proposed {self.proposed:,.0f} values, and nothing was known before"
         more = self.proposed / self.expected
         return f"ticks from {self.first_tick} on proposed {more:.3g} times as many values as had been expected"
 
     def begin_anew(self, tick: int, built: float = 0.0, patience: float = 2.0) -> None:
-        """The plan is another one, or the same by other expectations; then the next look takes more patience."""
+        """Reset the sums after a replan; an unchanged plan doubles the patience."""
         self.patience = 1.0 if built else min(patience * self.patience, 2.0**20)
         self.built = built
         self.proposed = self.expected = 0.0
@@ -220,13 +220,13 @@ class Feedback:
         self._gauges.clear()
 
     def wait_for(self, share: float) -> None:
-        """Look again once there is that much more."""
+        """Postpone the next check until this factor of values has been proposed."""
         self.look_at = self.proposed * max(share, AGAIN)
         self.is_due = False
 
 
 def _is_large(circuit: Circuit) -> bool:
-    """Whether a relation changes by more than a few rows."""
+    """Return True if a relation changes by `FEW_ROWS` rows or more."""
     for index in circuit.sources.values():
         for batch in index.arrangements[index.canonical].pending:
             if batch.n_rows >= FEW_ROWS:
@@ -259,7 +259,7 @@ def _gauges(circuit: Circuit, plan: Plan) -> list[_Gauge | _LoopGauge]:
 
 
 def _rates(loop: Loop, plan: Plan) -> dict[Place, float]:
-    """Per path of a loop, the values that each row that starts it is expected to propose."""
+    """Return, per path of a loop, the values that a seed row is expected to propose."""
     found: dict[Place, float] = {}
     for rule in loop.plan.rules:
         paths = plan.estimates.get(rule.head)

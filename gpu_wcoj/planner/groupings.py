@@ -1,4 +1,4 @@
-"""Plan heads that aggregate: what tells groups apart and what is aggregated, as stored columns."""
+"""Plans of aggregating heads, over stored columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpu_wcoj.trace.arrangement import ArrangementKey
 def grouping_plan(
     grouping: Grouping, shapes: Mapping[str, Shape], aliases: Mapping[str, Alias], encode: Encode, kinds: Kinds
 ) -> GroupingPlan:
-    """The grouping over an arrangement of its source: columns of the group, the value, the others.
+    """Return the grouping over an arrangement of its source: group, value, other columns.
 
     Nulls are equal to each other in a group; rows whose value is null are not there.
 
@@ -54,7 +54,7 @@ def grouping_plan(
 
 
 def _scales(value: DataType | None, result: DataType | None) -> tuple[int, int, int]:
-    """Of decimals the scale of values, by how much a result is finer, and the largest sum; see `GroupingPlan`."""
+    """Return the decimal scale of values, the factor to the result's scale, and the largest sum."""
     if value is None or value.family != "decimal":
         return 0, 1, 0
     if result is None or result.family != "decimal":
@@ -64,7 +64,7 @@ def _scales(value: DataType | None, result: DataType | None) -> tuple[int, int, 
 
 
 def source_key(planned: GroupingPlan, wanted: Sequence[ArrangementKey]) -> ArrangementKey:
-    """The arrangement to read: one that others want anyway, if any order serves."""
+    """Return the arrangement to read: one that is needed anyway, if any order will do."""
     if planned.is_extreme:
         return planned.source
     return next((key for key in wanted if key.selection == planned.source.selection), planned.source)

@@ -1,4 +1,4 @@
-"""Whether a query is acyclic: ears are taken off its atoms until none is left, or no atom is an ear any more."""
+"""Acyclicity of a query, by removing ears from its atoms."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Reduction:
-    """What is left of a query's atoms once all ears are off.
+    """Atoms of a query after all ears are removed.
 
     Attributes
     ----------
     ears
-        (ear, atom that holds what the ear shares with the rest, None if it shares nothing), in the order in which
-        they came off: a join forest, children before their parents.
+        (ear, atom that holds the variables that the ear shares with other atoms, None if it shares none), in the order
+        of removal: a join forest, children before their parents.
     core
         The atoms that are left, none if the query is acyclic.
     """
@@ -24,7 +24,7 @@ class Reduction:
 
 
 def reduce(atoms: Sequence[Collection[str]]) -> Reduction:
-    """Take ears off, the first in the body first.
+    """Remove ears, the first in the body first.
 
     An atom is an ear if one other atom holds every variable that it shares with any other (Graham 1979; Yu and
     Ozsoyoglu 1979). O(atoms cubed x variables).
@@ -59,7 +59,7 @@ def reduce(atoms: Sequence[Collection[str]]) -> Reduction:
 
 
 def is_acyclic(atoms: Sequence[Collection[str]]) -> bool:
-    """Whether the query has a join forest.
+    """Return True if the query has a join forest.
 
     Examples
     --------

@@ -9,7 +9,10 @@ from gpu_wcoj.planner.body import Body
 
 
 def inverse_of(body: Body, name: str, bound: Collection[str]) -> Calculation | None:
-    """What solves a sum or difference of integers for a variable, where its result and other argument are bound."""
+    """Return the calculation that solves an integer sum or difference for a variable, or None.
+
+    The result and the other argument have to be bound.
+    """
     for one in body.calculations:
         if one.family != "integer" or one.op not in ("+", "-") or one.arguments.count(name) != 1:
             continue
@@ -29,7 +32,7 @@ def inverse_of(body: Body, name: str, bound: Collection[str]) -> Calculation | N
 
 
 def _equal_to(name: str, conditions: Sequence[Condition], bound: Collection[str]) -> str | int | None:
-    """A bound variable or a code that conditions say is equal to a variable."""
+    """Return a bound variable or code that conditions equate with a variable, or None."""
     for one in conditions:
         if one.op == "=" and name in (one.variable, one.other):
             other = one.other if one.variable == name else one.variable

@@ -1,8 +1,8 @@
-"""The join graph of a body: tables, which of their columns are equal, filters, and how many rows a lookup finds.
+"""Join graph of a body: tables, equal columns, filters, and expected rows of a lookup.
 
-Columns that equalities connect, directly or through others, form a *class*: what a variable is in a rule. Where a
-table is looked up, every one of its columns whose class is known by then takes part, so no predicate is lost,
-whichever edge it was given by.
+Columns that equalities connect, directly or through other columns, form a *class*, which corresponds to a variable of a
+rule. A lookup in a table uses all of its columns whose class is bound by then, so every predicate is applied, whichever
+edge stated it.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ import numpy as np
 from gpu_wcoj.errors import UsageError, listed, nearest
 
 Column = tuple[str, int]
-"""A table's name and the number of one of its columns."""
+"""Name of a table and index of one of its columns."""
 
 ASSUMED_ROWS = 1000.0
-"""Rows of a table of which nothing is known; a column of it then has the square root of that many distinct values."""
+"""Assumed rows of a table without statistics; each of its columns has the square root of this as distinct values."""
 
 MOST = 1e300
-"""Amounts stay below this, which is near the largest float."""
+"""Upper bound on amounts, near the largest float."""
 
 KEPT = {"=": 0.1, "!=": 0.9, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3}
-"""The share of rows that a filter keeps where nothing is known of it."""
+"""Assumed share of rows that a filter keeps, by operator."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """One occurrence of a relation.
+    """Occurrence of a relation.
 
     Attributes
     ----------
     name
-        Its own, also where the relation stands several times.
+        Unique name, also if the relation occurs several times.
     arity
-        Its columns.
+        Number of columns.
     relation
-        What it is an occurrence of; occurrences share arrangements. Empty for one called like the table.
+        Name of the relation; occurrences share arrangements. Empty if it is the name of the table.
     rows
-        Of the state; None if not known.
+        Rows of the state; None if unknown.
     distinct
-        Per ascending tuple of columns, how many distinct values these have together, where known.
+        Per ascending tuple of columns, the known number of distinct values that these have together.
     changes
         Rows that change in a tick; 0 for a table that never changes.
 
@@ -64,7 +64,7 @@ class Table:
 
     @property
     def source(self) -> str:
-        """The relation that it is an occurrence of."""
+        """Name of the relation."""
         return self.relation or self.name
 
     def values(self, columns: Collection[int]) -> float:
@@ -81,13 +81,13 @@ class Table:
         return max(least, most, 1.0)
 
     def found(self, columns: Collection[int]) -> float:
-        """Rows that agree with one value of these columns, on average."""
+        """Return the mean number of rows that agree with one value of these columns."""
         return (ASSUMED_ROWS if self.rows is None else self.rows) / self.values(columns)
 
 
 @dataclass(frozen=True)
 class Edge:
-    """An equality of two tables' keys, column by column."""
+    """Equality of two tables' keys, column by column."""
 
     left: str
     right: str
@@ -101,12 +101,12 @@ class Edge:
 
 @dataclass(frozen=True)
 class Filter:
-    """``column op other``, where `other` is another column or a value.
+    """Comparison ``column op other``, where `other` is another column or a value.
 
     Attributes
     ----------
     kept
-        The share of rows that it keeps; None if not known.
+        The share of rows that it keeps; None if unknown.
     """
 
     column: Column
@@ -120,17 +120,17 @@ class Filter:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What it reads."""
+        """Columns that it reads."""
         return (self.column, self.other) if isinstance(self.other, tuple) else (self.column,)
 
     @property
     def tables(self) -> frozenset[str]:
-        """What it reads from."""
+        """Names of the tables that it reads."""
         return frozenset(table for table, _ in self.columns)
 
     @property
     def share(self) -> float:
-        """The share of rows that it is taken to keep."""
+        """Share of rows that it is assumed to keep."""
         return KEPT[self.op] if self.kept is None else self.kept
 
 
@@ -141,8 +141,8 @@ class JoinGraph:
     Raises
     ------
     UsageError
-        If an edge or a filter speaks of what is not there, or a number says nothing: rows that are negative or no
-        number, a share above 1.
+        If an edge or a filter names a missing table or column, or a number is invalid: negative rows, NaN, or a share
+        above 1.
 
     Examples
     --------
@@ -196,12 +196,12 @@ class JoinGraph:
 
     @cached_property
     def by_name(self) -> Mapping[str, Table]:
-        """The tables."""
+        """Tables by name."""
         return {table.name: table for table in self.tables}
 
     @cached_property
     def classes(self) -> tuple[tuple[Column, ...], ...]:
-        """Columns that are equal; each class in the order of the tables, classes by their first columns."""
+        """Classes of equal columns, in the order of the tables."""
         above: dict[Column, Column] = {}
 
         def root(column: Column) -> Column:
@@ -220,23 +220,23 @@ class JoinGraph:
 
     @cached_property
     def class_of(self) -> Mapping[Column, int]:
-        """The number of each joined column's class."""
+        """Index of each joined column's class."""
         return {column: number for number, members in enumerate(self.classes) for column in members}
 
     @cached_property
     def joined(self) -> Mapping[str, tuple[int, ...]]:
-        """Per table its columns that are in a class, ascending."""
+        """Per table, its columns that are in a class, ascending."""
         return {
             table.name: tuple(i for i in range(table.arity) if (table.name, i) in self.class_of)
             for table in self.tables
         }
 
     def classes_in(self, name: str) -> frozenset[int]:
-        """The classes that a table has columns of."""
+        """Return the classes that a table has columns of."""
         return frozenset(self.class_of[name, column] for column in self.joined[name])
 
     def unconnected(self, start: str) -> list[str]:
-        """The tables that no chain of equalities connects with one."""
+        """Return the tables that no chain of equalities connects with a table."""
         reached, known = {start}, set(self.classes_in(start))
         grown = True
         while grown:
@@ -248,7 +248,7 @@ class JoinGraph:
 
 
 def is_amount(value: object) -> bool:
-    """Whether this is a number from 0 on, and no boundless one.
+    """Return True if the value is a finite number from 0 on.
 
     Examples
     --------
@@ -261,7 +261,7 @@ def is_amount(value: object) -> bool:
 
 
 def is_column(value: object) -> bool:
-    """Whether this may be the number of a column.
+    """Return True if the value is a possible column index.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a planner knows of relations: their sizes, what a first tick's rows show, or what their tries hold."""
+"""Catalog of the planner: statistics of relations from sizes, first rows, tries or a file."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from gpu_wcoj.planner.statistics import columns_at, measured
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 FORMAT = 1
-"""Of the file; another one is not read."""
+"""Format version. Files with another version are rejected."""
 FILE = "statistics.json"
-"""Its name in a folder of statistics."""
+"""Name of the file in a folder of statistics."""
 
 Selection = tuple[object, ...]
-"""Constants, repetitions and comparisons: those of an atom or of an arrangement."""
+"""Constants, repetitions and comparisons of an atom or of an arrangement."""
 
 
 class Known:
-    """What is known of relations, each of them looked at when it is first asked for.
+    """Statistics of relations, each collected on first use.
 
     Parameters
     ----------
     relations
-        Per relation, what finds it out.
+        Per relation, a function that returns its statistics.
     selected
-        The same for rows that a selection leaves.
+        Per relation and selection, a function that returns the statistics of the selected rows.
     sizes
-        Rows of relations, where they are known without looking.
+        Rows of relations that are known without a call.
     arity
-        Columns of relations, as far as that is known; flags of nulls are not among them.
+        Known numbers of columns of relations, without flags of nulls.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Known:
 
     @classmethod
     def from_sizes(cls, sizes: Mapping[str, float], keys: Mapping[str, Sequence[int]] | None = None) -> Known:
-        """Of rows only: a column is taken to have the square root of that many values, but a key has that many."""
+        """Create statistics from sizes; a column has the square root of the rows, a key all."""
         single: dict[str, dict[Columns, float]] = {
             name: {(column,): float(sizes[name]) for column in own} for name, own in (keys or {}).items()
         }
@@ -86,7 +86,7 @@ class Known:
 
     @classmethod
     def of_rows(cls, changes: Mapping[str, InputChange], backend: Backend) -> Known:
-        """Of rows that are about to be the first ones; exact where they are few, see `gpu_wcoj.planner.sampling`.
+        """Create statistics from rows of a first tick, exact for small relations.
 
         Examples
         --------
@@ -106,13 +106,13 @@ class Known:
     def of_circuit(
         cls, circuit: Circuit, widths: Mapping[str, int] | None = None, arity: Mapping[str, int] | None = None
     ) -> Known:
-        """Of a circuit's state: exact where an arrangement has counted it, else estimated from the largest batch.
+        """Create statistics from a circuit's state: exact in arrangement orders, else estimated.
 
         Parameters
         ----------
         widths
-            How many columns relations shall have that may have fewer; more of them are flags of nulls, none set yet.
-            What is kept for the rules alone has none of its own.
+            Required numbers of columns of relations that may have fewer; the missing ones are flags of nulls, none set
+            yet. Auxiliary relations are not included.
         """
         relations: dict[str, Callable[[], Facts]] = {}
         selected: dict[tuple[str, Selection], Callable[[], Facts]] = {}
@@ -129,7 +129,7 @@ class Known:
         return cls(relations, selected, {name: float(len(index)) for name, index in held.items()}, arity)
 
     def expecting(self, facts: Mapping[str, Facts]) -> Known:
-        """The same, and what is expected of relations that are not there yet.
+        """Return these statistics, with estimates of relations that do not exist yet.
 
         Examples
         --------
@@ -145,23 +145,23 @@ class Known:
 
     @classmethod
     def from_json(cls, data: Any) -> Known:
-        """What `to_json` gave.
+        """Create statistics from the output of `to_json`.
 
         Raises
         ------
         ValueError
-            If it is something else.
+            If the data has another format.
         """
         if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("relations"), dict):
-            raise ValueError(f"it is not of format {FORMAT}")
+            raise ValueError(f"expected an object of format {FORMAT} with 'relations'")
         found = {name: _parsed(name, one) for name, one in data["relations"].items()}
         arity = {name: one["columns"] for name, one in data["relations"].items() if "columns" in one}
         if not all(isinstance(one, int) for one in arity.values()):
-            raise ValueError("a number of columns is no number")
+            raise ValueError("a number of columns is not an integer")
         return cls({name: partial(_same, one) for name, one in found.items()}, arity=arity)
 
     def to_json(self) -> dict[str, Any]:
-        """All that is known of whole relations, in numbers of rows and values; no value itself, nor any selection."""
+        """Return the sizes and numbers of distinct values of whole relations, without any value."""
         relations: dict[str, Any] = {}
         for name in self._relations:
             facts = self._facts(name).whole
@@ -176,12 +176,12 @@ class Known:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Known:
-        """What a folder's ``statistics.json`` says.
+        """Read the statistics from a folder's ``statistics.json``.
 
         Raises
         ------
         SchemaError
-            If it cannot be read as such.
+            If the file cannot be read or has another format.
         """
         import json  # which most programs have no use for
 
@@ -189,13 +189,14 @@ class Known:
         try:
             return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, RecursionError) as error:
-            raise SchemaError(
-                f"the statistics in '{path}' cannot be read ({error}).\n"
-                "  'gpu-wcoj explain PROGRAM --save-stats DIR' writes them."
+            raise SchemaError.with_parts(
+                f"the statistics in '{path}' cannot be read ({error})",
+                subject=str(path),
+                remedy="Write them with 'gpu-wcoj explain PROGRAM --save-stats DIR'.",
             ) from error
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
-        """Put it into a folder's ``statistics.json``, which is replaced whole."""
+        """Replace a folder's ``statistics.json``."""
         import json
 
         from gpu_wcoj.destination import replacing
@@ -206,13 +207,13 @@ class Known:
         return path
 
     def rows(self, relation: str) -> float | None:
-        """Rows of a relation; None if nothing is known of it."""
+        """Return the rows of a relation; None if it has no statistics."""
         if relation in self._sizes:
             return self._sizes[relation]
         return self._facts(relation).rows if relation in self._relations else None
 
     def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:
-        """The atom's trie if its variables are bound in that order, or None if nothing is known of its relation.
+        """Return the atom's trie with its variables bound in that order; None without statistics.
 
         Parameters
         ----------
@@ -231,12 +232,12 @@ class Known:
         return Levels(tuple(order), *found)
 
     def values(self, atom: BodyAtom, variable: str) -> float | None:
-        """Distinct values that an atom has for a variable."""
+        """Return the number of distinct values that an atom has for a variable."""
         facts = self._of(atom)
         return None if facts is None else facts.values([atom.columns[atom.variables.index(variable)]])
 
     def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:
-        """Some of the atom's rows, drawn evenly, one array row a variable; None if there are none at hand."""
+        """Return an even sample of the atom's rows, one array row a variable; None if there is none."""
         facts = self._of(atom)
         rows = None if facts is None else facts.drawn
         return None if rows is None else rows[[atom.columns[atom.variables.index(name)] for name in variables]]
@@ -248,7 +249,7 @@ class Known:
         return found
 
     def _of(self, atom: BodyAtom) -> Facts | None:
-        """What is known of the rows that the atom's selection leaves."""
+        """Return the statistics of the rows that the atom's selection leaves."""
         if not (atom.constants or atom.equal or atom.compared):
             return self._facts(atom.relation) if atom.relation in self._relations else None
         selection = (atom.constants, atom.equal, atom.compared)
@@ -268,7 +269,7 @@ class Known:
 
 
 def _trie(facts: Facts, columns: Columns) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """`Levels.distinct` and `Levels.met` of a trie of all columns."""
+    """Return `Levels.distinct` and `Levels.met` of a trie of all columns."""
     distinct: list[float] = []
     for depth in range(1, len(columns)):
         distinct.append(max([*distinct[-1:], facts.values(columns[:depth])]))
@@ -289,12 +290,12 @@ def _selection(key: ArrangementKey) -> Selection:
 
 
 def _width(index: RelationIndex) -> int:
-    """Stored columns of a relation, a rank not counted."""
+    """Return the number of stored columns of a relation, without a rank."""
     return index.columns if isinstance(index, RankedIndex) else index.width
 
 
 def _grown(index: RelationIndex, columns: int) -> Facts:
-    """All of a relation's rows with more columns behind their own, each with one value in all of them."""
+    """Return the statistics of a relation that gets further columns of one value each."""
     facts, width = _of_index(index), _width(index)
 
     def rest() -> Facts:
@@ -306,7 +307,7 @@ def _grown(index: RelationIndex, columns: int) -> Facts:
 
 
 def _of_index(index: RelationIndex) -> Facts:
-    """All of a relation's rows: what its arrangements have counted, and estimates of the rest."""
+    """Return the statistics of all rows: counted in its arrangements, else estimated."""
     width = _width(index)
     keys = [key for key in index.arrangements if key.is_whole]
     distinct, met = facts_of({key.order[:width]: _counted(index, key, width) for key in keys})
@@ -336,13 +337,13 @@ def _of_selection(index: RelationIndex, selection: Selection) -> Facts:
 
 
 def _counted(index: RelationIndex, key: ArrangementKey, width: int) -> tuple[Sequence[float], Sequence[float]]:
-    """Distinct prefixes and degrees met of an arrangement's levels but a rank's."""
+    """Return distinct prefixes and degrees of an arrangement's levels, without a rank."""
     found = measured(index.arrangements[key])
     return [float(one) for one in found.distinct[:width]], [one.met for one in found.degrees[: width - 1]]
 
 
 def _drawn(index: RelationIndex, key: ArrangementKey, width: int) -> Int64Array | None:
-    """Some rows of the largest batch of an arrangement of all columns, one array row a column; None without any."""
+    """Return sample rows of an arrangement's largest batch, one array row a column, or None."""
     batches, order = index.arrangements[key].accumulated(), key.order[:width]
     if not batches or set(order) != set(range(width)):
         return None
@@ -353,7 +354,7 @@ def _drawn(index: RelationIndex, key: ArrangementKey, width: int) -> Int64Array 
 
 
 def _estimated(index: RelationIndex, key: ArrangementKey, width: int) -> Facts:
-    """Of the largest batch of an arrangement, by columns of its relation; only of those that the arrangement has."""
+    """Estimate the statistics of an arrangement's columns from its largest batch."""
     batches = index.arrangements[key].accumulated()
     if not batches:
         return Facts(0.0)
@@ -378,7 +379,7 @@ def _parsed(name: str, data: Any) -> Facts:
         met = {(tuple(map(int, columns)), int(other)): float(degree) for columns, other, degree in data["met"]}
         rows = float(data["rows"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"relation '{name}' is not described as it has to be: {error!r}") from None
+        raise ValueError(f"relation '{name}' has invalid statistics: {error!r}") from None
     if not all(0 <= one < float("inf") for one in (rows, *distinct.values(), *met.values())):
-        raise ValueError(f"relation '{name}' has a count that is no number from 0 on")
+        raise ValueError(f"relation '{name}' has an invalid count: expected a finite number from 0 on")
     return Facts(rows, distinct, met)

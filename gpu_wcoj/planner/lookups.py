@@ -1,8 +1,8 @@
-"""Plans of delta joins as lookups: per changed table, which tables its change is joined with, in which order and how.
+"""Plans of delta joins as sequences of lookups, one per changed table.
 
-With the tables numbered A1 ... An, the lookups of Aj's change see Ai as it is after the tick where i < j, written
-``Ai*``, and as it was before where i > j: a star belongs to a table's number, not to its place in the path. The sum of
-all paths' outputs, taken in the order of the numbers, is the change of the join.
+With the tables numbered A1 ... An, the lookups of Aj's change read Ai after the tick if i < j, written ``Ai*``, and
+before the tick if i > j: the star depends on the table's number, not on its position in the path. The sum of all paths'
+outputs, in the order of the numbers, is the change of the join.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from gpu_wcoj.planner.joingraph import Column, Filter
 
 @dataclass(frozen=True)
 class Arranged:
-    """A relation by the columns that it is looked up by.
+    """Relation indexed by the columns that it is looked up by.
 
     Attributes
     ----------
     relation
-        Its relation.
+        Name of the relation.
     order
-        Columns, outermost first. Rows can be looked up by any of its prefixes.
+        Columns, outermost first. Rows can be looked up by any prefix of them.
     spread
-        The columns whose hash, in this order, names the partition of a row; empty if every partition has all rows;
+        The columns whose hash, in this order, determines the partition of a row; empty if every partition has all rows;
         None for all of `order`.
     """
 
@@ -40,32 +40,32 @@ class Arranged:
 
     @property
     def by(self) -> tuple[int, ...]:
-        """The columns that it is spread by; none if every partition has all rows."""
+        """Columns that it is partitioned by; none if every partition has all rows."""
         return self.order if self.spread is None else self.spread
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """One lookup of a path.
+    """Lookup of a path.
 
     Attributes
     ----------
     table
-        What is looked up.
+        Name of the table.
     sees
         The state with (``after``) or without (``before``) this tick's change.
     arrangement
-        Where.
+        Arrangement that is read.
     key
-        (column of the table, equal to): what it is looked up by. Columns are the first of the arrangement.
+        (column of the table, bound column): equalities of the lookup, over the first columns of the arrangement.
     checks
-        (column of the table, equal to): what is compared in the rows that are found.
+        (column of the table, bound column): equalities that are checked in the matching rows.
     filters
-        What is compared then; all tables of these are bound.
+        Filters that are applied afterwards; all of their tables are bound.
     exchange
-        The columns by whose hash rows change their partitions before; None if they stay.
+        The columns by whose hash rows are exchanged before the lookup; None if they stay.
     rows
-        Expected rows of the path behind it.
+        Expected rows of the path after the lookup.
     """
 
     table: str
@@ -82,11 +82,11 @@ class Lookup:
 
     @property
     def predicates(self) -> tuple[tuple[int, Column], ...]:
-        """All equalities, looked up by or compared."""
+        """All equalities, by key or by comparison."""
         return (*self.key, *self.checks)
 
     def described(self) -> str:
-        """What it does, in words."""
+        """Describe the lookup in words."""
         parts = [f"{self} in {self.arrangement}"]
         parts += [f"{self.table}.{column} = {other[0]}.{other[1]}" for column, other in self.predicates]
         parts += map(str, self.filters)
@@ -96,22 +96,22 @@ class Lookup:
 
 @dataclass(frozen=True)
 class LookupPath:
-    """A table's change and the lookups that join it with the others.
+    """Change of a table and the lookups that join it with the others.
 
     Attributes
     ----------
     table
-        Whose change it is.
+        Name of the changed table.
     lookups
-        In their order.
+        Lookups, in order.
     spread
-        The columns whose hash names the partition that a changed row begins in; empty if any will do.
+        The columns whose hash determines the partition that a changed row starts in; empty for any partition.
     checks
         Pairs of the table's columns that have to agree.
     filters
-        On the table alone.
+        Filters that read only this table.
     cost
-        Expected, per tick; see `Costs`.
+        Expected cost per tick; see `Costs`.
 
     Examples
     --------
@@ -132,18 +132,18 @@ class LookupPath:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The tables that are looked up."""
+        """Names of the tables that are looked up."""
         return tuple(lookup.table for lookup in self.lookups)
 
     @property
     def exchanges(self) -> int:
-        """How often rows change their partitions on the way."""
+        """Number of times that rows change their partitions."""
         return sum(lookup.exchange is not None for lookup in self.lookups)
 
 
 @dataclass(frozen=True)
 class LookupPlan:
-    """The delta join.
+    """Plan of a delta join.
 
     Attributes
     ----------
@@ -152,11 +152,11 @@ class LookupPlan:
     paths
         One per table that changes, by number: their outputs are combined in this order.
     arrangements
-        Those that lookups use, each once.
+        Arrangements that lookups use, each once.
     made
-        Those of them that were not there.
+        Those of the arrangements that did not exist.
     considered
-        Orders of lookups that were looked at.
+        Number of orders of lookups that were compared.
     """
 
     numbering: tuple[str, ...]
@@ -170,15 +170,15 @@ class LookupPlan:
 
     @property
     def cost(self) -> float:
-        """Expected, per tick."""
+        """Expected cost per tick."""
         return sum(path.cost for path in self.paths)
 
     def path(self, table: str) -> LookupPath:
-        """The path of a table's change."""
+        """Return the path of a table's change."""
         return next(path for path in self.paths if path.table == table)
 
     def described(self) -> str:
-        """The plan for a person to read."""
+        """Describe the plan for a person."""
         lines = []
         for path in self.paths:
             by = f" by {', '.join(f'{path.table}.{column}' for column in path.spread)}" if path.spread else ""

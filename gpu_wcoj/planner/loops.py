@@ -1,4 +1,4 @@
-"""Plan loops: heads that read each other, each rule once for an empty loop, once for changes and once to be asked."""
+"""Plan recursive heads: each rule for an empty loop, for changes, and for derivations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpu_wcoj.planner.single import path_from
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 
 NUMBER = "#row"
-"""The variable that numbers the rows that a rule is asked for."""
+"""Variable that numbers the rows whose derivations are looked up."""
 
 
 def loop_plan(
@@ -35,11 +35,11 @@ def loop_plan(
     bodies
         Per head of the loop, its rules that can derive something, and the queries over rows without ranks.
     widths
-        Per head, its stored columns.
+        Per head, its number of stored columns.
     cycle
-        The heads from one of them back to itself.
+        A cycle of heads, from one head back to itself.
     setting
-        How paths join, what is to be bound first, and what is known of relations.
+        Strategy, hints and statistics.
     best
         The heads that keep best values.
     """
@@ -59,7 +59,10 @@ def lowered_loop(
     histories: Mapping[str, RankedIndex],
     execution: Execution,
 ) -> Iterator[LoopHead]:
-    """The heads of a loop over the relations' indices; `histories` are those of heads that keep best values."""
+    """Return the heads of a loop over the relations' indices.
+
+    `histories` are the indices of heads that keep best values.
+    """
     own: dict[str, RankedIndex] = {}
     best: dict[str, RelationIndex] = {}
     for name in planned.widths:
@@ -82,9 +85,10 @@ def asked_query(
     held: Collection[ArrangementKey],
     best: Best | None = None,
 ) -> DeltaQuery:
-    """From numbered rows of the head to the numbers of their derivations by the rule, ranks left out.
+    """Return the query from numbered rows of the head to their derivations by the rule.
 
-    From numbered groups to (number, value), if the head keeps best values. `held` are arrangements that there are.
+    Ranks are left out. If the head keeps best values, the query goes from numbered groups to (number, value). `held`
+    are existing arrangements.
     """
     told: tuple[str | int, ...] = (NUMBER,)
     terms = list(body.head)

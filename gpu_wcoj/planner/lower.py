@@ -1,4 +1,4 @@
-"""Lower rules to a circuit: strata in order, renamings seen through, one set of arrangements per relation."""
+"""Lower rules to a circuit: strata in order, aliases resolved, shared arrangements."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from gpu_wcoj.planner.auxiliary import Auxiliary
 
 Place = tuple[str, int, int]
-"""A head, and the numbers of one of its rules and of a delta path of that."""
+"""Address of a delta path: head, index of the rule, index of the path."""
 
 ASKED = -2
-"""The number of the path by which a loop finds derivations of rows, in the place of that of a delta path."""
+"""Path index of the query by which a loop finds derivations of rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a program does on stored columns.
+    """Plan of a program over stored columns.
 
     Attributes
     ----------
     shapes
         Per relation, its stored columns.
     order
-        The heads, each behind those that its rules read; those of a loop stand together.
+        The heads, each after the heads that its rules read; the heads of a loop are adjacent.
     queries
         Per head, one delta query per rule that can derive something.
     aliases
@@ -55,20 +55,20 @@ class Plan:
     counted
         Heads whose rows may be derived more than once, in set semantics.
     loops
-        Heads that read each other.
+        Groups of mutually recursive heads.
     groupings
         Heads that aggregate.
     strategy
-        That was asked for.
+        Requested join strategy.
     estimates
-        Per head, rule and delta path, what one changed row is expected to bring to each level: that of the seeds, then
-        every step; empty where nothing is known.
+        Per head, rule and delta path, the estimates of each level for one changed row: of the seeds, then of each step;
+        empty without statistics.
     candidates
-        How many orders of delta paths were looked at.
+        Number of orders of delta paths that were compared.
     asked
-        Per head of a loop and rule, what is expected of the path that finds the derivations of rows, for one of them.
+        Per head of a loop and rule, the estimates of the derivation path, for one row.
     auxiliaries
-        Relations that are kept for the rules; they are heads, too.
+        Auxiliary relations; they are heads, too.
     """
 
     shapes: Mapping[str, Shape]
@@ -85,7 +85,7 @@ class Plan:
     auxiliaries: tuple[Auxiliary, ...] = ()
 
     def path(self, place: Place) -> DeltaPath:
-        """One of its delta paths, or one that a loop asks, ranks left out."""
+        """Return a delta path, or a derivation path of a loop without ranks."""
         head, rule, number = place
         if number != ASKED:
             return self.queries[head][rule].paths[number]
@@ -93,7 +93,7 @@ class Plan:
         return next(one.asking.paths[0] for one in rules if (one.head, one.number) == (head, rule))
 
     def places(self) -> list[Place]:
-        """All of them."""
+        """Return the addresses of all paths."""
         found = [
             (head, rule, number)
             for head, own in self.queries.items()
@@ -103,7 +103,7 @@ class Plan:
         return found + [(one.head, one.number, ASKED) for loop in self.loops for one in loop.rules]
 
     def expecting(self, known: KnownRelations) -> Plan:
-        """The same plan with what is expected by other knowledge."""
+        """Return this plan with estimates by other statistics."""
         estimates = {
             name: tuple(tuple(_estimate(path, known) for path in one.paths) for one in own)
             for name, own in self.queries.items()
@@ -111,7 +111,7 @@ class Plan:
         return replace(self, estimates=estimates, asked=_asked(self.loops, known))
 
     def taking_the_cheapest(self) -> Plan:
-        """The same plan; of paths that are each other's images, the one that is expected to cost the least is taken."""
+        """Return this plan with the cheapest path of each orbit of automorphic atoms."""
         queries = {
             name: tuple(_taking(one, path) for one, path in zip(own, self.estimates[name], strict=True))
             for name, own in self.queries.items()
@@ -135,9 +135,9 @@ def plan(
     Parameters
     ----------
     auxiliaries
-        Auxiliary relations that are kept now; None if there are to be none.
+        Existing auxiliary relations; None to use none.
     """
-    from gpu_wcoj.planner.passes import through_passes  # which an import of the package has no use for
+    from gpu_wcoj.planner.passes import through_passes  # not needed to import the package
 
     extremes = {one.relation: one for one in rules.extremes}
     best = {name: one.column for name, one in extremes.items()}
@@ -165,7 +165,7 @@ def plan(
     }
     groupings: dict[str, GroupingPlan] = {}
     if rules.groupings:
-        from gpu_wcoj.planner.groupings import grouping_plan  # which programs without aggregates never load
+        from gpu_wcoj.planner.groupings import grouping_plan  # only for programs with aggregates
 
         groupings = {one.relation: grouping_plan(one, shapes, aliases, encode, kinds) for one in rules.groupings}
     reads.update({name: [one.source.relation] for name, one in groupings.items()})
@@ -200,7 +200,7 @@ def plan(
 
 
 def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, Sequence[str]]:
-    """The hints, those of a head also for the helpers that its rules became, where these hold one of the variables."""
+    """Return the hints, extended to the helper relations that hold one of the variables."""
     found = dict(hints)
     if not found:
         return found
@@ -225,7 +225,7 @@ def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str,
 
 
 def _demands(rules: Rules, heads: Mapping[str, Derived]) -> tuple[dict[str, str], ...]:
-    """The heads of keys and their inputs, together where they depend on each other, behind those they depend on."""
+    """Return the heads of keys and their inputs, grouped by mutual dependence, in order."""
     if not rules.demands:
         return ()
     reads = {name: [*head.reads] for name, head in heads.items()}
@@ -243,7 +243,7 @@ def _taking(query: DeltaQuery, expected: Sequence[Sequence[Expected]]) -> DeltaQ
 
 
 def _asked(loops: Sequence[LoopPlan], known: KnownRelations) -> dict[str, tuple[tuple[Expected, ...], ...]]:
-    """What is expected of the paths that loops ask; see `Plan.asked`."""
+    """Return the estimates of the derivation paths of loops; see `Plan.asked`."""
     found: dict[str, tuple[tuple[Expected, ...], ...]] = {}
     for one in (one for loop in loops for one in loop.rules):
         found[one.head] = (*found.get(one.head, ()), _estimate(one.asking.paths[0], known))
@@ -265,7 +265,7 @@ def lower(
     execution: Execution,
     policy: MergePolicy | None,
 ) -> Circuit:
-    """The circuit of a plan, its state empty."""
+    """Return the circuit of a plan, with an empty state."""
     backend, threads = execution.backend, execution.threads
     loop_of = {name: loop for loop in planned.loops for name in loop.widths}
     inputs = (*rules.inputs, *rules.demands.values())
@@ -298,7 +298,7 @@ def lower(
         if name not in loop_of:
             relations[name] = RelationIndex(name, width, wanted, backend, policy, threads)
             continue
-        from gpu_wcoj.circuit.recursion.ranked import RankedIndex  # which programs without recursion never load
+        from gpu_wcoj.circuit.recursion.ranked import RankedIndex  # only for programs with recursion
 
         if name in best:
             relations[name] = RelationIndex(name, width, wanted, backend, policy, threads)
@@ -343,14 +343,14 @@ def lower(
         for query in planned.queries[name]:
             held = {key: relations[key.relation].read(key) for key in query.keys}
             if query.together:
-                from gpu_wcoj.join.common import CommonJoin, SharedJoin  # which few programs need
+                from gpu_wcoj.join.common import CommonJoin, SharedJoin  # rarely needed
 
                 shared = common.setdefault((query.paths, query.together), CommonJoin())
                 joins.append(SharedJoin(query, held, execution, common=shared))
             else:
                 joins.append(IncrementalGenericJoin(query, held, execution))
             if query.begun:
-                from gpu_wcoj.join.begun import Beginnings  # likewise
+                from gpu_wcoj.join.begun import Beginnings  # rarely needed
 
                 if beginnings is None:
                     beginnings = Beginnings(
@@ -360,7 +360,7 @@ def lower(
         width = planned.shapes[name].width
         counts = RelationIndex(name, width, (), backend, policy, threads) if name in planned.counted else None
         if name in added:
-            from gpu_wcoj.circuit.auxiliary import AuxiliaryHead  # likewise
+            from gpu_wcoj.circuit.auxiliary import AuxiliaryHead  # rarely needed
 
             joined = [relations[one] for one in added[name].relations]
             heads[name] = AuxiliaryHead(name, width, joins, counts, relations[name], execution, read=joined)

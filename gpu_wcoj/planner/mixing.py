@@ -1,4 +1,4 @@
-"""Take some delta paths from one plan and the others from another one of the same program."""
+"""Take some delta paths from one plan and the others from another plan of the same program."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 def mixed(present: Plan, planned: Plan, wanted: Collection[Place], known: KnownRelations = NOTHING) -> Plan:
-    """The present plan with the wanted paths of the other one; seeds come from arrangements that paths need then.
+    """Return the present plan with the wanted paths of the other plan.
 
-    The other one's paths get the names of the present ones: rules may share a join in one of the two alone.
+    Seeds come from the arrangements that the paths then need.
 
-    What paths begin with together is chosen anew, by what is `known`.
+    The other plan's paths are renamed to the variables of the present plan: rules may share a join in only one of the
+    two plans. Common prefixes are chosen again, by the statistics in `known`.
 
     Examples
     --------
@@ -48,8 +49,8 @@ def mixed(present: Plan, planned: Plan, wanted: Collection[Place], known: KnownR
 def _begun(
     queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], known: KnownRelations
 ) -> dict[str, tuple[DeltaQuery, ...]]:
-    """The rules with what their paths begin with together."""
-    from gpu_wcoj.planner.passes.beginnings import with_beginnings  # which an import of the package has no use for
+    """Return the rules with common prefixes chosen again."""
+    from gpu_wcoj.planner.passes.beginnings import with_beginnings  # not needed to import the package
 
     own = [(name, query) for name, rules in queries.items() for query in rules]
     found = iter(with_beginnings(own, queries.keys() - recursive, known))
@@ -59,7 +60,7 @@ def _begun(
 def _mixed_loop(
     old: LoopPlan, new: LoopPlan, queries: Mapping[str, Sequence[DeltaQuery]], wanted: Collection[Place]
 ) -> LoopPlan:
-    """A loop whose rules go by these queries, and ask by the paths of the other plan that are wanted."""
+    """Return a loop over these queries, with the wanted derivation paths of the other plan."""
     rules = []
     for own, other in zip(old.rules, new.rules, strict=True):
         query = queries[own.head][own.number]
@@ -81,7 +82,7 @@ def _mixed(old: DeltaQuery, new: DeltaQuery, wanted: Collection[int]) -> DeltaQu
 
 
 def _seeded(path: DeltaPath, needed: Sequence[ArrangementKey]) -> DeltaPath:
-    """The path with seeds from arrangements that are needed, and with the variants that need no other ones."""
+    """Return the path with seeds from needed arrangements, and variants over these only."""
     own = path.seed
     variable = dict(zip(own.key.order, own.variables, strict=True))
     keys = [key for key in needed if key.selection == own.key.selection]

@@ -1,9 +1,9 @@
-"""Which variables of a rule may be null, as far as its relations have nulls.
+"""Nullable variables of a rule, by the null columns of its relations.
 
-A variable that stands once in a body, or is null-safe and stands in nullable columns only, is carried with its flag.
-Any other one has a value. What a null-aware call gives may be null, and is carried with a flag of its own, unless its
-value is needed: then rows in which it is null are dropped. What a rule asks to be null becomes a constant; a rule that
-asks it of a column that has no null, or of what has a value, derives nothing.
+A variable that occurs once in a body, or is null-safe and occurs only in nullable columns, is copied with its flag. Any
+other variable has a value. The result of a null-aware call may be null and is copied with its flag, unless its value is
+needed: then rows in which it is null are dropped. A variable that a rule requires to be null becomes a constant; a rule
+that requires null of a column without null, or of a variable with a value, derives nothing.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.terms import NULL, Atom, Call, Expression, Term, Variable
 
 Nullable = Mapping[str, Sequence[bool]]
-"""Per relation, which columns may hold null."""
+"""Per relation, one mask of the columns that may hold null."""
 
 
 @dataclass(frozen=True)
 class Nulls:
-    """What of a rule may be null.
+    """Nullable variables of a rule.
 
     Attributes
     ----------
     asked
-        The variables that are null in every row: null stands in their place.
+        The variables that are null in every row: null replaces them.
     flags
         Per variable that may be null, by name, the variable of its flag.
     dropped
-        Per variable that a null-aware call gives and whose value is needed, that of its flag, which has to be 0.
+        Per result of a null-aware call whose value is needed, the variable of its flag, which has to be 0.
     """
 
     asked: frozenset[Variable]
@@ -38,7 +38,7 @@ class Nulls:
     dropped: Mapping[str, str] = field(default_factory=dict)
 
     def term(self, term: Term) -> Term:
-        """What stands in the place of a term, once equalities are substituted."""
+        """Return NULL for a variable that is required to be null, else the term."""
         return NULL if term in self.asked else term
 
 
@@ -49,14 +49,14 @@ def nulls_of(
     kept: int | None = None,
     asked: Mapping[Variable, bool] | None = None,
 ) -> Nulls | None:
-    """What of a rule may be null; None if what it asks to be null never is.
+    """Return the nullable variables of a rule; None if it requires a null that never occurs.
 
     Parameters
     ----------
     kept
         The column of the head that has a value in every row.
     asked
-        Variables that are to be null, or not, beside those of which the rule says so.
+        Variables that have to be null or not null, in addition to the null tests of the rule.
 
     Examples
     --------
@@ -129,10 +129,10 @@ def may_be_null(expression: Expression, resolve: Resolve, names: Collection[str]
 
 
 def cases(rule: Rule, nullable: Nullable, kept: int | None = None) -> list[dict[Variable, bool]]:
-    """Which variables are null, and which not, in each of the bodies that make up a rule: mostly one of no such.
+    """Return the null requirements of each body of a rule; mostly one empty requirement.
 
-    There are more where a variable that may be null stands in a negated atom over a column that has no null: no row of
-    that atom is null there, whatever stands in its other columns.
+    There are several if a variable that may be null occurs in a negated atom, in a column without null: no row of that
+    atom is null there, whatever its other columns hold.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def cases(rule: Rule, nullable: Nullable, kept: int | None = None) -> list[dict[
 
 
 def _undecided(rule: Rule, resolve: Resolve, nullable: Nullable, nulls: Nulls) -> Variable | None:
-    """A variable that may be null and stands in a column of a negated atom that has no null; None if there is none."""
+    """Return a nullable variable in a column without null of a negated atom, or None."""
     for atom in rule.negated:
         if never_holds(atom, lambda term: nulls.term(resolve(term)), nullable):
             continue
@@ -172,12 +172,12 @@ def _undecided(rule: Rule, resolve: Resolve, nullable: Nullable, nulls: Nulls) -
 
 
 def never_holds(atom: Atom, resolve: Resolve, nullable: Nullable) -> bool:
-    """Whether an atom asks for null in a column that has none."""
+    """Return True if an atom requires null in a column without null."""
     return any(resolve(term) == NULL and not nullable[atom.relation][column] for column, term in enumerate(atom.terms))
 
 
 def null_columns(rule: Rule, resolve: Resolve, nullable: Nullable, kept: int | None) -> list[int]:
-    """The columns of the head to which a rule may bring null."""
+    """Return the columns of the head that a rule may set to null."""
     nulls = nulls_of(rule, resolve, nullable, kept)
     if nulls is None:
         return []
@@ -190,7 +190,7 @@ def null_columns(rule: Rule, resolve: Resolve, nullable: Nullable, kept: int | N
 
 
 def _places(rule: Rule, resolve: Resolve) -> dict[Variable, list[tuple[str, int]]]:
-    """Where the variables of the positive atoms stand in them."""
+    """Return, per variable of positive atoms, the columns it occurs in."""
     places: dict[Variable, list[tuple[str, int]]] = {}
     for atom in rule.atoms:
         for column, given in enumerate(atom.terms):
@@ -201,7 +201,7 @@ def _places(rule: Rule, resolve: Resolve) -> dict[Variable, list[tuple[str, int]
 
 
 def _uses(rule: Rule, resolve: Resolve, kept: int | None) -> tuple[set[Variable], set[Variable]]:
-    """The variables whose values are needed, and those that stand once in the body."""
+    """Return the variables whose values are needed, and those that occur once in the body."""
     valued: list[Expression] = []
     for one in rule.computed:
         valued += [] if one.call.takes_nulls else one.call.arguments
@@ -218,7 +218,7 @@ def _uses(rule: Rule, resolve: Resolve, kept: int | None) -> tuple[set[Variable]
 
 
 def _tests(rule: Rule, asked: Mapping[Variable, bool]) -> Iterator[tuple[Expression, bool]]:
-    """What is asked for null, and whether it is to be null."""
+    """Yield what is tested for null, and the required result."""
     for one in rule.comparisons:
         if one.is_null_test:
             yield (one.right if one.left == NULL else one.left), one.op == "="

@@ -1,4 +1,4 @@
-"""Delta paths of a rule in the names of another plan of it: rules that share a join have those of the first of them."""
+"""Rename the variables of delta paths to those of another plan of the same rule."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, D
 
 
 def renamed(path: DeltaPath, others: Iterable[DeltaPath]) -> DeltaPath | None:
-    """The path with the names that other paths of the same rule have; None if it calculates what none of them does.
+    """Return the path in the variables of other paths of the same rule, or None.
 
-    A variable of atoms is told by a column that it stands in, one that is calculated by what it is calculated from.
+    The result is None if the path calculates something that none of the others calculates.
+
+    A variable of atoms is identified by a column that it occurs in, a calculated variable by its calculation.
 
     Examples
     --------
@@ -46,19 +48,19 @@ def renamed(path: DeltaPath, others: Iterable[DeltaPath]) -> DeltaPath | None:
 
 
 def _uses(path: DeltaPath) -> Iterator[AtomUse]:
-    """The atoms, that of the changes first."""
+    """Yield the atoms, the changed one first."""
     yield from (path.seed, *path.others)
 
 
 def _checks(path: DeltaPath) -> Iterator[Check]:
-    """All that is checked and calculated, in order."""
+    """Yield all checks and calculations, in order."""
     yield from (*path.seed_conditions, *path.seed_checks)
     for step in path.steps:
         yield from (*step.conditions, *step.checks)
 
 
 def _calculated(one: Calculation, names: Mapping[str, str], known: Iterable[Calculation]) -> str | None:
-    """What the others call a variable that is calculated."""
+    """Return the other paths' name of a calculated variable, or None."""
     arguments = tuple(names.get(term, term) if isinstance(term, str) else term for term in one.arguments)
     alike = replace(one, arguments=arguments)
     taken = set(names.values())

@@ -1,4 +1,4 @@
-"""Types of what is calculated and aggregated, from the types that it is made of."""
+"""Types of calculations and aggregates, from the types of their arguments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kind_of(
     rule: object = "",
     is_last: bool = True,
 ) -> DataType | None:
-    """The type of an expression by those of its variables; None where it is not known, and of a constant.
+    """Return the type of an expression by those of its variables; None if unknown or constant.
 
     Examples
     --------
@@ -46,17 +46,17 @@ def kind_of(
 
 
 def result_of(call: Call, kinds: Sequence[DataType | None], rule: object, is_last: bool = True) -> DataType | None:
-    """The type of a call by those of its arguments; None as long as it is not known.
+    """Return the type of a call by those of its arguments; None while unknown.
 
     Parameters
     ----------
     kinds
-        Per argument, the type of a variable, where known; of constants it does not count.
+        Per argument, the type of a variable, or None if unknown; types of constants are ignored.
     rule
-        For messages, which alone make a text of it.
+        Rule that messages name; only they convert it to text.
     is_last
-        Whether arguments of no known type are taken to be of no type of their own: otherwise only what holds whatever
-        they turn out to be is told.
+        If True, arguments of unknown type adapt to the other arguments; otherwise the result is None unless it holds
+        for any type of these arguments.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def result_of(call: Call, kinds: Sequence[DataType | None], rule: object, is_las
 
 
 def _null_aware(call: Call, kinds: Sequence[DataType | None], rule: object, is_last: bool) -> DataType | None:
-    """The type of what a function of three-valued logic gives; its operands have to go together."""
+    """Return the type of a call of three-valued logic; its operands have to be of one type."""
     pairs = list(zip(call.arguments, kinds, strict=True))
     if call.op in COMPARING or call.op == "among":
         _ = _together(call, pairs, rule)
@@ -125,7 +125,7 @@ def _check_conditions(call: Call, pairs: Sequence[tuple[Expression, DataType | N
 
 
 def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], rule: object) -> DataType | None:
-    """The type that values compared with each other have in common; constants are of what they stand beside."""
+    """Return the common type of values compared with each other; constants adapt to it."""
     known: DataType | None = None
     for one, kind in pairs:
         if kind is None or is_spelled(one):
@@ -174,18 +174,18 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
 
 
 def _n_behind(value: object) -> int:
-    """Return how many digits a number has behind the point."""
+    """Return the number of digits after the decimal point."""
     exponent = value.as_tuple().exponent if isinstance(value, Decimal) else 0
     return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
 def _group(kind: type) -> type:
-    """The kind of a constant, all numbers being one."""
+    """Return the Python type of a constant, float for all numbers."""
     return float if kind in (int, float, Decimal) else kind
 
 
 def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list[DataType]:
-    """The types of arguments, as far as they are known; constants have those of what they are calculated with."""
+    """Return the known types of arguments; constants take the types of the other arguments."""
     of_variables: list[DataType] = []
     for argument, kind in zip(call.arguments, kinds, strict=True):
         if isinstance(argument, Constant):
@@ -214,19 +214,19 @@ def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list
 
 
 def _kind_of_number(value: object) -> DataType:
-    """The type of a constant beside integers and decimals."""
+    """Return the type of a constant beside integers and decimals."""
     return decimal_kind(value) if isinstance(value, (float, Decimal)) else _integer_kind(value)
 
 
 def _integer_kind(value: object) -> DataType:
-    """As narrow as it can be, so that no digits are taken away from decimals."""
+    """Return the narrowest integer type, so that decimals keep their digits."""
     assert isinstance(value, int)
     bits = next(bits for bits in (8, 16, 32, 64) if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1))
     return DataType(f"int{bits}")
 
 
 def decimal_kind(value: float | Decimal) -> DataType:
-    """The narrowest type of decimals that has a number, a float by its shortest text.
+    """Return the narrowest decimal type that holds a number, a float by its shortest text.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def decimal_kind(value: float | Decimal) -> DataType:
 
 
 def type_of_constant(value: object) -> DataType:
-    """The type that a constant has where nothing else says it; of a decimal of too many digits that of floats.
+    """Return the default type of a constant; double for a decimal of too many digits.
 
     Examples
     --------
@@ -271,7 +271,7 @@ def type_of_constant(value: object) -> DataType:
 
 
 def type_of_constants(values: Sequence[object]) -> DataType:
-    """The type of a column that holds these constants, where nothing else says it.
+    """Return the default type of a column that holds these constants.
 
     Examples
     --------
@@ -290,7 +290,7 @@ def type_of_constants(values: Sequence[object]) -> DataType:
 
 
 def _decimal_of(call: Call, known: Sequence[DataType], rule: object) -> DataType:
-    """The type of a decimal result: enough digits for all results, at most 18."""
+    """Return the type of a decimal result: enough digits for all results, at most 18."""
     precisions, scales = zip(*(kind.digits for kind in known), strict=True)
     if CHECKED.get(call.op, call.op) == "/":
         instead = Call(call.op, tuple(Call("double", (one,)) for one in call.arguments))
@@ -347,12 +347,12 @@ def _check_time(call: Call, kinds: Sequence[DataType | None], rule: object) -> N
 
 
 def aggregate_of(op: str, kind: DataType | None, place: Callable[[], str]) -> DataType | None:
-    """The type of an aggregate of values of a type; None as long as it is not known, or if it is that of the values.
+    """Return the type of an aggregate; None while unknown, or if it is that of the values.
 
     Parameters
     ----------
     place
-        Says what has it, in words.
+        Return the words in a message that name the aggregate's head.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Heads that hold the same rows: their bodies, and what they keep of them, differ in names and order alone."""
+"""Heads that hold the same rows up to the names and order of columns."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpu_wcoj.query.terms import Call, Expression, Variable
 
 
 def same_rows(by_head: Mapping[str, Sequence[Rule]]) -> dict[str, Alias]:
-    """Per head whose one rule says what an earlier head's one rule says: how it stands for that head.
+    """Return aliases of heads whose only rule equals an earlier head's only rule.
 
-    Rules that read it read the other one then, whose rows are stored once. Heads of loops are left alone.
+    Rules that read such a head read the earlier head, so that its rows are stored once. Heads of loops are unchanged.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def same_rows(by_head: Mapping[str, Sequence[Rule]]) -> dict[str, Alias]:
 
 
 def _numbers(rule: Rule) -> dict[Expression, int]:
-    """The variables of a body, numbered in the order in which they first stand."""
+    """Return the variables of a body, numbered by first occurrence."""
     terms = [term for atom in (*rule.atoms, *rule.negated) for term in atom.terms]
     terms += [term for one in rule.comparisons for term in (one.left, one.right)]
     terms += [term for one in rule.computed for term in (one.variable, *one.call.variables)]
@@ -55,7 +55,7 @@ def _numbers(rule: Rule) -> dict[Expression, int]:
 
 
 def _signature(rule: Rule, numbers: Mapping[Expression, int]) -> Hashable:
-    """What a body says, whatever its variables are called."""
+    """Return a key of the body that does not depend on variable names."""
 
     def told(terms: Sequence[Expression]) -> tuple[Hashable, ...]:
         return tuple(map(_told, terms))

@@ -1,10 +1,10 @@
-"""Estimate what a planner wants to know of rows that nothing has been built of yet, in a few passes over them.
+"""Estimate statistics of rows that have no arrangement yet, in a few passes over them.
 
-For every column, the rows whose value's hash falls into a share are looked at: of a value there are all of its rows or
-none, so that what stands beside it is counted exactly, and of all values there is a share. Values that a large part of
-the rows have would make that a matter of luck; some thousand rows, drawn by chance, show them, and they are counted
-apart. How often two of the drawn rows agree says how many agree with a row that is met. Up to `EXACT_ROWS` rows all are
-looked at, and everything is exact.
+For every column, the sample holds the rows whose value's hash falls into a share of the hashes: it holds all rows of a
+value or none, so the degree of a sampled value is exact, and a share of all values is sampled. Frequent values would
+make that estimate unstable; some thousand rows drawn at random reveal them, and they are counted separately. The
+frequency with which two drawn rows agree gives the number of rows that agree with a row that is met. Relations of up to
+`EXACT_ROWS` rows are counted exactly.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from gpu_wcoj.zset.arrays import BoolArray, is_host, positions
 _Floats = npt.NDArray[np.float64]
 
 EXACT_ROWS = 1 << 15
-"""Of relations with no more rows, all are looked at."""
+"""Rows: relations of at most this size are counted exactly."""
 SHARE_ROWS = 1 << 14
-"""Of others about so many for each column; fewer for each if there are more than two."""
+"""Target sample size in rows per column; fewer for each if there are more than two columns."""
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 by the golden ratio: the upper bits of its multiples lie evenly, whatever steps values make."""
+"""2^64 divided by the golden ratio: the upper bits of its multiples are evenly distributed."""
 DRAWN_ROWS = 1 << 15
-"""Rows that are drawn by chance: every other one to find frequent values, the others to count what these have."""
+"""Rows drawn at random: half of them to find frequent values, half to count beside these."""
 FREQUENT = 8
-"""A value that so many of the former have is counted apart."""
+"""Occurrences among the former drawn rows from which on a value is counted separately."""
 UNIQUE = 0.9
-"""If so many of the rows differ in two columns, rows of a value of one are values of the other."""
+"""Share of rows: above this share of distinct pairs, degrees of a column are counted in rows."""
 KEPT_ROWS = 1 << 11
-"""Drawn rows that are kept, to try selections on."""
+"""Drawn rows that are kept as a sample for selections."""
 BLOCK_ROWS = 1 << 14
 """Rows that are hashed at a time, so that they stay in the processor's cache."""
 
 
 def sampled(columns: Sequence[Int64Array], weights: Int64Array | None, backend: Backend) -> Facts:
-    """Estimates for the rows of positive weight. O(rows + columns^2), for a device waits once a column.
+    """Estimate the rows of positive weight. O(rows + columns^2); one device wait a column.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def sampled(columns: Sequence[Int64Array], weights: Int64Array | None, backend: 
 
 
 def _exact(rows: Int64Array) -> Facts:
-    """What is so of rows that are all looked at; one array row a column."""
+    """Return exact statistics of the rows, one array row a column."""
     width, n = rows.shape
     numbered = [_numbered(column) for column in rows]
     distinct: dict[Columns, float] = {(column,): float(count) for column, (_, count) in enumerate(numbered)}
@@ -100,7 +100,7 @@ def _exact(rows: Int64Array) -> Facts:
 
 
 def _numbered(values: Int64Array) -> tuple[Int64Array, int]:
-    """Of each value its number among the different ones, ascending, and how many there are."""
+    """Return each value's index among the distinct values, and their number."""
     order = values.argsort()
     ascending = values[order]
     at = np.zeros(len(values), np.int64)
@@ -110,14 +110,14 @@ def _numbered(values: Int64Array) -> tuple[Int64Array, int]:
 
 
 def _cells(at: Int64Array, place: Int64Array, n_values: int) -> Int64Array:
-    """``at * n_values + place``, ascending, each once."""
+    """Return the distinct values of ``at * n_values + place``, ascending."""
     cells = at * max(n_values, 1) + place
     cells.sort()
     return cells[_is_first(cells)]
 
 
 def _is_first(values: Int64Array) -> BoolArray:
-    """Of sorted values, which are the first of equal ones."""
+    """Return the mask of the first of equal values in a sorted array."""
     found = np.empty(len(values), np.bool_)
     found[:1] = True
     np.not_equal(values[1:], values[:-1], out=found[1:])
@@ -126,20 +126,20 @@ def _is_first(values: Int64Array) -> BoolArray:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The rows that one column's share brings.
+    """Rows in the sample of one column.
 
     Attributes
     ----------
     rows
-        One array row a column of the relation, those of frequent values left out.
+        Sampled rows, one array row a column of the relation, without rows of frequent values.
     one_of
-        How many times as many there are.
+        Inverse of the sampled share.
     frequent
-        Values of the column that are counted apart, ascending.
+        Values of the column that are counted separately, ascending.
     drawn
-        Of every other drawn row, from the second on, those that have one of these, and which one it is.
+        Positions, among every second drawn row, of rows with a frequent value, and the index of that value.
     n_keys, at
-        Different values of the column among the rows, and the number of each row's.
+        Number of distinct values of the column among the rows, and the index of each row's value.
     """
 
     column: int
@@ -152,7 +152,7 @@ class _Part:
 
     @classmethod
     def of(cls, column: int, rows: Int64Array, one_of: float, frequent: Int64Array, drawn: Int64Array) -> _Part:
-        """A part of these rows."""
+        """Create a part from these rows."""
         at, n_keys = _numbered(rows[column])
         found = which = np.empty(0, np.int64)
         if len(frequent):
@@ -177,7 +177,7 @@ def _part(column: int, columns: Sequence[Int64Array], drawn: Int64Array, one_of:
 
 
 def _in_share(values: Int64Array, one_of: float, backend: Backend) -> Int64Array:
-    """Where the values stand whose hash falls into the share."""
+    """Return the positions of values whose hash is in the sampled share."""
     if backend.device is not None:
         return positions(backend, _is_in_share(values, one_of))[0]
     blocks = range(0, len(values), BLOCK_ROWS)
@@ -191,7 +191,7 @@ def _is_in_share(values: Int64Array, one_of: float) -> BoolArray:
 
 
 def _facts(parts: Sequence[_Part], n: float, drawn: Int64Array) -> Facts:
-    """All columns' parts together."""
+    """Combine the parts of all columns."""
     distinct: dict[Columns, float] = {}
     for part in parts:
         distinct[part.column,] = part.one_of * part.n_keys + len(part.frequent)
@@ -216,14 +216,14 @@ def _facts(parts: Sequence[_Part], n: float, drawn: Int64Array) -> Facts:
 
 
 def _beside(part: _Part, values: Int64Array, drawn: Int64Array, n: float, most: float) -> tuple[float, float]:
-    """How many values of another column there are beside those of a part's, and the sum of the squares of these.
+    """Return the number of values of another column beside a part's values, and its squares.
 
     Parameters
     ----------
     values, drawn
-        The other column of the part's rows, and of the rows that were drawn.
+        The other column of the part's rows, and of the drawn rows.
     most
-        More different values it does not have.
+        Maximum number of distinct values of the other column.
     """
     degrees = _degrees(part.at, *_numbered(values), part.n_keys)
     total, squares = part.one_of * float(degrees.sum()), part.one_of * float((degrees**2).sum())
@@ -234,18 +234,18 @@ def _beside(part: _Part, values: Int64Array, drawn: Int64Array, n: float, most: 
 
 
 def _degrees(at: Int64Array, place: Int64Array, n_values: int, n_keys: int) -> _Floats:
-    """Per key, how many different values stand beside it."""
+    """Return, per key, the number of distinct values beside it."""
     return np.bincount(_cells(at, place, n_values) // max(n_values, 1), minlength=n_keys).astype(np.float64)
 
 
 def _agreeing(values: Int64Array, n: float) -> float:
-    """With how many of n rows one of them agrees in a column, on average, by the values of rows drawn from them."""
+    """Return the mean number of the n rows that agree with a row in a column, by drawn rows."""
     _, times = np.unique(values, return_counts=True)
     return 1 + (n - 1) * float((times * (times - 1.0)).sum()) / (len(values) * (len(values) - 1.0))
 
 
 def _distinct_rows(part: _Part, n: float, drawn: Int64Array) -> float:
-    """How many of the n rows are different."""
+    """Return the estimated number of distinct rows among n."""
     rest = [column for column in range(len(drawn)) if column != part.column]
     if not rest:
         return part.one_of * part.n_keys + len(part.frequent)
@@ -257,7 +257,7 @@ def _distinct_rows(part: _Part, n: float, drawn: Int64Array) -> float:
 
 
 def _hashed(rows: Int64Array) -> Int64Array:
-    """One value a column of this array, the same for equal columns; itself if there is one row."""
+    """Return one value a column of this array, equal for equal columns."""
     if len(rows) == 1:
         only: Int64Array = rows[0]
         return only
@@ -269,9 +269,9 @@ def _hashed(rows: Int64Array) -> Int64Array:
 
 
 def _frequent_degrees(part: _Part, values: Int64Array, n: float, most: float) -> tuple[_Floats, _Floats]:
-    """Per frequent value, how many values of another column it has, and that squared: what chance adds is taken off.
+    """Return estimated degrees of frequent values, and their squares without sampling noise.
 
-    By the drawn rows that were not used to find the frequent values.
+    Uses the drawn rows that were not used to find the frequent values.
     """
     rows, at = part.drawn
     times = np.bincount(at, minlength=len(part.frequent)).astype(np.float64)
@@ -284,7 +284,10 @@ def _frequent_degrees(part: _Part, values: Int64Array, n: float, most: float) ->
 
 
 def _drawn_from(found: _Floats, times: _Floats) -> _Floats:
-    """How many things there are if drawing one so many times has found so many different ones; infinite if all were."""
+    """Return the population sizes for which so many draws find so many distinct values.
+
+    A size is infinite if all draws were distinct.
+    """
     low, high = found.copy(), np.full(len(found), 1e18)
     for _ in range(80):
         middle = np.sqrt(np.maximum(low, 0.5) * high)

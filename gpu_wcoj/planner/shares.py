@@ -1,4 +1,4 @@
-"""Which share of rows comparisons leave: by what relations hold, tried on some of their rows."""
+"""Selectivity of comparisons, measured on sample rows."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from gpu_wcoj.planner.draft import KnownRelations
 from gpu_wcoj.trace.arrangement import COMPARE
 
 RANGE = 0.5
-"""The share of rows that a comparison by order leaves, where nothing can be tried."""
+"""Assumed share of rows that a comparison by order leaves without a sample."""
 
 TRIED, TRIED_APART = 1 << 11, 1 << 8
-"""Rows on which it is tried, about, in one atom, and of each of two."""
+"""Sample sizes in rows: of an atom with both operands, and of each of two atoms."""
 
 
 def share_of(
     condition: Condition, atoms: Sequence[BodyAtom], values: Mapping[str, float], known: KnownRelations
 ) -> float:
-    """The share of rows that a condition leaves.
+    """Return the share of rows that a condition leaves.
 
-    Two variables are compared in the rows of an atom that holds both, or else taken to be independent of each other.
+    Two variables are compared in the rows of an atom that holds both, else they are assumed to be independent.
 
     Parameters
     ----------
     atoms
-        Those of the path.
+        Atoms of the path.
     values
-        Per variable, how many there are.
+        Per variable, its number of distinct values.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def share_of(
 
 
 def _tried(names: Sequence[str], atoms: Sequence[BodyAtom], known: KnownRelations, most: int) -> Int64Array | None:
-    """Some rows of an atom that holds these variables, one array row a variable; None if there are none at hand."""
+    """Return sample rows of an atom with these variables, one array row a variable, or None."""
     for atom in atoms:
         if set(names).issubset(atom.variables):
             rows = known.sample(atom, names)
@@ -74,5 +74,5 @@ def _tried(names: Sequence[str], atoms: Sequence[BodyAtom], known: KnownRelation
 
 
 def _within(held: npt.NDArray[Any]) -> float:
-    """The mean, but never none at all."""
+    """Return the mean, with a positive lower bound."""
     return float(max(held.mean(), 0.5 / len(held)))

@@ -1,4 +1,4 @@
-"""Plans of one rule apart from a program: all paths of a body, or one of them."""
+"""Plans of a single rule: all delta paths of a body, or one of them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from gpu_wcoj.trace.arrangement import ArrangementKey
 def delta_query(
     body: Body, known: KnownRelations = NOTHING, strategy: Strategy = "auto", bag: bool = True
 ) -> DeltaQuery:
-    """One delta path per atom of a body, negated ones first.
+    """Return one delta path per atom of a body, negated ones first.
 
     Parameters
     ----------
     bag
-        Whether every atom counts, also one that says nothing that another one does not say.
+        If True, every atom counts, also an atom that another atom implies.
     """
     setting = Setting({}, _no_constants, bag=bag, known=known, strategy=strategy)
     draft = Draft(setting, (RuleDraft(body.rule.head.relation, body.rule, body),))
-    passes = tuple(one for one in PASSES if one not in (normalised, pushed_down))  # which may leave no rule
+    passes = tuple(one for one in PASSES if one not in (normalised, pushed_down))  # these may drop the rule
     query = through_passes(draft, passes).rules[0].query
     assert query is not None
     return query
@@ -44,10 +44,10 @@ def path_from(
     strategy: Strategy = "auto",
     hint: Sequence[str] = (),
 ) -> DeltaPath:
-    """The one path that starts with the rows of atom `seed`, which may be a relation of its own.
+    """Return the path that starts with the rows of atom `seed`, maybe a separate relation.
 
-    Of the orders that begin with a variable that as many atoms reach, one that needs the fewest arrangements that are
-    not `held` anyway; with a `hint` the one that begins with its variables.
+    Of the orders that begin with a variable that as many atoms reach, the result needs the fewest arrangements beyond
+    those in `held`; with a `hint`, it begins with the variables of the hint.
     """
     orders = Chooser(body, seed, known, strategy).choose(hint)
     paths = [one_by_one(path_along(body, order), order) for order in orders]

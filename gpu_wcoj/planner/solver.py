@@ -1,14 +1,15 @@
-"""The delta-join solver: in which order, and where, each table's change is looked up in the other tables.
+"""Delta-join solver: the order of lookups for each changed table.
 
-For each changed table it starts with every table that can come first and goes on in two ways: with what needs no
-exchange, in the order of preference, as the solver published with RisingWave does throughout; or with what costs least.
-The cheapest of these orders is taken; of equally cheap ones, the first in the order of preference. So it looks at no
-more than (tables squared x classes of equal columns) orders.
+For each changed table, the solver starts with every table that can come first and continues in two ways: with lookups
+that need no exchange, in the order of preference, as the solver published with RisingWave does throughout; or with the
+cheapest lookup. It returns the cheapest of these orders, ties by the order of preference. So it compares at most
+(tables squared x classes of equal columns) orders.
 
-Where rows are is followed as the columns by whose hash they are spread. A change begins wherever its first lookup
-wants it, since the change is sent to the arrangements of its own table anyway. A lookup in an arrangement spread by
-columns that equal those needs no exchange; so a new arrangement is spread by these, if its key holds them. And where
-all tables share columns, it is also tried what it costs if all are spread by these alone: then nothing is exchanged.
+The partition of rows is tracked as the columns by whose hash they are partitioned. A change starts in the partition
+that its first lookup reads, since the change is sent to the arrangements of its table anyway. A lookup in an
+arrangement partitioned by columns equal to those needs no exchange; so a new arrangement is partitioned by these, if
+its key holds them. If all tables share columns, the solver also evaluates a partitioning of all tables by these alone,
+which needs no exchange.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from gpu_wcoj.planner.joingraph import Column, Edge, Filter, JoinGraph, Table, i
 from gpu_wcoj.planner.lookups import Arranged, Lookup, LookupPath, LookupPlan
 
 Preference = Literal["left", "right"]
-"""Which of equally cheap tables is looked up first: the one given first, or last."""
+"""Tie-breaking order of tables: the first given one first, or the last."""
 
 Crossing = Literal["refuse", "allow"]
-"""Whether tables that no equality connects may be combined row by row."""
+"""Treatment of tables that no equality connects: an error, or a cross product."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What things cost beside each other.
+    """Relative costs of operations.
 
     Attributes
     ----------
     lookup, found, exchanged
-        A row that looks something up, a row that it finds, a row that goes to another partition.
+        Cost of a lookup by one row, of a matching row, and of a row sent to another partition.
     maintained
-        A changed row of a relation, for each arrangement that was not there.
+        Cost of a changed row of a relation, per new arrangement.
     """
 
     lookup: float = 1.0
@@ -66,30 +67,30 @@ def solve(
     Parameters
     ----------
     tables
-        The tables, in the order that ties are broken by.
+        The tables, in the order that breaks ties.
     edges
         Equalities.
     numbering
-        All tables' names by number: a table of lower number is seen after the tick. None for the order of `tables`.
+        Names of all tables by number: a table of lower number is read after the tick. None for the order of `tables`.
     existing
-        Arrangements that are there.
+        Existing arrangements.
     filters
-        Comparisons of columns; each is done as soon as its tables are bound.
+        Comparisons of columns; each is applied as soon as its tables are bound.
     orders
-        Per changed table the order of its lookups, where that is not to be chosen.
+        Per changed table, the order of its lookups, if it is fixed.
     prefer
-        From which end of `tables` ties are broken.
+        End of `tables` that is preferred in ties.
     cross
-        Whether tables that no equality connects may be combined row by row.
+        Treatment of tables that no equality connects: an error (``refuse``) or a cross product (``allow``).
     costs
         The cost model.
 
     Raises
     ------
     UsageError
-        If a table is connected with no other one and `cross` does not allow it, `numbering` does not name each table
-        once, one of `orders` does not name each other table once, with equalities between it and those before, an
-        arrangement is of what is not there, or an option or a number is outside what is allowed.
+        If a table is not connected with the others and `cross` does not allow it, `numbering` does not name each table
+        once, one of `orders` does not name each other table once, each with an equality to an earlier one, an
+        arrangement has a missing relation or column, or an option or a number is outside what is allowed.
 
     Examples
     --------
@@ -161,20 +162,20 @@ def _numbers(graph: JoinGraph, numbering: Sequence[str] | None) -> dict[str, int
 
 @dataclass(frozen=True)
 class _Way:
-    """The beginning of a path: what is bound, and where its rows are.
+    """Prefix of a path: the bound tables, and the partitions of its rows.
 
     Attributes
     ----------
     bound
         The tables, the changed one first.
     at
-        The classes by whose hash the rows are spread; None as long as any partition will do.
+        The classes by whose hash the rows are partitioned; None while any partition will do.
     rows
-        Expected.
+        Expected rows.
     made
-        Arrangements to be made for it.
+        New arrangements of the path.
     within
-        The classes by which all new arrangements are spread; empty to choose for each.
+        The classes by which all new arrangements are partitioned; empty to choose for each.
     """
 
     bound: tuple[str, ...]
@@ -229,7 +230,7 @@ class _Solver:
         return LookupPath(name, best.lookups, self._first_spread(best), self._within(changed, ()), own, best.cost)
 
     def _given(self, way: _Way, order: Sequence[str]) -> _Way:
-        """The path in an order that is given."""
+        """Return the path in a given order."""
         self.considered += 1
         for name in order:
             if name not in self._next(way):
@@ -241,7 +242,7 @@ class _Solver:
         return way
 
     def _finished(self, way: _Way, steady: bool) -> _Way:
-        """The path to its end: in the order of preference without needless exchanges, or by least cost."""
+        """Complete the path: by preference without avoidable exchanges, or by lowest cost."""
         self.considered += 1
         while len(way.bound) < len(self.graph.tables):
             ways = [self._looked_up(way, name) for name in self._next(way)]
@@ -252,7 +253,7 @@ class _Solver:
         return way
 
     def _next(self, way: _Way) -> list[str]:
-        """What can be looked up next, in the order of preference; unconnected tables only where nothing else can."""
+        """Return the tables for the next lookup by preference; unconnected ones only if all are."""
         known = self._known(way.bound)
         rest = sorted((one.name for one in self.graph.tables if one.name not in way.bound), key=self.rank.__getitem__)
         return [name for name in rest if self.graph.classes_in(name) & known] or rest
@@ -261,19 +262,19 @@ class _Solver:
         return frozenset(chain.from_iterable(self.graph.classes_in(name) for name in bound))
 
     def _holder(self, bound: Sequence[str], number: int) -> Column:
-        """The column bound first of those of a class."""
+        """Return the earliest bound column of a class."""
         return min(
             (column for column in self.graph.classes[number] if column[0] in bound),
             key=lambda column: (bound.index(column[0]), column[1]),
         )
 
     def _looked_up(self, way: _Way, name: str) -> _Way:
-        """The way with one more lookup, in the arrangement that is best for it."""
+        """Return the path with one more lookup, in the cheapest arrangement for it."""
         ways = [self._through(way, name, one) for one in self._arrangements(way, name)]
         return min(ways, key=lambda one: float(f"{one.cost:.9g}"))
 
     def _arrangements(self, way: _Way, name: str) -> list[Arranged]:
-        """Arrangements by which a table can be looked up: those that are there, then new ones."""
+        """Return the arrangements by which a table can be looked up, existing ones first."""
         table = self.graph.by_name[name]
         known = self._known(way.bound)
         class_of = self.graph.class_of
@@ -298,7 +299,7 @@ class _Solver:
         return [one for one in dict.fromkeys(found) if _prefix(one, columns)]
 
     def _through(self, way: _Way, name: str, arranged: Arranged) -> _Way:
-        """The way with a lookup of the table in one arrangement."""
+        """Return the path with a lookup of the table in one arrangement."""
         table, graph, costs = self.graph.by_name[name], self.graph, self.costs
         known = self._known(way.bound)
         equal = {
@@ -342,7 +343,7 @@ class _Solver:
         )
 
     def _within(self, table: Table, known: Sequence[int] | frozenset[int]) -> tuple[tuple[int, int], ...]:
-        """Pairs of a table's columns that have to agree, and that agree not just because both are looked up."""
+        """Return pairs of a table's columns that have to agree and are not both looked up."""
         first: dict[int, int] = {}
         pairs = []
         for column in self.graph.joined[table.name]:
@@ -353,7 +354,7 @@ class _Solver:
         return tuple(pairs)
 
     def _found(self, table: Table, equal: Sequence[tuple[int, Column]]) -> float:
-        """Rows that a lookup finds on average, if the values of the side that has fewer are among the other's."""
+        """Return the mean rows of a lookup, if the side with fewer values is contained in the other."""
         rows = table.found(()) if table.rows is None else table.rows
         most = table.values([column for column, _ in equal])
         for name in {other[0] for _, other in equal}:
@@ -362,7 +363,7 @@ class _Solver:
         return rows / most
 
     def _first_spread(self, way: _Way) -> tuple[int, ...]:
-        """The columns of the changed table by which its rows begin: those that the first lookup with a place wants."""
+        """Return the columns of the changed table that its rows are partitioned by at first."""
         for lookup in way.lookups:
             if lookup.exchange is not None:
                 return ()
@@ -377,7 +378,7 @@ class _Solver:
 
 
 def _prefix(arranged: Arranged, columns: Sequence[int]) -> tuple[int, ...]:
-    """As many of an arrangement's columns, from the first on, as are known."""
+    """Return the longest prefix of an arrangement's columns among these columns."""
     known: list[int] = []
     for column in arranged.order:
         if column not in columns:

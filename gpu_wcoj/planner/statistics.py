@@ -1,10 +1,10 @@
-"""What a planner may know of an arrangement, exactly: distinct prefixes per level, degrees, heavy hitters.
+"""Exact statistics of an arrangement: distinct prefixes per level, degrees, heavy hitters.
 
-Of the largest batch of a spine everything is counted once, when it is first asked for, and kept with the batch: that
-costs a few passes over its offsets, less than the merge that made it. The smaller batches are merged on the side, and
-what they change is added: which rows appear and disappear, hence which prefixes gain and lose children, hence which
-prefixes appear and disappear, level by level from the last to the first. That costs O(rows of the smaller batches),
-which are a small share of the largest by the merge policy; nothing is counted in a tick unless somebody asks.
+The largest batch of a spine is counted once, on first use, and the result is cached with the batch: that costs a few
+passes over its offsets, less than the merge that created it. The smaller batches are merged separately, and their
+effect is added: the rows that appear and disappear, the prefixes that gain and lose children by that, and the prefixes
+that appear and disappear by that, level by level from the last to the first. That costs O(rows of the smaller batches),
+which are a small share of the largest by the merge policy; a tick counts nothing unless statistics are requested.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from gpu_wcoj.zset.arrays import exact_sum, numbers, positions
 from gpu_wcoj.zset.index import IndexedZSet
 
 HEAVIEST = 16
-"""Heavy hitters that are named per level."""
+"""Maximum number of heavy hitters, in prefixes per level."""
 SPARE = 256
-"""How many more are kept with a batch, so that some may lose their rank without a new search."""
+"""Further prefixes that are kept with a batch, so that some may lose their rank without a new search."""
 
 
 @dataclass(frozen=True)
 class Degrees:
-    """The children of the prefixes that end at one level.
+    """Numbers of children of the prefixes that end at one level.
 
     Attributes
     ----------
     prefixes
-        How many there are; each has a child.
+        Number of prefixes; each has a child.
     children
-        Of all of them.
+        Number of children of all prefixes.
     squares
-        The sum over the prefixes of their children squared.
+        Sum over the prefixes of their squared number of children.
     histogram
-        Entry i: prefixes that have 2^i children or more, and fewer than 2^(i + 1). The last one is not 0.
+        Entry i: number of prefixes with at least 2^i and fewer than 2^(i + 1) children. The last entry is not 0.
     heaviest
-        (prefix, children) of those with the most, at most `HEAVIEST`; of equal ones, the least prefixes.
+        (prefix, children) of the prefixes with the most children, at most `HEAVIEST`; ties by the smaller prefix.
     """
 
     prefixes: int
@@ -52,30 +52,30 @@ class Degrees:
 
     @property
     def mean(self) -> float:
-        """Children of a prefix, on average."""
+        """Mean number of children of a prefix."""
         return self.children / self.prefixes if self.prefixes else 0.0
 
     @property
     def met(self) -> float:
-        """Children of a prefix that is met through its children, on average: each counts as often as it has some."""
+        """Mean number of children of a prefix, each prefix weighted by its number of children."""
         return self.squares / self.children if self.children else 0.0
 
     @property
     def largest(self) -> int:
-        """The most children that a prefix has."""
+        """Largest number of children of a prefix."""
         return self.heaviest[0][1] if self.heaviest else 0
 
 
 @dataclass(frozen=True)
 class TrieStatistics:
-    """One arrangement.
+    """Statistics of one arrangement.
 
     Attributes
     ----------
     distinct
-        Per level, how many prefixes end there; the last is the number of rows, whatever their weights.
+        Per level, the number of distinct prefixes; the last is the number of rows, whatever their weights.
     degrees
-        Per level but the last.
+        Degrees per level, without the last.
     """
 
     distinct: tuple[int, ...]
@@ -88,7 +88,7 @@ class TrieStatistics:
 
 
 def measured(arrangement: Arrangement) -> TrieStatistics:
-    """The statistics of the committed state, kept until it changes.
+    """Return the statistics of the committed state, cached until it changes.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def measured(arrangement: Arrangement) -> TrieStatistics:
 
 
 def statistics_of(batches: Sequence[IndexedZSet], depth: int) -> TrieStatistics:
-    """The statistics of the sum of some tries of one order and depth, the largest first."""
+    """Return the statistics of the sum of tries of one order and depth, the largest first."""
     if not batches:
         return TrieStatistics((0,) * depth, (Degrees(0, 0, 0, (), ()),) * (depth - 1))
     base, *others = batches
@@ -125,14 +125,14 @@ def statistics_of(batches: Sequence[IndexedZSet], depth: int) -> TrieStatistics:
 
 @dataclass(eq=False)
 class _Counted:
-    """The degrees of one level of a batch.
+    """Degrees of one level of a batch.
 
     Attributes
     ----------
     at_least
-        Entry i: prefixes with 2^i children or more.
+        Entry i: number of prefixes with at least 2^i children.
     nodes, counts
-        The positions of the prefixes with the most children, and these, most first; at most as many as asked for.
+        The positions of the prefixes with the most children, and their numbers of children, largest first.
     """
 
     prefixes: int
@@ -151,7 +151,7 @@ class _Counted:
 
 
 def _counted(batch: IndexedZSet) -> list[_Counted]:
-    """The degrees of all levels but the last, kept with the batch."""
+    """Return the degrees of all levels but the last, cached with the batch."""
     kept: list[_Counted] | None = batch.__dict__.get("degrees")
     if kept is None:
         kept = []
@@ -167,7 +167,10 @@ def _counted(batch: IndexedZSet) -> list[_Counted]:
 
 
 def _moments(backend: Backend, degree: Int64Array) -> tuple[int, tuple[int, ...]]:
-    """The sum of the squares, and how many are 2^i or more for i = 0, 1, ... O(n log of the largest)."""
+    """Return the sum of squares, and the numbers of degrees from 2^i on.
+
+    O(n log of the largest).
+    """
     if not len(degree):
         return 0, ()
     (most,) = numbers(backend, degree.max())
@@ -176,7 +179,10 @@ def _moments(backend: Backend, degree: Int64Array) -> tuple[int, tuple[int, ...]
 
 
 def _most(backend: Backend, degree: Int64Array, n: int) -> Int64Array:
-    """Where the n largest numbers are, largest first, of equal ones the first first. O(size log of the largest)."""
+    """Return the positions of the n largest numbers, largest first, then by position.
+
+    O(size log of the largest).
+    """
     (order,) = positions(backend, degree > 0)
     if len(order) > n:
         low, high = 0, numbers(backend, degree.max())[0]  # n or more are larger than low, fewer than n than high
@@ -193,12 +199,12 @@ def _most(backend: Backend, degree: Int64Array, n: int) -> Int64Array:
 
 
 def _prefixes(batch: IndexedZSet, level: int, nodes: Int64Array) -> list[tuple[int, ...]]:
-    """The prefixes that end at some positions of a level."""
+    """Return the prefixes that end at some positions of a level."""
     return list(zip(*(column.tolist() for column in columns_at(batch, level, nodes)), strict=True))
 
 
 def columns_at(batch: IndexedZSet, level: int, nodes: Int64Array) -> list[Int64Array]:
-    """The same as columns, on the host. O(n log rows) for n positions."""
+    """Return the prefixes at these positions as columns, on the host. O(n log rows)."""
     backend = batch.backend
     columns = []
     for depth in range(level, -1, -1):
@@ -216,7 +222,7 @@ def _buckets(at_least: Sequence[int]) -> tuple[int, ...]:
 
 
 def _changed(base: IndexedZSet, known: Sequence[_Counted], change: IndexedZSet) -> TrieStatistics:
-    """The statistics of a batch whose own are known, and a smaller one, in the time that the smaller one takes."""
+    """Return the statistics of a counted batch plus a smaller one. O(rows of the smaller one)."""
     backend, xp = base.backend, base.backend.xp
     columns = change.columns()
     at = base.locate(columns) if len(base) and len(change) else xp.full(len(change), -1, np.int64)
@@ -245,7 +251,7 @@ def _changed(base: IndexedZSet, known: Sequence[_Counted], change: IndexedZSet) 
 
 @dataclass(frozen=True, eq=False)
 class _Touched:
-    """The prefixes of one level whose children change, ascending: where the base has them, and how many children."""
+    """Prefixes of one level whose children change, ascending, with old and new degrees."""
 
     columns: Sequence[Int64Array]
     at: Int64Array
@@ -279,7 +285,7 @@ def _updated(base: IndexedZSet, level: int, known: _Counted, touched: _Touched) 
 def _heaviest(
     base: IndexedZSet, level: int, known: _Counted, touched: _Touched
 ) -> tuple[tuple[tuple[int, ...], int], ...]:
-    """Those of the base that are as they were, and those that are not, by rank."""
+    """Return the heaviest of the unchanged and of the changed prefixes, by rank."""
     backend, xp = base.backend, base.backend.xp
     nodes, counts = known.nodes, known.counts
     if len(touched.at):

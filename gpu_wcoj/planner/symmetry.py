@@ -1,7 +1,7 @@
-"""Symmetries of a body: variables renamed so that its atoms and conditions are the same as before.
+"""Automorphisms of a body: renamings of variables that keep its atoms and conditions.
 
-Directed cycles, stars, and cliques with edges both ways have some. Those of order 2 or 3 matter here: with the second
-or the third renaming all is as before, and atoms change places in pairs or in threes.
+Directed cycles, stars, and cliques with edges both ways have automorphisms. Only those of order 2 or 3 are used: their
+second or third power is the identity, and atoms change places in pairs or in threes.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.query.terms import MIRRORED
 
 MOST_ATOMS = 16
-"""Larger bodies are not looked at."""
+"""Larger bodies, in atoms, are not searched."""
 MOST_TRIED = 500
-"""Nor are more places for atoms than this, of all renamings together."""
+"""Maximum number of atom placements in a search over all renamings."""
 
 Orbits = tuple[tuple[int, ...], ...]
-"""The numbers of atoms that are each other's images, in order of their first; most of one or of several."""
+"""Orbits of atoms, in order of their first atom; atoms without images form an orbit alone."""
 
 
 @dataclass(frozen=True)
 class Renaming:
-    """A symmetry.
+    """Automorphism of order 2 or 3.
 
     Attributes
     ----------
     order
-        How many times it is done until all is as before: 2 or 3.
+        Smallest power that is the identity: 2 or 3.
     orbits
-        Of atoms.
+        Orbits of atoms.
     atoms, names
         The image of each atom, and of each variable.
     """
@@ -46,14 +46,14 @@ class Renaming:
     names: Mapping[str, str]
 
     def times(self, number: int) -> tuple[tuple[int, ...], dict[str, str]]:
-        """The image of each atom, and of each variable, so many times over."""
+        """Return the images of atoms and variables under a power of the automorphism."""
         atoms, names = tuple(range(len(self.atoms))), {name: name for name in self.names}
         for _ in range(number):
             atoms, names = tuple(self.atoms[at] for at in atoms), {one: self.names[to] for one, to in names.items()}
         return atoms, names
 
     def onto(self, number: int) -> Image | None:
-        """How an atom is the image of the first one of its orbit; None of the first one, and of a negated one."""
+        """Return the map from the first atom of an orbit; None for that atom and for negated ones."""
         first = next((orbit[0] for orbit in self.orbits if number in orbit), number)
         if first == number:
             return None
@@ -61,18 +61,18 @@ class Renaming:
 
     @cached_property
     def _powers(self) -> list[tuple[tuple[int, ...], dict[str, str]]]:
-        """`times` of all numbers of times after which it is not as before."""
+        """Powers of the automorphism other than the identity."""
         return [self.times(number) for number in range(1, self.order)]
 
 
 @dataclass(frozen=True)
 class Image:
-    """What takes the first atom of an orbit to another one of it.
+    """Map from the first atom of an orbit to another atom of it.
 
     Attributes
     ----------
     first
-        That atom.
+        Index of the first atom.
     atoms, names
         The image of each atom, and of each variable.
     """
@@ -83,16 +83,16 @@ class Image:
 
     @cached_property
     def back(self) -> Image:
-        """What takes all images back."""
+        """Inverse map."""
         atoms = tuple(sorted(range(len(self.atoms)), key=self.atoms.__getitem__))
         return Image(self.atoms[self.first], atoms, {to: name for name, to in self.names.items()})
 
 
 def symmetry_of(body: Body) -> Renaming | None:
-    """A symmetry of order 2 or 3; None if none is found.
+    """Return an automorphism of order 2 or 3; None if none is found.
 
-    Of those that at most `MOST_TRIED` steps lead to, the one with the fewest orbits. Rules that negate or calculate are
-    taken to have none.
+    Of the automorphisms that at most `MOST_TRIED` steps reach, the result has the fewest orbits. Rules with negation or
+    calculations are assumed to have none.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def symmetry_of(body: Body) -> Renaming | None:
 
 
 def _renamings(atoms: tuple[BodyAtom, ...], alike: list[int]) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
-    """The image of each atom, and of each variable; conditions are not looked at. Depth first, in the atoms' order."""
+    """Yield images of atoms and of variables, conditions ignored, depth first in body order."""
     tried = 0
     candidates = [[other for other in reversed(range(len(atoms))) if alike[other] == kind] for kind in alike]
     waiting: list[tuple[tuple[int, ...], dict[str, str]]] = [((), {})]
@@ -153,7 +153,7 @@ def _renamings(atoms: tuple[BodyAtom, ...], alike: list[int]) -> Iterator[tuple[
 
 
 def _extended(names: dict[str, str], atom: BodyAtom, image: BodyAtom) -> dict[str, str] | None:
-    """The renaming that takes this atom to that one, too; None if it cannot, or two variables would be one."""
+    """Return the renaming extended by an atom and its image, None if it is not injective then."""
     for name, other in zip(atom.variables, image.variables, strict=True):
         if names.get(name, other) != other:
             return None
@@ -163,12 +163,12 @@ def _extended(names: dict[str, str], atom: BodyAtom, image: BodyAtom) -> dict[st
 
 
 def _kind(atom: BodyAtom) -> Hashable:
-    """What an atom and its images have in common."""
+    """Return the properties that an atom and its images share."""
     return atom.relation, atom.columns, atom.constants, atom.equal, atom.compared
 
 
 def _said(conditions: tuple[Condition, ...], names: Mapping[str, str]) -> frozenset[Hashable]:
-    """What conditions say of renamed variables, whichever side they stand on."""
+    """Return a key of the renamed conditions that does not depend on the order of operands."""
     found: set[Hashable] = set()
     for one in conditions:
         left, op = names.get(one.variable, one.variable), one.op

@@ -1,9 +1,9 @@
-"""Delta paths in words that do not depend on names: what two of them may do alike, and how each goes on from there.
+"""Name-independent signatures of delta paths, to find common prefixes.
 
-A variable of the seed is told by its column, another one by the level that binds it. Then an atom is told by what it
-selects, by the places of its variables, and by whether it sees this tick. Any atoms of a path whose variables are
-bound after some levels, with some of the conditions on these, are a join that the path may begin with: it binds more
-rows than the path does, and the other atoms drop them afterwards.
+A variable of the seed is identified by its column, another variable by the level that binds it. An atom is identified
+by its selection, by the places of its variables, and by its state, before or after this tick. Any atoms of a path whose
+variables are bound after some levels, with some of the conditions on these, form a join that is a possible prefix of
+the path: it has more rows than the path at that level, and the other atoms drop them afterwards.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from gpu_wcoj.join.path import Absent, AtomUse, Branch, Calculation, Check, Cond
 from gpu_wcoj.query.terms import MIRRORED
 
 Word = tuple[object, ...]
-"""A condition or a negated atom."""
+"""Signature of a condition or a negated atom."""
 
 
 class Met(NamedTuple):
-    """An atom.
+    """Signature of an atom.
 
     Attributes
     ----------
     selection
-        Its relation, what it selects, and its columns.
+        Relation, selection and columns.
     bound
-        Its columns whose variables are bound, each with the variable's place.
+        Columns whose variables are bound, each with the variable's place.
     is_after
-        Whether it sees this tick.
+        True if it reads the state after this tick.
     again
-        How many equal ones come before it.
+        Number of equal signatures before it.
     """
 
     selection: tuple[object, ...]
@@ -43,16 +43,16 @@ class Met(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """A path and its levels; each binds a variable, and looks bound ones up after that.
+    """Delta path with its levels; a level binds a variable, then looks bound variables up.
 
     Attributes
     ----------
     place
-        Of each variable of atoms: the column of the seed, or the level before 0: -1 for the first.
+        Per variable of atoms, its column in the seed, or its negated level: -1 for the first.
 
     Examples
     --------
-    Two paths that begin alike, under different names; what is left of the second one.
+    Two paths with a common prefix under different names, and the remaining path of the second one.
 
     >>> from gpu_wcoj.planner.passes import PASSES
     >>> from gpu_wcoj.planner.passes.examples import drafted
@@ -79,21 +79,21 @@ class Track:
 
     @cached_property
     def seeded(self) -> Word:
-        """What the changes have to be that start paths alike."""
+        """Key of the changes that start the path."""
         return (*self.path.seed.key.selection, self.path.is_negated)
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """Per number of levels, how many steps these take."""
+        """Per number of levels, the number of steps in them."""
         begins = [at for at, step in enumerate(self.path.steps) if not step.is_lookup]
         return (0, *begins[1:], len(self.path.steps)) if begins else (0,)
 
     def finished(self, levels: int) -> Mapping[Met, int]:
-        """The atoms whose variables are bound after so many levels, each with its number."""
+        """Return the atoms with all variables bound after these levels, each with its index."""
         return self._met(levels, "finished")
 
     def reached(self, levels: int) -> Mapping[Met, int]:
-        """The atoms some of whose variables are bound, not all."""
+        """Return the atoms with some but not all variables bound."""
         return self._met(levels, "reached")
 
     def _met(self, levels: int, kind: str) -> Mapping[Met, int]:
@@ -113,14 +113,14 @@ class Track:
         return found
 
     def said(self, levels: int) -> frozenset[Word]:
-        """The conditions and negated atoms of bound variables."""
+        """Return the conditions and negated atoms over bound variables."""
         if levels not in self._words:
             words = (self._said(check) for check in self._checks(levels))
             self._words[levels] = frozenset(word for word in words if word is not None)
         return self._words[levels]
 
     def beginning(self, levels: int, atoms: Collection[int], said: Collection[Word]) -> DeltaPath:
-        """The join of some of the atoms up to a level, with these conditions and negated atoms."""
+        """Return the join of some atoms up to a level, with these conditions and negated atoms."""
         path = self.path
         steps: list[Step] = []
         for one in path.steps[: self.ends[levels]]:
@@ -142,14 +142,14 @@ class Track:
         )
 
     def rest(self, levels: int, finished: Collection[int], said: Collection[Word], order: Iterable[int]) -> DeltaPath:
-        """The path from where so many levels are bound.
+        """Return the remaining path after so many levels.
 
         Parameters
         ----------
         finished, said
-            The atoms, conditions and negated atoms that are dealt with.
+            The atoms, conditions and negated atoms that the prefix has applied.
         order
-            The places of the bound variables, in the order in which they are given.
+            The places of the bound variables, in the order of the prefix's columns.
         """
         path, name_of = self.path, {place: name for name, place in self.place.items()}
         left = [check for check in self._checks(levels) if self._said(check) not in said]
@@ -172,7 +172,7 @@ class Track:
         )
 
     def is_seen(self, levels: int) -> bool:
-        """Whether at so many levels nothing that is bound is hidden from what follows: a count goes row by row, too."""
+        """Return True if every bound variable is read later, so that a count goes row by row, too."""
         path, steps = self.path, self.path.steps
         variables = {use.atom: use.variables for use in path.others}
         bound = set(path.seed.variables)
@@ -184,11 +184,11 @@ class Track:
         return True
 
     def cuts(self, levels: int) -> bool:
-        """Whether no branch goes on beyond so many levels."""
+        """Return True if no branch extends beyond so many levels."""
         return not any(one.begin < self.ends[levels] < one.end for one in self.path.branches)
 
     def branches_behind(self, levels: int) -> tuple[Branch, ...]:
-        """The branches of the steps that are left then."""
+        """Return the branches of the remaining steps."""
         return self._branches(self.ends[levels], len(self.path.steps))
 
     def _branches(self, begin: int, end: int) -> tuple[Branch, ...]:
@@ -196,7 +196,7 @@ class Track:
         return tuple(Branch(one.begin - begin, one.end - begin) for one in inside)
 
     def names(self, beginning: DeltaPath) -> tuple[str, ...]:
-        """What this path calls the steps of a beginning; looking up is told by the variable that was bound last."""
+        """Return this path's names for the steps of a common prefix."""
         own = [step.name for step in self.path.steps if not step.is_lookup]
         level, found = -1, []
         for step in beginning.steps:
@@ -213,7 +213,7 @@ class Track:
         )
 
     def _together(self, levels: int, atoms: Collection[int], said: Collection[Word]) -> list[Step]:
-        """One step a level, at which all of these atoms meet."""
+        """Return one step per level with all of these atoms."""
         found: list[Step] = []
         for one in self.path.steps[: self.ends[levels]]:
             step = self._restricted(one, atoms, said)
@@ -225,7 +225,7 @@ class Track:
         return found
 
     def _checks(self, levels: int) -> list[Check]:
-        """What follows, of the seed and of so many levels."""
+        """Return the checks of the seed and of so many levels."""
         path = self.path
         checks: list[Check] = [*path.seed_conditions, *path.seed_checks]
         for step in path.steps[: self.ends[levels]]:
@@ -233,7 +233,7 @@ class Track:
         return checks
 
     def _said(self, check: Check) -> Word | None:
-        """None for what is calculated, and what speaks of that."""
+        """Return the signature of a check; None for calculations and checks that use one."""
         if isinstance(check, Calculation) or not all(name in self.place for name in names_of(check)):
             return None
         if isinstance(check, Absent):

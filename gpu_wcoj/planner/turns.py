@@ -1,4 +1,4 @@
-"""Steps at which one atom proposes alone: its own, and those at which the others are looked up."""
+"""Steps of orders in which one atom proposes values and the others are looked up."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def step_of(
     checks: tuple[Check, ...] = (),
     is_lookup: bool = False,
 ) -> Step:
-    """A step; many orders have the same ones."""
+    """Return a cached step; many orders have the same steps."""
     return Step(variable, atoms, conditions, checks, is_lookup)
 
 
 def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step, ...]:
-    """The steps with the others behind the atom that proposes a variable alone, where there is one.
+    """Return the steps with lookups of the other atoms after the atom that proposes a variable.
 
-    They are looked up once all of their variables are bound, or right before they propose one themselves.
+    An atom is looked up once all of its variables are bound, or right before it proposes a variable itself.
 
     Examples
     --------

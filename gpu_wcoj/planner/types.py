@@ -1,4 +1,4 @@
-"""Types of columns: which columns of a program must have one type, and which type that is as far as it is known."""
+"""Type inference of columns, by equality classes and the types of inputs and declarations."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpu_wcoj.query.terms import COMPARING, NULL, Call, Constant, Expression, Va
 from gpu_wcoj.schema import DataType
 
 Place = tuple[str, int]
-"""A relation and one of its columns."""
+"""Relation and index of one of its columns."""
 
 
 class Types:
-    """Classes of columns that rules link by a variable, and the types that inputs and declarations have shown.
+    """Classes of columns that share a variable, with the types shown by inputs and declarations.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Types:
         self._derive()
 
     def _read(self, number: int, rule: Rule) -> None:
-        """Link the columns that the variables of a rule link; what is calculated has a place of its own."""
+        """Link the columns that share a variable of a rule; a calculation has a column of its own."""
         home: dict[Variable, Place] = {}
         homes: dict[str, Place] = {}
         literal: list[tuple[Place, Constant]] = []
@@ -120,9 +120,9 @@ class Types:
         self._homes[rule] = homes
 
     def _equated_places(self, bag: bool) -> Iterator[Place]:
-        """Columns, and results of calculations, in which some rule tells equal values from others, or orders them.
+        """Yield columns and calculations whose values some rule compares or orders.
 
-        What is left is only passed on to heads, or calculated with.
+        All other values are only copied to heads, or used in calculations.
         """
         rules = self._rules
         sets = {*loops_of(rules), *(one.relation for one in rules.extremes)}
@@ -146,12 +146,12 @@ class Types:
             if rule.head.relation in sets:
                 yield from ((rule.head.relation, i) for i in range(len(rule.head.terms)))
         arity = rules.arity
-        for one in rules.groupings:  # whose rows are taken back by equal ones, and whose sums have no -0.0
+        for one in rules.groupings:  # equal rows cancel each other, and sums have no -0.0
             yield from ((one.source, i) for i in range(arity[one.source]))
             yield from ((one.relation, i) for i in range(one.keys + 1))
 
     def _check_range(self, declared: Mapping[Place, DataType]) -> None:
-        """Raise for a constant that is outside the integers that its column is declared with."""
+        """Raise for a constant outside the integers of its column's declared type."""
         for place, kind in declared.items():
             if kind.family == "integer":
                 least, most = kind.code_range
@@ -164,9 +164,9 @@ class Types:
                         )
 
     def _type_constant_columns(self, typed: Iterable[Place]) -> None:
-        """Columns of heads have the type of the constants that stand in them, if none of the `typed` ones joins them.
+        """Give head columns of constants a default type, unless `typed` columns join them.
 
-        So have those that something calculated or aggregated reaches, if they are no numbers.
+        Columns that a calculation or an aggregate reaches get one too, unless the constants are numbers.
         """
         reached = {self._root(place) for place in typed}
         results = [place for *_, place in self._calculated]
@@ -180,10 +180,10 @@ class Types:
                 self._bind(place[0], [None] * place[1] + [kind])
 
     def _derive(self) -> None:
-        """Work out types of what is calculated and aggregated, as far as they follow from known ones.
+        """Infer the types of calculations and aggregates from the known types.
 
-        They are worked out anew, as what has been known of less may have been another type. Where rules go round in
-        circles, a type is taken to be what its other arguments say.
+        All of them are inferred again, as fewer known types may have given another type. In cycles of rules, an unknown
+        argument adapts to the known ones.
         """
         self._worked_out = {}
         for is_last in (False, True):
@@ -218,7 +218,7 @@ class Types:
         return changed
 
     def _show(self, place: Place, kind: DataType | None) -> bool:
-        """Keep what has been worked out; whether that is new."""
+        """Store an inferred type; return True if it is new."""
         root = self._root(place)
         held = self._worked_out.setdefault(root, {})
         if kind is None or kind == held.pop(place, None):
@@ -231,7 +231,7 @@ class Types:
         return True
 
     def kinds(self, rule: Rule) -> Mapping[str, DataType | None]:
-        """The type of every variable of a rule, by name, as far as it is known.
+        """Return the type of every variable of a rule, by name, None while unknown.
 
         Examples
         --------
@@ -246,8 +246,8 @@ class Types:
     def keeps_zero_signs(self, relation: str, column: int) -> bool:
         """Return True if the column's values are only passed on, or calculated with.
 
-        Such a column tells -0.0 from 0.0, and gives it out as it came in. In any other one, where a rule joins,
-        compares, groups, aggregates or orders by its values or takes them once, -0.0 equals 0.0 and becomes it.
+        Such a column distinguishes -0.0 from 0.0 and returns it unchanged. In any other column, where a rule joins,
+        compares, groups, aggregates, orders or deduplicates by its values, -0.0 equals 0.0 and is replaced by it.
 
         Examples
         --------
@@ -263,7 +263,7 @@ class Types:
         return {name for name, place in self._homes[rule].items() if self.keeps_zero_signs(*place)}
 
     def equate_zeros(self, places: Iterable[Place] | None = None) -> None:
-        """Let -0.0 become 0.0 in these columns and all that rules link with them; in every column if None."""
+        """Let -0.0 become 0.0 in these columns and all columns linked to them; None for all columns."""
         if places is None:
             self._equated = None
         elif self._equated is not None:
@@ -271,11 +271,11 @@ class Types:
 
     @property
     def tells_zeros_apart(self) -> bool:
-        """Return whether any column may; not in the state of a checkpoint that was written when none did."""
+        """Return True if columns may keep -0.0; False in the state of an older checkpoint."""
         return self._equated is not None
 
     def copy(self) -> Types:
-        """The same knowledge, to be added to apart."""
+        """Return a copy that can be extended separately."""
         other = object.__new__(Types)
         other._parent = self._parent
         other._equated = self._equated
@@ -292,7 +292,7 @@ class Types:
         return other
 
     def of(self, relation: str, column: int) -> DataType | None:
-        """The type of a column: the common one of its class; None while nothing is known."""
+        """Return the common type of a column's class; None while unknown."""
         common: DataType | None = None
         root = self._root((relation, column))
         for kind in self._seen.get(root, {}).values():
@@ -302,7 +302,7 @@ class Types:
         return common
 
     def assumed(self, relation: str, column: int) -> DataType | None:
-        """The type of a column; where nothing is known, that of the constants that stand in its class."""
+        """Return the type of a column; if unknown, that of the constants in its class."""
         kind, root = self.of(relation, column), self._root((relation, column))
         if kind is not None:
             return kind
@@ -312,21 +312,21 @@ class Types:
         return type_of_constants(values)
 
     def snapshot(self) -> dict[Place, DataType | None]:
-        """The type of every column."""
+        """Return the type of every column."""
         return {place: self.of(*place) for place in self._parent}
 
     def shown(self) -> list[tuple[str, int, DataType]]:
-        """What inputs and declarations have shown, column by column: bound again, it gives the same knowledge."""
+        """Return the types from inputs and declarations; binding them again gives the same types."""
         return [(*place, kind) for seen in self._seen.values() for place, kind in seen.items()]
 
     def bind(self, relation: str, kinds: Sequence[DataType | None], names: Sequence[str] | None = None) -> None:
-        """Add what an input or a declaration shows of a relation's columns; None for those that it does not.
+        """Add the types of a relation's columns from an input or declaration; None where not given.
 
         Raises
         ------
         TypeMismatchError
-            If a column joins one of another type, or a constant that is no value of its type; or if something that is
-            calculated from it does.
+            If a column joins a column of another type, or a constant that does not fit its type; or if a calculation
+            from it does.
         """
         self._worked_out = {}
         self._bind(relation, kinds, names)
@@ -348,7 +348,7 @@ class Types:
             self._check_constants(root, place, name)
 
     def _check_others(self, root: Place, place: Place, kind: DataType, name: str | None, is_worked_out: bool) -> None:
-        """Raise if a type does not join those that are known of its class."""
+        """Raise if a type is incompatible with the known types of its class."""
         for kinds in (self._seen, self._worked_out):
             for other, other_kind in kinds.get(root, {}).items():
                 try:
@@ -379,7 +379,7 @@ class Types:
                     )
 
     def _label(self, place: Place, name: str | None = None) -> str:
-        from gpu_wcoj.query.told import column_told  # which few programs need
+        from gpu_wcoj.query.told import column_told  # rarely needed
 
         return column_told(self._rules, *place, name)
 
@@ -401,7 +401,7 @@ class Types:
 
 
 def _compared_in(call: Call) -> Iterator[tuple[Expression, Expression]]:
-    """The pairs of expressions that are compared within a null-aware call."""
+    """Yield the pairs of expressions that are compared within a null-aware call."""
     if call.op in COMPARING or call.op == "among":
         first, *others = call.arguments
         yield from ((first, one) for one in others)
@@ -411,7 +411,7 @@ def _compared_in(call: Call) -> Iterator[tuple[Expression, Expression]]:
 
 
 def _passed(expression: Expression) -> Iterator[Variable]:
-    """The variables whose values an expression may have as they are."""
+    """Yield the variables whose values an expression may return unchanged."""
     if isinstance(expression, Variable):
         yield expression
     elif isinstance(expression, Call) and expression.op == "case":
@@ -422,7 +422,7 @@ def _passed(expression: Expression) -> Iterator[Variable]:
 
 
 def fits(value: object, kind: DataType) -> bool:
-    """Whether a constant of a program's text can be a value of the type.
+    """Return True if a constant of a program's text can be a value of the type.
 
     Examples
     --------
@@ -440,7 +440,7 @@ def fits(value: object, kind: DataType) -> bool:
 
 
 def names_of(rules: Rules) -> Mapping[str, tuple[str, ...]]:
-    """The columns' names of each relation that declarations or heads give, distinct."""
+    """Return the distinct column names of each relation, from declarations or heads."""
     named: dict[str, tuple[str, ...]] = {}
     for rule in rules.rules:
         if rule.head.relation not in named:

@@ -1,4 +1,4 @@
-"""What is worked out of a body's costs once, whichever of its atoms changes."""
+"""Cost terms of a rule body that do not depend on the changed atom; computed once."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from gpu_wcoj.planner.bits import Bits
 
 @dataclass(eq=False)
 class Worked:
-    """What one estimator of a body leaves to the next; see `gpu_wcoj.planner.costs.Estimator`.
+    """Cost terms that the estimators of a body share; see `gpu_wcoj.planner.costs.Estimator`.
 
-    It serves all changes of positive atoms of a body in which nothing is calculated: what is calculated may be bound by
-    the row that changes, and a negated atom has values of its own.
+    It serves all changes of positive atoms of a body without calculations: the changed row may bind a calculated
+    variable, and a negated atom has other values.
 
     Attributes
     ----------
     bits
-        Of its atoms, before one of them changes.
+        Masks of its atoms, before a changed atom is chosen.
     values
-        Those of the estimator; empty before there is one that knows something.
+        Values of the estimator; empty until an estimator with statistics exists.
     degrees
-        By atom, variables that are bound before, and variable.
+        Degrees by atom, variables that are bound before, and variable.
     levels
-        Where nothing is compared, by the variables that tell what binding one more costs, that one, and the atom that
+        Costs of levels without comparisons, by the bound variables that influence them, the variable, and the atom that
         proposes it alone.
     steps
-        By variable, atoms, what each of these has bound, and the share of its range that is gone through.
+        Costs of steps by variable, atoms, bound variables of each atom, and the share of its range that is read.
     """
 
     bits: Bits

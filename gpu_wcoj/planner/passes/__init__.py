@@ -1,4 +1,4 @@
-"""The planner: passes from draft to draft, in this order."""
+"""Passes of the planner, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PASSES: tuple[Pass, ...] = (
 
 
 def through_passes(draft: Draft, passes: tuple[Pass, ...] = PASSES) -> Draft:
-    """The draft after all passes."""
+    """Return the draft after all passes."""
     for one in passes:
         draft = one(draft)
     return draft

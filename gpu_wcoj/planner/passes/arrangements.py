@@ -1,4 +1,4 @@
-"""The arrangement that each atom of a delta path is read through: its columns in the order in which they are bound."""
+"""Arrangements of the atoms of delta paths, with columns in binding order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 Uses = dict[tuple[int, tuple[str, ...]], AtomUse]
-"""Of one body: by the number of the atom, and its variables in the order of its levels."""
+"""Arrangement uses of one body, by atom index and variables in the order of the levels."""
 
 
 def arranged(draft: Draft) -> Draft:
@@ -47,7 +47,10 @@ def _arranged(one: RuleDraft) -> RuleDraft:
 
 
 def path_along(body: Body, order: Order, uses: Uses | None = None) -> DeltaPath:
-    """The path that binds variables in this order, all atoms that hold one at once; `uses` are of the same body."""
+    """Return the path that binds variables in this order, all atoms of a variable at once.
+
+    `uses` are arrangement uses of the same body.
+    """
     uses = {} if uses is None else uses
     start = body.atom(order.seed)
     place = {name: i for i, name in enumerate((*start.variables, *order.variables))}
@@ -64,7 +67,7 @@ def path_along(body: Body, order: Order, uses: Uses | None = None) -> DeltaPath:
 
 
 def use_of(number: int, atom: BodyAtom, place: Mapping[str, int], uses: Uses) -> AtomUse:
-    """The atom, its levels in the order of the places of its variables: one of the `uses`, or one more of them."""
+    """Return the atom with levels in the order of `place`, from `uses` or added to them."""
     variables = tuple(sorted(atom.variables, key=place.__getitem__))
     found = uses.get((number, variables))
     if found is None:

@@ -1,4 +1,4 @@
-"""Chains of small inputs that bodies walk more than once are joined once, and kept."""
+"""Materialise joins of small inputs that several pairs of atoms compute."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft, Setting
 from gpu_wcoj.planner.passes.common import outside_of_loops
 
 KEY = 0.9
-"""A column is as good as a key if it has so many different values a row."""
+"""Distinct values per row from which on a column counts as a key."""
 
 SMALL = 0.25
-"""Rows of an auxiliary relation, as a share of those of the largest other relation of the body, at most."""
+"""Maximum rows of an auxiliary relation, as a share of the largest other relation of the body."""
 
 USES = 2
-"""It is kept if so many pairs of atoms read it."""
+"""Pairs of atoms that have to read an auxiliary relation before it is created."""
 
 STAYS = 2.0
-"""What is kept stays until it would have to be so many times better: statistics of growing relations swing."""
+"""Hysteresis factor: a kept relation stays until it fails the criteria by this factor."""
 
 FEWEST_ATOMS = 3
-"""Bodies with fewer atoms are left alone."""
+"""Minimum number of atoms of a body."""
 
 FEWEST_ROWS = 8
-"""Fewer rows say nothing of keys."""
+"""Minimum number of rows for which a key is inferred from distinct values."""
 
 
 def with_auxiliaries(draft: Draft) -> Draft:
-    """Put an auxiliary relation in the place of two atoms of inputs, wherever bodies join these alike.
+    """Replace pairs of input atoms by an auxiliary relation that several bodies share.
 
-    The two share one variable, of which nothing else speaks; so in bag semantics the sum over it can be taken
-    beforehand (variable elimination: Abo Khamis, Ngo and Rudra, "FAQ: questions asked frequently", 2016,
-    doi:10.1145/2902251.2902280). That is done where it costs next to nothing: the variable is a key of one of the two,
-    so that there are no more rows than the other one has, these are few beside another relation of the body, and
-    several pairs of atoms are replaced. What a body then intersects by one atom it would have to walk to by two.
+    The two atoms share one variable that occurs nowhere else; so in bag semantics it can be summed out beforehand
+    (variable elimination: Abo Khamis, Ngo and Rudra, "FAQ: questions asked frequently", 2016,
+    doi:10.1145/2902251.2902280). That is done where it costs very little: the variable is a key of one of the two, so
+    the join has at most as many rows as the other one, these are few compared with another relation of the body, and
+    several pairs of atoms are replaced. A body then needs one atom for an intersection that would take a walk over two.
 
-    What is kept already stays until that is clearly no longer so.
+    An existing auxiliary relation is kept until these criteria are clearly violated.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def with_auxiliaries(draft: Draft) -> Draft:
 
 
 def _grown(draft: Draft) -> Draft:
-    """The draft with one more kind of auxiliary relations, or the same one if there are none."""
+    """Return the draft with one more kind of auxiliary relations; itself if there is none."""
     setting, alone = draft.setting, outside_of_loops(draft)
     made = {one.name for one in draft.auxiliaries}
     heads = {one.head for one in draft.rules} - made
@@ -117,14 +117,14 @@ def _grown(draft: Draft) -> Draft:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two atoms of a body, and what may stand for them.
+    """Two atoms of a body and the auxiliary relation that may replace them.
 
     Attributes
     ----------
     places
-        Their numbers, in the order of the sides of `joined`.
+        Indices of the atoms, in the order of the sides of `joined`.
     variables
-        Of the atom in their place.
+        Variables of the atom that replaces them.
     """
 
     places: tuple[int, int]
@@ -133,7 +133,7 @@ class _Pair:
 
 
 def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
-    """All pairs of atoms of inputs that share one variable and nothing else, of which nothing else speaks."""
+    """Yield pairs of input atoms that share one variable that occurs nowhere else."""
     if len(body.atoms) < FEWEST_ATOMS:
         return
     said = [name for atom in (*body.atoms, *body.negated) for name in atom.variables]
@@ -158,9 +158,9 @@ def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
 
 
 def _pays(pair: _Pair, sizes: Sequence[float | None], setting: Setting) -> bool:
-    """Whether one of the two atoms has few rows, each of which goes with one of the other one's at most.
+    """Return True if one atom has few rows and the joined variable is a key of the other one.
 
-    `sizes` are the rows that each atom of the body leaves, where these are known.
+    `sizes` are the rows that each atom of the body leaves, or None if unknown.
     """
     known = setting.known
     slack = STAYS if pair.joined in (setting.auxiliaries or ()) else 1.0
@@ -184,7 +184,7 @@ def _rows(atom: BodyAtom, known: KnownRelations) -> float | None:
 
 
 def _disjoint(pairs: Iterable[_Pair]) -> list[_Pair]:
-    """Those that have no atom in common with an earlier one."""
+    """Return the pairs that share no atom with an earlier pair."""
     chosen: list[_Pair] = []
     taken: set[int] = set()
     for one in pairs:
@@ -195,7 +195,7 @@ def _disjoint(pairs: Iterable[_Pair]) -> list[_Pair]:
 
 
 def _reading(body: Body, chosen: Iterable[_Pair]) -> Body:
-    """The body with one atom in the place of each pair."""
+    """Return the body with one atom in the place of each pair."""
     atoms: dict[int, BodyAtom] = dict(enumerate(body.atoms))
     for one in chosen:
         atoms[min(one.places)] = BodyAtom(one.joined.name, tuple(range(len(one.variables))), one.variables)

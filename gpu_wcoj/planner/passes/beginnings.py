@@ -1,4 +1,4 @@
-"""Delta paths that begin alike, in one rule or in several, do that once."""
+"""Share common prefixes of delta paths, in one rule or across rules."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from gpu_wcoj.planner.passes.sort import with_sorting
 from gpu_wcoj.planner.tracks import Met, Track, Word
 
 TAKE, FIND = 0.5, 1.0
-"""What it costs a path to take a row of a beginning, and to find it in an atom, as `gpu_wcoj.planner.costs` counts."""
+"""Costs in probes: of reading a row of a common prefix, and of searching it in an atom."""
 
 CLEARLY = 0.9
-"""Paths begin together where that is expected to cost less than this share of what it costs apart."""
+"""Cost ratio: a prefix is shared if that costs less than this share of the separate paths."""
 
 Listing = Callable[[Track, int], tuple[float, float] | None]
-"""What it costs to list what so many levels of a track bind, and how many rows that are, where that is known."""
+"""Cost in probes of listing so many levels of a track, and the number of rows; None if unknown."""
 
 MOST_COMPARED = 32
-"""Of more sets of atoms than this it is not looked at what two of them have in common."""
+"""Maximum number of sets of atoms that are intersected pairwise."""
 
 
 def begun_alike(draft: Draft) -> Draft:
-    r"""Give paths that begin alike a beginning that is enumerated once, and the way on from its rows.
+    r"""Give delta paths with a common prefix one enumeration of it, continued by each path.
 
-    Paths begin alike if their seeds are changes of the same rows and the next variables are bound by the same atoms,
-    seen at the same time, whatever they are called. Atoms and conditions that only some of them have are left to these:
-    the beginning binds more rows than they do on their own, and costs decide whether that is worth it. A beginning may
-    begin with another one, which more paths share. Where nothing is known, all have to have the same atoms, and the
-    last of the steps has to be an intersection.
+    Paths have a common prefix if their seeds are changes of the same rows and the next variables are bound by the same
+    atoms in the same state, under any names. Atoms and conditions that only some of the paths have are applied
+    afterwards by these: the prefix has more rows than each path would have at that level, and costs decide if sharing
+    pays. A prefix may continue from a shorter one that more paths share. Without statistics, all paths need the same
+    atoms, and the last step has to be an intersection.
 
-    Rules of loops are left alone. See `gpu_wcoj.join.begun`.
+    Rules of loops are unchanged. See `gpu_wcoj.join.begun`.
 
     Examples
     --------
@@ -67,7 +67,10 @@ def begun_alike(draft: Draft) -> Draft:
 def with_beginnings(
     own: Sequence[tuple[str, DeltaQuery]], alone: Collection[str], known: KnownRelations
 ) -> list[DeltaQuery]:
-    """The rules as they are executed, each with its head, after `begun_alike`; `alone` are heads outside of loops."""
+    """Return the rules with their common prefixes.
+
+    `alone` are the heads outside of loops.
+    """
     users = list(_users(own, alone))
     classes: dict[Word, list[_User]] = {}
     for user in users:
@@ -90,17 +93,17 @@ def with_beginnings(
 
 @dataclass(eq=False)
 class _User:
-    """A path, or a beginning, which may begin with another one.
+    """Path or common prefix that may continue from a common prefix.
 
     Attributes
     ----------
     place
-        The numbers of its rule in the draft, and of its path in the rule; for a beginning, of whose path it is taken
+        Index of its rule in the draft, and of its path in the rule; for a prefix, those of the path that it is taken
         from.
     tracks
-        Itself, and its other orders.
+        The path and its variants.
     most
-        Per track, how many of its levels are listed rather than counted.
+        Per track, the number of its levels that are listed rather than counted.
     """
 
     place: tuple[int, int]
@@ -110,9 +113,11 @@ class _User:
     _reaching: dict[int, list[tuple[Track, frozenset[Met]]]] = field(default_factory=dict, init=False)
 
     def along(self, levels: int, atoms: frozenset[Met]) -> Track | None:
-        """The first track that binds all of these atoms in so many levels, and at none of them meets where they do not.
+        """Return the first track that binds these atoms in so many levels, or None.
 
-        Of a level at which atoms meet, one of them alone may leave any number of rows, whatever is expected.
+        The track has to intersect these atoms at each level where it intersects several atoms of its own.
+
+        At a level where atoms are intersected, one atom alone may leave any number of rows, whatever the estimate.
         """
         for track, own in self.reaching(levels):
             if atoms == own and track.cuts(levels):
@@ -124,7 +129,7 @@ class _User:
         return None
 
     def reaching(self, levels: int) -> list[tuple[Track, frozenset[Met]]]:
-        """The tracks that list so many levels, each with the atoms that these bind."""
+        """Return the tracks that list so many levels, each with the atoms bound by them."""
         if levels not in self._reaching:
             both = zip(self.tracks, self.most, strict=True)
             self._reaching[levels] = [(one, frozenset(one.finished(levels))) for one, most in both if levels <= most]
@@ -133,12 +138,12 @@ class _User:
 
 @dataclass(frozen=True, eq=False)
 class _Shared:
-    """A beginning of so many levels.
+    """Common prefix of so many levels.
 
     Attributes
     ----------
     atoms, said
-        Its atoms that are bound to the last variable; its conditions and negated atoms.
+        Its atoms with all variables bound; its conditions and negated atoms.
     """
 
     user: _User
@@ -147,7 +152,7 @@ class _Shared:
     said: frozenset[Word]
 
     def plan(self, plans: dict[int, Beginning], names: Sequence[tuple[str, int]]) -> Beginning:
-        """As it is executed; each once."""
+        """Return the executable prefix, each created once."""
         if id(self) not in plans:
             rule, number = self.user.place
             begun = None if self.user.begun is None else self.user.begun.plan(plans, names)
@@ -157,18 +162,18 @@ class _Shared:
 
 @dataclass(frozen=True, eq=False)
 class _Way:
-    """A track that goes on from a beginning."""
+    """Track that continues from a common prefix."""
 
     track: Track
     shared: _Shared
 
     def plan(self, plans: dict[int, Beginning], names: Sequence[tuple[str, int]]) -> Begun:
-        """As it is executed."""
+        """Return the executable continuation."""
         own = self.track.names(self.shared.user.tracks[0].path)
         return Begun(self.shared.plan(plans, names), self.rest(), own, self.track.is_seen(self.shared.levels))
 
     def rest(self) -> DeltaPath:
-        """What is left of the track."""
+        """Return the remaining path of the track."""
         shared, (beginning,) = self.shared, self.shared.user.tracks
         atoms = self.track.finished(shared.levels)
         order = [beginning.place[name] for name in beginning.path.order]
@@ -176,12 +181,12 @@ class _Way:
 
 
 def _level(met: Met) -> int:
-    """The level at which the last variable of an atom is bound; 0 or less for one of the seed's."""
+    """Return the level that binds the last variable of an atom; 0 or less for one of the seed."""
     return max(-place for _, place in met.bound)
 
 
 def _names(heads: Iterable[str]) -> list[tuple[str, int]]:
-    """Per rule, its head and its number among the rules of that."""
+    """Return, per rule, its head and its index among the rules of that head."""
     rules: Counter[str] = Counter()
     found = []
     for head in heads:
@@ -191,7 +196,7 @@ def _names(heads: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def _users(own: Sequence[tuple[str, DeltaQuery]], alone: Collection[str]) -> Iterator[_User]:
-    """The paths that may begin together; of rules that share all of their paths, those of the first."""
+    """Yield the paths that may share a prefix; of rules that share all paths, the first's."""
     seen = set()
     for at, (head, query) in enumerate(own):
         if head not in alone or len(query.paths) > MOST_ATOMS:
@@ -208,12 +213,12 @@ def _users(own: Sequence[tuple[str, DeltaQuery]], alone: Collection[str]) -> Ite
 
 
 def _listed(track: Track, depth: int) -> int:
-    """How many levels are within so many steps."""
+    """Return the number of levels within so many steps."""
     return len([end for end in track.ends if end <= depth]) - 1
 
 
 def _begin_together(users: Iterable[_User], known: KnownRelations) -> None:
-    """Give beginnings to those of these paths for which that pays: the longest first, those of most atoms first."""
+    """Assign common prefixes where they pay, the longest and those of most atoms first."""
     live = list(users)
     estimator = cache(lambda track: Estimator.of_path(track.path, known))
     listing = cache(lambda track, levels: _listing(track, levels, estimator(track)))
@@ -227,7 +232,7 @@ def _begin_together(users: Iterable[_User], known: KnownRelations) -> None:
 
 
 def _sets(users: Iterable[_User], levels: int) -> list[frozenset[Met]]:
-    """The sets of atoms that are worth looking at: those of one path, and what those of two have in common."""
+    """Return the candidate sets of atoms: of one path, and intersections of two."""
     own: dict[frozenset[Met], None] = {}
     for user in users:
         for _, atoms in user.reaching(levels):
@@ -243,7 +248,7 @@ def _sets(users: Iterable[_User], levels: int) -> list[frozenset[Met]]:
 
 
 def _shared(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[Met], listing: Listing) -> _User | None:
-    """Let those tracks begin together for which it pays; the beginning, if there is one."""
+    """Let the tracks for which it pays share a prefix; return it, or None."""
     made = _beginning(ways, levels, atoms)
     costs = [listing(track, levels) for _, track in ways]
     own = listing(made.user.tracks[0], levels)
@@ -266,7 +271,7 @@ def _shared(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[M
 
 
 def _beginning(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[Met]) -> _Shared:
-    """What these tracks have in common, in the names of the first."""
+    """Return the common part of these tracks, in the variables of the first."""
     first, track = ways[0]
     said = frozenset.intersection(*(other.said(levels) for _, other in ways))
     numbers = {number for met, number in track.finished(levels).items() if met in atoms}
@@ -278,9 +283,9 @@ def _beginning(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozense
 
 
 def _listing(track: Track, levels: int, estimator: Estimator) -> tuple[float, float] | None:
-    """What it costs to list what so many levels bind, and how many rows that are; None if that is not known.
+    """Return the cost of listing so many levels, and the number of rows; None if unknown.
 
-    That is what the path would cost less if it had not to do it; what is left may have branches, too.
+    That is the cost that the path would save; the remaining path may have branches, too.
     """
     path = track.path
     if not estimator.is_known:
@@ -300,6 +305,6 @@ def _listing(track: Track, levels: int, estimator: Estimator) -> tuple[float, fl
 
 
 def _taking(way: _Way) -> float:
-    """What a row of the beginning costs a track: it is sought in every other atom that it reaches."""
+    """Return the cost per row of a prefix for a track: one search in every further atom."""
     track, levels = way.track, way.shared.levels
     return TAKE + FIND * (len(track.reached(levels)) + len(track.finished(levels)) - len(way.shared.atoms))

@@ -1,4 +1,4 @@
-"""Steps that are taken apart from the prefixes: bushy plans in the place of left-deep ones."""
+"""Bushy plans: take independent steps of a path as branches."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft
 from gpu_wcoj.planner.expected import Foreseen
 
 CLEARLY = 0.8
-"""A path is bracketed where listing its rows is expected to cost less than this share of what it costs without."""
+"""Cost ratio: branches are used if listing costs less than this share of listing without them."""
 
 
 def branched(draft: Draft) -> Draft:
-    r"""Take steps of a path as branches where that is expected to cost less when rows are listed.
+    r"""Take independent steps as branches where that lowers the expected cost of listing rows.
 
-    Steps that see nothing of each other once some are done may be taken side by side, each for what looks alike to it,
-    before any row of one is put to a row of another. This is looked at behind every step: all that is left falls into
-    such parts, or the most of what comes next that falls into two or more. A part at which nothing can be dropped is no
-    branch. Orders stay as they are within each part; ``wcoj``, what the user has ordered, and paths that have branches
-    stay as they are.
+    Steps that do not depend on each other after some step can run separately, each for its distinct prefixes, before
+    their rows are joined. The pass considers every step: the independent parts of all later steps, or of the longest
+    run of next steps that has at least two parts. A part that can drop nothing does not become a branch. Orders within
+    each part are unchanged; ``wcoj``, hinted rules, and paths that already have branches are unchanged.
 
     Examples
     --------
@@ -69,7 +68,7 @@ def branched(draft: Draft) -> Draft:
 def _bracketed(
     path: DeltaPath, flat: Foreseen, one: RuleDraft, known: KnownRelations
 ) -> tuple[DeltaPath, Foreseen, int]:
-    """The path, with branches if they pay; what is expected of it; and how many ways have been looked at."""
+    """Return the path with branches if they pay, its estimates, and the number of candidates."""
     kept = {term for term in one.normalised.head if isinstance(term, str)}
     first = path.steps[: path.depth_of(kept)]
     if not first or CLEARLY * flat.listing <= BEGUN / CHANGES:
@@ -88,7 +87,7 @@ def _bracketed(
 
 
 def _hides(path: DeltaPath, steps: tuple[Step, ...], branches: tuple[Branch, ...]) -> bool:
-    """Whether a branch sees less than what is bound before it, so that prefixes may look alike."""
+    """Return True if a branch reads fewer variables than are bound before it."""
     (branch,) = branches
     own = steps[branch.begin : branch.end]
     seen = {name for use in path.others if any(use.atom in step.atoms for step in own) for name in use.variables}

@@ -1,4 +1,4 @@
-"""Predicates, what is calculated, and negated atoms, each at the earliest level that binds what it speaks of."""
+"""Placement of predicates, calculations and negated atoms at the earliest possible level."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from gpu_wcoj.query.terms import MIRRORED
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 Placed = list[tuple[tuple[Condition, ...], tuple[Check, ...]]]
-"""Per level, that of the seed first, the conditions that bound what it binds, and what follows."""
+"""Per level, the seed first, the conditions that bound its variable, and the later checks."""
 
 Held = Mapping[tuple[object, ...], Sequence[ArrangementKey]]
-"""The arrangements of each relation and selection."""
+"""Arrangements of each relation and selection."""
 
 
 def checked(draft: Draft) -> Draft:
     r"""Place conditions, calculations and negated atoms.
 
-    A condition bounds the variable that is bound last of those that it speaks of. What is calculated is found as soon
-    as its arguments are bound. A sum or difference of integers is solved for the argument that is bound last where the
-    result is bound before. A negated atom is asked as soon as all of its variables are bound, through an arrangement
-    that positive atoms need anyway if there is one; of several, through one that ends with the variable bound last, so
-    that a count can take its rows away from a range as a whole.
+    A condition bounds the last bound of its variables. A calculation runs as soon as its arguments are bound. A sum or
+    difference of integers is solved for the argument that is bound last, if the result is bound before. A negated atom
+    is looked up as soon as all of its variables are bound, through an arrangement that positive atoms need anyway if
+    there is one; preferably through one that ends with the variable bound last, so that a count can subtract its rows
+    from a whole range.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def checked(draft: Draft) -> Draft:
 
 
 def held_by(paths: Iterable[DeltaPath]) -> Held:
-    """The arrangements of each relation and selection that atoms of paths are read through, each once."""
+    """Return the arrangements per relation and selection that atoms of paths use, each once."""
     held: dict[tuple[object, ...], list[ArrangementKey]] = {}
     for path in paths:
         for use in path.others:
@@ -72,7 +72,7 @@ def held_by(paths: Iterable[DeltaPath]) -> Held:
 
 
 def with_checks(body: Body, path: DeltaPath, held: Held | None = None) -> DeltaPath:
-    """The path with everything placed; `held` are arrangements that there are."""
+    """Return the path with all checks placed; `held` are existing arrangements."""
     variables = [step.variable for step in path.steps if not step.is_lookup]
     depth = dict.fromkeys(path.seed.variables, 0)
     depth.update({name: level for level, name in enumerate(variables, 1)})
@@ -90,18 +90,18 @@ def with_checks(body: Body, path: DeltaPath, held: Held | None = None) -> DeltaP
             level = depth[step.variable]
             conditions = placed[level][0]
         is_last = at == len(path.steps) or not path.steps[at].is_lookup
-        checks = placed[level][1] if is_last else ()  # rows are fewest behind the last lookup of a level
+        checks = placed[level][1] if is_last else ()  # the fewest rows remain after the last lookup of a level
         steps.append(Step(step.variable, step.atoms, conditions, checks, step.is_lookup))
     return replace(path, steps=tuple(steps), seed_conditions=placed[0][0], seed_checks=placed[0][1])
 
 
 def _placed(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Placed:
-    """Per depth (0 for the seed, then one a variable) the conditions that bound it, and what follows.
+    """Return, per depth, the conditions that bound the variable, and the later checks.
 
     Parameters
     ----------
     depth
-        Of each variable of the atoms; those that are calculated are added to a copy.
+        Depth of each variable of the atoms; calculated variables are added to a copy.
     """
     atoms_depth, depth = depth, dict(depth)
     calculations: list[Calculation] = []
@@ -148,7 +148,7 @@ def _placed(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Plac
 
 
 def _absent(number: int, atom: BodyAtom) -> Absent:
-    """The atom in the order of its relation's columns; one of constants only is looked up by the first of them."""
+    """Return the negated atom in column order; one of constants only is looked up by the first."""
     use = use_of(number, atom, dict(zip(atom.variables, atom.columns, strict=True)), {})
     codes = dict(atom.constants)
     is_constant = atom.variables == (f"atom#{number}",)
@@ -156,14 +156,14 @@ def _absent(number: int, atom: BodyAtom) -> Absent:
 
 
 def _facing(condition: Condition, name: str) -> Condition:
-    """The condition with `name` on its left."""
+    """Return the condition with `name` on its left."""
     if condition.variable == name:
         return condition
     return replace(condition, variable=name, op=MIRRORED[condition.op], other=condition.variable)
 
 
 def _through(held: Held, check: Check, newest: str) -> Check:
-    """A negated atom looked up in an arrangement that there is, whatever its order."""
+    """Return a negated atom looked up in an existing arrangement of any order."""
     if not isinstance(check, Absent):
         return check
     keys = held.get(check.use.key.selection, [check.use.key])

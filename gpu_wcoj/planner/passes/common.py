@@ -1,4 +1,4 @@
-"""Rules with the same body are joined once."""
+"""Share the join of rules with equal bodies."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gpu_wcoj.query.strata import components
 
 
 def joined_once(draft: Draft) -> Draft:
-    """Send rules whose bodies differ in names alone down the same paths, if each of them has to go as far.
+    """Give rules whose bodies differ only in names the same paths, if they need the same depth.
 
-    What a tick enumerates for the first of them then serves the others; see `gpu_wcoj.join.common`. Rules of loops are
-    left alone, and so are those whose orders the user has asked for.
+    The rows that a tick enumerates for the first rule then serve the others; see `gpu_wcoj.join.common`. Rules of loops
+    and hinted rules are unchanged.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def joined_once(draft: Draft) -> Draft:
         if one.head not in alone or one.head in draft.setting.hints or len(one.normalised.atoms) < 2:
             continue
         if sizes[len(one.normalised.atoms)] == 1:
-            continue  # no other one has such a body
+            continue  # no other rule has a body of this size
         names = _names(one.normalised)
         known = leaders.setdefault(_signature(one.normalised, names), [])
         for leader in known:
@@ -59,18 +59,18 @@ def joined_once(draft: Draft) -> Draft:
 
 
 def query_of(one: RuleDraft) -> DeltaQuery:
-    """The rule as it is executed, which an earlier pass has made."""
+    """Return the executable rule, set by an earlier pass."""
     assert one.query is not None, "a pass was run before `executable`"
     return one.query
 
 
 def _led_by(leader: RuleDraft, one: RuleDraft, same: Mapping[str, str]) -> RuleDraft | None:
-    """The rule down the leader's paths; None if one of the two is done with them earlier than the other.
+    """Return the rule with the leader's paths; None if they need different depths.
 
     Parameters
     ----------
     same
-        Per variable of the rule, what the leader calls it.
+        Per variable of the rule, the leader's name of it.
     """
     query = query_of(leader)
     body = one.normalised
@@ -84,27 +84,27 @@ def _led_by(leader: RuleDraft, one: RuleDraft, same: Mapping[str, str]) -> RuleD
 
 
 def outside_of_loops(draft: Draft) -> set[str]:
-    """Heads that do not read themselves by way of others, and are not evaluated as if they did."""
+    """Return the heads that are neither recursive nor evaluated as if they were."""
     reads: dict[str, dict[str, None]] = {}
     for one in draft.rules:
         body = one.normalised
         own = reads.setdefault(one.head, {})
         for atom in (*body.atoms, *body.negated):
             own[atom.relation] = None
-    reading = {name: own for name, own in reads.items() if not reads.keys().isdisjoint(own)}  # others are in no loop
+    reading = {name: own for name, own in reads.items() if not reads.keys().isdisjoint(own)}  # others are not in a loop
     single = {members[0] for members in components(reading) if len(members) == 1}
     single.difference_update(name for name in reading if name in reads[name])
     return (reads.keys() - reading.keys() | single).difference(draft.setting.best, draft.setting.recursive)
 
 
 def _names(body: Body) -> list[str]:
-    """The variables of a body in the order in which they first stand."""
+    """Return the variables of a body, in order of first occurrence."""
     found = [name for atom in (*body.atoms, *body.negated) for name in atom.variables]
     return list(dict.fromkeys([*found, *(one.variable for one in body.calculations)]))
 
 
 def _signature(body: Body, names: Sequence[str]) -> Hashable:
-    """What a body asks for, whatever its variables are called."""
+    """Return a key of the body that does not depend on variable names."""
     same = {name: f"#{number}" for number, name in enumerate(names)}
     atoms = tuple(_renamed_atom(atom, same) for atom in body.atoms)
     negated = tuple(_renamed_atom(atom, same) for atom in body.negated)

@@ -1,4 +1,4 @@
-"""Drafts to show what a pass does: integers without nulls."""
+"""Drafts for the examples of passes: integers without nulls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def drafted(
     keys: Mapping[str, Sequence[int]] | None = None,
     bag: bool = False,
 ) -> Draft:
-    """The draft of a program after some passes; `sizes` are rows of relations, `keys` columns of them that are keys.
+    """Return the draft of a program after some passes.
+
+    `sizes` are rows of relations, `keys` are their key columns.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Levels at which one atom alone proposes: lookups."""
+"""Replace intersections by lookups where one atom proposes values."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gpu_wcoj.planner.turns import in_turn
 
 
 def fused(draft: Draft) -> Draft:
-    r"""Let the atom that an order names propose a variable's values alone, the others look them up afterwards.
+    r"""Let a named atom propose a variable's values, and look the other atoms up afterwards.
 
-    A level at which one atom takes part is a lookup as it is; see `gpu_wcoj.planner.turns`.
+    A level with one atom already is a lookup; see `gpu_wcoj.planner.turns`.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def _fused(one: RuleDraft) -> RuleDraft:
 
 
 def one_by_one(path: DeltaPath, order: Order) -> DeltaPath:
-    """The path with a variable's other atoms behind the one that proposes it alone, where there is one."""
+    """Return the path with the other atoms of a variable after the atom that proposes it."""
     if order.is_together:
         return path
     return replace(path, steps=in_turn(path.steps, dict(zip(order.variables, order.via, strict=True))))

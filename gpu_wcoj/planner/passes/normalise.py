@@ -1,4 +1,7 @@
-"""Rules over the columns that are stored: see `gpu_wcoj.planner.body`. Rules that never hold are dropped."""
+"""Normalise rules over stored columns and drop rules that never hold.
+
+See `gpu_wcoj.planner.body`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from gpu_wcoj.query.rules import Rule
 
 
 def normalised(draft: Draft) -> Draft:
-    """Check that rules are safe; give each its body, renamings seen through.
+    """Check that rules are safe and give each its body, with aliases resolved.
 
     Constants and repeated variables become selections of atoms, equalities are substituted.
 
@@ -53,12 +56,12 @@ def normalised(draft: Draft) -> Draft:
 
 
 def _check_safe(body: Body) -> None:
-    """Raise if the body leaves something unbound that it, or the head, speaks of."""
+    """Raise if the body or the head reads an unbound variable."""
     bound = {*body.variables, *(one.variable for one in body.calculations)}
     said = [(term, "the head") for term in body.head if isinstance(term, str)]
     for checks, what in ((body.conditions, "the comparison"), (body.calculations, "the calculation")):
         said += [(name, f"{what} '{one}'") for one in checks for name in names_of(one)]
-    constants = {f"atom#{number}" for number in range(-len(body.negated), 0)}  # of what has no variable
+    constants = {f"atom#{number}" for number in range(-len(body.negated), 0)}  # of atoms without variables
     said += [(name, f"the negated '!{atom}'") for atom in body.negated for name in atom.variables]
     for name, where in said:
         if name not in bound and name not in constants:
@@ -66,9 +69,9 @@ def _check_safe(body: Body) -> None:
 
 
 def aliases(by_head: Mapping[str, Sequence[Rule]], textual: Callable[[str, int], bool]) -> dict[str, Alias]:
-    """Heads of one rule that only renames or selects; of those that rename each other in a circle, all but one.
+    """Return heads whose only rule renames or selects; of a cycle, all but one.
 
-    Also heads that hold the same rows as an earlier one.
+    The result includes heads that hold the same rows as an earlier head.
     """
     found: dict[str, Alias] = {}
     for name, own in by_head.items():

@@ -1,4 +1,4 @@
-"""The order in which each delta path binds its variables."""
+"""Variable orders of delta paths."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from gpu_wcoj.planner.worked import Worked
 
 
 def ordered(draft: Draft) -> Draft:
-    """Choose an order for every atom of a body as the seed, negated ones first.
+    """Choose a variable order for every atom of a body as the seed, negated ones first.
 
-    A path binds its seed's variables, then, one by one, the variable that most atoms already reach (the most
-    constrained), of these one that the head keeps, of these one in the smallest relation, of these the first in the
-    body. Where relations are known, that order is compared with others, one per variable that may come first and then
-    greedily by expected rows, and left for one that is clearly cheaper. ``binary`` takes atoms one after the other
-    instead, each with all of its variables: orders are compared by the atom that comes first. ``auto`` compares these,
-    too: as they are, with all atoms at once at the levels where that is cheaper, and with all atoms at once everywhere.
+    A path binds its seed's variables, then, one by one, the variable that the most atoms already reach (the most
+    constrained); ties go to a variable that the head keeps, then to a variable of the smallest relation, then to the
+    first in the body. With statistics, that order is compared with others, one per possible first variable, continued
+    greedily by expected rows, and replaced by an order that is clearly cheaper. ``binary`` orders atoms one after the
+    other instead, each with all of its variables: one order per possible first atom is compared. ``auto`` compares
+    these, too: as they are, with all atoms at once at the levels where that is cheaper, and with all atoms at once
+    everywhere.
 
-    Hints come first: their variables are bound in the order given, all others after them.
+    Hinted variables are bound first, in the order of the hint.
 
-    Atoms that are each other's images (see `gpu_wcoj.planner.symmetry`) cost the same: of these, the orders of one are
-    compared, and those of the others are its images, but where the head keeps other variables of them.
+    Automorphic atoms (see `gpu_wcoj.planner.symmetry`) cost the same: the orders of one of them are compared, and the
+    others use the images of its order, unless the head keeps other variables of them.
 
-    No more than atoms squared times variables orders are looked at.
+    At most atoms squared times variables orders are compared.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Constants and predicates go down to every variable that they say something about."""
+"""Push constant bounds down to every variable that they restrict."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def pushed_down(draft: Draft) -> Draft:
-    """Bounds by constants pass from a variable to those that are compared with it; rules that none meets are dropped.
+    """Propagate constant bounds through comparisons; drop rules with contradictory bounds.
 
-    Equality with a constant is a selection already. Bounds are on codes, which are ordered as values are; text is
-    compared through ranks, which move, so nothing is concluded from it, nor from what is calculated. What follows from
-    bounds that are there is not added, and of two bounds of one variable only the tighter one stays.
+    Equality with a constant is a selection already. Bounds are on codes, which have the order of the values; text is
+    compared through ranks, which change, so text and calculations give no bounds. Implied bounds are not added, and of
+    two bounds of one variable only the tighter one is kept.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def pushed_down(draft: Draft) -> Draft:
 
 
 def _pushed(body: Body) -> tuple[Condition, ...] | None:
-    """The conditions with all bounds; None if no values meet them."""
+    """Return the conditions with all bounds; None if no values satisfy them."""
     calculated = {one.variable for one in body.calculations}
     names = {name for atom in body.atoms for name in atom.variables} - calculated
     kept: list[Condition] = []
@@ -82,7 +82,7 @@ def _pushed(body: Body) -> tuple[Condition, ...] | None:
         kept.append(one)
         if is_plain and isinstance(one.other, str) and one.other in names:
             links.extend(_links(one))
-    for _ in names:  # a bound passes each variable once; more rounds than variables mean a circle that none meets
+    for _ in names:  # a bound passes each variable once; more rounds than variables mean an unsatisfiable cycle
         if not _pass_on(links, least, most):
             break
     else:
@@ -108,7 +108,7 @@ def _links(one: Condition) -> Iterator[tuple[str, str, int]]:
 
 
 def _pass_on(links: list[tuple[str, str, int]], least: dict[str, int], most: dict[str, int]) -> bool:
-    """Pass bounds along all links once; whether one has become tighter."""
+    """Propagate bounds along all links once; return True if a bound has become tighter."""
     changed = False
     for left, right, distance in links:
         if right in most and most[right] - distance < most.get(left, _MOST + 1):
@@ -121,7 +121,7 @@ def _pass_on(links: list[tuple[str, str, int]], least: dict[str, int], most: dic
 
 
 def _closed(links: list[tuple[str, str, int]]) -> set[tuple[str, str, int]]:
-    """What follows from the links, distances as whether there is one."""
+    """Return the transitive closure of the links, distances clipped to 1."""
     found = {(left, right, min(distance, 1)) for left, right, distance in links}
     while True:
         more = {(a, d, max(m, n)) for a, b, m in found for c, d, n in found if b == c} - found

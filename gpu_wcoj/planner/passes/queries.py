@@ -1,4 +1,4 @@
-"""Rules as they are executed."""
+"""Executable queries of rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Atoms that say nothing that another one does not say are left out, where relations are sets."""
+"""Remove atoms that other atoms imply, under set semantics."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gpu_wcoj.planner.draft import Draft
 
 
 def without_redundant(draft: Draft) -> Draft:
-    """Drop atoms that hold whenever another one holds.
+    """Drop atoms that another atom implies.
 
-    So it is if the variables that stand nowhere else can be replaced to give the other atom (Chandra and Merlin,
-    "Optimal implementation of conjunctive queries in relational data bases", 1977, doi:10.1145/800105.803397, for one
-    atom at a time). In bag semantics every atom counts.
+    An atom is implied if the variables that occur nowhere else can be replaced to give the other atom (Chandra and
+    Merlin, "Optimal implementation of conjunctive queries in relational data bases", 1977, doi:10.1145/800105.803397,
+    for one atom at a time). In bag semantics every atom counts.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def _reduced(body: Body) -> Body:
 
 
 def _private(atom: BodyAtom, others: list[BodyAtom], body: Body) -> set[str]:
-    """The variables that nothing else speaks of."""
+    """Return the variables of an atom that occur nowhere else."""
     read = {name for other in (*others, *body.negated) for name in other.variables}
     read.update(name for checks in (body.conditions, body.calculations) for one in checks for name in names_of(one))
     read.update(one.variable for one in body.calculations)
@@ -57,7 +57,7 @@ def _private(atom: BodyAtom, others: list[BodyAtom], body: Body) -> set[str]:
 
 
 def _implies(other: BodyAtom, atom: BodyAtom, private: set[str]) -> bool:
-    """Whether rows of `other` are rows of `atom` whatever its private variables are."""
+    """Return True if rows of `other` are rows of `atom` for any values of private variables."""
     if other.relation != atom.relation or not set(atom.constants) <= set(other.constants):
         return False
     if not set(atom.equal) <= set(other.equal) or not set(atom.compared) <= set(other.compared):

@@ -1,4 +1,4 @@
-"""What one path needs serves others: arrangements for seeds, and orders that need no arrangement of their own."""
+"""Reuse arrangements: for seeds, and for variant orders that need no further arrangement."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gpu_wcoj.trace.arrangement import ArrangementKey
 
 
 def shared(draft: Draft) -> Draft:
-    r"""Take seeds from the arrangements that a rule's paths need anyway, and let paths choose among orders over these.
+    r"""Take seeds from needed arrangements, and add variant orders over these.
 
-    Arrangements are the program's: those that are equal are one, whichever paths and rules use it.
+    Equal arrangements are shared by all paths and rules of the program.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def _shared(one: RuleDraft) -> RuleDraft:
 
 
 def _with_seeds(body: Body, paths: Collection[DeltaPath]) -> list[DeltaPath]:
-    """Let every path take its seeds from the arrangements that other paths need anyway."""
+    """Return the paths with seeds from the arrangements that other paths need."""
     held: dict[tuple[object, ...], list[ArrangementKey]] = {}
     for path in paths:
         for key in path.keys:
@@ -71,9 +71,9 @@ def _with_seeds(body: Body, paths: Collection[DeltaPath]) -> list[DeltaPath]:
 def _with_variants(
     body: Body, path: DeltaPath, orders: Collection[Order], held: Collection[ArrangementKey]
 ) -> DeltaPath:
-    """The path with its variants: other orders over arrangements that are there.
+    """Return the path with variants: other orders over existing arrangements.
 
-    Steps that hang on nothing but the seed do as much in any order.
+    Steps that depend only on the seed do the same work in any order.
     """
     if any(step.variable not in body.head for step in path.steps):
         return path

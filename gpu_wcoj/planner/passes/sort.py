@@ -1,4 +1,4 @@
-"""By which of its variables a path's seeds stand together."""
+"""Sort orders of the seeds of paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpu_wcoj.planner.draft import Draft
 
 
 def sorted_first(draft: Draft) -> Draft:
-    r"""Let seeds stand together that share the ranges that later steps search.
+    r"""Sort seeds by the variables whose ranges later steps search.
 
     Examples
     --------
@@ -32,16 +32,16 @@ def sorted_first(draft: Draft) -> Draft:
 
 
 def with_sorting(path: DeltaPath) -> DeltaPath:
-    """The path with the seed's variables by which steps share ranges; deeper ones, which run more often, count more."""
+    """Return the path with seeds sorted by variables of shared ranges; deeper steps weigh more."""
     first = _sort_first(path)
-    if first == path.sort_first:  # and so it is that of the variants
+    if first == path.sort_first:  # the variants have the same
         return path
     variants = tuple(replace(one, sort_first=first) for one in path.variants)
     return replace(path, sort_first=first, variants=variants)
 
 
 def _sort_first(path: DeltaPath) -> tuple[str, ...]:
-    # The order in which the atom itself has its variables, whatever arrangement its change comes from.
+    # The order of the variables in the atom, whatever arrangement its change comes from.
     seed = path.seed.variables
     if len(seed) < 2:
         return ()

@@ -1,4 +1,4 @@
-"""Rules whose atoms are each other's images count their changes along fewer delta paths."""
+"""Use automorphisms of rules to count changes along fewer delta paths."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from gpu_wcoj.planner.draft import Draft, RuleDraft
 from gpu_wcoj.planner.passes.common import outside_of_loops, query_of
 
 FEWEST_STEPS = 2
-"""Images in pairs go their own ways where a path has fewer: to join changes with each other costs as much as that."""
+"""Minimum number of steps of the longest path for a symmetry of order 2.
+
+For shorter paths, joining the change with itself would cost as much as it saves.
+"""
 
 
 def symmetric(draft: Draft) -> Draft:
-    r"""Name the atoms that are each other's images: of each orbit of them, the first one's path is counted for all.
+    r"""Name automorphic atoms; the first path of each orbit counts for all its atoms.
 
-    Where costs are known, the path that is expected to be the cheapest takes its place in the end. Rules of loops are
-    left alone, and so are those that begin as other rules do. See `gpu_wcoj.join.symmetric`.
+    With statistics, the cheapest path of the orbit replaces the first one later. Rules of loops are unchanged, and so
+    are rules that share a prefix with other rules. See `gpu_wcoj.join.symmetric`.
 
     Examples
     --------
@@ -52,7 +55,7 @@ def _symmetric(one: RuleDraft) -> RuleDraft:
 
 
 def _shared(queries: Sequence[DeltaQuery]) -> set[int]:
-    """The rules with paths that begin as those of other rules do."""
+    """Return the rules with paths that share a prefix with other rules."""
     users: dict[Beginning, set[int]] = {}
     for at, query in enumerate(queries):
         for way in query.begun:
