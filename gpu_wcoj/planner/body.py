@@ -373,7 +373,7 @@ def through_aliases(
 def alias_of(rule: Rule, textual: Callable[[str, int], bool]) -> Alias | None:
     """Return the relation that the rule only renames or selects from, or None.
 
-    Comparisons of order on text do not count as selections, since ranks change; `textual` returns True for text columns.
+    Comparisons of order on text are not selections, since ranks change; `textual` returns True for text columns.
 
     Examples
     --------

@@ -78,7 +78,7 @@ class Bracketing:
         self._alive *= share
         self._waiting.append(each / share if share else 1.0)
         if any(branch.begin == at for branch in self.branches):
-            return rows  # that one stands beside it
+            return rows  # the next branch starts from the same prefixes
         rows = self._alive
         for factor in self._waiting:
             rows *= factor

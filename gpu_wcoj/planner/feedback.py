@@ -75,7 +75,11 @@ class _Gauge:
                 for counted in steps.values():
                     own += counted.item(PROPOSALS)
                 if own:
-                    place = self.head, rule, number % len(joins[rule].query.paths)  # also of changes with each other
+                    place = (
+                        self.head,
+                        rule,
+                        number % len(joins[rule].query.paths),
+                    )  # also for paths that join changes with each other
                     yield place, own * joins[rule].stands_for(number)
 
     def expected(self, circuit: Circuit) -> float:
@@ -167,7 +171,7 @@ class Feedback:
             stands_for = SMALL_TICKS
         if not self._has_state:
             self._has_state = any(index.accumulated() for index in circuit.sources.values())
-            if not self._has_state:  # of all paths only the last runs
+            if not self._has_state:  # a first tick runs only the last path
                 return
         gauges = self._gauges.get(circuit)
         if gauges is None:
@@ -190,7 +194,9 @@ class Feedback:
         rows = sum(len(one.spine) for index in circuit.indices() for one in index.arrangements.values())
         needed = max(FEWEST, PER_ROW * rows + PER_ORDER * plan.candidates, self.built) * self.patience
         enough = needed if self.proposed > self.expected else LESS * needed
-        self.look_at = min(enough, max(needed, AGAIN * self.proposed))  # which of the two is more may change by then
+        self.look_at = min(
+            enough, max(needed, AGAIN * self.proposed)
+        )  # by then the larger of the two sums may be another
         if self.proposed < enough:
             return
         more, less = max(self.proposed, self.expected), min(self.proposed, self.expected)

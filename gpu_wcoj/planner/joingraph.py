@@ -160,8 +160,10 @@ class JoinGraph:
         names = [table.name for table in self.tables]
         for name in names:
             if names.count(name) > 1:
-                raise UsageError(
-                    f"table '{name}' is there twice.\n  Name each occurrence, and say of which relation it is one."
+                raise UsageError.duplicate(
+                    "table",
+                    name,
+                    remedy="Give each occurrence its own name, and name the relation with relation='...'.",
                 )
         for one in self.tables:
             _check_numbers(one)
@@ -169,29 +171,46 @@ class JoinGraph:
             for key in (edge.left_key, edge.right_key):
                 _check_key(edge, key)
             if len(edge.left_key) != len(edge.right_key) or not edge.left_key:
-                raise UsageError(
+                raise UsageError.with_parts(
                     f"the keys {edge.left_key} of '{edge.left}' and {edge.right_key} of '{edge.right}' differ in "
-                    "length or are empty.\n  Columns are equal one by one."
+                    "length or are empty",
+                    subject=f"the edge from '{edge.left}' to '{edge.right}'",
+                    got=(edge.left_key, edge.right_key),
+                    remedy="Name the equal columns in pairs, at least one pair.",
                 )
             for table, key in ((edge.left, edge.left_key), (edge.right, edge.right_key)):
                 self._check(table, key, f"the edge '{edge}'")
         for compared in self.filters:
             who, kept = f"filter '{compared}'", compared.kept
             if compared.op not in KEPT:
-                raise UsageError(f"{who}: operator '{compared.op}' is not known. Allowed: {listed(KEPT)}.")
+                raise UsageError.with_parts(
+                    f"{who}: unknown operator '{compared.op}'",
+                    subject=who,
+                    got=compared.op,
+                    expected=f"one of {listed(KEPT)}",
+                )
             if kept is not None and not (is_amount(kept) and kept <= 1):
-                raise UsageError(f"{who}: kept={kept!r} is not allowed; a share from 0 to 1 is, or None if not known.")
+                raise UsageError.invalid_value(f"{who}: kept", kept, "a share from 0 to 1, or None if unknown")
             for table, column in compared.columns:
                 self._check(table, (column,), f"the {who}")
 
     def _check(self, name: str, columns: Sequence[int], who: str) -> None:
         known = {table.name: table for table in self.tables}
         if name not in known:
-            raise UsageError(f"{who} names no table: '{name}'. Tables: {listed(known)}.{nearest(name, known)}")
+            raise UsageError.with_parts(
+                f"{who} names the unknown table '{name}'",
+                subject=who,
+                got=name,
+                expected=f"one of {listed(known)}",
+                remedy=nearest(name, known).strip(),
+            )
         for column in columns:
             if not 0 <= column < known[name].arity:
-                raise UsageError(
-                    f"{who}: table '{name}' has no column {column}. It has {known[name].arity}, from 0 on."
+                raise UsageError.with_parts(
+                    f"{who}: table '{name}' has no column {column}",
+                    subject=who,
+                    got=column,
+                    expected=f"one of its {known[name].arity} columns, from 0 on",
                 )
 
     @cached_property
@@ -273,24 +292,29 @@ def is_column(value: object) -> bool:
 
 def _check_numbers(table: Table) -> None:
     if not is_column(table.arity):
-        raise UsageError(f"table '{table.name}': arity={table.arity!r} is not allowed; a number of columns is.")
+        raise UsageError.invalid_value(f"table '{table.name}': arity", table.arity, "a number of columns")
     if table.rows is not None and not is_amount(table.rows):
-        raise UsageError(
-            f"table '{table.name}': rows={table.rows!r} is not allowed; a number from 0 on is, or None if not known."
+        raise UsageError.invalid_value(
+            f"table '{table.name}': rows", table.rows, "a finite number from 0 on, or None if unknown"
         )
     if not is_amount(table.changes):
-        raise UsageError(f"table '{table.name}': changes={table.changes!r} is not allowed; a number from 0 on is.")
+        raise UsageError.invalid_value(f"table '{table.name}': changes", table.changes, "a finite number from 0 on")
     for columns, values in table.distinct.items():
         if not is_amount(values) or not all(is_column(one) and one < table.arity for one in columns):
-            raise UsageError(
-                f"table '{table.name}': distinct={{{columns!r}: {values!r}}} is not allowed; a tuple of its columns, "
-                f"which are {table.arity}, from 0 on, and a number from 0 on are."
+            raise UsageError.with_parts(
+                f"table '{table.name}': distinct={{{columns!r}: {values!r}}} is not allowed",
+                subject=f"table '{table.name}'",
+                got={columns: values},
+                expected=f"a tuple of its {table.arity} columns, from 0 on, and a finite number from 0 on",
             )
 
 
 def _check_key(edge: Edge, key: Sequence[int]) -> None:
     given: object = key
     if not isinstance(given, (tuple, list)) or not all(isinstance(one, (int, np.integer)) for one in given):
-        raise UsageError(
-            f"the edge from '{edge.left}' to '{edge.right}' has the key {key!r}.\n  Give a tuple of columns, as (0,)."
+        raise UsageError.with_parts(
+            f"the edge from '{edge.left}' to '{edge.right}' has the invalid key {key!r}",
+            subject=f"the edge from '{edge.left}' to '{edge.right}'",
+            got=key,
+            expected="a tuple of columns, such as (0,)",
         )

@@ -183,7 +183,7 @@ class Known:
         SchemaError
             If the file cannot be read or has another format.
         """
-        import json  # which most programs have no use for
+        import json  # rarely needed
 
         path = Path(folder) / FILE
         try:

@@ -119,8 +119,11 @@ def _check_conditions(call: Call, pairs: Sequence[tuple[Expression, DataType | N
         is_wrong = one.value not in (None, True, False) if isinstance(one, Constant) else kind not in (None, BOOL)
         if is_wrong or (isinstance(one, Constant) and type(one.value) in (int, float)):
             shown = "a constant" if kind is None else f"of type '{kind.name}'"
-            raise TypeMismatchError(
-                f"'{one}' in '{rule}' is {shown}, and '{call.op}' takes conditions.\n  Compare it with something."
+            raise TypeMismatchError.with_parts(
+                f"'{one}' in '{rule}' is {shown}, and '{call.op}' takes conditions",
+                subject=str(one),
+                expected="a condition",
+                remedy="Compare it with a value.",
             )
 
 
@@ -135,9 +138,11 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
         elif {known.family, kind.family} == {"integer", "decimal"} and call.op != "case":
             known = kind if kind.family == "decimal" else known
         else:
-            raise TypeMismatchError(
-                f"'{call.op}' in '{rule}' has '{one}' of type '{kind.name}' beside one of type '{known.name}'.\n"
-                "  Cast a column, so that both are of one type."
+            raise TypeMismatchError.with_parts(
+                f"'{call.op}' in '{rule}' has '{one}' of type '{kind.name}' beside a value of type '{known.name}'",
+                subject=str(one),
+                got=kind.name,
+                remedy="Cast a column, so that both are of one type.",
             )
     constants = [one.value for one, _ in pairs if isinstance(one, Constant) and one.value is not None]
     constants += [constant for one, _ in pairs if isinstance(one, Call) and is_spelled(one) for constant in ("",)]
@@ -148,10 +153,12 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
         fitting = {"bool": bool, "string": str, "date": str, "timestamp": str, "zoned": str}.get(known.family, float)
         is_wrong = any(_group(type(value)) is not fitting for value in constants)
     if is_wrong:
-        shown = "" if known is None else f" beside one of type '{known.name}'"
-        raise TypeMismatchError(
-            f"'{call.op}' in '{rule}' has the constants {', '.join(map(repr, constants[:5]))}{shown}.\n"
-            "  Write constants of one type."
+        shown = "" if known is None else f" beside a value of type '{known.name}'"
+        raise TypeMismatchError.with_parts(
+            f"'{call.op}' in '{rule}' has the constants {', '.join(map(repr, constants[:5]))}{shown}",
+            subject=call.op,
+            got=tuple(constants),
+            remedy="Write constants of one type.",
         )
     if call.op != "case":
         return known
@@ -165,8 +172,10 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
     elif known.family == "integer" and any(isinstance(value, Decimal) for value in constants):
         return type_of_constants([*constants, 10 ** (MOST_DIGITS - max(map(_n_behind, constants))) - 1])
     elif known.family == "integer" and any(isinstance(value, float) for value in constants):
-        raise TypeMismatchError(
-            f"'{call}' in '{rule}' mixes an integer and a float.\n  Write double(...) around the integer."
+        raise TypeMismatchError.with_parts(
+            f"'{call}' in '{rule}' mixes an integer and a float",
+            subject=str(call),
+            remedy="Write double(...) around the integer.",
         )
     elif known.family == "integer" and constants:
         known = INT64
@@ -190,11 +199,19 @@ def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list
     for argument, kind in zip(call.arguments, kinds, strict=True):
         if isinstance(argument, Constant):
             if type(argument.value) not in (int, float, Decimal):
-                raise TypeMismatchError(f"'{argument}' in '{rule}' is no number, and '{call}' calculates with it.")
+                raise TypeMismatchError.with_parts(
+                    f"'{argument}' in '{rule}' is not a number, and '{call}' calculates with it",
+                    subject=str(argument),
+                    got=argument.value,
+                    remedy="Write a number.",
+                )
         elif kind is not None:
             if kind.family not in _NUMBER_FAMILIES:
-                raise TypeMismatchError(
-                    f"'{argument}' in '{rule}' is of type '{kind.name}', and '{call}' calculates with it.\n  {_NUMBERS}"
+                raise TypeMismatchError.with_parts(
+                    f"'{argument}' in '{rule}' is of type '{kind.name}', and '{call}' calculates with it",
+                    subject=str(argument),
+                    got=kind.name,
+                    remedy=_NUMBERS,
                 )
             of_variables.append(kind)
     is_float = [kind.family.startswith("float") for kind in of_variables]
@@ -202,9 +219,11 @@ def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list
     is_fraction = any(isinstance(value, float) for value in values)
     if (any(is_float) and not all(is_float)) or (is_fraction and [kind.family for kind in of_variables] == ["integer"]):
         other = "a decimal" if any(kind.family == "decimal" for kind in of_variables) else "an integer"
-        raise TypeMismatchError(
-            f"'{call}' in '{rule}' mixes {other} and a float.\n"
-            "  Give both columns one type: cast one of them, or declare it as int64 or double; or write double(...)."
+        raise TypeMismatchError.with_parts(
+            f"'{call}' in '{rule}' mixes {other} and a float",
+            subject=str(call),
+            remedy="Give both columns one type: cast one of them, or declare it as int64 or double; or write "
+            "double(...).",
         )
     if any(is_float):
         return [DOUBLE] * len(call.arguments) if len(of_variables) == len(kinds) - len(values) else [DOUBLE]
@@ -243,9 +262,11 @@ def decimal_kind(value: float | Decimal) -> DataType:
     scale = max(0, -exponent)
     precision = max(len(digits) + max(0, exponent), scale)
     if precision > MOST_DIGITS:
-        raise TypeMismatchError(
-            f"the constant {value} has {precision} digits, and decimals have at most {MOST_DIGITS}.\n"
-            "  Write fewer digits, or calculate with doubles: double(x)."
+        raise TypeMismatchError.with_parts(
+            f"the constant {value} has {precision} digits, and decimals have at most {MOST_DIGITS}",
+            subject="the constant",
+            got=value,
+            remedy="Write fewer digits, or calculate with doubles: double(x).",
         )
     return decimal_of(precision, scale)
 
@@ -294,14 +315,19 @@ def _decimal_of(call: Call, known: Sequence[DataType], rule: object) -> DataType
     precisions, scales = zip(*(kind.digits for kind in known), strict=True)
     if CHECKED.get(call.op, call.op) == "/":
         instead = Call(call.op, tuple(Call("double", (one,)) for one in call.arguments))
-        raise TypeMismatchError(
-            f"'{call}' in '{rule}' divides decimals, which has no exact result.\n  Write {instead}."
+        raise TypeMismatchError.with_parts(
+            f"'{call}' in '{rule}' divides decimals, which has no exact result",
+            subject=str(call),
+            remedy=f"Write {instead}.",
         )
     if call.op == "*":
         if sum(scales) > MOST_DIGITS:
-            raise TypeMismatchError(
-                f"'{call}' in '{rule}' has {sum(scales)} digits behind the point; decimals have at most "
-                f"{MOST_DIGITS} in all.\n  Calculate with doubles: double(x)."
+            raise TypeMismatchError.with_parts(
+                f"'{call}' in '{rule}' has {sum(scales)} digits behind the point, and decimals have at most "
+                f"{MOST_DIGITS} in all",
+                subject=str(call),
+                got=sum(scales),
+                remedy="Calculate with doubles: double(x).",
             )
         return decimal_of(sum(precisions), sum(scales))
     scale = max(scales)
@@ -313,36 +339,47 @@ def _check_text(call: Call, kinds: Sequence[DataType | None], rule: object) -> N
     wanted = ("string", "integer", "integer") if call.op == "substr" else ("string",) * len(kinds)
     for argument, kind, family in zip(call.arguments, kinds, wanted, strict=True):
         if isinstance(argument, Constant):
-            found = {int: "integer", str: "string"}.get(type(argument.value), "another")
+            found = {int: "integer", str: "string"}.get(type(argument.value), "another type")
         elif kind is not None:
             found = kind.family
         else:
             continue
         if found != family:
             word = "a text" if family == "string" else "an integer"
-            what = f"'{argument}' in '{rule}' is none" + ("" if kind is None else f": it is of type '{kind.name}'")
-            raise TypeMismatchError(f"'{call.op}' takes {word}, and {what}.\n  Cast the column, or leave it out.")
+            shown = "a constant of another type" if kind is None else f"of type '{kind.name}'"
+            raise TypeMismatchError.with_parts(
+                f"'{call.op}' takes {word}, and '{argument}' in '{rule}' is {shown}",
+                subject=str(argument),
+                got=found if kind is None else kind.name,
+                remedy="Cast the column, or leave it out.",
+            )
 
 
 def _check_time(call: Call, kinds: Sequence[DataType | None], rule: object) -> None:
     (argument,), (kind,) = call.arguments, kinds
     if isinstance(argument, Constant):
-        raise TypeMismatchError(
-            f"'{call}' in '{rule}' is of a constant, and '{call.op}' takes a column of dates or timestamps.\n"
-            "  Write its value."
+        raise TypeMismatchError.with_parts(
+            f"'{call.op}' takes a column of dates or timestamps, and '{call}' in '{rule}' has a constant",
+            subject=str(call),
+            got=argument.value,
+            remedy="Write the result in its place.",
         )
     if kind is None or kind.family in ("date", "timestamp"):
         return
     if kind.family == "zoned" and kind.value_name.endswith("tz=UTC]"):
         return
     if kind.family == "zoned":
-        raise TypeMismatchError(
-            f"'{argument}' in '{rule}' is of type '{kind.name}', and '{call.op}' takes no zone but UTC.\n"
-            "  Cast the column to the zone's timestamps without one."
+        raise TypeMismatchError.with_parts(
+            f"'{argument}' in '{rule}' is of type '{kind.name}', and '{call.op}' supports no time zone except UTC",
+            subject=str(argument),
+            got=kind.name,
+            remedy="Cast the column to local timestamps without a time zone.",
         )
-    raise TypeMismatchError(
-        f"'{call.op}' takes a date or a timestamp, and '{argument}' in '{rule}' is none: it is of type '{kind.name}'.\n"
-        "  Cast the column, or leave it out."
+    raise TypeMismatchError.with_parts(
+        f"'{call.op}' takes a date or a timestamp, and '{argument}' in '{rule}' is of type '{kind.name}'",
+        subject=str(argument),
+        got=kind.name,
+        remedy="Cast the column, or leave it out.",
     )
 
 
@@ -371,8 +408,11 @@ def aggregate_of(op: str, kind: DataType | None, place: Callable[[], str]) -> Da
     if op in ("min", "max"):
         return None
     if kind is not None and kind.family not in _NUMBER_FAMILIES:
-        raise TypeMismatchError(
-            f"the {op} {place()} is of values of type '{kind.name}', which are no numbers.\n  {_NUMBERS}"
+        raise TypeMismatchError.with_parts(
+            f"the {op} {place()} aggregates values of type '{kind.name}', which are not numbers",
+            subject=op,
+            got=kind.name,
+            remedy=_NUMBERS,
         )
     if op == "mean":
         return DOUBLE

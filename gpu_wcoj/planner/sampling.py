@@ -94,7 +94,7 @@ def _exact(rows: Int64Array) -> Facts:
     if width > 2:
         distinct[whole] = float(len(_cells(numbered[0][0], *_numbered(_hashed(rows[1:])))))
     if width > 1:
-        distinct[whole] = n * (distinct[whole] / n) if n else 0.0  # rounded as where rows are estimated
+        distinct[whole] = n * (distinct[whole] / n) if n else 0.0  # the same rounding as for estimated rows
     found = distinct[whole]
     return Facts(found, {key: min(count, found) for key, count in distinct.items()}, met, rows)
 

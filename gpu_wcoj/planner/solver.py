@@ -102,48 +102,69 @@ def solve(
     """
     for option, value, kinds in (("prefer", prefer, Preference), ("cross", cross, Crossing)):
         if value not in get_args(kinds):
-            raise UsageError(f"{option}={value!r} is not allowed; it is one of {listed(get_args(kinds))}.")
+            raise UsageError.invalid_value(option, value, f"one of {listed(get_args(kinds))}")
     for name, amount in vars(costs).items():
         if not is_amount(amount):
-            raise UsageError(f"Costs({name}={amount!r}) is not allowed; a number from 0 on is.")
+            raise UsageError.with_parts(
+                f"Costs({name}={amount!r}) is not allowed",
+                subject=name,
+                got=amount,
+                expected="a finite number from 0 on",
+            )
     graph = JoinGraph(tuple(tables), tuple(edges), tuple(filters))
     if not graph.tables:
-        raise UsageError("a join of no tables.\n  Give one at least.")
+        raise UsageError.with_parts(
+            "the join has no tables", subject="tables", expected="at least one table", remedy="Pass a table."
+        )
     numbers = _numbers(graph, numbering)
     if cross == "refuse":
         alone = graph.unconnected(graph.tables[0].name)
         if alone:
             word = "table" if len(alone) == 1 else "tables"
-            raise UsageError(
-                f"no equality connects {word} {listed(alone)} with '{graph.tables[0].name}': their rows would be "
-                "combined each with each.\n  Add the missing edge, or allow this with cross='allow'."
+            raise UsageError.with_parts(
+                f"no equality connects {word} {listed(alone)} with '{graph.tables[0].name}', so the join is a cross "
+                "product",
+                subject=listed(alone),
+                remedy="Add the missing edge, or allow a cross product with cross='allow'.",
             )
     for one in existing:
         _check_arranged(one, graph)
     for name, order in orders.items():
         others = [table.name for table in graph.tables if table.name != name]
         if len(others) == len(graph.tables) or sorted(order) != sorted(others):
-            raise UsageError(
-                f"the order for the change of '{name}' is {listed(order)}.\n"
-                f"  Give orders for {listed(graph.by_name)}, each of all the others."
+            raise UsageError.with_parts(
+                f"the order for the change of '{name}' is {listed(order)}",
+                subject=name,
+                got=tuple(order),
+                expected=f"an order for one of {listed(graph.by_name)} that names each other table once",
             )
     return _Solver(graph, numbers, prefer, costs, orders, list(dict.fromkeys(existing))).plan()
 
 
 def _check_arranged(one: Arranged, graph: JoinGraph) -> None:
     if len(set(one.order)) < len(one.order) or not set(one.by) <= set(one.order):
-        raise UsageError(f"arrangement {one}: its order repeats a column, or lacks one that it is spread by.")
+        raise UsageError.with_parts(
+            f"the order of arrangement {one} repeats a column, or lacks a column that it is partitioned by",
+            subject=str(one),
+            got=one.order,
+            expected=f"distinct columns, among them {list(one.by)}",
+        )
     arity = {table.source: table.arity for table in graph.tables}
     if one.relation not in arity:
-        raise UsageError(
-            f"arrangement {one} is of no relation of the join: '{one.relation}'. Relations: {listed(arity)}."
-            f"{nearest(one.relation, arity)}"
+        raise UsageError.with_parts(
+            f"arrangement {one} has the unknown relation '{one.relation}'",
+            subject=str(one),
+            got=one.relation,
+            expected=f"one of {listed(arity)}",
+            remedy=nearest(one.relation, arity).strip(),
         )
     for column in one.order:
         if not is_column(column) or column >= arity[one.relation]:
-            raise UsageError(
-                f"arrangement {one}: relation '{one.relation}' has no column {column!r}. It has "
-                f"{arity[one.relation]}, from 0 on."
+            raise UsageError.with_parts(
+                f"arrangement {one}: relation '{one.relation}' has no column {column!r}",
+                subject=str(one),
+                got=column,
+                expected=f"one of its {arity[one.relation]} columns, from 0 on",
             )
 
 
@@ -151,12 +172,20 @@ def _numbers(graph: JoinGraph, numbering: Sequence[str] | None) -> dict[str, int
     names = list(graph.by_name) if numbering is None else list(numbering)
     for name in names:
         if name not in graph.by_name:
-            raise UsageError(
-                f"the numbering names no table: '{name}'. Tables: {listed(graph.by_name)}."
-                f"{nearest(name, graph.by_name)}"
+            raise UsageError.with_parts(
+                f"the numbering names the unknown table '{name}'",
+                subject="numbering",
+                got=name,
+                expected=f"one of {listed(graph.by_name)}",
+                remedy=nearest(name, graph.by_name).strip(),
             )
     if len(names) != len(graph.tables) or len(set(names)) != len(names):
-        raise UsageError(f"the numbering is {listed(names)}.\n  Name each of {listed(graph.by_name)} once.")
+        raise UsageError.with_parts(
+            f"the numbering is {listed(names)}",
+            subject="numbering",
+            got=tuple(names),
+            remedy=f"Name each of {listed(graph.by_name)} once.",
+        )
     return {name: number for number, name in enumerate(names)}
 
 
@@ -234,9 +263,12 @@ class _Solver:
         self.considered += 1
         for name in order:
             if name not in self._next(way):
-                raise UsageError(
+                raise UsageError.with_parts(
                     f"the order {listed(order)} for the change of '{way.bound[0]}': no equality connects '{name}' with "
-                    f"{listed(way.bound)}.\n  What can come there: {listed(self._next(way))}."
+                    f"{listed(way.bound)}",
+                    subject=way.bound[0],
+                    got=name,
+                    remedy=f"Continue with one of {listed(self._next(way))}.",
                 )
             way = self._looked_up(way, name)
         return way

@@ -158,9 +158,12 @@ class Types:
                 for rule, value in self._constants.get(place, ()):
                     if type(value) is int and not least <= value <= most:
                         says = "a fact of the text" if rule is None else f"'{rule}'"
-                        raise TypeMismatchError(
+                        raise TypeMismatchError.with_parts(
                             f"{self._label(place)} is declared as '{kind.name}', {least} to {most}, and {says} has "
-                            f"{value}.\n  Declare another type."
+                            f"{value}",
+                            subject=place[0],
+                            got=value,
+                            remedy="Declare another type.",
                         )
 
     def _type_constant_columns(self, typed: Iterable[Place]) -> None:
@@ -194,9 +197,11 @@ class Types:
             known = [kind for kind in kinds if kind is not None]
             families = {kind.family for kind in known}
             if len(families) == 2 and families != {"integer", "decimal"}:
-                raise TypeMismatchError(
-                    f"the rule '{rule}' compares something of type '{known[0].name}' with one of type "
-                    f"'{known[1].name}'.\n  Cast a column, so that both are of one type."
+                raise TypeMismatchError.with_parts(
+                    f"the rule '{rule}' compares a value of type '{known[0].name}' with a value of type "
+                    f"'{known[1].name}'",
+                    subject=str(rule),
+                    remedy="Cast a column, so that both are of one type.",
                 )
 
     def _derive_once(self, is_last: bool) -> bool:
@@ -357,7 +362,9 @@ class Types:
                     said = self._join_words(place, other)
                     what = f"{self._label(place, name)} is of type '{kind.name}', and {said}"
                     why = str(error).splitlines()[-1].strip()
-                    raise TypeMismatchError(f"{what} of type '{other_kind.name}'.\n  {why}") from None
+                    raise TypeMismatchError.with_parts(
+                        f"{what} of type '{other_kind.name}'", subject=place[0], got=kind.name, remedy=why
+                    ) from None
 
     def _join_words(self, place: Place, other: Place) -> str:
         if place == other:
@@ -373,9 +380,11 @@ class Types:
             for rule, value in self._constants[place]:
                 if not fits(value, common):
                     says = "a fact of the text gives it" if rule is None else f"the rule '{rule}' compares it with"
-                    raise TypeMismatchError(
-                        f"{self._label(shown, name)} is of type '{common.name}', and {says} {value!r}.\n"
-                        "  Write a constant of that type."
+                    raise TypeMismatchError.with_parts(
+                        f"{self._label(shown, name)} is of type '{common.name}', and {says} {value!r}",
+                        subject=shown[0],
+                        got=value,
+                        remedy="Write a constant of that type.",
                     )
 
     def _label(self, place: Place, name: str | None = None) -> str:

@@ -320,7 +320,7 @@ def test_patterns_in_rules(backend, bag):
         ("h(x * x * x) :- r(x).", pa.decimal128(9, 8), "24 digits behind the point"),
         ("h(x) :- r(x), x > 0.1234567890123456.", pa.decimal128(9, 2), "Write it as a decimal: 0.1234567890123456m"),
         ("h(year(x)) :- r(x).", pa.int64(), "'year' takes a date or a timestamp"),
-        ("h(year(x)) :- r(x).", pa.timestamp("s", "Europe/Rome"), "takes no zone but UTC"),
+        ("h(year(x)) :- r(x).", pa.timestamp("s", "Europe/Rome"), "supports no time zone except UTC"),
         ("h(x + 1) :- r(x).", pa.date32(), "is of type 'date32.*', and 'x \\+ 1' calculates with it"),
         ("h(double(x)) :- r(x).", pa.string(), "is of type 'string'"),
         ('h(like(x, "a")) :- r(x).', pa.int64(), "'like' takes a text"),

@@ -79,7 +79,7 @@ def read(path: Path) -> Iterator[Case]:
                 found[section].append(line[2:])
             else:
                 section = line
-                assert section in SECTIONS, f"{path.name}: '{line}' is no section; these are: {', '.join(SECTIONS)}"
+                assert section in SECTIONS, f"{path.name}: '{line}' is not a section: expected one of {', '.join(SECTIONS)}"
                 found[section] = []
         for name, lines in found.items():
             setattr(case, name, "\n".join(lines))

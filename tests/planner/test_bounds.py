@@ -101,7 +101,7 @@ def test_without_bound_and_without_rows():
 
 @pytest.mark.parametrize("rows", [-1, math.nan])
 def test_a_size_that_is_none_is_refused(rows):
-    with pytest.raises(UsageError, match="the size of a b : .* is no number of rows"):
+    with pytest.raises(UsageError, match="the size of a b : .* is invalid: got .* rows"):
         bound([Size(("a", "b"), rows)])
 
 
