@@ -42,7 +42,7 @@ class Side:
     @classmethod
     def of(cls, atom: BodyAtom, joined: str, kept: Sequence[str]) -> Side:
         """Return the side for an atom of a body that shares one variable with the other side."""
-        at = dict(zip(atom.variables, atom.columns, strict=True))
+        column_of = dict(zip(atom.variables, atom.columns, strict=True))
         columns = tuple(sorted(atom.columns))
         plain = BodyAtom(
             atom.relation,
@@ -52,7 +52,7 @@ class Side:
             tuple(sorted(atom.equal)),
             tuple(sorted(atom.compared, key=str)),
         )
-        return cls(at[joined], tuple(at[name] for name in kept), plain)
+        return cls(column_of[joined], tuple(column_of[name] for name in kept), plain)
 
     def __str__(self) -> str:
         atom, name = self.atom, self.atom.relation
@@ -95,16 +95,16 @@ class Auxiliary:
 
     def body(self) -> Body:
         """Return the rule that derives it."""
-        atoms, head, shown = [], [], []
-        for number, side in enumerate(self.sides):
-            own = {column: f"{'xy'[number]}{column}" for column in side.atom.columns}
-            own[side.joined] = JOINED
-            names = tuple(own[column] for column in side.atom.columns)
+        atoms, head, positive = [], [], []
+        for side_index, side in enumerate(self.sides):
+            variable_of = {column: f"{'xy'[side_index]}{column}" for column in side.atom.columns}
+            variable_of[side.joined] = JOINED
+            names = tuple(variable_of[column] for column in side.atom.columns)
             atom = side.atom
             atoms.append(BodyAtom(atom.relation, atom.columns, names, atom.constants, atom.equal, atom.compared))
-            head += [own[column] for column in side.kept]
-            shown.append(Atom(atom.relation, tuple(map(Variable, names))))
-        rule = Rule(Atom(self.name, tuple(map(Variable, head))), tuple(shown))
+            head += [variable_of[column] for column in side.kept]
+            positive.append(Atom(atom.relation, tuple(map(Variable, names))))
+        rule = Rule(Atom(self.name, tuple(map(Variable, head))), tuple(positive))
         return Body(rule, tuple(head), tuple(atoms), ())
 
     def facts(self, known: KnownRelations) -> Facts | None:
@@ -115,11 +115,13 @@ class Auxiliary:
         rows, values = [], []
         for side in self.sides:
             levels = known.levels(side.atom, side.atom.variables)
-            own = known.values(side.atom, str(side.joined))
-            if levels is None or own is None:
+            joined_values = known.values(side.atom, str(side.joined))
+            if levels is None or joined_values is None:
                 return None
             rows.append(levels.distinct[-1])
-            values.append(max(own, 1.0))
-        found = rows[0] * rows[1] / max(values)
-        kept = [known.values(side.atom, str(column)) for side in self.sides for column in side.kept]
-        return Facts(found, {(at,): min(own, found) for at, own in enumerate(kept) if own is not None})
+            values.append(max(joined_values, 1.0))
+        n_rows = rows[0] * rows[1] / max(values)
+        counts = [known.values(side.atom, str(column)) for side in self.sides for column in side.kept]
+        return Facts(
+            n_rows, {(column,): min(count, n_rows) for column, count in enumerate(counts) if count is not None}
+        )

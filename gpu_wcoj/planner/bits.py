@@ -56,10 +56,10 @@ class Bits:
     def __post_init__(self) -> None:
         self.seeded = self._new(self.row)
         if not self.masks:
-            for number, atom in self.atoms.items():
-                mask = self.masks[number] = self._new(atom.variables)
+            for atom_index, atom in self.atoms.items():
+                mask = self.masks[atom_index] = self._new(atom.variables)
                 for name in atom.variables:
-                    self.holding[name].append(number)
+                    self.holding[name].append(atom_index)
                     self.around[name] |= mask
         self.rest = 0
         for mask in self.masks.values():
@@ -77,26 +77,26 @@ class Bits:
 
     def _new(self, names: Iterable[str]) -> int:
         """Return the mask of these variables and assign bits to new ones."""
-        found = 0
+        mask = 0
         for name in names:
             if name not in self.bit:
                 self.bit[name] = 1 << len(self.bit)
                 self.holding[name] = []
                 self.around[name] = 0
-            found |= self.bit[name]
-        return found
+            mask |= self.bit[name]
+        return mask
 
     def mask(self, names: Iterable[str]) -> int:
         """Return the mask of these variables; variables of no atom are ignored."""
-        found = 0
+        mask = 0
         for name in names:
-            found |= self.bit.get(name, 0)
-        return found
+            mask |= self.bit.get(name, 0)
+        return mask
 
     def names(self, mask: int) -> list[str]:
         """Return the variables of a mask, in the order of their bits."""
-        found = []
+        names = []
         for name, bit in self.bit.items():
             if bit & mask:
-                found.append(name)
-        return found
+                names.append(name)
+        return names

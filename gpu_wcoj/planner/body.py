@@ -70,10 +70,10 @@ class BodyAtom(NamedTuple):
     compared: tuple[ComparedColumns, ...] = ()
 
     def __str__(self) -> str:
-        shown = [f"{self.relation}({', '.join(self.variables)})"]
-        shown += [f"#{column} = {code}" for column, code in self.constants]
-        shown += [f"#{left} = #{right}" for left, right in self.equal]
-        return " where ".join(shown) if len(shown) < 3 else f"{shown[0]} where {', '.join(shown[1:])}"
+        parts = [f"{self.relation}({', '.join(self.variables)})"]
+        parts += [f"#{column} = {code}" for column, code in self.constants]
+        parts += [f"#{left} = #{right}" for left, right in self.equal]
+        return " where ".join(parts) if len(parts) < 3 else f"{parts[0]} where {', '.join(parts[1:])}"
 
 
 @dataclass(frozen=True)
@@ -165,25 +165,25 @@ def normalise(
     homes: dict[str, tuple[str, int]] = {}
     atoms = [
         through_aliases(
-            _body_atom(number, atom, shapes, resolve, nulls, homes, encode, kinds), aliases, shapes, encode, kinds
+            _body_atom(atom_index, atom, shapes, resolve, nulls, homes, encode, kinds), aliases, shapes, encode, kinds
         )
-        for number, atom in enumerate(rule.atoms)
+        for atom_index, atom in enumerate(rule.atoms)
     ]
-    absent = [one for one in rule.negated if not never_holds(one, resolve, nullable)]
+    absent = [atom for atom in rule.negated if not never_holds(atom, resolve, nullable)]
     negated = [
         through_aliases(
-            _body_atom(number - len(absent), atom, shapes, resolve, nulls, {}, encode, kinds),
+            _body_atom(atom_index - len(absent), atom, shapes, resolve, nulls, {}, encode, kinds),
             aliases,
             shapes,
             encode,
             kinds,
         )
-        for number, atom in enumerate(absent)
+        for atom_index, atom in enumerate(absent)
     ]
     if not all(map(_can_hold, atoms)):
         return never
     types = kinds.of(rule) if rule.comparisons or rule.computed else {}
-    calculated = {one.variable.name for one in rule.computed}
+    calculated = {computed.variable.name for computed in rule.computed}
     conditions: list[Condition] = []
     rescaled: list[Calculation] = []
     for comparison in rule.comparisons:
@@ -208,21 +208,21 @@ def normalise(
         else:
             family = kind.family if kind is not None and kind.has_dictionary else ""
         name = left.name
-        other: str | int
+        operand: str | int
         if isinstance(right, Variable):
-            name, other = comparable(name, right.name, types, rescaled)
+            name, operand = comparable(name, right.name, types, rescaled)
         else:
-            other = kinds.encode(kind, right.value, op) if home is None else _code(encode, *home, right, kinds, op)
+            operand = kinds.encode(kind, right.value, op) if home is None else _code(encode, *home, right, kinds, op)
         ordered = op not in ("=", "!=")
-        conditions.append(Condition(name, op, other, textual=bool(family) and ordered, family=family))
+        conditions.append(Condition(name, op, operand, textual=bool(family) and ordered, family=family))
     conditions += [Condition(flag, "=", 0) for flag in nulls.dropped.values()]
     calculations = []
     signed = kinds.signed(rule) if rule.computed else ()
     equated = {
         name
-        for one in conditions
-        if one.op == "=" and not {one.variable, one.other}.issubset(calculated)
-        for name in (one.variable, one.other)
+        for condition in conditions
+        if condition.op == "=" and not {condition.variable, condition.other}.issubset(calculated)
+        for name in (condition.variable, condition.other)
     }
     for computed in rule.computed:
         if computed.call.takes_nulls:
@@ -255,8 +255,8 @@ def _body_atom(
     variables: list[str] = []
     constants: list[tuple[int, int]] = []
     equal: list[tuple[int, int]] = []
-    for column, given in enumerate(atom.terms):
-        term = resolve(given)
+    for column, argument in enumerate(atom.terms):
+        term = resolve(argument)
         flag = shape.flag(column)
         if isinstance(term, Constant):
             code = _code(encode, atom.relation, column, term, kinds, "=")
@@ -320,8 +320,8 @@ def _head(
     shape = shapes[rule.head.relation]
     codes: list[str | int] = []
     marks: list[str | int] = []
-    for column, given in enumerate(rule.head.terms):
-        term = resolve(given)
+    for column, argument in enumerate(rule.head.terms):
+        term = resolve(argument)
         if isinstance(term, Variable):
             codes.append(term.name)
         else:
@@ -356,7 +356,7 @@ def through_aliases(
             if constant != NULL:
                 code = None if constant is None else _code(encode, alias.relation, column, constant, kinds, op)
                 compared.append((column, op, other, code))
-            flags = [below.flag(one) for one in (column, other) if one is not None]
+            flags = [below.flag(compared_column) for compared_column in (column, other) if compared_column is not None]
             non_null |= {(flag, 0) for flag in flags if flag is not None}
         constants = {(place[column], code) for column, code in atom.constants}
         atom = BodyAtom(

@@ -43,8 +43,8 @@ class Size:
 
     def __str__(self) -> str:
         new = "".join(f"{name} " for name in self.variables if name not in self.given)
-        given = f"given {' '.join(self.given)} " if self.given else ""
-        return f"{new}{given}: {self.rows:g}"
+        given_text = f"given {' '.join(self.given)} " if self.given else ""
+        return f"{new}{given_text}: {self.rows:g}"
 
 
 @dataclass(frozen=True)
@@ -111,31 +111,33 @@ def bound(sizes: Sequence[Size], order: Sequence[str] | None = None) -> Bound:
         rows.append(float(size.rows))
         covered.append(tuple(sorted(new)) if usable else ())
     if not all(rows):
-        return Bound(0.0, tuple(Fraction(not one) for one in rows))
+        return Bound(0.0, tuple(Fraction(not size) for size in rows))
     return _least(len(names), tuple(rows), tuple(covered))
 
 
 @functools.lru_cache(maxsize=4096)
 def _least(n_variables: int, rows: tuple[float, ...], covered: tuple[tuple[int, ...], ...]) -> Bound:
     """Return the bound of the smallest fractional cover, by linear programming."""
-    if {place for one in covered for place in one} != set(range(n_variables)):
+    if {place for covered_places in covered for place in covered_places} != set(range(n_variables)):
         return Bound(math.inf, tuple(Fraction(0) for _ in rows))
     if not n_variables:
         return Bound(1.0, tuple(Fraction(0) for _ in rows))
-    costs = [math.log2(max(one, 1.0)) for one in rows]
-    covers = [[-1.0 if variable in one else 0.0 for one in covered] for variable in range(n_variables)]
+    costs = [math.log2(max(size, 1.0)) for size in rows]
+    covers = [
+        [-1.0 if variable in covered_places else 0.0 for covered_places in covered] for variable in range(n_variables)
+    ]
     solved = _linprog()(costs, A_ub=covers, b_ub=[-1.0] * n_variables, bounds=(0, None), method="highs")
     if solved.status:
         raise RuntimeError(f"the linear program of {covered} over {rows} has no solution: {solved.message}")
     weights = [float(weight) for weight in solved.x]
     cover = tuple(Fraction(weight).limit_denominator(LARGEST_DENOMINATOR) for weight in weights)
     covers_all = all(
-        sum(weight for weight, one in zip(cover, covered, strict=True) if variable in one) >= 1
+        sum(weight for weight, covered_places in zip(cover, covered, strict=True) if variable in covered_places) >= 1
         for variable in range(n_variables)
     )
     if not covers_all:
         cover = tuple(map(Fraction, weights))
-    total = math.prod(max(one, 1.0) ** float(weight) for one, weight in zip(rows, cover, strict=True))
+    total = math.prod(max(size, 1.0) ** float(weight) for size, weight in zip(rows, cover, strict=True))
     return Bound(total, cover)
 
 

@@ -34,13 +34,13 @@ def _bracketing(
 ) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
     """Yield the parts that can drop prefixes as branches, followed by the other parts."""
     chosen = [part for part in parts if any(map(_drops, part))]
-    others = [step for part in parts if part not in chosen for step in part]
-    branches, at = [], len(before)
+    remaining = [step for part in parts if part not in chosen for step in part]
+    branches, begin = [], len(before)
     for part in chosen:
-        branches.append(Branch(at, at + len(part)))
-        at += len(part)
+        branches.append(Branch(begin, begin + len(part)))
+        begin += len(part)
     if chosen:
-        yield (*before, *(step for part in chosen for step in part), *others, *after), tuple(branches)
+        yield (*before, *(step for part in chosen for step in part), *remaining, *after), tuple(branches)
 
 
 def _drops(step: Step) -> bool:

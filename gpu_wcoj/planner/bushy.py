@@ -60,8 +60,8 @@ class Bracketing:
                 seen = 0
                 for place in range(branch.begin, branch.end):
                     seen |= self.spoken[place] & bound
-                    for number in self.steps[place].atoms:
-                        seen |= held[number]
+                    for atom_index in self.steps[place].atoms:
+                        seen |= held[atom_index]
                 if not self._waiting:
                     self._alive = rows
                 self.extra += self._alive * GROUPED + BEGUN / CHANGES

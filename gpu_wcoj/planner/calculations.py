@@ -169,11 +169,11 @@ class _Translation:
             return self.types.get(value.name) or INT64
         if not isinstance(value, Call):
             return None
-        found = self._of_calls.get(id(value))
-        if found is None:
-            found = value, result_of(value, list(map(self._of_value, value.arguments)), "")
-            self._of_calls[id(value)] = found
-        return found[1]
+        cached = self._of_calls.get(id(value))
+        if cached is None:
+            cached = value, result_of(value, list(map(self._of_value, value.arguments)), "")
+            self._of_calls[id(value)] = cached
+        return cached[1]
 
     def known_kind(self, expression: Expression) -> DataType:
         """Return the type of an expression without context."""
@@ -196,15 +196,15 @@ class _Translation:
         if term.op == "among":
             return self._among(term)
         if term.op in ("all", "any", "istrue"):
-            return Formula(term.op, tuple(self.formula(one, BOOL) for one in term.arguments))
+            return Formula(term.op, tuple(self.formula(argument, BOOL) for argument in term.arguments))
         if term.op == "isnull":
             (value,) = term.arguments
             return Formula(term.op, (self.formula(value, self.known_kind(value)),))
         if term.op == "case":
-            last = len(term.arguments) // 2 * 2
+            n_paired = len(term.arguments) // 2 * 2
             return Formula("case", tuple(
-                self.formula(one, BOOL) if at % 2 == 0 and at < last else self._scaled(one, wanted)
-                for at, one in enumerate(term.arguments)
+                self.formula(argument, BOOL) if i % 2 == 0 and i < n_paired else self._scaled(argument, wanted)
+                for i, argument in enumerate(term.arguments)
             ))  # fmt: skip
         if term.op == "cat" and len(term.arguments) > 2:
             first = Call("cat", term.arguments[:2])
@@ -217,12 +217,12 @@ class _Translation:
     def _calculated(self, call: Call) -> Formula:
         """Return the formula of a calculation whose arguments are not null where it is evaluated."""
         result = self.kind(call) or INT64
-        names = [Variable(f"#{at}") for at in range(len(call.arguments))]
-        own: dict[str, DataType | None] = {"#": result}
+        names = [Variable(f"#{i}") for i in range(len(call.arguments))]
+        types: dict[str, DataType | None] = {"#": result}
         terms: list[Term] = []
         parts = []
-        for name, one in zip(names, call.arguments, strict=True):
-            term = self.term(one)
+        for name, argument in zip(names, call.arguments, strict=True):
+            term = self.term(argument)
             if term == NULL:
                 return Formula("constant")
             if isinstance(term, Constant):
@@ -230,9 +230,9 @@ class _Translation:
                 kind = _kind_of_constant(term.value, result)
             else:
                 terms.append(name)
-                kind = own[name.name] = self.known_kind(one)
-            parts.append(self.formula(one, kind))
-        made = calculation_of(Computed(Variable("#"), call), terms, own, self.kinds, (), ("#",))
+                kind = types[name.name] = self.known_kind(argument)
+            parts.append(self.formula(argument, kind))
+        made = calculation_of(Computed(Variable("#"), call), terms, types, self.kinds, (), ("#",))
         return Formula("call", tuple(parts), calculation=made)
 
     def _compared(self, call: Call) -> Formula:
@@ -242,20 +242,20 @@ class _Translation:
         common = _common(kinds) if any(kinds) else self.known_kind(left if is_spelled(left) else right)
         family = common.family if common.has_dictionary and op not in ("=", "!=") else ""
         parts = []
-        for one, mirrored in ((left, MIRRORED[op]), (right, op)):
-            is_constant = isinstance(self.term(one), Constant) or is_spelled(one)
-            part = self.formula(one, common, mirrored) if is_constant else self._scaled(one, common)
+        for side, mirrored in ((left, MIRRORED[op]), (right, op)):
+            is_constant = isinstance(self.term(side), Constant) or is_spelled(side)
+            part = self.formula(side, common, mirrored) if is_constant else self._scaled(side, common)
             parts.append(_with_one_zero(part, common))
         return Formula(op, tuple(parts), family=family)
 
     def _among(self, call: Call) -> Formula:
         value, *listed = call.arguments
-        terms = [self.term(one) for one in listed]
-        constants = [one for one in terms if isinstance(one, Constant)]
+        terms = [self.term(value) for value in listed]
+        constants = [term for term in terms if isinstance(term, Constant)]
         if len(constants) < len(terms) or isinstance(self.term(value), Constant):
-            return self.formula(Call("any", tuple(Call("eq", (value, one)) for one in listed)), BOOL)
+            return self.formula(Call("any", tuple(Call("eq", (value, choice)) for choice in listed)), BOOL)
         kind = self.known_kind(value)
-        codes = [self.kinds.encode(kind, one.value, "=") for one in constants if one != NULL]
+        codes = [self.kinds.encode(kind, constant.value, "=") for constant in constants if constant != NULL]
         if kind.family.startswith("float"):
             codes = without_zero_signs(np.array(codes, np.int64)).tolist()
         part = _with_one_zero(self.formula(value, kind), kind)
@@ -263,16 +263,16 @@ class _Translation:
 
     def _scaled(self, expression: Expression, wanted: DataType) -> Formula:
         """Return the formula of an expression, rescaled to the scale of an expected decimal type."""
-        found = self.formula(expression, wanted)
+        formula = self.formula(expression, wanted)
         term = self.term(expression)
         kind = None if isinstance(term, Constant) else self.kind(expression)
         if wanted.family != "decimal" or kind is None or _scale_of(kind) == _scale_of(wanted):
-            return found
+            return formula
         made = Calculation(
             "#", "scale", ("#0",), (kind.family,), "decimal", scales=(_scale_of(kind),), scale=_scale_of(wanted),
             most=_MOST,
         )  # fmt: skip
-        return Formula("call", (found,), calculation=made)
+        return Formula("call", (formula,), calculation=made)
 
 
 def _with_one_zero(part: Formula, kind: DataType) -> Formula:
@@ -286,12 +286,12 @@ def _with_one_zero(part: Formula, kind: DataType) -> Formula:
 
 def _common(kinds: Sequence[DataType | None]) -> DataType:
     """Return the type in which two values are compared."""
-    known = [one for one in kinds if one is not None]
-    if len(known) < 2:
-        return known[0] if known else INT64
-    left, right = known
+    typed = [kind for kind in kinds if kind is not None]
+    if len(typed) < 2:
+        return typed[0] if typed else INT64
+    left, right = typed
     if "decimal" in (left.family, right.family):
-        return max(known, key=_scale_of)
+        return max(typed, key=_scale_of)
     return left
 
 
@@ -312,15 +312,15 @@ def comparable(
         return left, right
     scales = list(map(_scale_of, kinds))
     names = [left, right]
-    most = max(scales)
+    finest = max(scales)
     for i, (scale, kind) in enumerate(zip(scales, kinds, strict=True)):
-        if scale == most:
+        if scale == finest:
             continue
-        finer = f"{names[i]}*10^{most - scale}"
-        if all(one.variable != finer for one in calculations):
+        finer = f"{names[i]}*10^{finest - scale}"
+        if all(calculation.variable != finer for calculation in calculations):
             calculations.append(
                 Calculation(
-                    finer, "scale", (names[i],), (kind.family,), "decimal", scales=(scale,), scale=most, most=_MOST
+                    finer, "scale", (names[i],), (kind.family,), "decimal", scales=(scale,), scale=finest, most=_MOST
                 )
             )
         names[i] = finer

@@ -58,13 +58,13 @@ class Like:
     def renamed(self, found: Foreseen) -> Foreseen:
         """Return estimates in the variables of this seed."""
         names = {"": "", **self.image.names}
-        levels = [Expected(names[one.variable], one.proposed, one.rows) for one in found.levels]
+        levels = [Expected(names[level.variable], level.proposed, level.rows) for level in found.levels]
         return Foreseen(tuple(levels), found.listing, found.counting)
 
 
 def _taken(order: Order, image: Image) -> Order:
     """Return the image of an order."""
-    via = [None if one is None else image.atoms[one] for one in order.via]
+    via = [None if atom_index is None else image.atoms[atom_index] for atom_index in order.via]
     return Order(image.atoms[order.seed], tuple(map(image.names.__getitem__, order.variables)), tuple(via))
 
 
@@ -124,12 +124,12 @@ class Chooser:
             chosen = self.best
         if alone or hinted or len(self.body.atoms) > MOST_ATOMS:
             return (chosen,)
-        others = [self._in_turn([name]) for name in self._as_constrained(chosen)]
-        if others and self.is_known:
-            found = self.along(chosen)
-            most = found.listing * found.cost / OFFER
-            others = [order for order in others if self.along(order, most).cost <= most]
-        return (chosen, *others)
+        variants = [self._in_turn([name]) for name in self._as_constrained(chosen)]
+        if variants and self.is_known:
+            estimate = self.along(chosen)
+            max_cost = estimate.listing * estimate.cost / OFFER
+            variants = [order for order in variants if self.along(order, max_cost).cost <= max_cost]
+        return (chosen, *variants)
 
     def _is_clearly_dearer(self, order: Order) -> bool:
         """Return True if the order costs clearly more than the best one."""
@@ -144,13 +144,13 @@ class Chooser:
             return self.like.best
         if not self._may_compare:
             return self._atoms_in_turn(None) if self.strategy == "binary" else self._most_constrained
-        found, limit = None, math.inf
+        best, limit = None, math.inf
         for order in dict.fromkeys(self._compared()):
             cost = self.along(order, limit).cost
-            if found is None or cost < limit:
-                found, limit = order, cost
-        assert found is not None
-        return found
+            if best is None or cost < limit:
+                best, limit = order, cost
+        assert best is not None
+        return best
 
     def _compared(self) -> list[Order]:
         if self.strategy == "binary":
@@ -166,19 +166,19 @@ class Chooser:
         """Return the estimates of an order; None without statistics."""
         if not self.is_known:
             return None
-        found = self.along(order)
-        return found if self.like is None else self.like.renamed(found)
+        estimate = self.along(order)
+        return estimate if self.like is None else self.like.renamed(estimate)
 
     def along(self, order: Order, limit: float = math.inf) -> Foreseen:
         """Return the estimates of an order, or `TOO_DEAR` if it costs more than the limit."""
         if self.like is not None:
             return self.like.along(order, limit)
-        found = self._foreseen.get(order)
-        if found is None:
-            found = self.estimator.along(order, limit)
-            if found is not TOO_DEAR:
-                self._foreseen[order] = found
-        return found
+        estimate = self._foreseen.get(order)
+        if estimate is None:
+            estimate = self.estimator.along(order, limit)
+            if estimate is not TOO_DEAR:
+                self._foreseen[order] = estimate
+        return estimate
 
     @cached_property
     def estimator(self) -> Estimator:
@@ -188,18 +188,18 @@ class Chooser:
     @cached_property
     def _standing(self) -> dict[str, tuple[bool, float, int]]:
         """Per unbound variable, the part of its preference that does not depend on bound variables."""
-        found = {}
+        preference = {}
         for place, name in enumerate(self.rest):
             smallest = min(map(self._rows.__getitem__, self.bits.holding[name]))
-            found[name] = name not in self.body.head, smallest, place
-        return found
+            preference[name] = name not in self.body.head, smallest, place
+        return preference
 
     def _reached(self, names: Iterable[str]) -> int:
         """Return the variables of the atoms that hold one of these."""
-        found = 0
+        mask = 0
         for name in names:
-            found |= self.bits.around[name]
-        return found
+            mask |= self.bits.around[name]
+        return mask
 
     @cached_property
     def _most_constrained(self) -> Order:
@@ -213,9 +213,9 @@ class Chooser:
         order = list(first)
         bound = self.bits.seeded | self.bits.mask(first)
         reached = self._reached((*self.bits.row, *first))
-        while rest := self.bits.rest & ~bound:
+        while unbound := self.bits.rest & ~bound:
             # Variables of reached atoms come first, unless something is calculated.
-            likely = rest if self.body.calculations else reached & rest or rest
+            likely = unbound if self.body.calculations else reached & unbound or unbound
             names = self.bits.names(likely)
             chosen = names[0] if len(names) == 1 else min(names, key=lambda name: self._preference(name, bound))
             order.append(chosen)
@@ -226,12 +226,12 @@ class Chooser:
     def _preference(self, name: str, bound: int) -> tuple[int, bool, float, int]:
         body, masks = self.body, self.bits.masks
         reached = 0
-        for number in self.bits.holding[name]:
-            reached += bool(bound & masks[number])
+        for atom_index in self.bits.holding[name]:
+            reached += bool(bound & masks[atom_index])
         if body.calculations:
             names = self.bits.names(bound)
-            known = _calculable(body.calculations, names)
-            reached += sum(_is_fixed(condition, name, known) for condition in body.conditions)
+            calculable = _calculable(body.calculations, names)
+            reached += sum(_is_fixed(condition, name, calculable) for condition in body.conditions)
             reached += inverse_of(body, name, names) is not None
         return -reached, *self._standing[name]
 
@@ -248,8 +248,8 @@ class Chooser:
         order = [first]
         bound = self.bits.seeded | self.bits.bit[first]
         reached = self._reached((*self.bits.row, first))
-        while rest := self.bits.rest & ~bound:
-            costs = {name: self.estimator.level(bound, name) for name in self.bits.names(reached & rest or rest)}
+        while unbound := self.bits.rest & ~bound:
+            costs = {name: self.estimator.level(bound, name) for name in self.bits.names(reached & unbound or unbound)}
             chosen = min(costs, key=lambda name: (costs[name][1], costs[name][2]))  # called at once
             order.append(chosen)
             bound |= self.bits.bit[chosen]
@@ -259,18 +259,18 @@ class Chooser:
     def _left_deep_orders(self) -> list[Order]:
         """Return an order of atoms for each possible first atom, the greedy choice first."""
         masks, seeded = self.bits.masks, self.bits.seeded
-        rest = [number for number, mask in masks.items() if mask & ~seeded]
-        joined = [number for number in rest if masks[number] & seeded] or rest
+        unbound = [atom_index for atom_index, mask in masks.items() if mask & ~seeded]
+        joined = [atom_index for atom_index in unbound if masks[atom_index] & seeded] or unbound
         joined.sort(key=self._next(seeded).__ne__)
-        return [self._atoms_in_turn(number) for number in joined]
+        return [self._atoms_in_turn(atom_index) for atom_index in joined]
 
     def _cheaper_at_each(self, order: Order) -> Order:
         """Return the order with all atoms of a variable proposing wherever that is cheaper."""
         bound, level = self.bits.seeded, self.estimator.level
         via: list[int | None] = []
-        for name, alone in zip(order.variables, order.via, strict=True):
+        for name, proposer in zip(order.variables, order.via, strict=True):
             several = len(self.bits.holding[name]) > 1
-            via.append(None if several and level(bound, name)[2] <= level(bound, name, alone)[2] else alone)
+            via.append(None if several and level(bound, name)[2] <= level(bound, name, proposer)[2] else proposer)
             bound |= self.bits.bit[name]
         return Order(order.seed, order.variables, tuple(via))
 
@@ -290,13 +290,15 @@ class Chooser:
 
     def _next(self, bound: int) -> int:
         """Return the atom that binds variables next."""
-        found = self._following.get(bound)
-        if found is None:
+        atom_index = self._following.get(bound)
+        if atom_index is None:
             masks = self.bits.masks
-            rest = [number for number, mask in masks.items() if mask & ~bound]
-            joined = [number for number in rest if masks[number] & bound]
-            found = self._following[bound] = min(joined or rest, key=lambda number: self._leaving(number, bound))
-        return found
+            unbound = [index for index, mask in masks.items() if mask & ~bound]
+            joined = [index for index in unbound if masks[index] & bound]
+            atom_index = self._following[bound] = min(
+                joined or unbound, key=lambda number: self._leaving(number, bound)
+            )
+        return atom_index
 
     def _leaving(self, number: int, bound: int) -> tuple[float, float, int]:
         """Return the sort key of an atom: the rows it leaves, or its number of bound variables."""
@@ -324,7 +326,7 @@ class Chooser:
 
     def _as_constrained(self, order: Order) -> Iterator[str]:
         """Yield the later variables that as many seed-bound atoms reach as reach the first."""
-        touched = {number for number, mask in self.bits.masks.items() if mask & self.bits.seeded}
+        touched = {atom_index for atom_index, mask in self.bits.masks.items() if mask & self.bits.seeded}
         reached = [len(touched.intersection(self.bits.holding[name])) for name in order.variables]
         for name, count in zip(order.variables[1:], reached[1:], strict=True):
             if count == reached[0] > 0:
@@ -333,11 +335,11 @@ class Chooser:
 
 def _calculable(calculations: Sequence[Calculation], bound: Collection[str]) -> set[str]:
     """Return the calculated variables that bound variables determine."""
-    known = set(bound)
-    for one in calculations:
-        if known.issuperset(names_of(one)):
-            known.add(one.variable)
-    return known.difference(bound)
+    determined = set(bound)
+    for calculation in calculations:
+        if determined.issuperset(names_of(calculation)):
+            determined.add(calculation.variable)
+    return determined.difference(bound)
 
 
 def _is_fixed(condition: Condition, name: str, known: Collection[str]) -> bool:

@@ -92,19 +92,21 @@ class Estimator:
         bits, worked
             Masks and cost terms of the other estimators of the body, if any.
         """
-        absent = [atom.variables for number, atom in enumerate(body.negated, -len(body.negated)) if number != seed]
-        own = body.atom(seed)
+        absent = [
+            atom.variables for atom_index, atom in enumerate(body.negated, -len(body.negated)) if atom_index != seed
+        ]
+        row_atom = body.atom(seed)
         conditions, calculations = list(body.conditions), list[Calculation]()
-        for one in body.calculations:
-            if one.variable in own.variables:  # both must agree
-                calculations.append(replace(one, variable=f"{one.variable}'"))
-                conditions.append(Condition(calculations[-1].variable, "=", one.variable))
+        for calculation in body.calculations:
+            if calculation.variable in row_atom.variables:  # both must agree
+                calculations.append(replace(calculation, variable=f"{calculation.variable}'"))
+                conditions.append(Condition(calculations[-1].variable, "=", calculation.variable))
             else:
-                calculations.append(one)
-        bits = Bits.of_body(body).of_change(seed, own.variables) if bits is None else bits
+                calculations.append(calculation)
+        bits = Bits.of_body(body).of_change(seed, row_atom.variables) if bits is None else bits
         if seed < 0 or body.calculations:
             worked = None
-        return cls._of(own, bits, conditions, calculations, absent, known, worked or Worked(bits))
+        return cls._of(row_atom, bits, conditions, calculations, absent, known, worked or Worked(bits))
 
     @classmethod
     def of_path(cls, path: DeltaPath, known: KnownRelations) -> Estimator:
@@ -112,10 +114,12 @@ class Estimator:
         checks: list[Check] = [*path.seed_conditions, *path.seed_checks]
         for step in path.steps:
             checks += [*step.conditions, *step.checks]
-        solved = {one.variable for one in path.calculations if one.is_inverse}  # what they solve is checked later
-        conditions = [one for one in checks if isinstance(one, Condition) and solved.isdisjoint(names_of(one))]
+        solved = {
+            calculation.variable for calculation in path.calculations if calculation.is_inverse
+        }  # what they solve is checked later
+        conditions = [check for check in checks if isinstance(check, Condition) and solved.isdisjoint(names_of(check))]
         bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in path.others})
-        absent = [names_of(one) for one in path.absent]
+        absent = [names_of(negated) for negated in path.absent]
         return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, known, Worked(bits))
 
     @classmethod
@@ -129,20 +133,20 @@ class Estimator:
         known: KnownRelations,
         worked: Worked,
     ) -> Estimator:
-        others = [atom for number, atom in bits.atoms.items() if number != bits.changed]
-        is_known = None not in map(known.rows, [atom.relation for atom in others])
-        atoms = (own, *others)
+        joined_atoms = [atom for atom_index, atom in bits.atoms.items() if atom_index != bits.changed]
+        is_known = None not in map(known.rows, [atom.relation for atom in joined_atoms])
+        atoms = (own, *joined_atoms)
         values = worked.values
         if is_known and not values:
             for atom in atoms:
                 for name in atom.variables:
                     values[name] = max(values.get(name, 1.0), known.values(atom, name) or 1.0)
         behind: dict[str, frozenset[str]] = {}
-        for one in calculations:
-            behind[one.variable] = _behind(names_of(one), behind)
+        for calculation in calculations:
+            behind[calculation.variable] = _behind(names_of(calculation), behind)
         compared = [
-            (one, _behind(names_of(one), behind), share_of(one, atoms, values, known))
-            for one in (conditions if is_known else ())
+            (condition, _behind(names_of(condition), behind), share_of(condition, atoms, values, known))
+            for condition in (conditions if is_known else ())
         ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
         spoken = frozenset[str]().union(*map(names_of, checks), *absent)
@@ -151,30 +155,32 @@ class Estimator:
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Return values proposed and prefixes left per prefix, and the cost, of one more variable."""
         key = bound & self._telling[name], name, via
-        found = self._levels.get(key)
-        if found is None:
-            found = self._levels[key] = self._level(*key)
-        return found
+        costs = self._levels.get(key)
+        if costs is None:
+            costs = self._levels[key] = self._level(*key)
+        return costs
 
     def _level(self, bound: int, name: str, via: int | None) -> tuple[float, float, float]:
         holding, masks = self.bits.holding[name], self.bits.masks
         first = tuple(holding) if via is None else (via,)
-        clipped, kept = self._shares(bound, name)
-        proposed, rows, cost = self._step(name, first, False, tuple([bound & masks[one] for one in first]), clipped)
-        for number in holding if via is not None else ():
-            if number != via:
+        clipped, share_after = self._shares(bound, name)
+        proposed, rows, cost = self._step(
+            name, first, False, tuple([bound & masks[atom_index] for atom_index in first]), clipped
+        )
+        for searched in holding if via is not None else ():
+            if searched != via:
                 cost += rows * (PREFIX + LOOKUP)
-                rows *= min(self._degree(number, bound & masks[number], name) / self.values[name], 1.0)
-        return proposed, rows * kept, cost
+                rows *= min(self._degree(searched, bound & masks[searched], name) / self.values[name], 1.0)
+        return proposed, rows * share_after, cost
 
     @cached_property
     def _telling(self) -> dict[str, int]:
         """Per variable, the variables that change the cost of binding it if bound before."""
-        found = dict(self.bits.around)
+        masks = dict(self.bits.around)
         for name, due in self._due.items():
             for needed, _, _ in due:
-                found[name] |= needed
-        return found
+                masks[name] |= needed
+        return masks
 
     def along(self, order: Order, limit: float = math.inf) -> Foreseen:
         """Return the estimates of an order, as `over` does."""
@@ -192,63 +198,63 @@ class Estimator:
         """
         listed = counted = self._start
         listing, counting = 1.0, counted
-        found = [("", 1.0, listed)]
-        most = limit * limit * SURELY
+        levels = [("", 1.0, listed)]
+        max_product = limit * limit * SURELY
         seeded, spoken, due, bit = self.bits.seeded, self._spoken, self._due, self.bits.bit
         bound = seeded
-        held = {number: bound & mask for number, mask in self.bits.masks.items()}
+        bound_in = {atom_index: bound & mask for atom_index, mask in self.bits.masks.items()}
         bracketed = None
         if branches:
             bracketed = Bracketing(steps, branches, [self.bits.mask(step.spoken) for step in steps], self._among)
-        for at, (step, hanging) in enumerate(zip(steps, self._hanging(steps), strict=True), 1):
-            if listing * counting > most:
+        for n_done, (step, hanging) in enumerate(zip(steps, self._hanging(steps), strict=True), 1):
+            if listing * counting > max_product:
                 return TOO_DEAR
             name = step.variable
-            own = bit[name]
+            variable_bit = bit[name]
             if bracketed is not None:
-                listed = bracketed.before(at - 1, listed, held, bound)
+                listed = bracketed.before(n_done - 1, listed, bound_in, bound)
             atoms, is_lookup = step.atoms, step.is_lookup
-            clipped, kept = self._shares(bound, name) if name in due and not is_lookup else (1.0, 1.0)
-            place = tuple([held[number] for number in atoms])
+            clipped, share_after = self._shares(bound, name) if name in due and not is_lookup else (1.0, 1.0)
+            place = tuple([bound_in[atom_index] for atom_index in atoms])
             proposed, left, cost = self._step(name, atoms, is_lookup, place, clipped)
-            left *= kept
-            bound |= own
-            for number in atoms:
-                held[number] |= own
+            left *= share_after
+            bound |= variable_bit
+            for index in atoms:
+                bound_in[index] |= variable_bit
             listing += listed * cost
             is_alone = len(atoms) == 1 and not is_lookup
-            if is_alone and at == len(steps):
+            if is_alone and n_done == len(steps):
                 listing -= copying(listed, listed * proposed)
-            if is_alone and not own & (hanging | spoken):
+            if is_alone and not variable_bit & (hanging | spoken):
                 counting += counted * ALONE
             else:
                 counting += counted * cost
                 counted *= left
-            found.append((name, listed * proposed, listed * left))
+            levels.append((name, listed * proposed, listed * left))
             listed *= left
             if bracketed is not None:
-                listed = bracketed.after(at, listed)
-            if at == len(steps) or steps[at].is_lookup:
+                listed = bracketed.after(n_done, listed)
+            if n_done == len(steps) or steps[n_done].is_lookup:
                 continue
             needed = hanging & bound
             counted = min(counted, self._distinct(needed & ~seeded), self._distinct(needed) / CHANGES)
         listing += bracketed.extra if bracketed is not None else 0.0
-        return Foreseen(tuple(itertools.starmap(Expected, found)), listing, counting)
+        return Foreseen(tuple(itertools.starmap(Expected, levels)), listing, counting)
 
     def _among(self, names: int, rows: float) -> float:
         """Return the expected distinct bindings among prefixes of one of several changed rows."""
-        seeded, rest = names & self.bits.seeded, names & ~self.bits.seeded
-        most = min(self._distinct(names), min(self._distinct(seeded), CHANGES) * self._distinct(rest))
-        return most * -math.expm1(-rows * CHANGES / most) / CHANGES
+        seeded, others = names & self.bits.seeded, names & ~self.bits.seeded
+        n_bindings = min(self._distinct(names), min(self._distinct(seeded), CHANGES) * self._distinct(others))
+        return n_bindings * -math.expm1(-rows * CHANGES / n_bindings) / CHANGES
 
     @cached_property
     def _start(self) -> float:
         """Number of prefixes that the other atoms leave of one changed row before the first step."""
         seeded = set(self.bits.row)
         rows = 1.0
-        for number, atom in self.bits.atoms.items():
+        for atom_index, atom in self.bits.atoms.items():
             shared = [name for name in atom.variables if name in seeded]
-            if shared and number != self.bits.changed:
+            if shared and atom_index != self.bits.changed:
                 levels = self.known.levels(atom, [*shared, *(name for name in atom.variables if name not in seeded)])
                 assert levels is not None
                 chance = levels.distinct[len(shared) - 1]
@@ -273,21 +279,21 @@ class Estimator:
             proposed = self._degree(atoms[0], held[0], name) * clipped
             return proposed, proposed, (ALONE if held[0] else PREFIX + WIDTH) + copying(1.0, proposed)
         key = name, atoms, held, clipped
-        found = self.worked.steps.get(key)
-        if found is None:
-            found = self.worked.steps[key] = self._intersection(*key)
-        return found
+        costs = self.worked.steps.get(key)
+        if costs is None:
+            costs = self.worked.steps[key] = self._intersection(*key)
+        return costs
 
     def _intersection(
         self, name: str, atoms: tuple[int, ...], held: tuple[int, ...], clipped: float
     ) -> tuple[float, float, float]:
         """Return `_step` of several atoms."""
-        degrees = [self._degree(number, before, name) for number, before in zip(atoms, held, strict=True)]
-        least, *others = sorted(degrees)
-        proposed = left = least * clipped
+        degrees = [self._degree(atom_index, before, name) for atom_index, before in zip(atoms, held, strict=True)]
+        smallest, *larger = sorted(degrees)
+        proposed = left = smallest * clipped
         values = self.values[name]
         cost = PREFIX + WIDTH * len(atoms) + proposed * PROPOSAL
-        for degree in others:
+        for degree in larger:
             cost += left * PROBE
             left *= min(degree / values, 1.0)
         return proposed, left, cost
@@ -295,64 +301,68 @@ class Estimator:
     def _degree(self, number: int, before: int, name: str) -> float:
         """Return the number of values that an atom has for a variable below bound variables."""
         key = number, before, name
-        found = self.worked.degrees.get(key)
-        if found is None:
+        degree = self.worked.degrees.get(key)
+        if degree is None:
             atom, above = self.bits.atoms[number], sorted(self.bits.names(before))
-            after = [one for one in atom.variables if one not in above and one != name]
+            after = [variable for variable in atom.variables if variable not in above and variable != name]
             levels = self.known.levels(atom, [*above, name, *after])
             assert levels is not None
-            found = self.worked.degrees[key] = levels.degree(len(above))
-        return found
+            degree = self.worked.degrees[key] = levels.degree(len(above))
+        return degree
 
     def _shares(self, before: int, name: str) -> tuple[float, float]:
         """Return the shares that the due conditions leave: by clipping ranges, and afterwards.
 
         Comparisons by order clip ranges before anything is proposed.
         """
-        clipped = kept = 1.0
+        clipped = share_after = 1.0
         for needed, clips, share in self._due.get(name, ()):
             if not needed & ~before:
                 if clips:
                     clipped *= share
                 else:
-                    kept *= share
-        return clipped, kept
+                    share_after *= share
+        return clipped, share_after
 
     @cached_property
     def _due(self) -> dict[str, list[tuple[int, bool, float]]]:
         """Per variable, its conditions: variables needed, if they clip its ranges, and the share."""
-        found: dict[str, list[tuple[int, bool, float]]] = {}
-        for one, names, share in self.compared:
+        due: dict[str, list[tuple[int, bool, float]]] = {}
+        for condition, names, share in self.compared:
             for name in names if names <= self.bits.bit.keys() else ():
-                clips = one.op != "!=" and not one.textual and name in (one.variable, one.other)
-                found.setdefault(name, []).append((self.bits.mask(names) & ~self.bits.bit[name], clips, share))
-        return found
+                clips = condition.op != "!=" and not condition.textual and name in (condition.variable, condition.other)
+                due.setdefault(name, []).append((self.bits.mask(names) & ~self.bits.bit[name], clips, share))
+        return due
 
     def _hanging(self, steps: Sequence[Step]) -> list[int]:
         """Return, per step, the variables that later steps depend on."""
         hanging = 0
-        found = []
+        masks = []
         for step in reversed(steps):
-            found.append(hanging)
+            masks.append(hanging)
             if not step.is_lookup and self.bits.bit[step.variable] & self._spoken:
                 hanging |= self._spoken
-            for number in step.atoms:
-                hanging |= self.bits.masks[number]
-        return found[::-1]
+            for atom_index in step.atoms:
+                hanging |= self.bits.masks[atom_index]
+        return masks[::-1]
 
     def _distinct(self, mask: int) -> float:
         """Return an upper bound on the number of bindings of some variables."""
-        found = self._bindings.get(mask)
-        if found is None:
+        n_bindings = self._bindings.get(mask)
+        if n_bindings is None:
             names = self.bits.names(mask)
-            found = math.prod(self.values[name] for name in names)
+            n_bindings = math.prod(self.values[name] for name in names)
             if len(names) > 1:
-                for number, own in self.bits.masks.items():
-                    if number != self.bits.changed and (mask & own).bit_count() > 1:
-                        rest = math.prod(self.values[name] for name in names if not self.bits.bit[name] & own)
-                        found = min(found, rest * (self.known.rows(self.bits.atoms[number].relation) or 1.0))
-            self._bindings[mask] = found
-        return found
+                for atom_index, atom_mask in self.bits.masks.items():
+                    if atom_index != self.bits.changed and (mask & atom_mask).bit_count() > 1:
+                        n_outside = math.prod(
+                            self.values[name] for name in names if not self.bits.bit[name] & atom_mask
+                        )
+                        n_bindings = min(
+                            n_bindings, n_outside * (self.known.rows(self.bits.atoms[atom_index].relation) or 1.0)
+                        )
+            self._bindings[mask] = n_bindings
+        return n_bindings
 
 
 def foreseen(path: DeltaPath, known: KnownRelations) -> Foreseen | None:
@@ -381,4 +391,4 @@ def _atom(use: AtomUse) -> BodyAtom:
 
 def _behind(names: Iterable[str], behind: Mapping[str, frozenset[str]]) -> frozenset[str]:
     """Return the variables that these variables are calculated from, those of atoms themselves."""
-    return frozenset(one for name in names for one in behind.get(name, (name,)))
+    return frozenset(source for name in names for source in behind.get(name, (name,)))

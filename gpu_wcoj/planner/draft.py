@@ -141,10 +141,11 @@ class Order(NamedTuple):
         return self.via.count(None) == len(self.via)
 
     def __str__(self) -> str:
-        shown = (
-            name if one is None else f"{name} by {one}" for name, one in zip(self.variables, self.via, strict=True)
+        parts = (
+            name if proposer is None else f"{name} by {proposer}"
+            for name, proposer in zip(self.variables, self.via, strict=True)
         )
-        return f"change of {self.seed}: {', '.join(shown) or 'nothing'}"
+        return f"change of {self.seed}: {', '.join(parts) or 'nothing'}"
 
 
 @dataclass(frozen=True)
@@ -187,15 +188,17 @@ class RuleDraft:
     def __str__(self) -> str:
         lines = [f"{self.head}: {self.rule}"]
         if self.body is not None:
-            lines += [f"  {number}: {atom}" for number, atom in enumerate(self.body.negated, -len(self.body.negated))]
-            lines += [f"  {number}: {atom}" for number, atom in enumerate(self.body.atoms)]
+            lines += [
+                f"  {atom_index}: {atom}" for atom_index, atom in enumerate(self.body.negated, -len(self.body.negated))
+            ]
+            lines += [f"  {atom_index}: {atom}" for atom_index, atom in enumerate(self.body.atoms)]
             lines += [f"  {said}" for said in (*self.body.calculations, *self.body.conditions)]
         if not self.paths:
-            for order, *others in self.orders:
+            for order, *variants in self.orders:
                 lines.append(f"  {order}")
-                lines += [f"    or {', '.join(other.variables)}" for other in others]
-        begun = () if self.query is None else self.query.begun
-        for path, way in zip_longest(self.paths, begun):
+                lines += [f"    or {', '.join(variant.variables)}" for variant in variants]
+        continuations = () if self.query is None else self.query.begun
+        for path, way in zip_longest(self.paths, continuations):
             lines += _shown(path)
             lines += [] if way is None else _shown_begun(way)
         if self.query is not None:
@@ -237,9 +240,9 @@ class Draft:
 
     def of(self, rules: Iterable[RuleDraft]) -> Draft:
         """Return the draft with these rules; itself if they are the same."""
-        found = tuple(rules)
-        is_same = len(found) == len(self.rules) and all(map(operator.is_, found, self.rules))
-        return self if is_same else replace(self, rules=found)
+        changed = tuple(rules)
+        is_same = len(changed) == len(self.rules) and all(map(operator.is_, changed, self.rules))
+        return self if is_same else replace(self, rules=changed)
 
 
 def _shown(path: DeltaPath) -> list[str]:
@@ -249,10 +252,10 @@ def _shown(path: DeltaPath) -> list[str]:
         lines[0] += f", sorted by {', '.join(path.sort_first)}"
     by_number = {use.atom: use for use in path.others}
     begins = {branch.begin for branch in path.branches}
-    inside = {at for branch in path.branches for at in range(branch.begin, branch.end)}
-    for at, step in enumerate(path.steps):
-        lines += ["    branch"] if at in begins else []
-        lines.append(f"    {'  ' * (at in inside)}{_step(step, by_number)}")
+    inside = {i for branch in path.branches for i in range(branch.begin, branch.end)}
+    for step_index, step in enumerate(path.steps):
+        lines += ["    branch"] if step_index in begins else []
+        lines.append(f"    {'  ' * (step_index in inside)}{_step(step, by_number)}")
     return lines + [f"    or {', '.join(step.name for step in variant.steps)}" for variant in path.variants]
 
 
@@ -272,13 +275,13 @@ def _shown_begun(way: Begun) -> list[str]:
 
 def _begins_as(way: Begun) -> str:
     """Format the path that a common prefix is taken from, and the variables it binds."""
-    one = way.beginning
-    above = "" if one.begun is None else f" which begins as {_begins_as(one.begun)}"
-    return f"path {one.number} of {one.head}, rule {one.rule}: {', '.join(way.names)}{above}"
+    beginning = way.beginning
+    above = "" if beginning.begun is None else f" which begins as {_begins_as(beginning.begun)}"
+    return f"path {beginning.number} of {beginning.head}, rule {beginning.rule}: {', '.join(way.names)}{above}"
 
 
 def _step(step: Step, uses: Mapping[int, AtomUse]) -> str:
-    atoms = " with ".join(f"{number} by {uses[number].key}" for number in step.atoms)
+    atoms = " with ".join(f"{atom_index} by {uses[atom_index].key}" for atom_index in step.atoms)
     verb = "check" if step.is_lookup else "look up" if len(step.atoms) == 1 else "intersect"
     return f"{step.variable}: {verb} {atoms}" + _after(step.conditions, step.checks)
 

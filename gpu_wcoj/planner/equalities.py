@@ -47,10 +47,10 @@ def standing_for(names: Sequence[str], rule: Rule) -> list[str]:
 
 def _substitution(rule: Rule) -> dict[Variable, Term] | None:
     value: dict[Variable, Term] = {}
-    equalities = [one for one in rule.comparisons if one.op == "=" and not one.is_null_test]
+    equalities = [comparison for comparison in rule.comparisons if comparison.op == "=" and not comparison.is_null_test]
     if not equalities:
         return value
-    calculated = {one.variable for one in rule.computed}
+    calculated = {computed.variable for computed in rule.computed}
     bound = {variable for atom in rule.atoms for variable in atom.variables}
     for comparison in equalities:
         left, right = _resolved(comparison.left, value), _resolved(comparison.right, value)

@@ -40,21 +40,21 @@ def graph_of(rule: Rule, rows: Mapping[str, float] | None = None) -> JoinGraph:
     >>> print(*graph.filters, sep="; ")
     3: f(b, 7).1 = 7; 1: e(a, b).0 < 2: e(b, c).1
     """
-    known = rows or {}
+    rows_of = rows or {}
     tables, edges, filters = [], [], []
     first: dict[str, Column] = {}
-    for number, atom in enumerate(rule.atoms, 1):
-        table = Table(f"{number}: {atom}", len(atom.terms), atom.relation, known.get(atom.relation))
+    for atom_number, atom in enumerate(rule.atoms, 1):
+        table = Table(f"{atom_number}: {atom}", len(atom.terms), atom.relation, rows_of.get(atom.relation))
         tables.append(table)
         for column, term in enumerate(atom.terms):
             if isinstance(term, Variable):
-                other = first.setdefault(term.name, (table.name, column))
-                if other != (table.name, column):
-                    edges.append(Edge(other[0], table.name, (other[1],), (column,)))
+                first_column = first.setdefault(term.name, (table.name, column))
+                if first_column != (table.name, column):
+                    edges.append(Edge(first_column[0], table.name, (first_column[1],), (column,)))
             elif isinstance(term, Constant):
                 filters.append(Filter((table.name, column), "=", term.value))
-    for one in rule.comparisons:
-        compared = _filter(one, first)
+    for comparison in rule.comparisons:
+        compared = _filter(comparison, first)
         if compared is not None:
             filters.append(compared)
     return JoinGraph(tuple(tables), tuple(edges), tuple(filters))
@@ -119,7 +119,7 @@ class Exchanges:
         """
         graph = graph_of(rule, rows)
         read = {table.source for table in graph.tables}
-        there = [one for one in existing if one.relation in read]
+        there = [arrangement for arrangement in existing if arrangement.relation in read]
         plan = solve(graph.tables, graph.edges, filters=graph.filters, existing=there, cross="allow", costs=costs)
         return cls(rule, graph, plan)
 
@@ -132,10 +132,10 @@ class Exchanges:
         if any(path.exchanges for path in self.plan.paths):
             return ()
         used = [self._by(lookup) for path in self.plan.paths for lookup in path.lookups]
-        first = used[0] if used else tuple(one.name for one in self.rule.variables)
-        common = tuple(name for name in first if all(name in one for one in used))
-        kept = {one.name for one in self.rule.head.variables}
-        return tuple(name for name in common if name in kept) or common
+        first = used[0] if used else tuple(variable.name for variable in self.rule.variables)
+        common = tuple(name for name in first if all(name in names for names in used))
+        head_names = {variable.name for variable in self.rule.head.variables}
+        return tuple(name for name in common if name in head_names) or common
 
     @cached_property
     def moved(self) -> tuple[tuple[str, ...], ...]:
@@ -146,13 +146,15 @@ class Exchanges:
     @property
     def crosses(self) -> bool:
         """True if atoms form a cross product, so that every partition needs all rows of one atom."""
-        return any(not one.by for one in self.plan.arrangements)
+        return any(not arrangement.by for arrangement in self.plan.arrangements)
 
     @property
     def joined(self) -> tuple[str, ...]:
         """Variables that several atoms have, in order of first occurrence."""
-        held = [atom.variables for atom in self.rule.atoms]
-        return tuple(one.name for one in self.rule.variables if sum(one in names for names in held) > 1)
+        variables_of = [atom.variables for atom in self.rule.atoms]
+        return tuple(
+            variable.name for variable in self.rule.variables if sum(variable in names for names in variables_of) > 1
+        )
 
     def _by(self, lookup: Lookup) -> tuple[str, ...]:
         """Return the variables that partition the rows that a lookup reads."""

@@ -78,45 +78,45 @@ class Facts:
     def values(self, columns: Collection[int]) -> float:
         """Return the number of distinct values of these columns together, from 1 to `rows`."""
         key = tuple(sorted(set(columns))) if len(columns) > 1 else tuple(columns)
-        found = self._values.get(key)
-        if found is None:
-            found = self._values[key] = self._estimated(key)
-        return found
+        n_values = self._values.get(key)
+        if n_values is None:
+            n_values = self._values[key] = self._estimated(key)
+        return n_values
 
     def _estimated(self, key: Columns) -> float:
         """Estimate `values` of ascending columns."""
         if not key:
             return 1.0
-        known = self.distinct
-        if key not in known:
-            known = self.whole.distinct
-        if key in known:
-            return max(1.0, min(known[key], self.rows))
-        single = {column: known.get((column,), sqrt(max(self.rows, 1.0))) for column in key}
-        parts = {part: count for part, count in known.items() if set(part) < set(key)}
+        counts = self.distinct
+        if key not in counts:
+            counts = self.whole.distinct
+        if key in counts:
+            return max(1.0, min(counts[key], self.rows))
+        single = {column: counts.get((column,), sqrt(max(self.rows, 1.0))) for column in key}
+        parts = {part: count for part, count in counts.items() if set(part) < set(key)}
         cells = prod(single.values())
         for part, count in parts.items():
             cells = min(cells, count * prod(single[column] for column in key if column not in part))
-        most = min([self.rows, *(count for part, count in known.items() if set(part) > set(key))])
-        found = spread(self.rows, cells) if len(key) > 1 else cells
-        return max(1.0, min(max(found, *parts.values(), 0.0), most))
+        max_values = min([self.rows, *(count for part, count in counts.items() if set(part) > set(key))])
+        estimate = spread(self.rows, cells) if len(key) > 1 else cells
+        return max(1.0, min(max(estimate, *parts.values(), 0.0), max_values))
 
     def below(self, columns: Collection[int], other: int) -> float:
         """Return the mean number of values of a further column beside a value of these columns."""
         key = tuple(sorted(set(columns)))
         if not key:
             return self.values([other])
-        known = self.met
-        if (key, other) not in known:
-            known = self.whole.met
-        if (key, other) in known:
-            return max(1.0, known[key, other])
+        degrees = self.met
+        if (key, other) not in degrees:
+            degrees = self.whole.met
+        if (key, other) in degrees:
+            return max(1.0, degrees[key, other])
         mean = self._mean(key, other)
         skewed = mean
-        for (part, column), degree in known.items():
+        for (part, column), degree in degrees.items():
             if part == key:  # a value with many rows has many values of other columns, too
                 skewed = max(skewed, mean * degree / self._mean(key, column))
-        fewest = min((known[(column,), other] for column in key if ((column,), other) in known), default=skewed)
+        fewest = min((degrees[(column,), other] for column in key if ((column,), other) in degrees), default=skewed)
         return max(1.0, mean, min(skewed, fewest, self.values([other])))
 
     def _mean(self, columns: Columns, other: int) -> float:
@@ -139,11 +139,11 @@ class Facts:
 
     def selected(self, share: float) -> Facts:
         """Return the statistics of a random share of the rows."""
-        whole, rows = self.whole, self.rows * share
+        complete, rows = self.whole, self.rows * share
         return Facts(
             rows,
-            {key: min(rows, left(count, self.rows, share)) for key, count in whole.distinct.items()},
-            {key: 1 + (max(degree, 1.0) - 1) * share for key, degree in whole.met.items()},
+            {key: min(rows, left(count, self.rows, share)) for key, count in complete.distinct.items()},
+            {key: 1 + (max(degree, 1.0) - 1) * share for key, degree in complete.met.items()},
         )
 
 
@@ -176,8 +176,8 @@ def _hits(atom: BodyAtom, sample: Int64Array) -> int:
     mask = np.ones(sample.shape[1], np.bool_)
     for column, constant in atom.constants:
         mask &= sample[column] == constant
-    for one, other in atom.equal:
-        mask &= sample[one] == sample[other]
+    for left_column, right_column in atom.equal:
+        mask &= sample[left_column] == sample[right_column]
     for column, op, right, code in atom.compared:
         mask &= COMPARE[op](sample[column], code if right is None else sample[right])
     return int(mask.sum())

@@ -62,25 +62,25 @@ class _Gauge:
     def counted_afresh(self, circuit: Circuit) -> Collection[int]:
         """Return the phases of the last tick that were evaluated by full recomputation."""
         head = circuit.heads[self.head]
-        return [one.phase for one in head.recounting.last] if isinstance(head, Head) else ()
+        return [recount.phase for recount in head.recounting.last] if isinstance(head, Head) else ()
 
     def proposed(self, work: HeadWork, circuit: Circuit) -> Iterator[tuple[Place, int]]:
         """Yield the values that each path proposed in the last tick, for its automorphic paths too."""
         joins = circuit.heads[self.head].joins
         for rule, paths in work.items():
-            for number, steps in paths.items():
-                if number < 0:  # a full recomputation, which has no estimate
+            for path_index, steps in paths.items():
+                if path_index < 0:  # a full recomputation, which has no estimate
                     continue
-                own = 0
+                n_proposed = 0
                 for counted in steps.values():
-                    own += counted.item(PROPOSALS)
-                if own:
+                    n_proposed += counted.item(PROPOSALS)
+                if n_proposed:
                     place = (
                         self.head,
                         rule,
-                        number % len(joins[rule].query.paths),
+                        path_index % len(joins[rule].query.paths),
                     )  # also for paths that join changes with each other
-                    yield place, own * joins[rule].stands_for(number)
+                    yield place, n_proposed * joins[rule].stands_for(path_index)
 
     def expected(self, circuit: Circuit) -> float:
         """Return the expected number of proposed values."""
@@ -110,18 +110,18 @@ class _LoopGauge:
 
     def proposed(self, work: HeadWork, _: Circuit) -> Iterator[tuple[Place, int]]:
         """Yield the values that each path proposed in the last tick, rank lookups excluded."""
-        for at, one in enumerate(self.loop.joins):
-            for number, steps in work[at].items():
-                own = sum(counted.item(PROPOSALS) for name, counted in steps.items() if not name.startswith("#"))
-                if own:
-                    yield (one.rule.head, one.rule.number, ASKED if one.is_asked else number), own
+        for join_index, join in enumerate(self.loop.joins):
+            for path_index, steps in work[join_index].items():
+                n_proposed = sum(counted.item(PROPOSALS) for name, counted in steps.items() if not name.startswith("#"))
+                if n_proposed:
+                    yield (join.rule.head, join.rule.number, ASKED if join.is_asked else path_index), n_proposed
 
     def expected(self, _: Circuit) -> float:
         """Return the expected number of proposed values."""
         total = 0.0
-        for one in self.loop.joins:
-            for number, rows in enumerate(one.seeds):
-                place = one.rule.head, one.rule.number, ASKED if one.is_asked else number
+        for join in self.loop.joins:
+            for path_index, rows in enumerate(join.seeds):
+                place = join.rule.head, join.rule.number, ASKED if join.is_asked else path_index
                 total += rows * self.rates.get(place, 0.0)
         return total
 
@@ -179,9 +179,9 @@ class Feedback:
         done = self.done
         for gauge in gauges:
             proposed = 0
-            for place, own in gauge.proposed(work[gauge.head], circuit):
-                done[place] = done.get(place, 0.0) + own * stands_for
-                proposed += own
+            for place, n_values in gauge.proposed(work[gauge.head], circuit):
+                done[place] = done.get(place, 0.0) + n_values * stands_for
+                proposed += n_values
             if proposed:
                 self.proposed += proposed * stands_for
                 self.expected += gauge.expected(circuit) * stands_for
@@ -191,7 +191,7 @@ class Feedback:
     def _look(self, circuit: Circuit, plan: Plan, tick: int) -> None:
         """Decide if the plan is to be checked; if not, halve the sums so that new ticks weigh more."""
         assert self.factor is not None
-        rows = sum(len(one.spine) for index in circuit.indices() for one in index.arrangements.values())
+        rows = sum(len(arrangement.spine) for index in circuit.indices() for arrangement in index.arrangements.values())
         needed = max(FEWEST, PER_ROW * rows + PER_ORDER * plan.candidates, self.built) * self.patience
         enough = needed if self.proposed > self.expected else LESS * needed
         self.look_at = min(
@@ -241,37 +241,37 @@ def _is_large(circuit: Circuit) -> bool:
 
 
 def _gauges(circuit: Circuit, plan: Plan) -> list[_Gauge | _LoopGauge]:
-    found: list[_Gauge | _LoopGauge] = []
+    gauges: list[_Gauge | _LoopGauge] = []
     for name, head in circuit.heads.items():
         if not isinstance(head, Head):
             continue
         rates: dict[object, tuple[Arrangement, float]] = {}
         estimates = plan.estimates.get(name, ())
         for rule, join in enumerate(head.joins):
-            for number, path in enumerate(join.query.paths):
+            for path_index, path in enumerate(join.query.paths):
                 rows = path.seed.key.selection
-                expected = estimates[rule][number] if rule < len(estimates) else ()
+                expected = estimates[rule][path_index] if rule < len(estimates) else ()
                 arrangement, before = rates.get(rows, (join.arrangements[path.seed.key], 0.0))
                 rates[rows] = arrangement, before + sum(level.proposed for level in expected[1:])
-        found.append(_Gauge(name, list(rates.values())))
+        gauges.append(_Gauge(name, list(rates.values())))
     if plan.loops:
         from gpu_wcoj.circuit.recursion.loop import LoopHead
 
         first = (circuit.heads[next(iter(loop.widths))] for loop in plan.loops)
-        found += [
+        gauges += [
             _LoopGauge(head.name, head.loop, _rates(head.loop, plan)) for head in first if isinstance(head, LoopHead)
         ]
-    return found
+    return gauges
 
 
 def _rates(loop: Loop, plan: Plan) -> dict[Place, float]:
     """Return, per path of a loop, the values that a seed row is expected to propose."""
-    found: dict[Place, float] = {}
+    rates: dict[Place, float] = {}
     for rule in loop.plan.rules:
         paths = plan.estimates.get(rule.head)
-        for number, levels in enumerate(paths[rule.number] if paths else ()):
-            found[rule.head, rule.number, number] = sum(level.proposed for level in levels[1:])
-        asked = plan.asked.get(rule.head)
-        if asked:
-            found[rule.head, rule.number, ASKED] = sum(level.proposed for level in asked[rule.number][1:])
-    return found
+        for path_index, levels in enumerate(paths[rule.number] if paths else ()):
+            rates[rule.head, rule.number, path_index] = sum(level.proposed for level in levels[1:])
+        derivation_levels = plan.asked.get(rule.head)
+        if derivation_levels:
+            rates[rule.head, rule.number, ASKED] = sum(level.proposed for level in derivation_levels[rule.number][1:])
+    return rates

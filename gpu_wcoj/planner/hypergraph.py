@@ -45,13 +45,13 @@ def reduce(atoms: Sequence[Collection[str]]) -> Reduction:
     left = dict.fromkeys(range(len(sets)))
     ears: list[tuple[int, int | None]] = []
     while left:
-        for one in left:
-            others = [other for other in left if other != one]
-            shared = sets[one] & frozenset[str]().union(*(sets[other] for other in others))
-            holder = next((other for other in others if shared <= sets[other]), None)
+        for ear in left:
+            other_atoms = [atom for atom in left if atom != ear]
+            shared = sets[ear] & frozenset[str]().union(*(sets[atom] for atom in other_atoms))
+            holder = next((atom for atom in other_atoms if shared <= sets[atom]), None)
             if not shared or holder is not None:
-                ears.append((one, holder if shared else None))
-                del left[one]
+                ears.append((ear, holder if shared else None))
+                del left[ear]
                 break
         else:
             break

@@ -13,19 +13,27 @@ def inverse_of(body: Body, name: str, bound: Collection[str]) -> Calculation | N
 
     The result and the other argument have to be bound.
     """
-    for one in body.calculations:
-        if one.family != "integer" or one.op not in ("+", "-") or one.arguments.count(name) != 1:
+    for calculation in body.calculations:
+        if (
+            calculation.family != "integer"
+            or calculation.op not in ("+", "-")
+            or calculation.arguments.count(name) != 1
+        ):
             continue
-        rest = [argument for argument in one.arguments if argument != name]
-        result = one.variable if one.variable in bound else _equal_to(one.variable, body.conditions, bound)
-        if result is None or not all(isinstance(argument, int) or argument in bound for argument in rest):
+        operands = [argument for argument in calculation.arguments if argument != name]
+        result = (
+            calculation.variable
+            if calculation.variable in bound
+            else _equal_to(calculation.variable, body.conditions, bound)
+        )
+        if result is None or not all(isinstance(argument, int) or argument in bound for argument in operands):
             continue
-        if one.op == "-" and one.arguments[0] == name and rest:
-            op, arguments = "+", (result, *rest)
-        elif one.op == "-":
-            op, arguments = "-", (*rest, result)
+        if calculation.op == "-" and calculation.arguments[0] == name and operands:
+            op, arguments = "+", (result, *operands)
+        elif calculation.op == "-":
+            op, arguments = "-", (*operands, result)
         else:
-            op, arguments = "-", (result, *rest)
+            op, arguments = "-", (result, *operands)
         families = ("integer",) * len(arguments)
         return Calculation(f"{name}~", op, arguments, families, "integer", is_inverse=True)
     return None
@@ -33,9 +41,9 @@ def inverse_of(body: Body, name: str, bound: Collection[str]) -> Calculation | N
 
 def _equal_to(name: str, conditions: Sequence[Condition], bound: Collection[str]) -> str | int | None:
     """Return a bound variable or code that conditions equate with a variable, or None."""
-    for one in conditions:
-        if one.op == "=" and name in (one.variable, one.other):
-            other = one.other if one.variable == name else one.variable
-            if isinstance(other, int) or other in bound:
-                return other
+    for condition in conditions:
+        if condition.op == "=" and name in (condition.variable, condition.other):
+            operand = condition.other if condition.variable == name else condition.variable
+            if isinstance(operand, int) or operand in bound:
+                return operand
     return None

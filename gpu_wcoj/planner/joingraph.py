@@ -76,9 +76,9 @@ class Table:
         if key in self.distinct:
             return min(max(self.distinct[key], 1.0), rows)
         single = sqrt(rows) if len(key) < self.arity else rows
-        most = min(rows, prod(self.distinct.get((column,), single) for column in key))
-        least = max((known for part, known in self.distinct.items() if set(part) <= set(key)), default=1.0)
-        return max(least, most, 1.0)
+        max_values = min(rows, prod(self.distinct.get((column,), single) for column in key))
+        min_values = max((count for part, count in self.distinct.items() if set(part) <= set(key)), default=1.0)
+        return max(min_values, max_values, 1.0)
 
     def found(self, columns: Collection[int]) -> float:
         """Return the mean number of rows that agree with one value of these columns."""
@@ -96,7 +96,9 @@ class Edge:
 
     def __str__(self) -> str:
         pairs = zip(self.left_key, self.right_key, strict=True)
-        return ", ".join(f"{self.left}.{one} = {self.right}.{other}" for one, other in pairs)
+        return ", ".join(
+            f"{self.left}.{left_column} = {self.right}.{right_column}" for left_column, right_column in pairs
+        )
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,8 @@ class Filter:
     kept: float | None = None
 
     def __str__(self) -> str:
-        other = f"{self.other[0]}.{self.other[1]}" if isinstance(self.other, tuple) else repr(self.other)
-        return f"{self.column[0]}.{self.column[1]} {self.op} {other}"
+        operand = f"{self.other[0]}.{self.other[1]}" if isinstance(self.other, tuple) else repr(self.other)
+        return f"{self.column[0]}.{self.column[1]} {self.op} {operand}"
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -165,8 +167,8 @@ class JoinGraph:
                     name,
                     remedy="Give each occurrence its own name, and name the relation with relation='...'.",
                 )
-        for one in self.tables:
-            _check_numbers(one)
+        for checked_table in self.tables:
+            _check_numbers(checked_table)
         for edge in self.edges:
             for key in (edge.left_key, edge.right_key):
                 _check_key(edge, key)
@@ -181,7 +183,7 @@ class JoinGraph:
             for table, key in ((edge.left, edge.left_key), (edge.right, edge.right_key)):
                 self._check(table, key, f"the edge '{edge}'")
         for compared in self.filters:
-            who, kept = f"filter '{compared}'", compared.kept
+            who, share = f"filter '{compared}'", compared.kept
             if compared.op not in KEPT:
                 raise UsageError.with_parts(
                     f"{who}: unknown operator '{compared.op}'",
@@ -189,28 +191,28 @@ class JoinGraph:
                     got=compared.op,
                     expected=f"one of {listed(KEPT)}",
                 )
-            if kept is not None and not (is_amount(kept) and kept <= 1):
-                raise UsageError.invalid_value(f"{who}: kept", kept, "a share from 0 to 1, or None if unknown")
+            if share is not None and not (is_amount(share) and share <= 1):
+                raise UsageError.invalid_value(f"{who}: kept", share, "a share from 0 to 1, or None if unknown")
             for table, column in compared.columns:
                 self._check(table, (column,), f"the {who}")
 
     def _check(self, name: str, columns: Sequence[int], who: str) -> None:
-        known = {table.name: table for table in self.tables}
-        if name not in known:
+        tables = {table.name: table for table in self.tables}
+        if name not in tables:
             raise UsageError.with_parts(
                 f"{who} names the unknown table '{name}'",
                 subject=who,
                 got=name,
-                expected=f"one of {listed(known)}",
-                remedy=nearest(name, known).strip(),
+                expected=f"one of {listed(tables)}",
+                remedy=nearest(name, tables).strip(),
             )
         for column in columns:
-            if not 0 <= column < known[name].arity:
+            if not 0 <= column < tables[name].arity:
                 raise UsageError.with_parts(
                     f"{who}: table '{name}' has no column {column}",
                     subject=who,
                     got=column,
-                    expected=f"one of its {known[name].arity} columns, from 0 on",
+                    expected=f"one of its {tables[name].arity} columns, from 0 on",
                 )
 
     @cached_property
@@ -229,18 +231,18 @@ class JoinGraph:
             return column
 
         for edge in self.edges:
-            for one, other in zip(edge.left_key, edge.right_key, strict=True):
-                above[root((edge.left, one))] = root((edge.right, other))
+            for left_column, right_column in zip(edge.left_key, edge.right_key, strict=True):
+                above[root((edge.left, left_column))] = root((edge.right, right_column))
         place = {table.name: i for i, table in enumerate(self.tables)}
-        found: dict[Column, list[Column]] = {}
+        members_of: dict[Column, list[Column]] = {}
         for column in sorted(above, key=lambda column: (place[column[0]], column[1])):
-            found.setdefault(root(column), []).append(column)
-        return tuple(tuple(members) for members in found.values())
+            members_of.setdefault(root(column), []).append(column)
+        return tuple(tuple(members) for members in members_of.values())
 
     @cached_property
     def class_of(self) -> Mapping[Column, int]:
         """Index of each joined column's class."""
-        return {column: number for number, members in enumerate(self.classes) for column in members}
+        return {column: class_index for class_index, members in enumerate(self.classes) for column in members}
 
     @cached_property
     def joined(self) -> Mapping[str, tuple[int, ...]]:
@@ -256,13 +258,13 @@ class JoinGraph:
 
     def unconnected(self, start: str) -> list[str]:
         """Return the tables that no chain of equalities connects with a table."""
-        reached, known = {start}, set(self.classes_in(start))
+        reached, reached_classes = {start}, set(self.classes_in(start))
         grown = True
         while grown:
-            more = [t.name for t in self.tables if t.name not in reached and self.classes_in(t.name) & known]
+            more = [t.name for t in self.tables if t.name not in reached and self.classes_in(t.name) & reached_classes]
             grown = bool(more)
             reached.update(more)
-            known.update(*(self.classes_in(name) for name in more))
+            reached_classes.update(*(self.classes_in(name) for name in more))
         return [table.name for table in self.tables if table.name not in reached]
 
 
@@ -300,7 +302,7 @@ def _check_numbers(table: Table) -> None:
     if not is_amount(table.changes):
         raise UsageError.invalid_value(f"table '{table.name}': changes", table.changes, "a finite number from 0 on")
     for columns, values in table.distinct.items():
-        if not is_amount(values) or not all(is_column(one) and one < table.arity for one in columns):
+        if not is_amount(values) or not all(is_column(column) and column < table.arity for column in columns):
             raise UsageError.with_parts(
                 f"table '{table.name}': distinct={{{columns!r}: {values!r}}} is not allowed",
                 subject=f"table '{table.name}'",
@@ -310,8 +312,8 @@ def _check_numbers(table: Table) -> None:
 
 
 def _check_key(edge: Edge, key: Sequence[int]) -> None:
-    given: object = key
-    if not isinstance(given, (tuple, list)) or not all(isinstance(one, (int, np.integer)) for one in given):
+    columns: object = key
+    if not isinstance(columns, (tuple, list)) or not all(isinstance(column, (int, np.integer)) for column in columns):
         raise UsageError.with_parts(
             f"the edge from '{edge.left}' to '{edge.right}' has the invalid key {key!r}",
             subject=f"the edge from '{edge.left}' to '{edge.right}'",

@@ -80,7 +80,7 @@ class Known:
     def from_sizes(cls, sizes: Mapping[str, float], keys: Mapping[str, Sequence[int]] | None = None) -> Known:
         """Create statistics from sizes; a column has the square root of the rows, a key all."""
         single: dict[str, dict[Columns, float]] = {
-            name: {(column,): float(sizes[name]) for column in own} for name, own in (keys or {}).items()
+            name: {(column,): float(sizes[name]) for column in columns} for name, columns in (keys or {}).items()
         }
         return cls({name: partial(Facts, float(rows), single.get(name, {})) for name, rows in sizes.items()})
 
@@ -99,8 +99,8 @@ class Known:
         >>> known.values(edge, "b")
         3.0
         """
-        looks = {name: partial(sampled, one.columns, one.weights, backend) for name, one in changes.items()}
-        return cls(looks, sizes={name: float(len(one.columns[0])) for name, one in changes.items()})
+        looks = {name: partial(sampled, change.columns, change.weights, backend) for name, change in changes.items()}
+        return cls(looks, sizes={name: float(len(change.columns[0])) for name, change in changes.items()})
 
     @classmethod
     def of_circuit(
@@ -116,17 +116,17 @@ class Known:
         """
         relations: dict[str, Callable[[], Facts]] = {}
         selected: dict[tuple[str, Selection], Callable[[], Facts]] = {}
-        held = dict(circuit.sources)
+        indices = dict(circuit.sources)
         for name, head in circuit.heads.items():
             if head.relation is not None and not isinstance(head, PositiveHead):
-                held[name] = head.relation
-        for name, index in held.items():
+                indices[name] = head.relation
+        for name, index in indices.items():
             grown = 0 if widths is None or name not in widths else widths[name] - _width(index)
             relations[name] = partial(_grown, index, grown) if grown else partial(_of_index, index)
             for key in () if grown else index.arrangements:
                 if not key.is_whole:
                     selected[name, _selection(key)] = partial(_of_selection, index, _selection(key))
-        return cls(relations, selected, {name: float(len(index)) for name, index in held.items()}, arity)
+        return cls(relations, selected, {name: float(len(index)) for name, index in indices.items()}, arity)
 
     def expecting(self, facts: Mapping[str, Facts]) -> Known:
         """Return these statistics, with estimates of relations that do not exist yet.
@@ -137,11 +137,11 @@ class Known:
         >>> known.rows("edge"), known.rows("path")
         (10000.0, 500.0)
         """
-        expected = {name: partial(_same, one) for name, one in facts.items()}
-        other = Known(self._relations | expected, self._selected, self._sizes, self.arity)
-        other._found.update(self._found)
-        other._tries.update(self._tries)
-        return other
+        expected = {name: partial(_same, estimate) for name, estimate in facts.items()}
+        copy = Known(self._relations | expected, self._selected, self._sizes, self.arity)
+        copy._found.update(self._found)
+        copy._tries.update(self._tries)
+        return copy
 
     @classmethod
     def from_json(cls, data: Any) -> Known:
@@ -154,11 +154,11 @@ class Known:
         """
         if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("relations"), dict):
             raise ValueError(f"expected an object of format {FORMAT} with 'relations'")
-        found = {name: _parsed(name, one) for name, one in data["relations"].items()}
-        arity = {name: one["columns"] for name, one in data["relations"].items() if "columns" in one}
-        if not all(isinstance(one, int) for one in arity.values()):
+        relations = {name: _parsed(name, entry) for name, entry in data["relations"].items()}
+        arity = {name: entry["columns"] for name, entry in data["relations"].items() if "columns" in entry}
+        if not all(isinstance(n_columns, int) for n_columns in arity.values()):
             raise ValueError("a number of columns is not an integer")
-        return cls({name: partial(_same, one) for name, one in found.items()}, arity=arity)
+        return cls({name: partial(_same, facts) for name, facts in relations.items()}, arity=arity)
 
     def to_json(self) -> dict[str, Any]:
         """Return the sizes and numbers of distinct values of whole relations, without any value."""
@@ -168,7 +168,7 @@ class Known:
             relations[name] = {
                 "rows": facts.rows,
                 "distinct": [[list(columns), count] for columns, count in sorted(facts.distinct.items())],
-                "met": [[list(columns), other, degree] for (columns, other), degree in sorted(facts.met.items())],
+                "met": [[list(columns), column, degree] for (columns, column), degree in sorted(facts.met.items())],
             }
             if name in self.arity:
                 relations[name]["columns"] = self.arity[name]
@@ -220,16 +220,16 @@ class Known:
         order
             All variables of the atom.
         """
-        at = atom.variables.index
-        columns = tuple([atom.columns[at(name)] for name in order])
+        position = atom.variables.index
+        columns = tuple([atom.columns[position(name)] for name in order])
         place = (atom.relation, atom.constants, atom.equal, atom.compared, columns)
-        found = self._tries.get(place)
-        if found is None:
+        trie = self._tries.get(place)
+        if trie is None:
             facts = self._of(atom)
             if facts is None:
                 return None
-            found = self._tries[place] = _trie(facts, columns)
-        return Levels(tuple(order), *found)
+            trie = self._tries[place] = _trie(facts, columns)
+        return Levels(tuple(order), *trie)
 
     def values(self, atom: BodyAtom, variable: str) -> float | None:
         """Return the number of distinct values that an atom has for a variable."""
@@ -243,10 +243,10 @@ class Known:
         return None if rows is None else rows[[atom.columns[atom.variables.index(name)] for name in variables]]
 
     def _facts(self, relation: str) -> Facts:
-        found = self._found.get(relation)
-        if found is None:
-            found = self._found[relation] = self._relations[relation]()
-        return found
+        facts = self._found.get(relation)
+        if facts is None:
+            facts = self._found[relation] = self._relations[relation]()
+        return facts
 
     def _of(self, atom: BodyAtom) -> Facts | None:
         """Return the statistics of the rows that the atom's selection leaves."""
@@ -254,18 +254,18 @@ class Known:
             return self._facts(atom.relation) if atom.relation in self._relations else None
         selection = (atom.constants, atom.equal, atom.compared)
         place = (atom.relation, selection)
-        found = self._found.get(place)
-        if found is None:
+        facts = self._found.get(place)
+        if facts is None:
             if place in self._selected:
-                found = self._selected[place]()
+                facts = self._selected[place]()
             elif atom.relation not in self._relations:
                 return None
             else:
-                whole = self._facts(atom.relation)
-                share = whole.kept(atom)
-                found = whole if share == 1 else whole.selected(share)
-            self._found[place] = found
-        return found
+                all_facts = self._facts(atom.relation)
+                share = all_facts.kept(atom)
+                facts = all_facts if share == 1 else all_facts.selected(share)
+            self._found[place] = facts
+        return facts
 
 
 def _trie(facts: Facts, columns: Columns) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -299,8 +299,8 @@ def _grown(index: RelationIndex, columns: int) -> Facts:
     facts, width = _of_index(index), _width(index)
 
     def rest() -> Facts:
-        whole = facts.whole
-        return Facts(whole.rows, whole.distinct, whole.met)
+        complete = facts.whole
+        return Facts(complete.rows, complete.distinct, complete.met)
 
     single: dict[Columns, float] = {(column,): 1.0 for column in range(width, width + columns)}
     return Facts(facts.rows, {**facts.distinct, **single}, facts.met, rest=rest)
@@ -338,8 +338,10 @@ def _of_selection(index: RelationIndex, selection: Selection) -> Facts:
 
 def _counted(index: RelationIndex, key: ArrangementKey, width: int) -> tuple[Sequence[float], Sequence[float]]:
     """Return distinct prefixes and degrees of an arrangement's levels, without a rank."""
-    found = measured(index.arrangements[key])
-    return [float(one) for one in found.distinct[:width]], [one.met for one in found.degrees[: width - 1]]
+    statistics = measured(index.arrangements[key])
+    return [float(count) for count in statistics.distinct[:width]], [
+        level.met for level in statistics.degrees[: width - 1]
+    ]
 
 
 def _drawn(index: RelationIndex, key: ArrangementKey, width: int) -> Int64Array | None:
@@ -348,8 +350,8 @@ def _drawn(index: RelationIndex, key: ArrangementKey, width: int) -> Int64Array 
     if not batches or set(order) != set(range(width)):
         return None
     rows = len(batches[0])
-    at = index.backend.asarray(np.unique(np.linspace(0, rows - 1, min(rows, KEPT_ROWS)).astype(np.int64)))
-    columns = columns_at(batches[0], len(batches[0].values) - 1, at)
+    positions = index.backend.asarray(np.unique(np.linspace(0, rows - 1, min(rows, KEPT_ROWS)).astype(np.int64)))
+    columns = columns_at(batches[0], len(batches[0].values) - 1, positions)
     return np.stack([columns[order.index(column)].astype(np.int64) for column in range(width)])
 
 
@@ -359,27 +361,27 @@ def _estimated(index: RelationIndex, key: ArrangementKey, width: int) -> Facts:
     if not batches:
         return Facts(0.0)
     columns, order = batches[0].columns()[:width], key.order[:width]
-    found = sampled(columns, None, index.backend)
+    sample_facts = sampled(columns, None, index.backend)
     distinct: dict[Columns, float] = {
-        tuple(sorted(order[place] for place in places)): count for places, count in found.distinct.items()
+        tuple(sorted(order[place] for place in places)): count for places, count in sample_facts.distinct.items()
     }
     met = {
-        (tuple(sorted(order[place] for place in places)), order[other]): degree
-        for (places, other), degree in found.met.items()
+        (tuple(sorted(order[place] for place in places)), order[other_place]): degree
+        for (places, other_place), degree in sample_facts.met.items()
     }
     sample = None
-    if found.sample is not None and set(order) == set(range(width)):
-        sample = np.stack([found.sample[order.index(column)] for column in range(width)])
-    return Facts(found.rows, distinct, met, sample)
+    if sample_facts.sample is not None and set(order) == set(range(width)):
+        sample = np.stack([sample_facts.sample[order.index(column)] for column in range(width)])
+    return Facts(sample_facts.rows, distinct, met, sample)
 
 
 def _parsed(name: str, data: Any) -> Facts:
     try:
         distinct = {tuple(map(int, columns)): float(count) for columns, count in data["distinct"]}
-        met = {(tuple(map(int, columns)), int(other)): float(degree) for columns, other, degree in data["met"]}
+        met = {(tuple(map(int, columns)), int(column)): float(degree) for columns, column, degree in data["met"]}
         rows = float(data["rows"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"relation '{name}' has invalid statistics: {error!r}") from None
-    if not all(0 <= one < float("inf") for one in (rows, *distinct.values(), *met.values())):
+    if not all(0 <= count < float("inf") for count in (rows, *distinct.values(), *met.values())):
         raise ValueError(f"relation '{name}' has an invalid count: expected a finite number from 0 on")
     return Facts(rows, distinct, met)

@@ -33,10 +33,10 @@ class Arranged:
     spread: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
-        shown = f"{self.relation}[{', '.join(map(str, self.order))}]"
+        text = f"{self.relation}[{', '.join(map(str, self.order))}]"
         if not self.by:
-            return f"{shown} everywhere"
-        return shown if self.by == self.order else f"{shown} by {', '.join(map(str, self.by))}"
+            return f"{text} everywhere"
+        return text if self.by == self.order else f"{text} by {', '.join(map(str, self.by))}"
 
     @property
     def by(self) -> tuple[int, ...]:
@@ -88,7 +88,9 @@ class Lookup:
     def described(self) -> str:
         """Describe the lookup in words."""
         parts = [f"{self} in {self.arrangement}"]
-        parts += [f"{self.table}.{column} = {other[0]}.{other[1]}" for column, other in self.predicates]
+        parts += [
+            f"{self.table}.{column} = {bound_column[0]}.{bound_column[1]}" for column, bound_column in self.predicates
+        ]
         parts += map(str, self.filters)
         moved = ", ".join(f"{table}.{column}" for table, column in self.exchange or ())
         return (f"exchange by {moved}; " if self.exchange is not None else "") + ", ".join(parts)
@@ -186,5 +188,7 @@ class LookupPlan:
             lines.append(f"  change of {path.table}{by}")
             lines.extend(f"  {lookup.described()}" for lookup in path.lookups)
         lines.append("arrangements")
-        lines.extend(f"  {one}{' (new)' if one in self.made else ''}" for one in self.arrangements)
+        lines.extend(
+            f"  {arrangement}{' (new)' if arrangement in self.made else ''}" for arrangement in self.arrangements
+        )
         return "\n".join(lines)

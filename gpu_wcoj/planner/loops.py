@@ -43,13 +43,13 @@ def loop_plan(
     best
         The heads that keep best values.
     """
-    held = {key for own in bodies.values() for _, query in own for key in query.keys}
+    existing = {key for rules_of in bodies.values() for _, query in rules_of for key in query.keys}
     rules = []
-    for head, own in bodies.items():
-        for number, (body, query) in enumerate(own):
-            asking = asked_query(head, body, setting, held, best.get(head))
-            held.update(asking.paths[0].keys)
-            rules.append(LoopRule.of(head, number, query, asking, widths))
+    for head, head_rules in bodies.items():
+        for rule_index, (body, query) in enumerate(head_rules):
+            asking = asked_query(head, body, setting, existing, best.get(head))
+            existing.update(asking.paths[0].keys)
+            rules.append(LoopRule.of(head, rule_index, query, asking, widths))
     return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best))
 
 
@@ -63,19 +63,19 @@ def lowered_loop(
 
     `histories` are the indices of heads that keep best values.
     """
-    own: dict[str, RankedIndex] = {}
+    ranked: dict[str, RankedIndex] = {}
     best: dict[str, RelationIndex] = {}
     for name in planned.widths:
         index = relations[name]
         if name in histories:
-            own[name], best[name] = histories[name], index
+            ranked[name], best[name] = histories[name], index
         else:
             assert isinstance(index, RankedIndex)
-            own[name] = index
+            ranked[name] = index
     outside: dict[ArrangementKey, Arrangement] = {}
-    for key in (key for key in planned.keys if key.relation not in own):
+    for key in (key for key in planned.keys if key.relation not in ranked):
         outside[key] = relations[key.relation].read_by_loop(key)
-    return loop_heads(Loop(planned, own, best, outside, execution))
+    return loop_heads(Loop(planned, ranked, best, outside, execution))
 
 
 def asked_query(
@@ -90,10 +90,10 @@ def asked_query(
     Ranks are left out. If the head keeps best values, the query goes from numbered groups to (number, value). `held`
     are existing arrangements.
     """
-    told: tuple[str | int, ...] = (NUMBER,)
+    output: tuple[str | int, ...] = (NUMBER,)
     terms = list(body.head)
     if best is not None:
-        told = (NUMBER, terms.pop(best.value))
+        output = (NUMBER, terms.pop(best.value))
     columns: list[int] = []
     variables: list[str] = []
     constants: list[tuple[int, int]] = []
@@ -107,7 +107,7 @@ def asked_query(
             columns.append(column)
             variables.append(term)
     seed = BodyAtom(f"{head}#asked", (*columns, len(terms)), (*variables, NUMBER), tuple(constants), tuple(equal))
-    bound = replace(body, head=told, atoms=(seed, *body.atoms))
+    bound = replace(body, head=output, atoms=(seed, *body.atoms))
     hint = standing_for(setting.hints.get(head, ()), body.rule)
     path = path_from(bound, 0, setting.known, held, setting.strategy, hint)
-    return DeltaQuery(str(body.rule), told, (path,), body.calculations)
+    return DeltaQuery(str(body.rule), output, (path,), body.calculations)

@@ -86,35 +86,37 @@ class Plan:
 
     def path(self, place: Place) -> DeltaPath:
         """Return a delta path, or a derivation path of a loop without ranks."""
-        head, rule, number = place
-        if number != ASKED:
-            return self.queries[head][rule].paths[number]
-        rules = (one for loop in self.loops for one in loop.rules)
-        return next(one.asking.paths[0] for one in rules if (one.head, one.number) == (head, rule))
+        head, rule, path_index = place
+        if path_index != ASKED:
+            return self.queries[head][rule].paths[path_index]
+        rules = (loop_rule for loop in self.loops for loop_rule in loop.rules)
+        return next(
+            loop_rule.asking.paths[0] for loop_rule in rules if (loop_rule.head, loop_rule.number) == (head, rule)
+        )
 
     def places(self) -> list[Place]:
         """Return the addresses of all paths."""
-        found = [
-            (head, rule, number)
-            for head, own in self.queries.items()
-            for rule, query in enumerate(own)
-            for number in range(len(query.paths))
+        places = [
+            (head, rule, path_index)
+            for head, head_queries in self.queries.items()
+            for rule, query in enumerate(head_queries)
+            for path_index in range(len(query.paths))
         ]
-        return found + [(one.head, one.number, ASKED) for loop in self.loops for one in loop.rules]
+        return places + [(loop_rule.head, loop_rule.number, ASKED) for loop in self.loops for loop_rule in loop.rules]
 
     def expecting(self, known: KnownRelations) -> Plan:
         """Return this plan with estimates by other statistics."""
         estimates = {
-            name: tuple(tuple(_estimate(path, known) for path in one.paths) for one in own)
-            for name, own in self.queries.items()
+            name: tuple(tuple(_estimate(path, known) for path in query.paths) for query in head_queries)
+            for name, head_queries in self.queries.items()
         }
         return replace(self, estimates=estimates, asked=_asked(self.loops, known))
 
     def taking_the_cheapest(self) -> Plan:
         """Return this plan with the cheapest path of each orbit of automorphic atoms."""
         queries = {
-            name: tuple(_taking(one, path) for one, path in zip(own, self.estimates[name], strict=True))
-            for name, own in self.queries.items()
+            name: tuple(_taking(query, path) for query, path in zip(head_queries, self.estimates[name], strict=True))
+            for name, head_queries in self.queries.items()
         }
         return replace(self, queries=queries)
 
@@ -139,8 +141,8 @@ def plan(
     """
     from gpu_wcoj.planner.passes import through_passes  # not needed to import the package
 
-    extremes = {one.relation: one for one in rules.extremes}
-    best = {name: one.column for name, one in extremes.items()}
+    extremes = {extreme.relation: extreme for extreme in rules.extremes}
+    best = {name: extreme.column for name, extreme in extremes.items()}
     recursive = frozenset(loops_of(rules)) if bag else frozenset[str]()
     setting = Setting(
         shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), known, best, recursive, auxiliaries
@@ -148,27 +150,29 @@ def plan(
     draft = through_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, known = draft.setting.shapes, draft.setting.known
     derived = {rule.head.relation for rule in rules.rules}
-    names = [*(one.name for one in draft.auxiliaries), *(name for name in rules.heads if name in derived)]
+    names = [*(auxiliary.name for auxiliary in draft.auxiliaries), *(name for name in rules.heads if name in derived)]
     bodies: dict[str, list[Body]] = {name: [] for name in names}
     queries: dict[str, tuple[DeltaQuery, ...]] = dict.fromkeys(names, ())
     estimates: dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = dict.fromkeys(names, ())
-    for one in draft.rules:
-        assert one.query is not None
-        bodies[one.head].append(one.normalised)
-        queries[one.head] = (*queries[one.head], one.query)
-        expected = tuple(() if path is None else path.levels for path in one.foreseen)
-        estimates[one.head] = (*estimates[one.head], expected)
+    for rule_draft in draft.rules:
+        assert rule_draft.query is not None
+        bodies[rule_draft.head].append(rule_draft.normalised)
+        queries[rule_draft.head] = (*queries[rule_draft.head], rule_draft.query)
+        expected = tuple(() if path is None else path.levels for path in rule_draft.foreseen)
+        estimates[rule_draft.head] = (*estimates[rule_draft.head], expected)
     aliases = draft.aliases
     reads = {
-        name: list(dict.fromkeys(atom.relation for body in own for atom in (*body.atoms, *body.negated)))
-        for name, own in bodies.items()
+        name: list(dict.fromkeys(atom.relation for body in head_bodies for atom in (*body.atoms, *body.negated)))
+        for name, head_bodies in bodies.items()
     }
     groupings: dict[str, GroupingPlan] = {}
     if rules.groupings:
         from gpu_wcoj.planner.groupings import grouping_plan  # only for programs with aggregates
 
-        groupings = {one.relation: grouping_plan(one, shapes, aliases, encode, kinds) for one in rules.groupings}
-    reads.update({name: [one.source.relation] for name, one in groupings.items()})
+        groupings = {
+            grouping.relation: grouping_plan(grouping, shapes, aliases, encode, kinds) for grouping in rules.groupings
+        }
+    reads.update({name: [grouping.source.relation] for name, grouping in groupings.items()})
     order: list[str] = []
     loops: list[LoopPlan] = []
     counted = set()
@@ -181,14 +185,14 @@ def plan(
 
             planned = {name: list(zip(bodies[name], queries[name], strict=True)) for name in members}
             widths = {name: shapes[name].width for name in members}
-            kept = {
+            best_of = {
                 name: Best(
                     extremes[name].column, extremes[name].op == "max", shapes[name].family(extremes[name].column)
                 )
                 for name in members
                 if name in extremes
             }
-            loops.append(loop_plan(planned, widths, cycle(first, members, reads), draft.setting, kept))
+            loops.append(loop_plan(planned, widths, cycle(first, members, reads), draft.setting, best_of))
             continue
         live = bodies.get(first, [])  # an aggregating head has none
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
@@ -201,16 +205,18 @@ def plan(
 
 def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, Sequence[str]]:
     """Return the hints, extended to the helper relations that hold one of the variables."""
-    found = dict(hints)
-    if not found:
-        return found
+    extended = dict(hints)
+    if not extended:
+        return extended
     reads: dict[str, list[str]] = {}
-    held: dict[str, set[str]] = {}
+    variables_of: dict[str, set[str]] = {}
     for rule in rules.rules:
         reads.setdefault(rule.head.relation, []).extend(atom.relation for atom in (*rule.atoms, *rule.negated))
-        held.setdefault(rule.head.relation, set()).update(one.name for atom in rule.atoms for one in atom.variables)
-    for one in rules.groupings:
-        reads.setdefault(one.relation, []).append(one.source)
+        variables_of.setdefault(rule.head.relation, set()).update(
+            variable.name for atom in rule.atoms for variable in atom.variables
+        )
+    for grouping in rules.groupings:
+        reads.setdefault(grouping.relation, []).append(grouping.source)
     for head, names in hints.items():
         seen, waiting = {head}, list(reads.get(head, ()))
         while waiting:
@@ -219,9 +225,9 @@ def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str,
                 continue
             seen.add(name)
             waiting += reads.get(name, ())
-            if not held.get(name, set()).isdisjoint(names):
-                found.setdefault(name, names)
-    return found
+            if not variables_of.get(name, set()).isdisjoint(names):
+                extended.setdefault(name, names)
+    return extended
 
 
 def _demands(rules: Rules, heads: Mapping[str, Derived]) -> tuple[dict[str, str], ...]:
@@ -230,31 +236,33 @@ def _demands(rules: Rules, heads: Mapping[str, Derived]) -> tuple[dict[str, str]
         return ()
     reads = {name: [*head.reads] for name, head in heads.items()}
     reads |= {demand: [name] for name, demand in rules.demands.items()}
-    groups = ({one: demand for one, demand in rules.demands.items() if demand in own} for own in components(reads))
+    groups = (
+        {head: demand for head, demand in rules.demands.items() if demand in members} for members in components(reads)
+    )
     return tuple(group for group in groups if group)
 
 
 def _taking(query: DeltaQuery, expected: Sequence[Sequence[Expected]]) -> DeltaQuery:
     if query.symmetry is None:
         return query
-    cost = [sum(level.proposed for level in own[1:]) for own in expected]
+    cost = [sum(level.proposed for level in levels[1:]) for levels in expected]
     taken = tuple(min(orbit, key=cost.__getitem__) for orbit in query.symmetry.orbits)
     return replace(query, symmetry=replace(query.symmetry, taken=taken))
 
 
 def _asked(loops: Sequence[LoopPlan], known: KnownRelations) -> dict[str, tuple[tuple[Expected, ...], ...]]:
     """Return the estimates of the derivation paths of loops; see `Plan.asked`."""
-    found: dict[str, tuple[tuple[Expected, ...], ...]] = {}
-    for one in (one for loop in loops for one in loop.rules):
-        found[one.head] = (*found.get(one.head, ()), _estimate(one.asking.paths[0], known))
-    return found
+    estimates: dict[str, tuple[tuple[Expected, ...], ...]] = {}
+    for loop_rule in (looped_rule for loop in loops for looped_rule in loop.rules):
+        estimates[loop_rule.head] = (*estimates.get(loop_rule.head, ()), _estimate(loop_rule.asking.paths[0], known))
+    return estimates
 
 
 def _estimate(path: DeltaPath, known: KnownRelations) -> tuple[Expected, ...]:
     from gpu_wcoj.planner.costs import foreseen
 
-    found = foreseen(path, known)
-    return () if found is None else found.levels
+    estimate = foreseen(path, known)
+    return () if estimate is None else estimate.levels
 
 
 def lower(
@@ -280,55 +288,59 @@ def lower(
     for loop in planned.loops:
         for key in loop.keys:
             (ranked if key.relation in loop.widths else to_loops).setdefault(key.relation, []).append(key)
-    for name, wanted in to_loops.items():
+    for name, loop_keys in to_loops.items():
         if name not in loop_of or name in best:
-            keys.setdefault(name, []).extend(() if execution.weighted else wanted)
+            keys.setdefault(name, []).extend(() if execution.weighted else loop_keys)
     grouped: dict[str, ArrangementKey] = {}
     for name, grouping in planned.groupings.items():
         from gpu_wcoj.planner.groupings import source_key
 
-        wanted = keys.setdefault(grouping.source.relation, [])
-        grouped[name] = source_key(grouping, wanted)
-        wanted.append(grouped[name])
+        loop_keys = keys.setdefault(grouping.source.relation, [])
+        grouped[name] = source_key(grouping, loop_keys)
+        loop_keys.append(grouped[name])
         keys[name] = [ArrangementKey(name, grouping.order), *keys.get(name, [])]
     relations: dict[str, RelationIndex] = {}
     histories: dict[str, RankedIndex] = {}
     for name in dict.fromkeys([*keys, *keep, *loop_of]):
-        width, wanted = planned.shapes[name].width, keys.get(name, [])
+        width, loop_keys = planned.shapes[name].width, keys.get(name, [])
         if name not in loop_of:
-            relations[name] = RelationIndex(name, width, wanted, backend, policy, threads)
+            relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads)
             continue
         from gpu_wcoj.circuit.recursion.ranked import RankedIndex  # only for programs with recursion
 
         if name in best:
-            relations[name] = RelationIndex(name, width, wanted, backend, policy, threads)
+            relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads)
             order = loop_of[name].order(name)
             histories[name] = RankedIndex(name, width, ranked[name], (), (), backend, policy, threads, order)
         else:
-            shown = to_loops.get(name, ())
-            relations[name] = RankedIndex(name, width, ranked[name], wanted, shown, backend, policy, threads)
+            shared_keys = to_loops.get(name, ())
+            relations[name] = RankedIndex(name, width, ranked[name], loop_keys, shared_keys, backend, policy, threads)
     heads: dict[str, Derived] = {}
     common: dict[tuple[object, ...], CommonJoin] = {}
     beginnings: Beginnings | None = None
-    added = {one.name: one for one in planned.auxiliaries}
+    added = {auxiliary.name: auxiliary for auxiliary in planned.auxiliaries}
     for name in planned.order:
         if name in loop_of:
             if name not in heads:
                 read = dict.fromkeys(key.relation for key in loop_of[name].keys)
                 seen = dict(relations)
-                outside = (one for one in read if one not in loop_of[name].widths)
-                for other in (one for one in outside if execution.weighted and (one not in loop_of or one in best)):
-                    if f"{other}#set" not in heads:
-                        width = planned.shapes[other].width
-                        index = RelationIndex(other, width, to_loops[other], backend, policy, threads)
+                outside = (relation for relation in read if relation not in loop_of[name].widths)
+                for outer in (
+                    relation
+                    for relation in outside
+                    if execution.weighted and (relation not in loop_of or relation in best)
+                ):
+                    if f"{outer}#set" not in heads:
+                        width = planned.shapes[outer].width
+                        index = RelationIndex(outer, width, to_loops[outer], backend, policy, threads)
                         from gpu_wcoj.circuit.positive import PositiveHead
 
-                        heads[f"{other}#set"] = PositiveHead(f"{other}#set", relations[other], index)
-                    (seen[other],) = heads[f"{other}#set"].state
+                        heads[f"{outer}#set"] = PositiveHead(f"{outer}#set", relations[outer], index)
+                    (seen[outer],) = heads[f"{outer}#set"].state
                 from gpu_wcoj.planner.loops import lowered_loop
 
-                own = lowered_loop(loop_of[name], seen, histories, execution)
-                heads.update({head.name: head for head in own})
+                loop_heads = lowered_loop(loop_of[name], seen, histories, execution)
+                heads.update({head.name: head for head in loop_heads})
             continue
         if name in planned.groupings:
             from gpu_wcoj.circuit.grouping import GroupingHead
@@ -341,14 +353,14 @@ def lower(
             continue
         joins: list[IncrementalGenericJoin] = []
         for query in planned.queries[name]:
-            held = {key: relations[key.relation].read(key) for key in query.keys}
+            arrangements = {key: relations[key.relation].read(key) for key in query.keys}
             if query.together:
                 from gpu_wcoj.join.common import CommonJoin, SharedJoin  # rarely needed
 
                 shared = common.setdefault((query.paths, query.together), CommonJoin())
-                joins.append(SharedJoin(query, held, execution, common=shared))
+                joins.append(SharedJoin(query, arrangements, execution, common=shared))
             else:
-                joins.append(IncrementalGenericJoin(query, held, execution))
+                joins.append(IncrementalGenericJoin(query, arrangements, execution))
             if query.begun:
                 from gpu_wcoj.join.begun import Beginnings  # rarely needed
 
@@ -362,7 +374,7 @@ def lower(
         if name in added:
             from gpu_wcoj.circuit.auxiliary import AuxiliaryHead  # rarely needed
 
-            joined = [relations[one] for one in added[name].relations]
+            joined = [relations[relation] for relation in added[name].relations]
             heads[name] = AuxiliaryHead(name, width, joins, counts, relations[name], execution, read=joined)
         else:
             heads[name] = Head(name, width, joins, counts, relations.get(name), execution)

@@ -36,7 +36,9 @@ def mixed(present: Plan, planned: Plan, wanted: Collection[Place], known: KnownR
     queries: dict[str, tuple[DeltaQuery, ...]] = {}
     for name, rules in present.queries.items():
         queries[name] = tuple(
-            _mixed(old, new, {number for head, at, number in wanted if (head, at) == (name, rule)})
+            _mixed(
+                old, new, {path_index for head, rule_index, path_index in wanted if (head, rule_index) == (name, rule)}
+            )
             for rule, (old, new) in enumerate(zip(rules, planned.queries[name], strict=True))
         )
     if wanted:
@@ -52,9 +54,9 @@ def _begun(
     """Return the rules with common prefixes chosen again."""
     from gpu_wcoj.planner.passes.beginnings import with_beginnings  # not needed to import the package
 
-    own = [(name, query) for name, rules in queries.items() for query in rules]
-    found = iter(with_beginnings(own, queries.keys() - recursive, known))
-    return {name: tuple(next(found) for _ in rules) for name, rules in queries.items()}
+    pairs = [(name, query) for name, rules in queries.items() for query in rules]
+    shared = iter(with_beginnings(pairs, queries.keys() - recursive, known))
+    return {name: tuple(next(shared) for _ in rules) for name, rules in queries.items()}
 
 
 def _mixed_loop(
@@ -62,11 +64,17 @@ def _mixed_loop(
 ) -> LoopPlan:
     """Return a loop over these queries, with the wanted derivation paths of the other plan."""
     rules = []
-    for own, other in zip(old.rules, new.rules, strict=True):
-        query = queries[own.head][own.number]
-        asking = other.asking if (own.head, own.number, ASKED) in wanted else own.asking
-        is_same = query is own.query and asking is own.asking
-        rules.append(own if is_same else type(own).of(own.head, own.number, query, asking, old.widths))
+    for present_rule, planned_rule in zip(old.rules, new.rules, strict=True):
+        query = queries[present_rule.head][present_rule.number]
+        asking = (
+            planned_rule.asking if (present_rule.head, present_rule.number, ASKED) in wanted else present_rule.asking
+        )
+        is_same = query is present_rule.query and asking is present_rule.asking
+        rules.append(
+            present_rule
+            if is_same
+            else type(present_rule).of(present_rule.head, present_rule.number, query, asking, old.widths)
+        )
     return replace(old, rules=tuple(rules))
 
 
@@ -74,8 +82,8 @@ def _mixed(old: DeltaQuery, new: DeltaQuery, wanted: Collection[int]) -> DeltaQu
     if not wanted:
         return old
     paths = [
-        (renamed(new.paths[number], old.paths) or path) if number in wanted else path
-        for number, path in enumerate(old.paths)
+        (renamed(new.paths[path_index], old.paths) or path) if path_index in wanted else path
+        for path_index, path in enumerate(old.paths)
     ]
     needed = list(dict.fromkeys(key for path in paths for key in path.keys))
     return replace(old, paths=tuple(_seeded(path, needed) for path in paths))
@@ -83,11 +91,11 @@ def _mixed(old: DeltaQuery, new: DeltaQuery, wanted: Collection[int]) -> DeltaQu
 
 def _seeded(path: DeltaPath, needed: Sequence[ArrangementKey]) -> DeltaPath:
     """Return the path with seeds from needed arrangements, and variants over these only."""
-    own = path.seed
-    variable = dict(zip(own.key.order, own.variables, strict=True))
-    keys = [key for key in needed if key.selection == own.key.selection]
+    seed = path.seed
+    variable = dict(zip(seed.key.order, seed.variables, strict=True))
+    keys = [key for key in needed if key.selection == seed.key.selection]
     before = [use.key for use in path.seeds]
     keys.sort(key=lambda key: before.index(key) if key in before else len(before))
-    seeds = tuple(AtomUse(own.atom, key, tuple(variable[column] for column in key.order)) for key in keys) or (own,)
-    variants = tuple(one for one in path.variants if all(key in needed for key in one.keys))
+    seeds = tuple(AtomUse(seed.atom, key, tuple(variable[column] for column in key.order)) for key in keys) or (seed,)
+    variants = tuple(variant for variant in path.variants if all(key in needed for key in variant.keys))
     return replace(path, variants=variants).with_seeds(seeds)

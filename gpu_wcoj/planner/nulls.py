@@ -67,7 +67,7 @@ def nulls_of(
     >>> nulls_of(rule, lambda term: term, {"r": (True, True, True), "s": (False, False)}).flags
     {'x': 'x?'}
     """
-    calls = [one for one in rule.computed if one.call.takes_nulls]
+    calls = [computed for computed in rule.computed if computed.call.takes_nulls]
     if not (asked or calls or rule.says_null or any(any(nullable[atom.relation]) for atom in rule.atoms)):
         return Nulls(frozenset(), {})
     places = _places(rule, resolve)
@@ -75,41 +75,41 @@ def nulls_of(
     null: set[Variable] = set()
     valued: set[Variable] = set()
     for term, is_null in _tests(rule, asked or {}):
-        found = resolve(term)
-        if isinstance(found, Variable) and found in places:
-            (null if is_null else valued).add(found)
+        tested = resolve(term)
+        if isinstance(tested, Variable) and tested in places:
+            (null if is_null else valued).add(tested)
         elif is_null:
             return None
-    for one in null:
-        if one in valued or one in strict or not (one.is_null_safe or one in single):
+    for variable in null:
+        if variable in valued or variable in strict or not (variable.is_null_safe or variable in single):
             return None
     is_asked = frozenset(null)
     for atom in rule.atoms:
-        for column, given in enumerate(atom.terms):
-            term = resolve(given)
+        for column, argument in enumerate(atom.terms):
+            term = resolve(argument)
             if (term == NULL or term in is_asked) and not nullable[atom.relation][column]:
                 return None
     if kept is not None and resolve(rule.head.terms[kept]) in (NULL, *is_asked):
         return None
-    taken = {one.name for one in places}
+    taken = {place_variable.name for place_variable in places}
     flags: dict[str, str] = {}
-    for one, columns in places.items():
-        carries = one not in null | valued | strict and (one.is_null_safe or one in single)
+    for variable, columns in places.items():
+        carries = variable not in null | valued | strict and (variable.is_null_safe or variable in single)
         if carries and all(nullable[relation][column] for relation, column in columns):
-            flag = f"{one.name}?"
+            flag = f"{variable.name}?"
             while flag in taken:
                 flag += "?"
             taken.add(flag)
-            flags[one.name] = flag
+            flags[variable.name] = flag
     needed = (
         strict | {resolve(term) for atom in (*rule.atoms, *rule.negated) for term in atom.terms} if calls else strict
     )
     dropped: dict[str, str] = {}
     for call in calls:
-        found = resolve(call.variable)
-        known = {*flags, *(one.name for one in is_asked)}
-        if isinstance(found, Variable) and may_be_null(call.call, resolve, known):
-            (dropped if found in needed else flags)[found.name] = f"{found.name}?"
+        tested = resolve(call.variable)
+        null_names = {*flags, *(asked_variable.name for asked_variable in is_asked)}
+        if isinstance(tested, Variable) and may_be_null(call.call, resolve, null_names):
+            (dropped if tested in needed else flags)[tested.name] = f"{tested.name}?"
     return Nulls(is_asked, flags, dropped)
 
 
@@ -125,7 +125,7 @@ def may_be_null(expression: Expression, resolve: Resolve, names: Collection[str]
         if len(parts) % 2 == 0:
             return True
         parts = (*parts[1::2], parts[-1])
-    return any(may_be_null(one, resolve, names) for one in parts)
+    return any(may_be_null(part, resolve, names) for part in parts)
 
 
 def cases(rule: Rule, nullable: Nullable, kept: int | None = None) -> list[dict[Variable, bool]]:
@@ -147,16 +147,16 @@ def cases(rule: Rule, nullable: Nullable, kept: int | None = None) -> list[dict[
     if resolve is None:
         return [{}]
     waiting: list[dict[Variable, bool]] = [{}]
-    found = []
+    decided = []
     while waiting:
-        asked = waiting.pop()
-        nulls = nulls_of(rule, resolve, nullable, kept, asked)
-        at = None if nulls is None else _undecided(rule, resolve, nullable, nulls)
-        if at is None:
-            found.append(asked)
+        requirement = waiting.pop()
+        nulls = nulls_of(rule, resolve, nullable, kept, requirement)
+        undecided = None if nulls is None else _undecided(rule, resolve, nullable, nulls)
+        if undecided is None:
+            decided.append(requirement)
         else:
-            waiting += [{**asked, at: True}, {**asked, at: False}]
-    return found
+            waiting += [{**requirement, undecided: True}, {**requirement, undecided: False}]
+    return decided
 
 
 def _undecided(rule: Rule, resolve: Resolve, nullable: Nullable, nulls: Nulls) -> Variable | None:
@@ -164,8 +164,8 @@ def _undecided(rule: Rule, resolve: Resolve, nullable: Nullable, nulls: Nulls) -
     for atom in rule.negated:
         if never_holds(atom, lambda term: nulls.term(resolve(term)), nullable):
             continue
-        for column, given in enumerate(atom.terms):
-            term = resolve(given)
+        for column, argument in enumerate(atom.terms):
+            term = resolve(argument)
             if isinstance(term, Variable) and term.name in nulls.flags and not nullable[atom.relation][column]:
                 return term
     return None
@@ -193,8 +193,8 @@ def _places(rule: Rule, resolve: Resolve) -> dict[Variable, list[tuple[str, int]
     """Return, per variable of positive atoms, the columns it occurs in."""
     places: dict[Variable, list[tuple[str, int]]] = {}
     for atom in rule.atoms:
-        for column, given in enumerate(atom.terms):
-            term = resolve(given)
+        for column, argument in enumerate(atom.terms):
+            term = resolve(argument)
             if isinstance(term, Variable):
                 places.setdefault(term, []).append((atom.relation, column))
     return places
@@ -203,23 +203,28 @@ def _places(rule: Rule, resolve: Resolve) -> dict[Variable, list[tuple[str, int]
 def _uses(rule: Rule, resolve: Resolve, kept: int | None) -> tuple[set[Variable], set[Variable]]:
     """Return the variables whose values are needed, and those that occur once in the body."""
     valued: list[Expression] = []
-    for one in rule.computed:
-        valued += [] if one.call.takes_nulls else one.call.arguments
-    valued += [term for one in rule.comparisons if not one.is_null_test for term in (one.left, one.right)]
+    for computed in rule.computed:
+        valued += [] if computed.call.takes_nulls else computed.call.arguments
+    valued += [
+        term
+        for comparison in rule.comparisons
+        if not comparison.is_null_test
+        for term in (comparison.left, comparison.right)
+    ]
     if kept is not None:
         valued.append(rule.head.terms[kept])
     strict = {term for term in map(resolve, valued) if isinstance(term, Variable)}
     count: dict[Variable, int] = {}
-    for given in (term for atom in (*rule.atoms, *rule.negated) for term in atom.terms):
-        term = resolve(given)
+    for argument in (term for atom in (*rule.atoms, *rule.negated) for term in atom.terms):
+        term = resolve(argument)
         if isinstance(term, Variable):
             count[term] = count.get(term, 0) + 1
-    return strict, {one for one, uses in count.items() if uses == 1 and one not in strict}
+    return strict, {variable for variable, uses in count.items() if uses == 1 and variable not in strict}
 
 
 def _tests(rule: Rule, asked: Mapping[Variable, bool]) -> Iterator[tuple[Expression, bool]]:
     """Yield what is tested for null, and the required result."""
-    for one in rule.comparisons:
-        if one.is_null_test:
-            yield (one.right if one.left == NULL else one.left), one.op == "="
+    for comparison in rule.comparisons:
+        if comparison.is_null_test:
+            yield (comparison.right if comparison.left == NULL else comparison.left), comparison.op == "="
     yield from asked.items()

@@ -24,11 +24,11 @@ def renamed(path: DeltaPath, others: Iterable[DeltaPath]) -> DeltaPath | None:
     >>> renamed(other[0], one) == one[0] != other[0]
     True
     """
-    own = list(others)
+    targets = list(others)
     stands = {
         (use.atom, column): name
-        for one in own
-        for use in _uses(one)
+        for target in targets
+        for use in _uses(target)
         for column, name in zip(use.key.order, use.variables, strict=True)
     }
     names: dict[str, str] = {}
@@ -37,13 +37,13 @@ def renamed(path: DeltaPath, others: Iterable[DeltaPath]) -> DeltaPath | None:
             if (use.atom, column) not in stands:
                 return None
             names[name] = stands[use.atom, column]
-    known = [check for one in own for check in _checks(one) if isinstance(check, Calculation)]
-    for check in (check for one in (path, *path.variants) for check in _checks(one)):
+    calculations = [check for target in targets for check in _checks(target) if isinstance(check, Calculation)]
+    for check in (check for variant in (path, *path.variants) for check in _checks(variant)):
         if isinstance(check, Calculation) and check.variable not in names:
-            found = _calculated(check, names, known)
-            if found is None:
+            target_name = _calculated(check, names, calculations)
+            if target_name is None:
                 return None
-            names[check.variable] = found
+            names[check.variable] = target_name
     return path if all(name == called for name, called in names.items()) else _renamed(path, names)
 
 
@@ -62,11 +62,11 @@ def _checks(path: DeltaPath) -> Iterator[Check]:
 def _calculated(one: Calculation, names: Mapping[str, str], known: Iterable[Calculation]) -> str | None:
     """Return the other paths' name of a calculated variable, or None."""
     arguments = tuple(names.get(term, term) if isinstance(term, str) else term for term in one.arguments)
-    alike = replace(one, arguments=arguments)
+    renamed_calculation = replace(one, arguments=arguments)
     taken = set(names.values())
-    for other in known:
-        if other.variable not in taken and replace(alike, variable=other.variable) == other:
-            return other.variable
+    for candidate in known:
+        if candidate.variable not in taken and replace(renamed_calculation, variable=candidate.variable) == candidate:
+            return candidate.variable
     return None
 
 
@@ -102,6 +102,6 @@ def _renamed(path: DeltaPath, names: Mapping[str, str]) -> DeltaPath:
             for step in path.steps
         ),
         sort_first=tuple(names[name] for name in path.sort_first),
-        variants=tuple(_renamed(one, names) for one in path.variants),
+        variants=tuple(_renamed(variant, names) for variant in path.variants),
         seed_checks=tuple(map(check, path.seed_checks)),
     )

@@ -41,7 +41,7 @@ def kind_of(
         return kinds(expression)
     if not isinstance(expression, Call):
         return None
-    of_arguments = [kind_of(one, kinds, rule, is_last) for one in expression.arguments]
+    of_arguments = [kind_of(argument, kinds, rule, is_last) for argument in expression.arguments]
     return result_of(expression, of_arguments, rule, is_last)
 
 
@@ -82,17 +82,17 @@ def result_of(call: Call, kinds: Sequence[DataType | None], rule: object, is_las
     if call.op in _OF_TIME:
         _check_time(call, kinds, rule)
         return INT64
-    known = _numbers(call, kinds, rule)
+    types = _numbers(call, kinds, rule)
     if call.op == "double":
         return DOUBLE
-    if len(known) < len(call.arguments) and not is_last:
+    if len(types) < len(call.arguments) and not is_last:
         return None
-    families = {kind.family for kind in known}
+    families = {kind.family for kind in types}
     if families & {"float32", "float64"}:
         return DOUBLE
     if "decimal" in families:
-        return _decimal_of(call, known, rule) if len(known) == len(call.arguments) else None
-    return INT64 if known else None
+        return _decimal_of(call, types, rule) if len(types) == len(call.arguments) else None
+    return INT64 if types else None
 
 
 def _null_aware(call: Call, kinds: Sequence[DataType | None], rule: object, is_last: bool) -> DataType | None:
@@ -108,20 +108,22 @@ def _null_aware(call: Call, kinds: Sequence[DataType | None], rule: object, is_l
         return BOOL
     _check_conditions(call, pairs[: len(pairs) // 2 * 2 : 2], rule)
     values = [*pairs[1::2], *(pairs[-1:] if len(pairs) % 2 else ())]
-    is_open = any(kind is None and not isinstance(one, Constant) for one, kind in values)
+    is_open = any(kind is None and not isinstance(value, Constant) for value, kind in values)
     if is_open and not (is_last and any(kind is not None for _, kind in values)):
         return None
     return _together(call, values, rule)
 
 
 def _check_conditions(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], rule: object) -> None:
-    for one, kind in pairs:
-        is_wrong = one.value not in (None, True, False) if isinstance(one, Constant) else kind not in (None, BOOL)
-        if is_wrong or (isinstance(one, Constant) and type(one.value) in (int, float)):
-            shown = "a constant" if kind is None else f"of type '{kind.name}'"
+    for condition, kind in pairs:
+        is_wrong = (
+            condition.value not in (None, True, False) if isinstance(condition, Constant) else kind not in (None, BOOL)
+        )
+        if is_wrong or (isinstance(condition, Constant) and type(condition.value) in (int, float)):
+            description = "a constant" if kind is None else f"of type '{kind.name}'"
             raise TypeMismatchError.with_parts(
-                f"'{one}' in '{rule}' is {shown}, and '{call.op}' takes conditions",
-                subject=str(one),
+                f"'{condition}' in '{rule}' is {description}, and '{call.op}' takes conditions",
+                subject=str(condition),
                 expected="a condition",
                 remedy="Compare it with a value.",
             )
@@ -129,57 +131,58 @@ def _check_conditions(call: Call, pairs: Sequence[tuple[Expression, DataType | N
 
 def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], rule: object) -> DataType | None:
     """Return the common type of values compared with each other; constants adapt to it."""
-    known: DataType | None = None
-    for one, kind in pairs:
-        if kind is None or is_spelled(one):
+    common: DataType | None = None
+    for expression, kind in pairs:
+        if kind is None or is_spelled(expression):
             continue
-        if known is None or known.family == kind.family:
-            known = kind if known is None else known.common(kind, is_worked_out=True)
-        elif {known.family, kind.family} == {"integer", "decimal"} and call.op != "case":
-            known = kind if kind.family == "decimal" else known
+        if common is None or common.family == kind.family:
+            common = kind if common is None else common.common(kind, is_worked_out=True)
+        elif {common.family, kind.family} == {"integer", "decimal"} and call.op != "case":
+            common = kind if kind.family == "decimal" else common
         else:
             raise TypeMismatchError.with_parts(
-                f"'{call.op}' in '{rule}' has '{one}' of type '{kind.name}' beside a value of type '{known.name}'",
-                subject=str(one),
+                f"'{call.op}' in '{rule}' has '{expression}' of type '{kind.name}' beside a value of type "
+                f"'{common.name}'",
+                subject=str(expression),
                 got=kind.name,
                 remedy="Cast a column, so that both are of one type.",
             )
-    constants = [one.value for one, _ in pairs if isinstance(one, Constant) and one.value is not None]
-    constants += [constant for one, _ in pairs if isinstance(one, Call) and is_spelled(one) for constant in ("",)]
-    if known is None:
+    constants = [value.value for value, _ in pairs if isinstance(value, Constant) and value.value is not None]
+    constants += [constant for value, _ in pairs if isinstance(value, Call) and is_spelled(value) for constant in ("",)]
+    if common is None:
         groups = {_group(type(value)) for value in constants}
         is_wrong = len(groups) > 1
     else:
-        fitting = {"bool": bool, "string": str, "date": str, "timestamp": str, "zoned": str}.get(known.family, float)
+        fitting = {"bool": bool, "string": str, "date": str, "timestamp": str, "zoned": str}.get(common.family, float)
         is_wrong = any(_group(type(value)) is not fitting for value in constants)
     if is_wrong:
-        shown = "" if known is None else f" beside a value of type '{known.name}'"
+        beside = "" if common is None else f" beside a value of type '{common.name}'"
         raise TypeMismatchError.with_parts(
-            f"'{call.op}' in '{rule}' has the constants {', '.join(map(repr, constants[:5]))}{shown}",
+            f"'{call.op}' in '{rule}' has the constants {', '.join(map(repr, constants[:5]))}{beside}",
             subject=call.op,
             got=tuple(constants),
             remedy="Write constants of one type.",
         )
     if call.op != "case":
-        return known
-    if known is None:
+        return common
+    if common is None:
         return type_of_constants(constants) if constants else None
-    if known.family == "decimal":
+    if common.family == "decimal":
         for value in constants:
             exact = Decimal(value) if isinstance(value, int) else value
             assert isinstance(exact, (float, Decimal))
-            known = known.common(decimal_kind(exact), is_worked_out=True)
-    elif known.family == "integer" and any(isinstance(value, Decimal) for value in constants):
+            common = common.common(decimal_kind(exact), is_worked_out=True)
+    elif common.family == "integer" and any(isinstance(value, Decimal) for value in constants):
         return type_of_constants([*constants, 10 ** (MOST_DIGITS - max(map(_n_behind, constants))) - 1])
-    elif known.family == "integer" and any(isinstance(value, float) for value in constants):
+    elif common.family == "integer" and any(isinstance(value, float) for value in constants):
         raise TypeMismatchError.with_parts(
             f"'{call}' in '{rule}' mixes an integer and a float",
             subject=str(call),
             remedy="Write double(...) around the integer.",
         )
-    elif known.family == "integer" and constants:
-        known = INT64
-    return known
+    elif common.family == "integer" and constants:
+        common = INT64
+    return common
 
 
 def _n_behind(value: object) -> int:
@@ -218,9 +221,9 @@ def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list
     values = [argument.value for argument in call.arguments if isinstance(argument, Constant)]
     is_fraction = any(isinstance(value, float) for value in values)
     if (any(is_float) and not all(is_float)) or (is_fraction and [kind.family for kind in of_variables] == ["integer"]):
-        other = "a decimal" if any(kind.family == "decimal" for kind in of_variables) else "an integer"
+        exact = "a decimal" if any(kind.family == "decimal" for kind in of_variables) else "an integer"
         raise TypeMismatchError.with_parts(
-            f"'{call}' in '{rule}' mixes {other} and a float",
+            f"'{call}' in '{rule}' mixes {exact} and a float",
             subject=str(call),
             remedy="Give both columns one type: cast one of them, or declare it as int64 or double; or write "
             "double(...).",
@@ -314,7 +317,7 @@ def _decimal_of(call: Call, known: Sequence[DataType], rule: object) -> DataType
     """Return the type of a decimal result: enough digits for all results, at most 18."""
     precisions, scales = zip(*(kind.digits for kind in known), strict=True)
     if CHECKED.get(call.op, call.op) == "/":
-        instead = Call(call.op, tuple(Call("double", (one,)) for one in call.arguments))
+        instead = Call(call.op, tuple(Call("double", (argument,)) for argument in call.arguments))
         raise TypeMismatchError.with_parts(
             f"'{call}' in '{rule}' divides decimals, which has no exact result",
             subject=str(call),
@@ -331,26 +334,28 @@ def _decimal_of(call: Call, known: Sequence[DataType], rule: object) -> DataType
             )
         return decimal_of(sum(precisions), sum(scales))
     scale = max(scales)
-    whole = max(precision - own for precision, own in zip(precisions, scales, strict=True))
-    return decimal_of(whole + scale + (call.op in "+-" and len(known) > 1), scale)
+    n_integral = max(
+        precision - scale_of_argument for precision, scale_of_argument in zip(precisions, scales, strict=True)
+    )
+    return decimal_of(n_integral + scale + (call.op in "+-" and len(known) > 1), scale)
 
 
 def _check_text(call: Call, kinds: Sequence[DataType | None], rule: object) -> None:
-    wanted = ("string", "integer", "integer") if call.op == "substr" else ("string",) * len(kinds)
-    for argument, kind, family in zip(call.arguments, kinds, wanted, strict=True):
+    families = ("string", "integer", "integer") if call.op == "substr" else ("string",) * len(kinds)
+    for argument, kind, family in zip(call.arguments, kinds, families, strict=True):
         if isinstance(argument, Constant):
-            found = {int: "integer", str: "string"}.get(type(argument.value), "another type")
+            family_of_argument = {int: "integer", str: "string"}.get(type(argument.value), "another type")
         elif kind is not None:
-            found = kind.family
+            family_of_argument = kind.family
         else:
             continue
-        if found != family:
+        if family_of_argument != family:
             word = "a text" if family == "string" else "an integer"
-            shown = "a constant of another type" if kind is None else f"of type '{kind.name}'"
+            description = "a constant of another type" if kind is None else f"of type '{kind.name}'"
             raise TypeMismatchError.with_parts(
-                f"'{call.op}' takes {word}, and '{argument}' in '{rule}' is {shown}",
+                f"'{call.op}' takes {word}, and '{argument}' in '{rule}' is {description}",
                 subject=str(argument),
-                got=found if kind is None else kind.name,
+                got=family_of_argument if kind is None else kind.name,
                 remedy="Cast the column, or leave it out.",
             )
 

@@ -29,29 +29,31 @@ def same_rows(by_head: Mapping[str, Sequence[Rule]]) -> dict[str, Alias]:
     reads = {name: {atom.relation for rule in rules for atom in rule.read} for name, rules in by_head.items()}
     looped = {name for members in components(reads) for name in members if len(members) > 1 or name in reads[name]}
     first: dict[Hashable, tuple[str, dict[int, int]]] = {}
-    found = {}
+    result = {}
     for name, rules in by_head.items():
-        kept = rules[0].head.terms
+        head_terms = rules[0].head.terms
         if len(rules) != 1 or name in looped or not rules[0].atoms or sizes[len(rules[0].atoms)] < 2:
             continue
-        if len(set(kept)) < len(kept) or not all(isinstance(term, Variable) for term in kept):
+        if len(set(head_terms)) < len(head_terms) or not all(isinstance(term, Variable) for term in head_terms):
             continue
         numbers = _numbers(rules[0])
-        other, place = first.setdefault(
-            (_signature(rules[0], numbers), frozenset(numbers[term] for term in kept)),
-            (name, {numbers[term]: column for column, term in enumerate(kept)}),
+        leader, place = first.setdefault(
+            (_signature(rules[0], numbers), frozenset(numbers[term] for term in head_terms)),
+            (name, {numbers[term]: column for column, term in enumerate(head_terms)}),
         )
-        if other != name:
-            found[name] = Alias(other, tuple(place[numbers[term]] for term in kept))
-    return found
+        if leader != name:
+            result[name] = Alias(leader, tuple(place[numbers[term]] for term in head_terms))
+    return result
 
 
 def _numbers(rule: Rule) -> dict[Expression, int]:
     """Return the variables of a body, numbered by first occurrence."""
     terms = [term for atom in (*rule.atoms, *rule.negated) for term in atom.terms]
-    terms += [term for one in rule.comparisons for term in (one.left, one.right)]
-    terms += [term for one in rule.computed for term in (one.variable, *one.call.variables)]
-    return {term: at for at, term in enumerate(dict.fromkeys(one for one in terms if isinstance(one, Variable)))}
+    terms += [term for comparison in rule.comparisons for term in (comparison.left, comparison.right)]
+    terms += [term for computed in rule.computed for term in (computed.variable, *computed.call.variables)]
+    return {
+        term: index for index, term in enumerate(dict.fromkeys(term for term in terms if isinstance(term, Variable)))
+    }
 
 
 def _signature(rule: Rule, numbers: Mapping[Expression, int]) -> Hashable:
@@ -68,6 +70,8 @@ def _signature(rule: Rule, numbers: Mapping[Expression, int]) -> Hashable:
     return (
         tuple((atom.relation, told(atom.terms)) for atom in rule.atoms),
         tuple((atom.relation, told(atom.terms)) for atom in rule.negated),
-        frozenset((one.op, told((one.left, one.right))) for one in rule.comparisons),
-        tuple((numbers[one.variable], one.call.op, told(one.call.arguments)) for one in rule.computed),
+        frozenset((comparison.op, told((comparison.left, comparison.right))) for comparison in rule.comparisons),
+        tuple(
+            (numbers[computed.variable], computed.call.op, told(computed.call.arguments)) for computed in rule.computed
+        ),
     )

@@ -71,8 +71,8 @@ def sampled(columns: Sequence[Int64Array], weights: Int64Array | None, backend: 
     n, width = len(columns[0]), len(columns)
     if n <= EXACT_ROWS:
         return _exact(np.stack([backend.to_host(column) for column in columns]))
-    at = backend.asarray(np.unique(np.random.default_rng(n).integers(0, n, DRAWN_ROWS)))
-    drawn = np.stack([backend.to_host(column[at]) for column in columns])
+    positions_drawn = backend.asarray(np.unique(np.random.default_rng(n).integers(0, n, DRAWN_ROWS)))
+    drawn = np.stack([backend.to_host(column[positions_drawn]) for column in columns])
     one_of = n * max(width, 2) / (2 * SHARE_ROWS)
     return _facts([_part(column, columns, drawn, one_of, backend) for column in range(width)], float(n), drawn)
 
@@ -83,30 +83,30 @@ def _exact(rows: Int64Array) -> Facts:
     numbered = [_numbered(column) for column in rows]
     distinct: dict[Columns, float] = {(column,): float(count) for column, (_, count) in enumerate(numbered)}
     met: dict[tuple[Columns, int], float] = {}
-    for one, other in combinations(range(width), 2):
-        (at, _), (place, n_values) = numbered[one], numbered[other]
-        cells = _cells(at, place, n_values)
-        distinct[one, other] = float(len(cells))
-        for pair, beside in zip((((one,), other), ((other,), one)), np.divmod(cells, max(n_values, 1)), strict=True):
+    for left, right in combinations(range(width), 2):
+        (left_index, _), (place, n_values) = numbered[left], numbered[right]
+        cells = _cells(left_index, place, n_values)
+        distinct[left, right] = float(len(cells))
+        for pair, beside in zip((((left,), right), ((right,), left)), np.divmod(cells, max(n_values, 1)), strict=True):
             degrees = np.bincount(beside)
             met[pair] = float(degrees @ degrees) / max(len(cells), 1)
-    whole = tuple(range(width))
+    all_columns = tuple(range(width))
     if width > 2:
-        distinct[whole] = float(len(_cells(numbered[0][0], *_numbered(_hashed(rows[1:])))))
+        distinct[all_columns] = float(len(_cells(numbered[0][0], *_numbered(_hashed(rows[1:])))))
     if width > 1:
-        distinct[whole] = n * (distinct[whole] / n) if n else 0.0  # the same rounding as for estimated rows
-    found = distinct[whole]
-    return Facts(found, {key: min(count, found) for key, count in distinct.items()}, met, rows)
+        distinct[all_columns] = n * (distinct[all_columns] / n) if n else 0.0  # the same rounding as for estimated rows
+    n_rows = distinct[all_columns]
+    return Facts(n_rows, {key: min(count, n_rows) for key, count in distinct.items()}, met, rows)
 
 
 def _numbered(values: Int64Array) -> tuple[Int64Array, int]:
     """Return each value's index among the distinct values, and their number."""
     order = values.argsort()
     ascending = values[order]
-    at = np.zeros(len(values), np.int64)
+    indices = np.zeros(len(values), np.int64)
     numbers = (ascending[1:] != ascending[:-1]).cumsum()
-    at[order[1:]] = numbers
-    return at, int(numbers[-1]) + 1 if len(numbers) else len(values)
+    indices[order[1:]] = numbers
+    return indices, int(numbers[-1]) + 1 if len(numbers) else len(values)
 
 
 def _cells(at: Int64Array, place: Int64Array, n_values: int) -> Int64Array:
@@ -118,10 +118,10 @@ def _cells(at: Int64Array, place: Int64Array, n_values: int) -> Int64Array:
 
 def _is_first(values: Int64Array) -> BoolArray:
     """Return the mask of the first of equal values in a sorted array."""
-    found = np.empty(len(values), np.bool_)
-    found[:1] = True
-    np.not_equal(values[1:], values[:-1], out=found[1:])
-    return found
+    mask = np.empty(len(values), np.bool_)
+    mask[:1] = True
+    np.not_equal(values[1:], values[:-1], out=mask[1:])
+    return mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,26 +153,26 @@ class _Part:
     @classmethod
     def of(cls, column: int, rows: Int64Array, one_of: float, frequent: Int64Array, drawn: Int64Array) -> _Part:
         """Create a part from these rows."""
-        at, n_keys = _numbered(rows[column])
-        found = which = np.empty(0, np.int64)
+        indices, n_keys = _numbered(rows[column])
+        matches = which = np.empty(0, np.int64)
         if len(frequent):
             near = np.minimum(np.searchsorted(frequent, drawn[column, 1::2]), len(frequent) - 1)
-            found = np.flatnonzero(frequent[near] == drawn[column, 1::2])
-            which = near[found]
-        return cls(column, rows, one_of, frequent, (found, which), n_keys, at)
+            matches = np.flatnonzero(frequent[near] == drawn[column, 1::2])
+            which = near[matches]
+        return cls(column, rows, one_of, frequent, (matches, which), n_keys, indices)
 
 
 def _part(column: int, columns: Sequence[Int64Array], drawn: Int64Array, one_of: float, backend: Backend) -> _Part:
-    found, times = np.unique(drawn[column, ::2], return_counts=True)
-    frequent = found[times >= FREQUENT]
-    at = _in_share(columns[column], one_of, backend)
+    candidates, times = np.unique(drawn[column, ::2], return_counts=True)
+    frequent = candidates[times >= FREQUENT]
+    rows_at = _in_share(columns[column], one_of, backend)
     if len(frequent):
-        xp, values = backend.xp, columns[column][at]
-        known = backend.asarray(frequent)
-        near = xp.minimum(xp.searchsorted(known, values), len(frequent) - 1)
-        (light,) = positions(backend, known[near] != values)
-        at = at[light]
-    rows = np.stack([backend.to_host(one[at]) for one in columns])
+        xp, values = backend.xp, columns[column][rows_at]
+        frequent_values = backend.asarray(frequent)
+        near = xp.minimum(xp.searchsorted(frequent_values, values), len(frequent) - 1)
+        (light,) = positions(backend, frequent_values[near] != values)
+        rows_at = rows_at[light]
+    rows = np.stack([backend.to_host(values_of_column[rows_at]) for values_of_column in columns])
     return _Part.of(column, rows, one_of, frequent, drawn)
 
 
@@ -181,13 +181,13 @@ def _in_share(values: Int64Array, one_of: float, backend: Backend) -> Int64Array
     if backend.device is not None:
         return positions(backend, _is_in_share(values, one_of))[0]
     blocks = range(0, len(values), BLOCK_ROWS)
-    found = [np.flatnonzero(_is_in_share(values[begin : begin + BLOCK_ROWS], one_of)) + begin for begin in blocks]
-    return np.concatenate(found)
+    matches = [np.flatnonzero(_is_in_share(values[begin : begin + BLOCK_ROWS], one_of)) + begin for begin in blocks]
+    return np.concatenate(matches)
 
 
 def _is_in_share(values: Int64Array, one_of: float) -> BoolArray:
-    found: BoolArray = values.view(np.uint64) * GOLDEN < np.uint64(int((1 << 64) / one_of))
-    return found
+    mask: BoolArray = values.view(np.uint64) * GOLDEN < np.uint64(int((1 << 64) / one_of))
+    return mask
 
 
 def _facts(parts: Sequence[_Part], n: float, drawn: Int64Array) -> Facts:
@@ -200,14 +200,14 @@ def _facts(parts: Sequence[_Part], n: float, drawn: Int64Array) -> Facts:
     pairs: dict[Columns, float] = {}
     for part in parts:
         agreeing = _agreeing(drawn[part.column], n)
-        for other in range(len(parts)):
-            if other == part.column:
+        for other_column in range(len(parts)):
+            if other_column == part.column:
                 continue
-            total, squares = _beside(part, part.rows[other], drawn[other], n, distinct[other,])
-            met[(part.column,), other] = squares / total if total else 0.0
+            total, squares = _beside(part, part.rows[other_column], drawn[other_column], n, distinct[other_column,])
+            met[(part.column,), other_column] = squares / total if total else 0.0
             if total > UNIQUE * n:
-                met[(part.column,), other] = agreeing
-            both = tuple(sorted((part.column, other)))
+                met[(part.column,), other_column] = agreeing
+            both = tuple(sorted((part.column, other_column)))
             pairs[both] = pairs.get(both, 0.0) + total / 2
     distinct.update(pairs)
     distinct[tuple(range(len(parts)))] = rows
@@ -246,14 +246,14 @@ def _agreeing(values: Int64Array, n: float) -> float:
 
 def _distinct_rows(part: _Part, n: float, drawn: Int64Array) -> float:
     """Return the estimated number of distinct rows among n."""
-    rest = [column for column in range(len(drawn)) if column != part.column]
-    if not rest:
+    other_columns = [column for column in range(len(drawn)) if column != part.column]
+    if not other_columns:
         return part.one_of * part.n_keys + len(part.frequent)
-    total, _ = _beside(part, _hashed(part.rows[rest]), _hashed(drawn[rest]), n, 1e18)
-    own = part.one_of * part.rows.shape[1]
+    total, _ = _beside(part, _hashed(part.rows[other_columns]), _hashed(drawn[other_columns]), n, 1e18)
+    n_sampled = part.one_of * part.rows.shape[1]
     if len(part.frequent):
-        own += len(part.drawn[0]) * n / len(drawn[0, 1::2])
-    return n * min(1.0, total / own) if own else 0.0
+        n_sampled += len(part.drawn[0]) * n / len(drawn[0, 1::2])
+    return n * min(1.0, total / n_sampled) if n_sampled else 0.0
 
 
 def _hashed(rows: Int64Array) -> Int64Array:
@@ -273,10 +273,10 @@ def _frequent_degrees(part: _Part, values: Int64Array, n: float, most: float) ->
 
     Uses the drawn rows that were not used to find the frequent values.
     """
-    rows, at = part.drawn
-    times = np.bincount(at, minlength=len(part.frequent)).astype(np.float64)
-    found = _degrees(at, *_numbered(values[1::2][rows]), len(part.frequent))
-    cells = np.clip(_drawn_from(found, times), 1.0, max(most, 1.0))
+    rows, value_index = part.drawn
+    times = np.bincount(value_index, minlength=len(part.frequent)).astype(np.float64)
+    n_found = _degrees(value_index, *_numbered(values[1::2][rows]), len(part.frequent))
+    cells = np.clip(_drawn_from(n_found, times), 1.0, max(most, 1.0))
     scale = n / len(values[1::2])
     degrees: _Floats = -cells * np.expm1(-times * scale / cells)
     varies = times * scale**2 * np.exp(-times * scale / cells) ** 2

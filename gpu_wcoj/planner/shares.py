@@ -46,16 +46,18 @@ def share_of(
     >>> share_of(Condition("a", "<", "d", textual=True), [r, s], {}, known)
     0.5
     """
-    name, op, other = condition.variable, condition.op, condition.other
-    names = (name, other) if isinstance(other, str) else (name,)
+    name, op, operand = condition.variable, condition.op, condition.other
+    names = (name, operand) if isinstance(operand, str) else (name,)
     if op in ("=", "!="):
-        return 1 / max(values.get(one, 1.0) for one in names) if op == "=" else 1.0
+        return 1 / max(values.get(variable, 1.0) for variable in names) if op == "=" else 1.0
     if condition.textual:
         return RANGE
     together = _tried(names, atoms, known, TRIED)
     if together is not None:
-        return _within(COMPARE[op](together[0], together[1] if isinstance(other, str) else other))
-    apart = [found for one in names if (found := _tried((one,), atoms, known, TRIED_APART)) is not None]
+        return _within(COMPARE[op](together[0], together[1] if isinstance(operand, str) else operand))
+    apart = [
+        sample_rows for variable in names if (sample_rows := _tried((variable,), atoms, known, TRIED_APART)) is not None
+    ]
     if len(apart) < 2:
         return RANGE
     left, right = np.sort(apart[0][0]), apart[1][0]

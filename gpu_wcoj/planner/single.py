@@ -30,7 +30,9 @@ def delta_query(
     """
     setting = Setting({}, _no_constants, bag=bag, known=known, strategy=strategy)
     draft = Draft(setting, (RuleDraft(body.rule.head.relation, body.rule, body),))
-    passes = tuple(one for one in PASSES if one not in (normalised, pushed_down))  # these may drop the rule
+    passes = tuple(
+        planner_pass for planner_pass in PASSES if planner_pass not in (normalised, pushed_down)
+    )  # these may drop the rule
     query = through_passes(draft, passes).rules[0].query
     assert query is not None
     return query
@@ -51,8 +53,8 @@ def path_from(
     """
     orders = Chooser(body, seed, known, strategy).choose(hint)
     paths = [one_by_one(path_along(body, order), order) for order in orders]
-    found = [with_checks(body, path, held_by([path]) if body.negated else None) for path in paths]
-    return with_sorting(min(found, key=lambda one: len(set(one.keys).difference(held))))
+    candidates = [with_checks(body, path, held_by([path]) if body.negated else None) for path in paths]
+    return with_sorting(min(candidates, key=lambda one: len(set(one.keys).difference(held))))
 
 
 def _no_constants(relation: str, column: int, value: object) -> int:

@@ -118,20 +118,20 @@ def solve(
         )
     numbers = _numbers(graph, numbering)
     if cross == "refuse":
-        alone = graph.unconnected(graph.tables[0].name)
-        if alone:
-            word = "table" if len(alone) == 1 else "tables"
+        unconnected = graph.unconnected(graph.tables[0].name)
+        if unconnected:
+            word = "table" if len(unconnected) == 1 else "tables"
             raise UsageError.with_parts(
-                f"no equality connects {word} {listed(alone)} with '{graph.tables[0].name}', so the join is a cross "
-                "product",
-                subject=listed(alone),
+                f"no equality connects {word} {listed(unconnected)} with '{graph.tables[0].name}', so the join is a "
+                "cross product",
+                subject=listed(unconnected),
                 remedy="Add the missing edge, or allow a cross product with cross='allow'.",
             )
-    for one in existing:
-        _check_arranged(one, graph)
+    for arrangement in existing:
+        _check_arranged(arrangement, graph)
     for name, order in orders.items():
-        others = [table.name for table in graph.tables if table.name != name]
-        if len(others) == len(graph.tables) or sorted(order) != sorted(others):
+        other_tables = [table.name for table in graph.tables if table.name != name]
+        if len(other_tables) == len(graph.tables) or sorted(order) != sorted(other_tables):
             raise UsageError.with_parts(
                 f"the order for the change of '{name}' is {listed(order)}",
                 subject=name,
@@ -186,7 +186,7 @@ def _numbers(graph: JoinGraph, numbering: Sequence[str] | None) -> dict[str, int
             got=tuple(names),
             remedy=f"Name each of {listed(graph.by_name)} once.",
         )
-    return {name: number for number, name in enumerate(names)}
+    return {name: index for index, name in enumerate(names)}
 
 
 @dataclass(frozen=True)
@@ -231,32 +231,32 @@ class _Solver:
         names = [table.name for table in self.graph.tables]
         ordered = names if self.prefer == "left" else names[::-1]
         self.rank = {name: i for i, name in enumerate(ordered)}
-        held = [self.graph.classes_in(name) for name in names]
-        self.common = tuple(sorted(frozenset.intersection(*held)))
+        class_sets = [self.graph.classes_in(name) for name in names]
+        self.common = tuple(sorted(frozenset.intersection(*class_sets)))
         numbering = tuple(sorted(self.numbers, key=self.numbers.__getitem__))
         paths = tuple(self._path(name) for name in numbering if self.graph.by_name[name].changes)
         used = dict.fromkeys(lookup.arrangement for path in paths for lookup in path.lookups)
-        made = tuple(one for one in used if one in self.made)
+        made = tuple(arrangement for arrangement in used if arrangement in self.made)
         return LookupPlan(numbering, paths, tuple(used), made, self.considered)
 
     def _path(self, name: str) -> LookupPath:
         changed = self.graph.by_name[name]
-        own = tuple(one for one in self.graph.filters if one.tables == frozenset([name]))
-        start = _Way((name,), changed.changes * prod(one.share for one in own))
+        filters = tuple(candidate for candidate in self.graph.filters if candidate.tables == frozenset([name]))
+        start = _Way((name,), changed.changes * prod(table_filter.share for table_filter in filters))
         if name in self.orders:
-            found = [self._given(start, self.orders[name])]
+            candidates = [self._given(start, self.orders[name])]
         elif len(self.graph.tables) == 1:
-            found = [self._given(start, ())]
+            candidates = [self._given(start, ())]
         else:
             firsts = self._next(start)
             steady = firsts[:1] if len(self.graph.classes) < 2 else firsts
-            found = [self._finished(self._looked_up(start, first), steady=False) for first in firsts]
-            found += [self._finished(self._looked_up(start, first), steady=True) for first in steady]
+            candidates = [self._finished(self._looked_up(start, first), steady=False) for first in firsts]
+            candidates += [self._finished(self._looked_up(start, first), steady=True) for first in steady]
             if self.common and len(self.graph.classes) > 1:
-                found.append(self._finished(replace(start, within=self.common), steady=False))
-        best = min(found, key=lambda way: (float(f"{way.cost:.9g}"), [self.rank[one] for one in way.bound]))
-        self.made += [one for one in best.made if one not in self.made]
-        return LookupPath(name, best.lookups, self._first_spread(best), self._within(changed, ()), own, best.cost)
+                candidates.append(self._finished(replace(start, within=self.common), steady=False))
+        best = min(candidates, key=lambda way: (float(f"{way.cost:.9g}"), [self.rank[table] for table in way.bound]))
+        self.made += [arrangement for arrangement in best.made if arrangement not in self.made]
+        return LookupPath(name, best.lookups, self._first_spread(best), self._within(changed, ()), filters, best.cost)
 
     def _given(self, way: _Way, order: Sequence[str]) -> _Way:
         """Return the path in a given order."""
@@ -279,16 +279,18 @@ class _Solver:
         while len(way.bound) < len(self.graph.tables):
             ways = [self._looked_up(way, name) for name in self._next(way)]
             if steady:
-                way = next((one for one in ways if one.lookups[-1].exchange is None), ways[0])
+                way = next((candidate for candidate in ways if candidate.lookups[-1].exchange is None), ways[0])
             else:
                 way = min(ways, key=lambda one: (float(f"{one.cost + one.rows:.9g}"), self.rank[one.bound[-1]]))
         return way
 
     def _next(self, way: _Way) -> list[str]:
         """Return the tables for the next lookup by preference; unconnected ones only if all are."""
-        known = self._known(way.bound)
-        rest = sorted((one.name for one in self.graph.tables if one.name not in way.bound), key=self.rank.__getitem__)
-        return [name for name in rest if self.graph.classes_in(name) & known] or rest
+        bound_classes = self._known(way.bound)
+        unbound = sorted(
+            (table.name for table in self.graph.tables if table.name not in way.bound), key=self.rank.__getitem__
+        )
+        return [name for name in unbound if self.graph.classes_in(name) & bound_classes] or unbound
 
     def _known(self, bound: Sequence[str]) -> frozenset[int]:
         return frozenset(chain.from_iterable(self.graph.classes_in(name) for name in bound))
@@ -302,56 +304,66 @@ class _Solver:
 
     def _looked_up(self, way: _Way, name: str) -> _Way:
         """Return the path with one more lookup, in the cheapest arrangement for it."""
-        ways = [self._through(way, name, one) for one in self._arrangements(way, name)]
+        ways = [self._through(way, name, arrangement) for arrangement in self._arrangements(way, name)]
         return min(ways, key=lambda one: float(f"{one.cost:.9g}"))
 
     def _arrangements(self, way: _Way, name: str) -> list[Arranged]:
         """Return the arrangements by which a table can be looked up, existing ones first."""
         table = self.graph.by_name[name]
-        known = self._known(way.bound)
+        bound_classes = self._known(way.bound)
         class_of = self.graph.class_of
-        columns = [column for column in self.graph.joined[name] if class_of[name, column] in known]
+        columns = [column for column in self.graph.joined[name] if class_of[name, column] in bound_classes]
         columns.sort(key=lambda column: (class_of[name, column], column))
-        there = [one for one in chain(self.existing, self.made, way.made) if one.relation == table.source]
-        found = [one for one in there if set(one.by) <= set(_prefix(one, columns)) and (one.order or not columns)]
+        there = [
+            arrangement
+            for arrangement in chain(self.existing, self.made, way.made)
+            if arrangement.relation == table.source
+        ]
+        usable = [
+            arrangement
+            for arrangement in there
+            if set(arrangement.by) <= set(_prefix(arrangement, columns)) and (arrangement.order or not columns)
+        ]
         if not columns:
-            return [one for one in found if not one.by] or [Arranged(table.source, (), ())]
+            return [arrangement for arrangement in usable if not arrangement.by] or [Arranged(table.source, (), ())]
         place = {class_of[name, column]: column for column in reversed(columns)}
         if way.within:
-            by = tuple(place[number] for number in way.within)
+            by = tuple(place[class_index] for class_index in way.within)
             order = (*by, *(column for column in columns if column not in by))
-            found.append(Arranged(table.source, order, None if by == order else by))
-            return [one for one in dict.fromkeys(found) if one.by in ((), by)]
+            usable.append(Arranged(table.source, order, None if by == order else by))
+            return [arrangement for arrangement in dict.fromkeys(usable) if arrangement.by in ((), by)]
         if way.at and set(way.at) <= place.keys():
-            by = tuple(place[number] for number in way.at)
+            by = tuple(place[class_index] for class_index in way.at)
             order = (*dict.fromkeys(by), *(column for column in columns if column not in by))
-            found.append(Arranged(table.source, order, None if by == order else by))
+            usable.append(Arranged(table.source, order, None if by == order else by))
         by = tuple(dict.fromkeys(place[class_of[name, column]] for column in columns))
-        found.append(Arranged(table.source, tuple(columns), None if len(by) == len(columns) else by))
-        return [one for one in dict.fromkeys(found) if _prefix(one, columns)]
+        usable.append(Arranged(table.source, tuple(columns), None if len(by) == len(columns) else by))
+        return [arrangement for arrangement in dict.fromkeys(usable) if _prefix(arrangement, columns)]
 
     def _through(self, way: _Way, name: str, arranged: Arranged) -> _Way:
         """Return the path with a lookup of the table in one arrangement."""
         table, graph, costs = self.graph.by_name[name], self.graph, self.costs
-        known = self._known(way.bound)
+        bound_classes = self._known(way.bound)
         equal = {
             column: self._holder(way.bound, graph.class_of[name, column])
             for column in graph.joined[name]
-            if graph.class_of[name, column] in known
+            if graph.class_of[name, column] in bound_classes
         }
         key = _prefix(arranged, list(equal))
         by = tuple(graph.class_of[name, column] for column in arranged.by)
-        exchange, at = None, way.at
+        exchange, partitioning = None, way.at
         if by and way.at is None and set(by) <= graph.classes_in(way.bound[0]):
-            at = by
+            partitioning = by
         elif by and way.at != by:
-            exchange, at = tuple(equal[column] for column in arranged.by), by
+            exchange, partitioning = tuple(equal[column] for column in arranged.by), by
         bound = (*way.bound, name)
-        checks = [(column, other) for column, other in equal.items() if column not in key]
-        checks += [(column, (name, other)) for other, column in self._within(table, known)]
-        filters = tuple(one for one in graph.filters if name in one.tables and one.tables <= set(bound))
+        checks = [(column, bound_column) for column, bound_column in equal.items() if column not in key]
+        checks += [(column, (name, first)) for first, column in self._within(table, bound_classes)]
+        filters = tuple(
+            candidate for candidate in graph.filters if name in candidate.tables and candidate.tables <= set(bound)
+        )
         probed = way.rows * self._found(table, [(column, equal[column]) for column in key])
-        rows = way.rows * self._found(table, list(equal.items())) * prod(one.share for one in filters)
+        rows = way.rows * self._found(table, list(equal.items())) * prod(applied.share for applied in filters)
         is_new = arranged not in self.existing and arranged not in self.made and arranged not in way.made
         cost = way.rows * (costs.lookup + (costs.exchanged if exchange is not None else 0.0)) + probed * costs.found
         lookup = Lookup(
@@ -368,7 +380,7 @@ class _Solver:
             way,
             bound=bound,
             rows=rows,
-            at=at,
+            at=partitioning,
             lookups=(*way.lookups, lookup),
             made=(*way.made, arranged) if is_new else way.made,
             cost=way.cost + cost + (table.changes * costs.maintained if is_new else 0.0),
@@ -379,20 +391,20 @@ class _Solver:
         first: dict[int, int] = {}
         pairs = []
         for column in self.graph.joined[table.name]:
-            number = self.graph.class_of[table.name, column]
-            if number in first and number not in known:
-                pairs.append((first[number], column))
-            first.setdefault(number, column)
+            class_index = self.graph.class_of[table.name, column]
+            if class_index in first and class_index not in known:
+                pairs.append((first[class_index], column))
+            first.setdefault(class_index, column)
         return tuple(pairs)
 
     def _found(self, table: Table, equal: Sequence[tuple[int, Column]]) -> float:
         """Return the mean rows of a lookup, if the side with fewer values is contained in the other."""
         rows = table.found(()) if table.rows is None else table.rows
-        most = table.values([column for column, _ in equal])
-        for name in {other[0] for _, other in equal}:
-            held = [other[1] for _, other in equal if other[0] == name]
-            most = max(most, self.graph.by_name[name].values(held))
-        return rows / most
+        max_values = table.values([column for column, _ in equal])
+        for name in {bound_column[0] for _, bound_column in equal}:
+            columns = [bound_column[1] for _, bound_column in equal if bound_column[0] == name]
+            max_values = max(max_values, self.graph.by_name[name].values(columns))
+        return rows / max_values
 
     def _first_spread(self, way: _Way) -> tuple[int, ...]:
         """Return the columns of the changed table that its rows are partitioned by at first."""
@@ -402,7 +414,7 @@ class _Solver:
             if lookup.arrangement.by:
                 place = dict(lookup.key)
                 classes = [self.graph.class_of[place[column]] for column in lookup.arrangement.by]
-                return tuple(self._column(way.bound[0], number) for number in classes)
+                return tuple(self._column(way.bound[0], class_index) for class_index in classes)
         return ()
 
     def _column(self, name: str, number: int) -> int:
@@ -411,9 +423,9 @@ class _Solver:
 
 def _prefix(arranged: Arranged, columns: Sequence[int]) -> tuple[int, ...]:
     """Return the longest prefix of an arrangement's columns among these columns."""
-    known: list[int] = []
+    prefix: list[int] = []
     for column in arranged.order:
         if column not in columns:
             break
-        known.append(column)
-    return tuple(known)
+        prefix.append(column)
+    return tuple(prefix)

@@ -102,25 +102,25 @@ def measured(arrangement: Arrangement) -> TrieStatistics:
     >>> found.distinct, found.degrees[0].histogram, found.degrees[0].heaviest, found.degrees[0].met
     ((2, 4), (1, 1), (((1,), 3), ((2,), 1)), 2.5)
     """
-    kept: dict[str, TrieStatistics] = arrangement.spine.__dict__
-    if "statistics" not in kept:
-        kept["statistics"] = statistics_of(arrangement.spine.batches, len(arrangement.key.order))
-    return kept["statistics"]
+    cache: dict[str, TrieStatistics] = arrangement.spine.__dict__
+    if "statistics" not in cache:
+        cache["statistics"] = statistics_of(arrangement.spine.batches, len(arrangement.key.order))
+    return cache["statistics"]
 
 
 def statistics_of(batches: Sequence[IndexedZSet], depth: int) -> TrieStatistics:
     """Return the statistics of the sum of tries of one order and depth, the largest first."""
     if not batches:
         return TrieStatistics((0,) * depth, (Degrees(0, 0, 0, (), ()),) * (depth - 1))
-    base, *others = batches
-    known = _counted(base)
-    if not others:
-        degrees = tuple(one.degrees(base, level) for level, one in enumerate(known))
+    base, *smaller = batches
+    counted = _counted(base)
+    if not smaller:
+        degrees = tuple(counted_level.degrees(base, level) for level, counted_level in enumerate(counted))
         return TrieStatistics(tuple(map(len, base.values)), degrees)
-    change = others[0]
-    for one in others[1:]:
-        change = change.merge(one)
-    return _changed(base, known, change)
+    change = smaller[0]
+    for batch in smaller[1:]:
+        change = change.merge(batch)
+    return _changed(base, counted, change)
 
 
 @dataclass(eq=False)
@@ -152,18 +152,18 @@ class _Counted:
 
 def _counted(batch: IndexedZSet) -> list[_Counted]:
     """Return the degrees of all levels but the last, cached with the batch."""
-    kept: list[_Counted] | None = batch.__dict__.get("degrees")
-    if kept is None:
-        kept = []
+    counted: list[_Counted] | None = batch.__dict__.get("degrees")
+    if counted is None:
+        counted = []
         for offsets in batch.offsets:
             degree = offsets[1:] - offsets[:-1]
             nodes = _most(batch.backend, degree, HEAVIEST + SPARE)
             squares, at_least = _moments(batch.backend, degree)
-            kept.append(
+            counted.append(
                 _Counted(len(degree), int(len(degree) and offsets[-1]), squares, at_least, nodes, degree[nodes])
             )
-        batch.__dict__["degrees"] = kept
-    return kept
+        batch.__dict__["degrees"] = counted
+    return counted
 
 
 def _moments(backend: Backend, degree: Int64Array) -> tuple[int, tuple[int, ...]]:
@@ -173,8 +173,8 @@ def _moments(backend: Backend, degree: Int64Array) -> tuple[int, tuple[int, ...]
     """
     if not len(degree):
         return 0, ()
-    (most,) = numbers(backend, degree.max())
-    at_least = numbers(backend, *((degree >= 1 << i).sum() for i in range(most.bit_length())))
+    (largest,) = numbers(backend, degree.max())
+    at_least = numbers(backend, *((degree >= 1 << i).sum() for i in range(largest.bit_length())))
     return exact_sum(backend, degree * degree), tuple(at_least)
 
 
@@ -225,12 +225,12 @@ def _changed(base: IndexedZSet, known: Sequence[_Counted], change: IndexedZSet) 
     """Return the statistics of a counted batch plus a smaller one. O(rows of the smaller one)."""
     backend, xp = base.backend, base.backend.xp
     columns = change.columns()
-    at = base.locate(columns) if len(base) and len(change) else xp.full(len(change), -1, np.int64)
-    held = at >= 0
-    weight = held.astype(np.int64)
+    positions_in_base = base.locate(columns) if len(base) and len(change) else xp.full(len(change), -1, np.int64)
+    is_held = positions_in_base >= 0
+    weight = is_held.astype(np.int64)
     if base.weights is not None and len(base):
-        weight *= base.weights[xp.maximum(at, 0)]
-    step = (weight + change.weight_column() != 0).astype(np.int64) - held.astype(np.int64)
+        weight *= base.weights[xp.maximum(positions_in_base, 0)]
+    step = (weight + change.weight_column() != 0).astype(np.int64) - is_held.astype(np.int64)
     distinct, degrees = [len(base) + numbers(backend, step.sum())[0]], []
     for level in range(base.depth - 2, -1, -1):
         (moved,) = positions(backend, step != 0)
@@ -239,12 +239,16 @@ def _changed(base: IndexedZSet, known: Sequence[_Counted], change: IndexedZSet) 
         sums = backend.kernels.exclusive_sum(step[moved])
         ends = xp.concatenate([starts[1:], xp.full(min(1, len(starts)), len(moved), np.int64)])
         columns = [column[starts] for column in columns]
-        at = base.locate(columns) if len(base) and len(starts) else xp.full(len(starts), -1, np.int64)
-        node, offsets = xp.maximum(at, 0), base.offsets[level]
-        old = xp.where(at >= 0, offsets[node + 1] - offsets[node], 0) if len(base) else xp.zeros(len(at), np.int64)
+        positions_in_base = base.locate(columns) if len(base) and len(starts) else xp.full(len(starts), -1, np.int64)
+        node, offsets = xp.maximum(positions_in_base, 0), base.offsets[level]
+        old = (
+            xp.where(positions_in_base >= 0, offsets[node + 1] - offsets[node], 0)
+            if len(base)
+            else xp.zeros(len(positions_in_base), np.int64)
+        )
         new = old + sums[ends] - sums[starts]
         step = (new > 0).astype(np.int64) - (old > 0).astype(np.int64)
-        degrees.append(_updated(base, level, known[level], _Touched(columns, at, old, new)))
+        degrees.append(_updated(base, level, known[level], _Touched(columns, positions_in_base, old, new)))
         distinct.append(degrees[-1].prefixes)
     return TrieStatistics(tuple(distinct[::-1]), tuple(degrees[::-1]))
 
@@ -293,16 +297,16 @@ def _heaviest(
         moved = touched.at[there]
         while len(moved) and len(nodes):
             near = xp.minimum(xp.searchsorted(moved, nodes), len(moved) - 1)
-            (kept,) = positions(backend, moved[near] != nodes)
-            if len(kept) >= HEAVIEST or len(nodes) == known.prefixes:
-                nodes, counts = nodes[kept], counts[kept]
+            (unchanged,) = positions(backend, moved[near] != nodes)
+            if len(unchanged) >= HEAVIEST or len(nodes) == known.prefixes:
+                nodes, counts = nodes[unchanged], counts[unchanged]
                 break
             offsets = base.offsets[level]
             degree = offsets[1:] - offsets[:-1]
             nodes = _most(backend, degree, 2 * len(nodes) + SPARE)
             counts = degree[nodes]
     ranked = zip(_prefixes(base, level, nodes[:HEAVIEST]), backend.to_host(counts[:HEAVIEST]).tolist(), strict=True)
-    others = _most(backend, touched.new, HEAVIEST)
-    own = [backend.to_host(column[others]).tolist() for column in touched.columns]
-    changed = zip(zip(*own, strict=True), backend.to_host(touched.new[others]).tolist(), strict=True)
+    changed_nodes = _most(backend, touched.new, HEAVIEST)
+    changed_columns = [backend.to_host(column[changed_nodes]).tolist() for column in touched.columns]
+    changed = zip(zip(*changed_columns, strict=True), backend.to_host(touched.new[changed_nodes]).tolist(), strict=True)
     return tuple(sorted([*ranked, *changed], key=lambda one: (-one[1], one[0]))[:HEAVIEST])

@@ -49,7 +49,10 @@ class Renaming:
         """Return the images of atoms and variables under a power of the automorphism."""
         atoms, names = tuple(range(len(self.atoms))), {name: name for name in self.names}
         for _ in range(number):
-            atoms, names = tuple(self.atoms[at] for at in atoms), {one: self.names[to] for one, to in names.items()}
+            atoms, names = (
+                tuple(self.atoms[atom] for atom in atoms),
+                {name: self.names[to] for name, to in names.items()},
+            )
         return atoms, names
 
     def onto(self, number: int) -> Image | None:
@@ -57,12 +60,12 @@ class Renaming:
         first = next((orbit[0] for orbit in self.orbits if number in orbit), number)
         if first == number:
             return None
-        return next(Image(first, *one) for one in self._powers if one[0][first] == number)
+        return next(Image(first, *power) for power in self._powers if power[0][first] == number)
 
     @cached_property
     def _powers(self) -> list[tuple[tuple[int, ...], dict[str, str]]]:
         """Powers of the automorphism other than the identity."""
-        return [self.times(number) for number in range(1, self.order)]
+        return [self.times(exponent) for exponent in range(1, self.order)]
 
 
 @dataclass(frozen=True)
@@ -112,13 +115,13 @@ def symmetry_of(body: Body) -> Renaming | None:
     if body.negated or body.calculations or body.never or not 1 < n <= MOST_ATOMS:
         return None
     kinds: dict[Hashable, int] = {}
-    alike = [kinds.setdefault(_kind(atom), len(kinds)) for atom in body.atoms]
+    kind_of = [kinds.setdefault(_kind(atom), len(kinds)) for atom in body.atoms]
     if len(kinds) == n:
         return None
-    fewest = sum(-(-times // 3) for times in Counter(alike).values())
+    fewest = sum(-(-times // 3) for times in Counter(kind_of).values())
     said = _said(body.conditions, {})
     best: Renaming | None = None
-    for images, names in islice(_renamings(body.atoms, alike), MOST_TRIED):
+    for images, names in islice(_renamings(body.atoms, kind_of), MOST_TRIED):
         cycles = _cycles(images)
         period = lcm(*map(len, cycles))
         for order in (3, 2):
@@ -134,32 +137,34 @@ def symmetry_of(body: Body) -> Renaming | None:
 
 def _renamings(atoms: tuple[BodyAtom, ...], alike: list[int]) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
     """Yield images of atoms and of variables, conditions ignored, depth first in body order."""
-    tried = 0
-    candidates = [[other for other in reversed(range(len(atoms))) if alike[other] == kind] for kind in alike]
+    n_tried = 0
+    candidates = [
+        [candidate for candidate in reversed(range(len(atoms))) if alike[candidate] == kind] for kind in alike
+    ]
     waiting: list[tuple[tuple[int, ...], dict[str, str]]] = [((), {})]
-    while waiting and tried < MOST_TRIED:
+    while waiting and n_tried < MOST_TRIED:
         images, names = waiting.pop()
-        at = len(images)
-        if at == len(atoms):
+        n_placed = len(images)
+        if n_placed == len(atoms):
             yield images, names
             continue
-        for other in candidates[at]:
-            if other in images:
+        for image in candidates[n_placed]:
+            if image in images:
                 continue
-            tried += 1
-            more = _extended(names, atoms[at], atoms[other])
+            n_tried += 1
+            more = _extended(names, atoms[n_placed], atoms[image])
             if more is not None:
-                waiting.append(((*images, other), more))
+                waiting.append(((*images, image), more))
 
 
 def _extended(names: dict[str, str], atom: BodyAtom, image: BodyAtom) -> dict[str, str] | None:
     """Return the renaming extended by an atom and its image, None if it is not injective then."""
-    for name, other in zip(atom.variables, image.variables, strict=True):
-        if names.get(name, other) != other:
+    for name, image_name in zip(atom.variables, image.variables, strict=True):
+        if names.get(name, image_name) != image_name:
             return None
-    found = dict(names)
-    found.update(zip(atom.variables, image.variables, strict=True))
-    return found if len(set(found.values())) == len(found) else None
+    extended = dict(names)
+    extended.update(zip(atom.variables, image.variables, strict=True))
+    return extended if len(set(extended.values())) == len(extended) else None
 
 
 def _kind(atom: BodyAtom) -> Hashable:
@@ -169,25 +174,25 @@ def _kind(atom: BodyAtom) -> Hashable:
 
 def _said(conditions: tuple[Condition, ...], names: Mapping[str, str]) -> frozenset[Hashable]:
     """Return a key of the renamed conditions that does not depend on the order of operands."""
-    found: set[Hashable] = set()
-    for one in conditions:
-        left, op = names.get(one.variable, one.variable), one.op
-        right = names.get(one.other, one.other) if isinstance(one.other, str) else one.other
+    keys: set[Hashable] = set()
+    for condition in conditions:
+        left, op = names.get(condition.variable, condition.variable), condition.op
+        right = names.get(condition.other, condition.other) if isinstance(condition.other, str) else condition.other
         if isinstance(right, str) and right < left:
             left, op, right = right, MIRRORED[op], left
-        found.add((left, op, right, one.textual, one.family))
-    return frozenset(found)
+        keys.add((left, op, right, condition.textual, condition.family))
+    return frozenset(keys)
 
 
 def _cycles(images: tuple[int, ...]) -> Orbits:
     seen: set[int] = set()
-    found = []
+    cycles = []
     for first in range(len(images)):
-        own, at = [], first
-        while at not in seen:
-            seen.add(at)
-            own.append(at)
-            at = images[at]
-        if own:
-            found.append(tuple(sorted(own)))
-    return tuple(found)
+        cycle, atom = [], first
+        while atom not in seen:
+            seen.add(atom)
+            cycle.append(atom)
+            atom = images[atom]
+        if cycle:
+            cycles.append(tuple(sorted(cycle)))
+    return tuple(cycles)

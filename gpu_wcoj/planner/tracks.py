@@ -85,7 +85,7 @@ class Track:
     @cached_property
     def ends(self) -> tuple[int, ...]:
         """Per number of levels, the number of steps in them."""
-        begins = [at for at, step in enumerate(self.path.steps) if not step.is_lookup]
+        begins = [i for i, step in enumerate(self.path.steps) if not step.is_lookup]
         return (0, *begins[1:], len(self.path.steps)) if begins else (0,)
 
     def finished(self, levels: int) -> Mapping[Met, int]:
@@ -99,18 +99,18 @@ class Track:
     def _met(self, levels: int, kind: str) -> Mapping[Met, int]:
         if (kind, levels) in self._found:
             return self._found[kind, levels]
-        found: dict[Met, int] = {}
+        matches: dict[Met, int] = {}
         for use in self.path.others:
             both = zip(use.key.order, use.variables, strict=True)
             placed = [(column, self.place.get(name, -levels - 1)) for column, name in both]
             bound = sorted((column, place) for column, place in placed if place >= -levels)
             if bound and (len(bound) == len(use.variables)) == (kind == "finished"):
                 met = Met(use.key.selection, tuple(bound), use.atom < self.path.seed.atom)
-                while met in found:
+                while met in matches:
                     met = met._replace(again=met.again + 1)
-                found[met] = use.atom
-        self._found[kind, levels] = found
-        return found
+                matches[met] = use.atom
+        self._found[kind, levels] = matches
+        return matches
 
     def said(self, levels: int) -> frozenset[Word]:
         """Return the conditions and negated atoms over bound variables."""
@@ -123,8 +123,8 @@ class Track:
         """Return the join of some atoms up to a level, with these conditions and negated atoms."""
         path = self.path
         steps: list[Step] = []
-        for one in path.steps[: self.ends[levels]]:
-            step = self._restricted(one, atoms, said)
+        for original in path.steps[: self.ends[levels]]:
+            step = self._restricted(original, atoms, said)
             if step.atoms or not step.is_lookup:
                 steps.append(step)
             elif step.checks:
@@ -134,11 +134,11 @@ class Track:
         return replace(
             path,
             others=tuple(use for use in path.others if use.atom in atoms),
-            seed_conditions=tuple(one for one in path.seed_conditions if self._said(one) in said),
+            seed_conditions=tuple(condition for condition in path.seed_conditions if self._said(condition) in said),
             steps=tuple(steps),
             variants=(),
             branches=self._branches(0, self.ends[levels]) if len(steps) == self.ends[levels] else (),
-            seed_checks=tuple(one for one in path.seed_checks if self._said(one) in said),
+            seed_checks=tuple(check for check in path.seed_checks if self._said(check) in said),
         )
 
     def rest(self, levels: int, finished: Collection[int], said: Collection[Word], order: Iterable[int]) -> DeltaPath:
@@ -153,7 +153,7 @@ class Track:
         """
         path, name_of = self.path, {place: name for name, place in self.place.items()}
         left = [check for check in self._checks(levels) if self._said(check) not in said]
-        early = [one for one in left if isinstance(one, Condition) and self._said(one) is not None]
+        early = [check for check in left if isinstance(check, Condition) and self._said(check) is not None]
         steps: list[Step] = []
         late = [check for check in left if check not in early]
         following = path.steps[self.ends[levels] :]
@@ -176,53 +176,53 @@ class Track:
         path, steps = self.path, self.path.steps
         variables = {use.atom: use.variables for use in path.others}
         bound = set(path.seed.variables)
-        for at, step in enumerate(steps[: self.ends[levels]]):
-            seen = {name for one in steps[at:] for number in one.atoms for name in variables[number]}
-            if not seen.union(*(one.spoken for one in steps[at:])).issuperset(bound):
+        for i, step in enumerate(steps[: self.ends[levels]]):
+            seen = {name for later in steps[i:] for atom_index in later.atoms for name in variables[atom_index]}
+            if not seen.union(*(later.spoken for later in steps[i:])).issuperset(bound):
                 return False
             bound.add(step.variable)
         return True
 
     def cuts(self, levels: int) -> bool:
         """Return True if no branch extends beyond so many levels."""
-        return not any(one.begin < self.ends[levels] < one.end for one in self.path.branches)
+        return not any(branch.begin < self.ends[levels] < branch.end for branch in self.path.branches)
 
     def branches_behind(self, levels: int) -> tuple[Branch, ...]:
         """Return the branches of the remaining steps."""
         return self._branches(self.ends[levels], len(self.path.steps))
 
     def _branches(self, begin: int, end: int) -> tuple[Branch, ...]:
-        inside = (one for one in self.path.branches if begin <= one.begin and one.end <= end)
-        return tuple(Branch(one.begin - begin, one.end - begin) for one in inside)
+        inside = (branch for branch in self.path.branches if begin <= branch.begin and branch.end <= end)
+        return tuple(Branch(branch.begin - begin, branch.end - begin) for branch in inside)
 
     def names(self, beginning: DeltaPath) -> tuple[str, ...]:
         """Return this path's names for the steps of a common prefix."""
-        own = [step.name for step in self.path.steps if not step.is_lookup]
-        level, found = -1, []
+        bound_names = [step.name for step in self.path.steps if not step.is_lookup]
+        level, names = -1, []
         for step in beginning.steps:
             level += not step.is_lookup
-            found.append(own[level])
-        return tuple(found)
+            names.append(bound_names[level])
+        return tuple(names)
 
     def _restricted(self, step: Step, atoms: Collection[int], said: Collection[Word]) -> Step:
         return replace(
             step,
-            atoms=tuple(number for number in step.atoms if number in atoms),
-            conditions=tuple(one for one in step.conditions if self._said(one) in said),
-            checks=tuple(one for one in step.checks if self._said(one) in said),
+            atoms=tuple(atom_index for atom_index in step.atoms if atom_index in atoms),
+            conditions=tuple(condition for condition in step.conditions if self._said(condition) in said),
+            checks=tuple(check for check in step.checks if self._said(check) in said),
         )
 
     def _together(self, levels: int, atoms: Collection[int], said: Collection[Word]) -> list[Step]:
         """Return one step per level with all of these atoms."""
-        found: list[Step] = []
-        for one in self.path.steps[: self.ends[levels]]:
-            step = self._restricted(one, atoms, said)
-            if one.is_lookup:
-                found[-1] = replace(found[-1], checks=(*found[-1].checks, *step.checks))
+        steps: list[Step] = []
+        for original in self.path.steps[: self.ends[levels]]:
+            step = self._restricted(original, atoms, said)
+            if original.is_lookup:
+                steps[-1] = replace(steps[-1], checks=(*steps[-1].checks, *step.checks))
             else:
                 holding = (use.atom for use in self.path.others if step.variable in use.variables)
-                found.append(replace(step, atoms=tuple(number for number in holding if number in atoms)))
-        return found
+                steps.append(replace(step, atoms=tuple(atom_index for atom_index in holding if atom_index in atoms)))
+        return steps
 
     def _checks(self, levels: int) -> list[Check]:
         """Return the checks of the seed and of so many levels."""

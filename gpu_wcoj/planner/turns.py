@@ -35,21 +35,21 @@ def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step,
     """
     if set(via.values()) <= {None}:
         return tuple(steps)
-    last = {number: at for at, step in enumerate(steps) for number in step.atoms}
-    found: list[Step] = []
+    last_step = {atom_index: i for i, step in enumerate(steps) for atom_index in step.atoms}
+    result: list[Step] = []
     late: dict[int, list[Step]] = {}
-    for at, step in enumerate(steps):
-        alone = via.get(step.variable)
-        if alone is None or step.is_lookup or len(step.atoms) == 1:
-            for number in step.atoms if late else ():
-                found += late.pop(number, [])
-            found.append(step)
+    for index, step in enumerate(steps):
+        proposer = via.get(step.variable)
+        if proposer is None or step.is_lookup or len(step.atoms) == 1:
+            for due_atom in step.atoms if late else ():
+                result += late.pop(due_atom, [])
+            result.append(step)
             continue
-        found += late.pop(alone, [])
-        found.append(step_of(step.variable, (alone,), step.conditions, step.checks))
-        for number in step.atoms:
-            if number != alone:
-                late.setdefault(number, []).append(step_of(step.variable, (number,), is_lookup=True))
-                if last[number] == at:
-                    found += late.pop(number)
-    return tuple(found)
+        result += late.pop(proposer, [])
+        result.append(step_of(step.variable, (proposer,), step.conditions, step.checks))
+        for due_atom in step.atoms:
+            if due_atom != proposer:
+                late.setdefault(due_atom, []).append(step_of(step.variable, (due_atom,), is_lookup=True))
+                if last_step[due_atom] == index:
+                    result += late.pop(due_atom)
+    return tuple(result)

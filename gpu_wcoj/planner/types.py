@@ -42,13 +42,13 @@ class Types:
         self._linked_by: dict[frozenset[Place], Rule] = {}  # the rule that compares the two
         self._rules = rules
         self._equated: frozenset[Place] | None = frozenset()  # roots of classes; None is all
-        for number, rule in enumerate(rules.rules):
-            self._read(number, rule)
-        for one in rules.groupings:
-            self._parent.setdefault((one.relation, one.keys), (one.relation, one.keys))
-            linked = one.keys + (one.op in ("min", "max"))
+        for rule_index, rule in enumerate(rules.rules):
+            self._read(rule_index, rule)
+        for grouping in rules.groupings:
+            self._parent.setdefault((grouping.relation, grouping.keys), (grouping.relation, grouping.keys))
+            linked = grouping.keys + (grouping.op in ("min", "max"))
             for column in range(linked):
-                self._link((one.source, column), (one.relation, column))
+                self._link((grouping.source, column), (grouping.relation, column))
         for head, demand in rules.demands.items():
             for column in range(rules.arity[demand]):
                 self._link((head, column), (demand, column))
@@ -60,9 +60,9 @@ class Types:
         for place in self._constants:
             self._said.setdefault(self._root(place), []).append(place)
         declared = {
-            (one.relation, column): DataType(kind)
-            for one in rules.declarations
-            for column, kind in enumerate(one.types)
+            (declaration.relation, column): DataType(kind)
+            for declaration in rules.declarations
+            for column, kind in enumerate(declaration.types)
             if kind is not None
         }
         self._equated = frozenset(map(self._root, self._equated_places(bag)))
@@ -76,11 +76,11 @@ class Types:
         home: dict[Variable, Place] = {}
         homes: dict[str, Place] = {}
         literal: list[tuple[Place, Constant]] = []
-        for one in rule.computed:
-            place = (f"{number}#{one.variable.name}", 0)
+        for computed in rule.computed:
+            place = (f"{number}#{computed.variable.name}", 0)
             self._parent.setdefault(place, place)
-            self._calculated.append((rule, homes, one, place))
-            home[one.variable] = place
+            self._calculated.append((rule, homes, computed, place))
+            home[computed.variable] = place
         for atom in (*rule.atoms, *rule.negated, rule.head):
             for column, term in enumerate(map(plain, atom.terms)):
                 place = (atom.relation, column)
@@ -93,12 +93,16 @@ class Types:
                     self._link(home[term], place)
                 else:
                     home[term] = place
-        calculated = {one.variable for one in rule.computed}
-        compared = [(plain(one.left), plain(one.right)) for one in rule.comparisons if not one.is_null_test]
+        calculated = {calculation.variable for calculation in rule.computed}
+        compared = [
+            (plain(comparison.left), plain(comparison.right))
+            for comparison in rule.comparisons
+            if not comparison.is_null_test
+        ]
         compared += [
             (plain(left), plain(right))
-            for one in rule.computed
-            for left, right in _compared_in(one.call)
+            for calculation in rule.computed
+            for left, right in _compared_in(calculation.call)
             if not isinstance(left, Call) and not isinstance(right, Call)
         ]
         for left, right in compared:
@@ -110,10 +114,10 @@ class Types:
                         self._link(home[left], home[right])
                         self._linked_by[frozenset((home[left], home[right]))] = rule
                 continue
-            for variable, other in ((left, right), (right, left)):
-                is_literal = isinstance(other, Constant) and other != NULL
-                if isinstance(variable, Variable) and isinstance(other, Constant) and is_literal and variable in home:
-                    literal.append((home[variable], other))
+            for variable, operand in ((left, right), (right, left)):
+                is_literal = isinstance(operand, Constant) and operand != NULL
+                if isinstance(variable, Variable) and isinstance(operand, Constant) and is_literal and variable in home:
+                    literal.append((home[variable], operand))
         for place, constant in literal:
             self._constants.setdefault(place, []).append((rule, constant.value))
         homes.update({variable.name: place for variable, place in home.items()})
@@ -125,20 +129,24 @@ class Types:
         All other values are only copied to heads, or used in calculations.
         """
         rules = self._rules
-        sets = {*loops_of(rules), *(one.relation for one in rules.extremes)}
+        sets = {*loops_of(rules), *(extreme.relation for extreme in rules.extremes)}
         if not bag:
             n_rules = Counter(rule.head.relation for rule in rules.rules)
             drops = {rule.head.relation for rule in rules.rules if not set(rule.head.terms).issuperset(rule.variables)}
             sets |= drops.union(name for name, n in n_rules.items() if n > 1)
         for rule in rules.rules:
             homes = self._homes[rule]
-            joined = Counter(one.variable for one in rule.computed)
+            joined = Counter(computed.variable for computed in rule.computed)
             joined.update(term for atom in rule.atoms for term in atom.terms if isinstance(term, Variable))
             compared = {variable for variable, n in joined.items() if n > 1}
             compared.update(term for atom in rule.negated for term in atom.variables)
-            compared.update(term for one in rule.comparisons if not one.is_null_test for term in one.variables)
+            compared.update(
+                term for comparison in rule.comparisons if not comparison.is_null_test for term in comparison.variables
+            )
             for computed in rule.computed:
-                compared.update(one for sides in _compared_in(computed.call) for side in sides for one in _passed(side))
+                compared.update(
+                    variable for sides in _compared_in(computed.call) for side in sides for variable in _passed(side)
+                )
             yield from (homes[variable.name] for variable in compared if variable.name in homes)
             for atom in (*rule.atoms, *rule.negated):
                 fixed = (isinstance(term, Constant) and term != NULL for term in atom.terms)
@@ -146,20 +154,20 @@ class Types:
             if rule.head.relation in sets:
                 yield from ((rule.head.relation, i) for i in range(len(rule.head.terms)))
         arity = rules.arity
-        for one in rules.groupings:  # equal rows cancel each other, and sums have no -0.0
-            yield from ((one.source, i) for i in range(arity[one.source]))
-            yield from ((one.relation, i) for i in range(one.keys + 1))
+        for grouping in rules.groupings:  # equal rows cancel each other, and sums have no -0.0
+            yield from ((grouping.source, i) for i in range(arity[grouping.source]))
+            yield from ((grouping.relation, i) for i in range(grouping.keys + 1))
 
     def _check_range(self, declared: Mapping[Place, DataType]) -> None:
         """Raise for a constant outside the integers of its column's declared type."""
         for place, kind in declared.items():
             if kind.family == "integer":
-                least, most = kind.code_range
+                lowest, highest = kind.code_range
                 for rule, value in self._constants.get(place, ()):
-                    if type(value) is int and not least <= value <= most:
+                    if type(value) is int and not lowest <= value <= highest:
                         says = "a fact of the text" if rule is None else f"'{rule}'"
                         raise TypeMismatchError.with_parts(
-                            f"{self._label(place)} is declared as '{kind.name}', {least} to {most}, and {says} has "
+                            f"{self._label(place)} is declared as '{kind.name}', {lowest} to {highest}, and {says} has "
                             f"{value}",
                             subject=place[0],
                             got=value,
@@ -173,7 +181,11 @@ class Types:
         """
         reached = {self._root(place) for place in typed}
         results = [place for *_, place in self._calculated]
-        results += [(one.relation, one.keys) for one in self._rules.groupings if one.op not in ("min", "max")]
+        results += [
+            (grouping.relation, grouping.keys)
+            for grouping in self._rules.groupings
+            if grouping.op not in ("min", "max")
+        ]
         derived = {self._root(place) for place in results}
         for place in self._constants:
             root = self._root(place)
@@ -194,27 +206,27 @@ class Types:
                 pass
         for rule, left, right in self._compared:
             kinds = [self.of(*left), self.of(*right)]
-            known = [kind for kind in kinds if kind is not None]
-            families = {kind.family for kind in known}
+            typed = [kind for kind in kinds if kind is not None]
+            families = {kind.family for kind in typed}
             if len(families) == 2 and families != {"integer", "decimal"}:
                 raise TypeMismatchError.with_parts(
-                    f"the rule '{rule}' compares a value of type '{known[0].name}' with a value of type "
-                    f"'{known[1].name}'",
+                    f"the rule '{rule}' compares a value of type '{typed[0].name}' with a value of type "
+                    f"'{typed[1].name}'",
                     subject=str(rule),
                     remedy="Cast a column, so that both are of one type.",
                 )
 
     def _derive_once(self, is_last: bool) -> bool:
         changed = False
-        for rule, homes, one, place in self._calculated:
-            variables = one.call.variables
+        for rule, homes, computed, place in self._calculated:
+            variables = computed.call.variables
             kinds = [self.of(*homes[term.name]) if term.name in homes else None for term in variables]
-            found = self._results.get((place, is_last))
-            if found is None or found[0] != kinds:
+            cached = self._results.get((place, is_last))
+            if cached is None or cached[0] != kinds:
                 kind_by_variable = dict(zip(variables, kinds, strict=True))
-                found = kinds, kind_of(one.call, kind_by_variable.__getitem__, rule, is_last)
-                self._results[place, is_last] = found
-            changed |= self._show(place, found[1])
+                cached = kinds, kind_of(computed.call, kind_by_variable.__getitem__, rule, is_last)
+                self._results[place, is_last] = cached
+            changed |= self._show(place, cached[1])
         for grouping in self._rules.groupings:
             value = None if grouping.op == "count" else self.of(grouping.source, grouping.keys)
             place = (grouping.relation, grouping.keys)
@@ -225,13 +237,13 @@ class Types:
     def _show(self, place: Place, kind: DataType | None) -> bool:
         """Store an inferred type; return True if it is new."""
         root = self._root(place)
-        held = self._worked_out.setdefault(root, {})
-        if kind is None or kind == held.pop(place, None):
+        inferred = self._worked_out.setdefault(root, {})
+        if kind is None or kind == inferred.pop(place, None):
             if kind is not None:
-                held[place] = kind
+                inferred[place] = kind
             return False
         self._check_others(root, place, kind, None, is_worked_out=True)
-        held[place] = kind
+        inferred[place] = kind
         self._check_constants(root, place, None)
         return True
 
@@ -281,20 +293,20 @@ class Types:
 
     def copy(self) -> Types:
         """Return a copy that can be extended separately."""
-        other = object.__new__(Types)
-        other._parent = self._parent
-        other._equated = self._equated
-        other._constants = self._constants
-        other._said = self._said
-        other._homes = self._homes
-        other._calculated = self._calculated
-        other._results = dict(self._results)
-        other._compared = self._compared
-        other._linked_by = self._linked_by
-        other._rules = self._rules
-        other._seen = {root: dict(seen) for root, seen in self._seen.items()}
-        other._worked_out = {root: dict(seen) for root, seen in self._worked_out.items()}
-        return other
+        copy = object.__new__(Types)
+        copy._parent = self._parent
+        copy._equated = self._equated
+        copy._constants = self._constants
+        copy._said = self._said
+        copy._homes = self._homes
+        copy._calculated = self._calculated
+        copy._results = dict(self._results)
+        copy._compared = self._compared
+        copy._linked_by = self._linked_by
+        copy._rules = self._rules
+        copy._seen = {root: dict(seen) for root, seen in self._seen.items()}
+        copy._worked_out = {root: dict(seen) for root, seen in self._worked_out.items()}
+        return copy
 
     def of(self, relation: str, column: int) -> DataType | None:
         """Return the common type of a column's class; None while unknown."""
@@ -344,22 +356,22 @@ class Types:
             place = (relation, column)
             root = self._root(place)
             seen = self._seen.setdefault(root, {})
-            known = seen.get(place)
-            if known == kind:
+            previous = seen.get(place)
+            if previous == kind:
                 continue
             name = names[column] if names else None
             self._check_others(root, place, kind, name, is_worked_out=False)
-            seen[place] = kind if known is None else known.common(kind)
+            seen[place] = kind if previous is None else previous.common(kind)
             self._check_constants(root, place, name)
 
     def _check_others(self, root: Place, place: Place, kind: DataType, name: str | None, is_worked_out: bool) -> None:
         """Raise if a type is incompatible with the known types of its class."""
         for kinds in (self._seen, self._worked_out):
-            for other, other_kind in kinds.get(root, {}).items():
+            for other_place, other_kind in kinds.get(root, {}).items():
                 try:
                     kind.common(other_kind, is_worked_out or kinds is self._worked_out)
                 except TypeMismatchError as error:
-                    said = self._join_words(place, other)
+                    said = self._join_words(place, other_place)
                     what = f"{self._label(place, name)} is of type '{kind.name}', and {said}"
                     why = str(error).splitlines()[-1].strip()
                     raise TypeMismatchError.with_parts(
@@ -412,8 +424,8 @@ class Types:
 def _compared_in(call: Call) -> Iterator[tuple[Expression, Expression]]:
     """Yield the pairs of expressions that are compared within a null-aware call."""
     if call.op in COMPARING or call.op == "among":
-        first, *others = call.arguments
-        yield from ((first, one) for one in others)
+        first, *operands = call.arguments
+        yield from ((first, operand) for operand in operands)
     for part in call.arguments:
         if isinstance(part, Call):
             yield from _compared_in(part)
@@ -424,10 +436,10 @@ def _passed(expression: Expression) -> Iterator[Variable]:
     if isinstance(expression, Variable):
         yield expression
     elif isinstance(expression, Call) and expression.op == "case":
-        last = len(expression.arguments) // 2 * 2
-        for at, one in enumerate(expression.arguments):
-            if at % 2 or at == last:
-                yield from _passed(one)
+        n_paired = len(expression.arguments) // 2 * 2
+        for i, argument in enumerate(expression.arguments):
+            if i % 2 or i == n_paired:
+                yield from _passed(argument)
 
 
 def fits(value: object, kind: DataType) -> bool:
@@ -463,9 +475,9 @@ def names_of(rules: Rules) -> Mapping[str, tuple[str, ...]]:
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:
     taken: list[str] = []
     for name in names:
-        unique, number = name, 1
+        unique, suffix = name, 1
         while unique in taken:
-            number += 1
-            unique = f"{name}_{number}"
+            suffix += 1
+            unique = f"{name}_{suffix}"
         taken.append(unique)
     return tuple(taken)

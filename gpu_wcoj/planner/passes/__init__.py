@@ -44,6 +44,6 @@ PASSES: tuple[Pass, ...] = (
 
 def through_passes(draft: Draft, passes: tuple[Pass, ...] = PASSES) -> Draft:
     """Return the draft after all passes."""
-    for one in passes:
-        draft = one(draft)
+    for planner_pass in passes:
+        draft = planner_pass(draft)
     return draft

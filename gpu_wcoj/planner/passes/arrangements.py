@@ -55,24 +55,24 @@ def path_along(body: Body, order: Order, uses: Uses | None = None) -> DeltaPath:
     start = body.atom(order.seed)
     place = {name: i for i, name in enumerate((*start.variables, *order.variables))}
     holding: dict[str, list[int]] = {name: [] for name in order.variables}
-    others = []
-    for number, atom in enumerate(body.atoms):
-        if number != order.seed:
-            others.append(use_of(number, atom, place, uses))
+    other_uses = []
+    for atom_index, atom in enumerate(body.atoms):
+        if atom_index != order.seed:
+            other_uses.append(use_of(atom_index, atom, place, uses))
             for name in atom.variables:
                 if name in holding:
-                    holding[name].append(number)
+                    holding[name].append(atom_index)
     steps = tuple([Step(name, tuple(numbers)) for name, numbers in holding.items()])
-    return DeltaPath((use_of(order.seed, start, place, uses),), tuple(others), (), steps)
+    return DeltaPath((use_of(order.seed, start, place, uses),), tuple(other_uses), (), steps)
 
 
 def use_of(number: int, atom: BodyAtom, place: Mapping[str, int], uses: Uses) -> AtomUse:
     """Return the atom with levels in the order of `place`, from `uses` or added to them."""
     variables = tuple(sorted(atom.variables, key=place.__getitem__))
-    found = uses.get((number, variables))
-    if found is None:
+    use = uses.get((number, variables))
+    if use is None:
         column = dict(zip(atom.variables, atom.columns, strict=True))
         columns = tuple(map(column.__getitem__, variables))
         key = ArrangementKey(atom.relation, columns, atom.constants, atom.equal, atom.compared)
-        found = uses[number, variables] = AtomUse(number, key, variables)
-    return found
+        use = uses[number, variables] = AtomUse(number, key, variables)
+    return use

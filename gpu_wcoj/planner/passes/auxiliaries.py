@@ -78,39 +78,43 @@ def with_auxiliaries(draft: Draft) -> Draft:
 
 def _grown(draft: Draft) -> Draft:
     """Return the draft with one more kind of auxiliary relations; itself if there is none."""
-    setting, alone = draft.setting, outside_of_loops(draft)
-    made = {one.name for one in draft.auxiliaries}
-    heads = {one.head for one in draft.rules} - made
+    setting, nonrecursive = draft.setting, outside_of_loops(draft)
+    made = {auxiliary.name for auxiliary in draft.auxiliaries}
+    heads = {rule_draft.head for rule_draft in draft.rules} - made
     pairs = {
-        number: list(_pairs(one.normalised, heads))
-        for number, one in enumerate(draft.rules)
-        if one.head in alone and one.head not in setting.hints and one.head not in made
+        rule_index: list(_pairs(rule_draft.normalised, heads))
+        for rule_index, rule_draft in enumerate(draft.rules)
+        if rule_draft.head in nonrecursive and rule_draft.head not in setting.hints and rule_draft.head not in made
     }
     paying: list[Auxiliary] = []
-    for number, found in pairs.items():
-        rows = [_rows(atom, setting.known) for atom in draft.rules[number].normalised.atoms] if found else []
-        paying += [one.joined for one in found if _pays(one, rows, setting)]
-    wanted = {one for one, times in Counter(paying).items() if times >= USES}
+    for index, candidates in pairs.items():
+        rows = [_rows(atom, setting.known) for atom in draft.rules[index].normalised.atoms] if candidates else []
+        paying += [pair.joined for pair in candidates if _pays(pair, rows, setting)]
+    selected = {auxiliary for auxiliary, times in Counter(paying).items() if times >= USES}
     rules, used = list(draft.rules), dict.fromkeys(draft.auxiliaries)
     changed = False
-    for number, found in pairs.items():
-        chosen = _disjoint(one for one in found if one.joined in wanted)
+    for index, candidates in pairs.items():
+        chosen = _disjoint(pair for pair in candidates if pair.joined in selected)
         if chosen:
-            rules[number] = replace(rules[number], body=_reading(rules[number].normalised, chosen))
-            used.update(dict.fromkeys(one.joined for one in chosen))
+            rules[index] = replace(rules[index], body=_reading(rules[index].normalised, chosen))
+            used.update(dict.fromkeys(pair.joined for pair in chosen))
             changed = True
     if not changed:
         return draft
-    new = [one for one in used if one.name not in made]
-    unseen = {one.name: one.facts(setting.known) for one in new if setting.known.rows(one.name) is None}
+    new = [auxiliary for auxiliary in used if auxiliary.name not in made]
+    unseen = {
+        auxiliary.name: auxiliary.facts(setting.known)
+        for auxiliary in new
+        if setting.known.rows(auxiliary.name) is None
+    }
     expected = {name: facts for name, facts in unseen.items() if facts is not None}
-    known = setting.known.expecting(expected) if expected else setting.known
-    shapes = {**setting.shapes, **{one.name: one.shape(setting.shapes) for one in new}}
-    own = [RuleDraft(one.name, body.rule, body) for one in new for body in [one.body()]]
+    catalog = setting.known.expecting(expected) if expected else setting.known
+    shapes = {**setting.shapes, **{auxiliary.name: auxiliary.shape(setting.shapes) for auxiliary in new}}
+    auxiliary_rules = [RuleDraft(auxiliary.name, body.rule, body) for auxiliary in new for body in [auxiliary.body()]]
     return replace(
         draft,
-        setting=replace(setting, shapes=shapes, known=known),
-        rules=(*rules[: len(made)], *own, *rules[len(made) :]),
+        setting=replace(setting, shapes=shapes, known=catalog),
+        rules=(*rules[: len(made)], *auxiliary_rules, *rules[len(made) :]),
         auxiliaries=tuple(used),
     )
 
@@ -137,24 +141,30 @@ def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
     if len(body.atoms) < FEWEST_ATOMS:
         return
     said = [name for atom in (*body.atoms, *body.negated) for name in atom.variables]
-    said += [name for checks in (body.conditions, body.calculations) for one in checks for name in names_of(one)]
-    said += [one.variable for one in body.calculations]
+    said += [name for checks in (body.conditions, body.calculations) for check in checks for name in names_of(check)]
+    said += [calculation.variable for calculation in body.calculations]
     spoken = Counter([*said, *(term for term in body.head if isinstance(term, str))])
-    inputs = [(at, set(atom.variables)) for at, atom in enumerate(body.atoms) if atom.relation not in heads]
-    for (first, own), (second, others) in combinations(inputs, 2):
-        shared = own & others
+    inputs = [
+        (atom_index, set(atom.variables)) for atom_index, atom in enumerate(body.atoms) if atom.relation not in heads
+    ]
+    for (first, first_names), (second, second_names) in combinations(inputs, 2):
+        shared = first_names & second_names
         if len(shared) != 1:
             continue
         (name,) = shared
         if spoken[name] != len((first, second)):
             continue
         sides = []
-        for at in (first, second):
-            kept = tuple(one for one in body.atoms[at].variables if one != name and spoken[one] > 1)
-            sides.append((Side.of(body.atoms[at], name, kept), at, kept))
-        (one, left, kept), (other, right, more) = sorted(sides, key=lambda side: (str(side[0]), side[1]))
-        if kept or more:
-            yield _Pair((left, right), Auxiliary((one, other)), (*kept, *more))
+        for index in (first, second):
+            kept_names = tuple(
+                variable for variable in body.atoms[index].variables if variable != name and spoken[variable] > 1
+            )
+            sides.append((Side.of(body.atoms[index], name, kept_names), index, kept_names))
+        (left_side, left_atom, left_names), (right_side, right_atom, right_names) = sorted(
+            sides, key=lambda side: (str(side[0]), side[1])
+        )
+        if left_names or right_names:
+            yield _Pair((left_atom, right_atom), Auxiliary((left_side, right_side)), (*left_names, *right_names))
 
 
 def _pays(pair: _Pair, sizes: Sequence[float | None], setting: Setting) -> bool:
@@ -162,15 +172,15 @@ def _pays(pair: _Pair, sizes: Sequence[float | None], setting: Setting) -> bool:
 
     `sizes` are the rows that each atom of the body leaves, or None if unknown.
     """
-    known = setting.known
+    catalog = setting.known
     slack = STAYS if pair.joined in (setting.auxiliaries or ()) else 1.0
-    others = [rows for at, rows in enumerate(sizes) if rows is not None and at not in pair.places]
-    most = slack * SMALL * max(others, default=0.0)
-    for side, other in (pair.joined.sides, pair.joined.sides[::-1]):
-        rows, more = _rows(side.atom, known), _rows(other.atom, known)
-        if rows is None or more is None or slack * min(rows, more) < FEWEST_ROWS or rows > most:
+    other_rows = [rows for atom_index, rows in enumerate(sizes) if rows is not None and atom_index not in pair.places]
+    max_rows = slack * SMALL * max(other_rows, default=0.0)
+    for side, other_side in (pair.joined.sides, pair.joined.sides[::-1]):
+        rows, more = _rows(side.atom, catalog), _rows(other_side.atom, catalog)
+        if rows is None or more is None or slack * min(rows, more) < FEWEST_ROWS or rows > max_rows:
             continue
-        values = known.values(other.atom, str(other.joined))
+        values = catalog.values(other_side.atom, str(other_side.joined))
         if values is not None and slack * values >= KEY * more:
             return True
     return False
@@ -187,17 +197,17 @@ def _disjoint(pairs: Iterable[_Pair]) -> list[_Pair]:
     """Return the pairs that share no atom with an earlier pair."""
     chosen: list[_Pair] = []
     taken: set[int] = set()
-    for one in pairs:
-        if taken.isdisjoint(one.places):
-            chosen.append(one)
-            taken.update(one.places)
+    for pair in pairs:
+        if taken.isdisjoint(pair.places):
+            chosen.append(pair)
+            taken.update(pair.places)
     return chosen
 
 
 def _reading(body: Body, chosen: Iterable[_Pair]) -> Body:
     """Return the body with one atom in the place of each pair."""
     atoms: dict[int, BodyAtom] = dict(enumerate(body.atoms))
-    for one in chosen:
-        atoms[min(one.places)] = BodyAtom(one.joined.name, tuple(range(len(one.variables))), one.variables)
-        del atoms[max(one.places)]
+    for pair in chosen:
+        atoms[min(pair.places)] = BodyAtom(pair.joined.name, tuple(range(len(pair.variables))), pair.variables)
+        del atoms[max(pair.places)]
     return replace(body, atoms=tuple(atoms.values()))

@@ -58,10 +58,12 @@ def begun_alike(draft: Draft) -> Draft:
         or begin as path 0 of t, rule 0: c
           d: intersect 3 by f[0, 1] with 4 by f[1, 0]
     """
-    own = [(one.head, query_of(one)) for one in draft.rules]
-    queries = with_beginnings(own, outside_of_loops(draft), draft.setting.known)
+    queries_by_head = [(rule_draft.head, query_of(rule_draft)) for rule_draft in draft.rules]
+    queries = with_beginnings(queries_by_head, outside_of_loops(draft), draft.setting.known)
     both = zip(draft.rules, queries, strict=True)
-    return draft.of([one if query is one.query else replace(one, query=query) for one, query in both])
+    return draft.of(
+        [rule_draft if query is rule_draft.query else replace(rule_draft, query=query) for rule_draft, query in both]
+    )
 
 
 def with_beginnings(
@@ -75,20 +77,20 @@ def with_beginnings(
     classes: dict[Word, list[_User]] = {}
     for user in users:
         classes.setdefault(user.tracks[0].seeded, []).append(user)
-    for alike in classes.values():
-        if len(alike) > 1:
-            _begin_together(alike, known)
-    begun = {user.place: user.begun for user in users if user.begun is not None}
+    for group in classes.values():
+        if len(group) > 1:
+            _begin_together(group, known)
+    continuations = {user.place: user.begun for user in users if user.begun is not None}
     names = _names(head for head, _ in own)
     plans: dict[int, Beginning] = {}
     leaders: dict[object, int] = {}
-    found = []
-    for at, (_, query) in enumerate(own):
-        leader = leaders.setdefault((query.paths, query.together), at) if query.together else at
-        ways = [begun.get((leader, number)) for number in range(len(query.paths))]
+    result = []
+    for rule_index, (_, query) in enumerate(own):
+        leader = leaders.setdefault((query.paths, query.together), rule_index) if query.together else rule_index
+        ways = [continuations.get((leader, path_index)) for path_index in range(len(query.paths))]
         made = tuple(None if way is None else way.plan(plans, names) for way in ways) if any(ways) else ()
-        found.append(replace(query, begun=made) if made or query.begun else query)
-    return found
+        result.append(replace(query, begun=made) if made or query.begun else query)
+    return result
 
 
 @dataclass(eq=False)
@@ -119,12 +121,12 @@ class _User:
 
         At a level where atoms are intersected, one atom alone may leave any number of rows, whatever the estimate.
         """
-        for track, own in self.reaching(levels):
-            if atoms == own and track.cuts(levels):
+        for track, bound_atoms in self.reaching(levels):
+            if atoms == bound_atoms and track.cuts(levels):
                 return track
-            if atoms < own and track.cuts(levels):
-                meeting, needed = Counter(map(_level, atoms)), Counter(map(_level, own))
-                if all(meeting[at] >= min(needed[at], 2) for at in range(1, levels + 1)):
+            if atoms < bound_atoms and track.cuts(levels):
+                meeting, needed = Counter(map(_level, atoms)), Counter(map(_level, bound_atoms))
+                if all(meeting[level] >= min(needed[level], 2) for level in range(1, levels + 1)):
                     return track
         return None
 
@@ -132,7 +134,9 @@ class _User:
         """Return the tracks that list so many levels, each with the atoms bound by them."""
         if levels not in self._reaching:
             both = zip(self.tracks, self.most, strict=True)
-            self._reaching[levels] = [(one, frozenset(one.finished(levels))) for one, most in both if levels <= most]
+            self._reaching[levels] = [
+                (track, frozenset(track.finished(levels))) for track, max_levels in both if levels <= max_levels
+            ]
         return self._reaching[levels]
 
 
@@ -154,9 +158,9 @@ class _Shared:
     def plan(self, plans: dict[int, Beginning], names: Sequence[tuple[str, int]]) -> Beginning:
         """Return the executable prefix, each created once."""
         if id(self) not in plans:
-            rule, number = self.user.place
-            begun = None if self.user.begun is None else self.user.begun.plan(plans, names)
-            plans[id(self)] = Beginning(*names[rule], number, self.user.tracks[0].path, begun)
+            rule, path_index = self.user.place
+            continuation = None if self.user.begun is None else self.user.begun.plan(plans, names)
+            plans[id(self)] = Beginning(*names[rule], path_index, self.user.tracks[0].path, continuation)
         return plans[id(self)]
 
 
@@ -169,8 +173,10 @@ class _Way:
 
     def plan(self, plans: dict[int, Beginning], names: Sequence[tuple[str, int]]) -> Begun:
         """Return the executable continuation."""
-        own = self.track.names(self.shared.user.tracks[0].path)
-        return Begun(self.shared.plan(plans, names), self.rest(), own, self.track.is_seen(self.shared.levels))
+        names_of_steps = self.track.names(self.shared.user.tracks[0].path)
+        return Begun(
+            self.shared.plan(plans, names), self.rest(), names_of_steps, self.track.is_seen(self.shared.levels)
+        )
 
     def rest(self) -> DeltaPath:
         """Return the remaining path of the track."""
@@ -188,28 +194,32 @@ def _level(met: Met) -> int:
 def _names(heads: Iterable[str]) -> list[tuple[str, int]]:
     """Return, per rule, its head and its index among the rules of that head."""
     rules: Counter[str] = Counter()
-    found = []
+    result = []
     for head in heads:
-        found.append((head, rules[head]))
+        result.append((head, rules[head]))
         rules[head] += 1
-    return found
+    return result
 
 
 def _users(own: Sequence[tuple[str, DeltaQuery]], alone: Collection[str]) -> Iterator[_User]:
     """Yield the paths that may share a prefix; of rules that share all paths, the first's."""
     seen = set()
-    for at, (head, query) in enumerate(own):
+    for rule_index, (head, query) in enumerate(own):
         if head not in alone or len(query.paths) > MOST_ATOMS:
             continue
         if query.together:
             if (query.paths, query.together) in seen:
                 continue
             seen.add((query.paths, query.together))
-        kept = query.together or query.head_variables
-        for number, path in enumerate(query.paths):
+        kept_names = query.together or query.head_variables
+        for path_index, path in enumerate(query.paths):
             if path.steps:
                 tracks = [Track(way) for way in (path, *path.variants)]
-                yield _User((at, number), tracks, [_listed(track, track.path.depth_of(kept)) for track in tracks])
+                yield _User(
+                    (rule_index, path_index),
+                    tracks,
+                    [_listed(track, track.path.depth_of(kept_names)) for track in tracks],
+                )
 
 
 def _listed(track: Track, depth: int) -> int:
@@ -233,16 +243,16 @@ def _begin_together(users: Iterable[_User], known: KnownRelations) -> None:
 
 def _sets(users: Iterable[_User], levels: int) -> list[frozenset[Met]]:
     """Return the candidate sets of atoms: of one path, and intersections of two."""
-    own: dict[frozenset[Met], None] = {}
+    sets_of_paths: dict[frozenset[Met], None] = {}
     for user in users:
         for _, atoms in user.reaching(levels):
-            own[atoms] = None
-    found = dict(own)
-    if len(own) <= MOST_COMPARED:
-        found.update(dict.fromkeys(one & other for one, other in combinations(own, 2)))
+            sets_of_paths[atoms] = None
+    candidates = dict(sets_of_paths)
+    if len(sets_of_paths) <= MOST_COMPARED:
+        candidates.update(dict.fromkeys(left & right for left, right in combinations(sets_of_paths, 2)))
     bound = set(range(-levels, 0))
     return sorted(
-        [atoms for atoms in found if bound.issubset([place for met in atoms for _, place in met.bound])],
+        [atoms for atoms in candidates if bound.issubset([place for met in atoms for _, place in met.bound])],
         key=len, reverse=True,
     )  # fmt: skip
 
@@ -251,19 +261,19 @@ def _shared(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[M
     """Let the tracks for which it pays share a prefix; return it, or None."""
     made = _beginning(ways, levels, atoms)
     costs = [listing(track, levels) for _, track in ways]
-    own = listing(made.user.tracks[0], levels)
-    if own is None or None in costs:
-        last = made.user.tracks[0].path.steps[-1]
-        if len(last.atoms) < 2 or any(atoms != frozenset(track.finished(levels)) for _, track in ways):
+    shared_cost = listing(made.user.tracks[0], levels)
+    if shared_cost is None or None in costs:
+        last_step = made.user.tracks[0].path.steps[-1]
+        if len(last_step.atoms) < 2 or any(atoms != frozenset(track.finished(levels)) for _, track in ways):
             return None
     else:
-        taking = [own[1] * _taking(_Way(track, made)) for _, track in ways]
-        paying = [at for at, cost in enumerate(costs) if cost is not None and taking[at] < cost[0]]
+        taking = [shared_cost[1] * _taking(_Way(track, made)) for _, track in ways]
+        paying = [i for i, cost in enumerate(costs) if cost is not None and taking[i] < cost[0]]
         if len(paying) < 2:
             return None
         if len(paying) < len(ways):
-            return _shared([ways[at] for at in paying], levels, atoms, listing)
-        if own[0] + sum(taking) >= CLEARLY * sum(cost[0] for cost in costs if cost is not None):
+            return _shared([ways[i] for i in paying], levels, atoms, listing)
+        if shared_cost[0] + sum(taking) >= CLEARLY * sum(cost[0] for cost in costs if cost is not None):
             return None
     for user, track in ways:
         user.begun = _Way(track, made)
@@ -273,11 +283,11 @@ def _shared(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[M
 def _beginning(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[Met]) -> _Shared:
     """Return the common part of these tracks, in the variables of the first."""
     first, track = ways[0]
-    said = frozenset.intersection(*(other.said(levels) for _, other in ways))
-    numbers = {number for met, number in track.finished(levels).items() if met in atoms}
-    for met, number in track.reached(levels).items():
-        if all(met in other.reached(levels) for _, other in ways):
-            numbers.add(number)
+    said = frozenset.intersection(*(other_track.said(levels) for _, other_track in ways))
+    numbers = {atom_index for met, atom_index in track.finished(levels).items() if met in atoms}
+    for met, reached_index in track.reached(levels).items():
+        if all(met in other_track.reached(levels) for _, other_track in ways):
+            numbers.add(reached_index)
     path = with_sorting(track.beginning(levels, numbers, said))
     return _Shared(_User(first.place, [Track(path)], [levels]), levels, atoms, said)
 
@@ -291,17 +301,17 @@ def _listing(track: Track, levels: int, estimator: Estimator) -> tuple[float, fl
     if not estimator.is_known:
         return None
     steps = path.steps[: track.ends[levels]]
-    found = estimator.over(steps)
-    cost = found.listing
+    estimate = estimator.over(steps)
+    cost = estimate.listing
     if path.branches:
         behind = [
-            replace(one, begin=one.begin + len(steps), end=one.end + len(steps))
-            for one in track.branches_behind(levels)
+            replace(branch, begin=branch.begin + len(steps), end=branch.end + len(steps))
+            for branch in track.branches_behind(levels)
         ]
         cost += estimator.over(path.steps, path.branches).listing - estimator.over(path.steps, behind).listing
-    before, last = found.levels[-2:]
+    before, last_level = estimate.levels[-2:]
     is_alone = len(steps[-1].atoms) == 1 and not steps[-1].is_lookup
-    return cost + is_alone * copying(before.rows, last.proposed), last.rows
+    return cost + is_alone * copying(before.rows, last_level.proposed), last_level.rows
 
 
 def _taking(way: _Way) -> float:

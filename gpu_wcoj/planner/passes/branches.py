@@ -51,17 +51,17 @@ def branched(draft: Draft) -> Draft:
     if setting.strategy == "wcoj":
         return draft
     rules, candidates = [], draft.candidates
-    for one in draft.rules:
-        if one.head in setting.hints or len(one.normalised.atoms) > MOST_ATOMS:
-            rules.append(one)
+    for rule_draft in draft.rules:
+        if rule_draft.head in setting.hints or len(rule_draft.normalised.atoms) > MOST_ATOMS:
+            rules.append(rule_draft)
             continue
-        paths, foreseen = list(one.paths), list(one.foreseen)
-        for number, (path, flat) in enumerate(zip(paths, foreseen, strict=True)):
+        paths, foreseen = list(rule_draft.paths), list(rule_draft.foreseen)
+        for path_index, (path, flat) in enumerate(zip(paths, foreseen, strict=True)):
             if flat is not None and not path.branches:
-                paths[number], foreseen[number], looked_at = _bracketed(path, flat, one, setting.known)
+                paths[path_index], foreseen[path_index], looked_at = _bracketed(path, flat, rule_draft, setting.known)
                 candidates += looked_at
-        is_same = all(map(operator.is_, paths, one.paths))
-        rules.append(one if is_same else replace(one, paths=tuple(paths), foreseen=tuple(foreseen)))
+        is_same = all(map(operator.is_, paths, rule_draft.paths))
+        rules.append(rule_draft if is_same else replace(rule_draft, paths=tuple(paths), foreseen=tuple(foreseen)))
     return replace(draft.of(rules), candidates=candidates)
 
 
@@ -69,27 +69,29 @@ def _bracketed(
     path: DeltaPath, flat: Foreseen, one: RuleDraft, known: KnownRelations
 ) -> tuple[DeltaPath, Foreseen, int]:
     """Return the path with branches if they pay, its estimates, and the number of candidates."""
-    kept = {term for term in one.normalised.head if isinstance(term, str)}
-    first = path.steps[: path.depth_of(kept)]
+    kept_names = {term for term in one.normalised.head if isinstance(term, str)}
+    first = path.steps[: path.depth_of(kept_names)]
     if not first or CLEARLY * flat.listing <= BEGUN / CHANGES:
         return path, flat, 0
     ways = [way for way in dict.fromkeys(ways_of(first)) if len(way[1]) > 1 or _hides(path, *way)]
     if not ways:
         return path, flat, 0
     estimator = Estimator.of_path(path, known)
-    rest = path.steps[len(first) :]
-    costs = [estimator.over((*steps, *rest), branches) for steps, branches in ways]
-    least = min(costs, key=lambda way: way.listing)
-    if least.listing >= CLEARLY * flat.listing:
+    later_steps = path.steps[len(first) :]
+    costs = [estimator.over((*steps, *later_steps), branches) for steps, branches in ways]
+    cheapest = min(costs, key=lambda way: way.listing)
+    if cheapest.listing >= CLEARLY * flat.listing:
         return path, flat, len(ways)
-    steps, branches = ways[costs.index(least)]
-    return replace(path, steps=(*steps, *rest), branches=branches), least, len(ways)
+    steps, branches = ways[costs.index(cheapest)]
+    return replace(path, steps=(*steps, *later_steps), branches=branches), cheapest, len(ways)
 
 
 def _hides(path: DeltaPath, steps: tuple[Step, ...], branches: tuple[Branch, ...]) -> bool:
     """Return True if a branch reads fewer variables than are bound before it."""
     (branch,) = branches
-    own = steps[branch.begin : branch.end]
-    seen = {name for use in path.others if any(use.atom in step.atoms for step in own) for name in use.variables}
-    seen = seen.union(*(step.spoken for step in own))
+    branch_steps = steps[branch.begin : branch.end]
+    seen = {
+        name for use in path.others if any(use.atom in step.atoms for step in branch_steps) for name in use.variables
+    }
+    seen = seen.union(*(step.spoken for step in branch_steps))
     return not seen.issuperset((*path.seed.variables, *(step.variable for step in steps[: branch.begin])))

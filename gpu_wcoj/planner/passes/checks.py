@@ -48,27 +48,27 @@ def checked(draft: Draft) -> Draft:
       change of 0, r[0, 1] where b < 9
         c: look up 1 by r[0, 1] where c > a then !r(a, c) by r[0, 1]
     """
-    negates = any(one.normalised.negated for one in draft.rules)
-    held = held_by(path for one in draft.rules for path in one.paths) if negates else None
+    negates = any(rule_draft.normalised.negated for rule_draft in draft.rules)
+    existing = held_by(path for rule_draft in draft.rules for path in rule_draft.paths) if negates else None
 
     def placed(one: RuleDraft) -> RuleDraft:
         body = one.normalised
         if not (body.conditions or body.calculations or body.negated):
             return one
-        return replace(one, paths=tuple([with_checks(body, path, held) for path in one.paths]))
+        return replace(one, paths=tuple([with_checks(body, path, existing) for path in one.paths]))
 
     return draft.over(placed)
 
 
 def held_by(paths: Iterable[DeltaPath]) -> Held:
     """Return the arrangements per relation and selection that atoms of paths use, each once."""
-    held: dict[tuple[object, ...], list[ArrangementKey]] = {}
+    keys_of: dict[tuple[object, ...], list[ArrangementKey]] = {}
     for path in paths:
         for use in path.others:
-            keys = held.setdefault(use.key.selection, [])
+            keys = keys_of.setdefault(use.key.selection, [])
             if use.key not in keys:
                 keys.append(use.key)
-    return held
+    return keys_of
 
 
 def with_checks(body: Body, path: DeltaPath, held: Held | None = None) -> DeltaPath:
@@ -79,17 +79,17 @@ def with_checks(body: Body, path: DeltaPath, held: Held | None = None) -> DeltaP
     placed = _placed(body, path.seed.atom, depth, len(variables))
     if held:
         placed = [
-            (conditions, tuple(_through(held, one, newest) for one in checks))
+            (conditions, tuple(_through(held, check, newest) for check in checks))
             for newest, (conditions, checks) in zip(("", *variables), placed, strict=True)
         ]
     steps: list[Step] = []
     level = 0
-    for at, step in enumerate(path.steps, 1):
+    for n_done, step in enumerate(path.steps, 1):
         conditions: tuple[Condition, ...] = ()
         if not step.is_lookup:
             level = depth[step.variable]
             conditions = placed[level][0]
-        is_last = at == len(path.steps) or not path.steps[at].is_lookup
+        is_last = n_done == len(path.steps) or not path.steps[n_done].is_lookup
         checks = placed[level][1] if is_last else ()  # the fewest rows remain after the last lookup of a level
         steps.append(Step(step.variable, step.atoms, conditions, checks, step.is_lookup))
     return replace(path, steps=tuple(steps), seed_conditions=placed[0][0], seed_checks=placed[0][1])
@@ -107,19 +107,25 @@ def _placed(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Plac
     calculations: list[Calculation] = []
     waiting: list[Condition | Absent] = list(body.conditions)
     atoms = enumerate(body.negated, -len(body.negated))
-    waiting += [_absent(number, atom) for number, atom in atoms if number != seed]
-    for one in body.calculations:
-        if one.variable in depth:  # the seed has it: both must agree
-            drops = one.family == "integer" and one.op in ("+", "-", "*")
-            again = replace(one, variable=f"{one.variable}'", drops=drops)
-            waiting.append(Condition(again.variable, "=", one.variable))
-            one = again
-        depth[one.variable] = max((depth[name] for name in names_of(one)), default=0)
-        calculations.append(one)
+    waiting += [_absent(atom_index, atom) for atom_index, atom in atoms if atom_index != seed]
+    for computed in body.calculations:
+        if computed.variable in depth:  # the seed has it: both must agree
+            drops = computed.family == "integer" and computed.op in ("+", "-", "*")
+            again = replace(computed, variable=f"{computed.variable}'", drops=drops)
+            waiting.append(Condition(again.variable, "=", computed.variable))
+            computed = again
+        depth[computed.variable] = max((depth[name] for name in names_of(computed)), default=0)
+        calculations.append(computed)
     for name, level in atoms_depth.items() if calculations else ():
-        inverse = inverse_of(body, name, [other for other, at in atoms_depth.items() if at < level]) if level else None
+        inverse = (
+            inverse_of(
+                body, name, [other_name for other_name, depth_of_other in atoms_depth.items() if depth_of_other < level]
+            )
+            if level
+            else None
+        )
         if inverse is not None:
-            depth[inverse.variable] = max((depth[other] for other in names_of(inverse)), default=0)
+            depth[inverse.variable] = max((depth[argument] for argument in names_of(inverse)), default=0)
             calculations.append(inverse)
             waiting.append(Condition(name, "=", inverse.variable))
     own_at: list[list[Calculation]] = [[] for _ in range(n_levels + 1)]
@@ -128,23 +134,23 @@ def _placed(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Plac
     ready_at: list[list[Condition | Absent]] = [[] for _ in range(n_levels + 1)]
     for check in waiting:
         ready_at[max((depth[name] for name in names_of(check)), default=0)].append(check)
-    found: Placed = []
-    for level, (own, ready) in enumerate(zip(own_at, ready_at, strict=True)):
-        rank = {calculation.variable: at for at, calculation in enumerate(own)}
+    placed: Placed = []
+    for level, (calculations_here, ready) in enumerate(zip(own_at, ready_at, strict=True)):
+        rank = {calculation.variable: index for index, calculation in enumerate(calculations_here)}
         early: list[Condition | Absent] = []
-        behind: list[list[Condition | Absent]] = [[] for _ in own]
+        behind: list[list[Condition | Absent]] = [[] for _ in calculations_here]
         for check in ready:
             late = [rank[name] for name in names_of(check) if name in rank]
             (behind[max(late)] if late else early).append(check)
         conditions = [check for check in early if isinstance(check, Condition)]
         if level and conditions:
-            (variable,) = (name for name, at in depth.items() if at == level and name not in rank)
+            (variable,) = (name for name, depth_of_name in depth.items() if depth_of_name == level and name not in rank)
             conditions = [_facing(condition, variable) for condition in conditions]
         checks: list[Check] = [check for check in early if isinstance(check, Absent)]
-        for calculation, following in zip(own, behind, strict=True):
+        for calculation, following in zip(calculations_here, behind, strict=True):
             checks += [calculation, *following]
-        found.append((tuple(conditions), tuple(checks)))
-    return found
+        placed.append((tuple(conditions), tuple(checks)))
+    return placed
 
 
 def _absent(number: int, atom: BodyAtom) -> Absent:

@@ -29,32 +29,36 @@ def joined_once(draft: Draft) -> Draft:
     >>> [(one.query.head, one.query.together) for one in joined_once(before).rules]
     [(('a', 'b', 'c'), ('a', 'b', 'c')), (('c', 'a'), ('a', 'b', 'c'))]
     """
-    alone = outside_of_loops(draft)
-    sizes = Counter(len(one.normalised.atoms) for one in draft.rules)
+    nonrecursive = outside_of_loops(draft)
+    sizes = Counter(len(rule_draft.normalised.atoms) for rule_draft in draft.rules)
     leaders: dict[Hashable, list[int]] = {}
     groups: dict[int, list[int]] = {}
     rules = list(draft.rules)
-    for number, one in enumerate(draft.rules):
-        if one.head not in alone or one.head in draft.setting.hints or len(one.normalised.atoms) < 2:
+    for rule_index, draft_rule in enumerate(draft.rules):
+        if (
+            draft_rule.head not in nonrecursive
+            or draft_rule.head in draft.setting.hints
+            or len(draft_rule.normalised.atoms) < 2
+        ):
             continue
-        if sizes[len(one.normalised.atoms)] == 1:
+        if sizes[len(draft_rule.normalised.atoms)] == 1:
             continue  # no other rule has a body of this size
-        names = _names(one.normalised)
-        known = leaders.setdefault(_signature(one.normalised, names), [])
-        for leader in known:
-            other = draft.rules[leader]
-            led = _led_by(other, one, dict(zip(names, _names(other.normalised), strict=True)))
+        names = _names(draft_rule.normalised)
+        candidates = leaders.setdefault(_signature(draft_rule.normalised, names), [])
+        for leader in candidates:
+            leader_draft = draft.rules[leader]
+            led = _led_by(leader_draft, draft_rule, dict(zip(names, _names(leader_draft.normalised), strict=True)))
             if led is not None:
-                rules[number] = led
-                groups.setdefault(leader, [leader]).append(number)
+                rules[rule_index] = led
+                groups.setdefault(leader, [leader]).append(rule_index)
                 break
         else:
-            known.append(number)
+            candidates.append(rule_index)
     for members in groups.values():
-        queries = [query_of(rules[number]) for number in members]
+        queries = [query_of(rules[index]) for index in members]
         together = tuple(dict.fromkeys(term for query in queries for term in query.head if isinstance(term, str)))
-        for number, query in zip(members, queries, strict=True):
-            rules[number] = replace(rules[number], query=replace(query, together=together))
+        for rule_index, query in zip(members, queries, strict=True):
+            rules[rule_index] = replace(rules[rule_index], query=replace(query, together=together))
     return draft.of(rules)
 
 
@@ -75,23 +79,27 @@ def _led_by(leader: RuleDraft, one: RuleDraft, same: Mapping[str, str]) -> RuleD
     query = query_of(leader)
     body = one.normalised
     head = tuple(same[term] if isinstance(term, str) else term for term in body.head)
-    kept = {term for term in head if isinstance(term, str)}
+    kept_names = {term for term in head if isinstance(term, str)}
     ways = [way for path in leader.paths for way in (path, *path.variants)]
-    if any(way.depth_of(kept) != way.depth_of(query.head_variables) for way in ways):
+    if any(way.depth_of(kept_names) != way.depth_of(query.head_variables) for way in ways):
         return None
-    own = replace(leader.normalised, rule=body.rule, head=head)
-    return replace(leader, head=one.head, rule=one.rule, body=own, query=replace(query, rule=str(body.rule), head=head))
+    led_body = replace(leader.normalised, rule=body.rule, head=head)
+    return replace(
+        leader, head=one.head, rule=one.rule, body=led_body, query=replace(query, rule=str(body.rule), head=head)
+    )
 
 
 def outside_of_loops(draft: Draft) -> set[str]:
     """Return the heads that are neither recursive nor evaluated as if they were."""
     reads: dict[str, dict[str, None]] = {}
-    for one in draft.rules:
-        body = one.normalised
-        own = reads.setdefault(one.head, {})
+    for rule_draft in draft.rules:
+        body = rule_draft.normalised
+        read_names = reads.setdefault(rule_draft.head, {})
         for atom in (*body.atoms, *body.negated):
-            own[atom.relation] = None
-    reading = {name: own for name, own in reads.items() if not reads.keys().isdisjoint(own)}  # others are not in a loop
+            read_names[atom.relation] = None
+    reading = {
+        name: names_read for name, names_read in reads.items() if not reads.keys().isdisjoint(names_read)
+    }  # others are not in a loop
     single = {members[0] for members in components(reading) if len(members) == 1}
     single.difference_update(name for name in reading if name in reads[name])
     return (reads.keys() - reading.keys() | single).difference(draft.setting.best, draft.setting.recursive)
@@ -99,17 +107,22 @@ def outside_of_loops(draft: Draft) -> set[str]:
 
 def _names(body: Body) -> list[str]:
     """Return the variables of a body, in order of first occurrence."""
-    found = [name for atom in (*body.atoms, *body.negated) for name in atom.variables]
-    return list(dict.fromkeys([*found, *(one.variable for one in body.calculations)]))
+    names = [name for atom in (*body.atoms, *body.negated) for name in atom.variables]
+    return list(dict.fromkeys([*names, *(calculation.variable for calculation in body.calculations)]))
 
 
 def _signature(body: Body, names: Sequence[str]) -> Hashable:
     """Return a key of the body that does not depend on variable names."""
-    same = {name: f"#{number}" for number, name in enumerate(names)}
+    same = {name: f"#{index}" for index, name in enumerate(names)}
     atoms = tuple(_renamed_atom(atom, same) for atom in body.atoms)
     negated = tuple(_renamed_atom(atom, same) for atom in body.negated)
-    conditions = frozenset(_renamed_condition(one, same) for one in body.conditions)
-    return atoms, negated, conditions, tuple(_renamed_calculation(one, same) for one in body.calculations)
+    conditions = frozenset(_renamed_condition(condition, same) for condition in body.conditions)
+    return (
+        atoms,
+        negated,
+        conditions,
+        tuple(_renamed_calculation(calculation, same) for calculation in body.calculations),
+    )
 
 
 def _renamed_atom(atom: BodyAtom, names: Mapping[str, str]) -> BodyAtom:
@@ -117,8 +130,8 @@ def _renamed_atom(atom: BodyAtom, names: Mapping[str, str]) -> BodyAtom:
 
 
 def _renamed_condition(one: Condition, names: Mapping[str, str]) -> Condition:
-    other = names[one.other] if isinstance(one.other, str) else one.other
-    return replace(one, variable=names[one.variable], other=other)
+    operand = names[one.other] if isinstance(one.other, str) else one.other
+    return replace(one, variable=names[one.variable], other=operand)
 
 
 def _renamed_calculation(one: Calculation, names: Mapping[str, str]) -> Calculation:

@@ -32,14 +32,14 @@ def drafted(
     """
     rules = core(parse(text))
     shapes = {name: Shape(name, (False,) * arity) for name, arity in rules.arity.items()}
-    best = {one.relation: one.column for one in rules.extremes}
-    known = Known.from_sizes(sizes or {}, keys)
+    best = {extreme.relation: extreme.column for extreme in rules.extremes}
+    catalog = Known.from_sizes(sizes or {}, keys)
     setting = Setting(
-        shapes, _encode, bag=bag, strategy=strategy, hints=order or {}, known=known, best=best, auxiliaries=()
+        shapes, _encode, bag=bag, strategy=strategy, hints=order or {}, known=catalog, best=best, auxiliaries=()
     )
     draft = Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules))
-    for one in passes:
-        draft = one(draft)
+    for planner_pass in passes:
+        draft = planner_pass(draft)
     return draft
 
 

@@ -36,32 +36,42 @@ def normalised(draft: Draft) -> Draft:
     """
     setting = draft.setting
     by_head: dict[str, list[Rule]] = {}
-    for one in draft.rules:
-        by_head.setdefault(one.head, []).append(one.rule)
-    found = aliases({name: own for name, own in by_head.items() if name not in setting.best}, setting.textual)
+    for rule_draft in draft.rules:
+        by_head.setdefault(rule_draft.head, []).append(rule_draft.rule)
+    alias_by_head = aliases(
+        {name: head_rules for name, head_rules in by_head.items() if name not in setting.best}, setting.textual
+    )
     nullable = {name: shape.nullable for name, shape in setting.shapes.items()}
     rules = []
-    for one in draft.rules:
-        bodies = [one.body] if one.body is not None else []
-        if one.body is None:
-            kept = setting.best.get(one.head)
-            for asked in cases(one.rule, nullable, kept):
-                body = normalise(one.rule, setting.shapes, found, setting.encode, setting.kinds, kept, asked)
+    for rule_draft in draft.rules:
+        bodies = [rule_draft.body] if rule_draft.body is not None else []
+        if rule_draft.body is None:
+            kept_column = setting.best.get(rule_draft.head)
+            for requirement in cases(rule_draft.rule, nullable, kept_column):
+                body = normalise(
+                    rule_draft.rule,
+                    setting.shapes,
+                    alias_by_head,
+                    setting.encode,
+                    setting.kinds,
+                    kept_column,
+                    requirement,
+                )
                 bodies.append(body)
         for body in bodies:
             if not body.never:
                 _check_safe(body)
-                rules.append(replace(one, body=body))
-    return replace(draft, rules=tuple(rules), aliases={**found, **draft.aliases})
+                rules.append(replace(rule_draft, body=body))
+    return replace(draft, rules=tuple(rules), aliases={**alias_by_head, **draft.aliases})
 
 
 def _check_safe(body: Body) -> None:
     """Raise if the body or the head reads an unbound variable."""
-    bound = {*body.variables, *(one.variable for one in body.calculations)}
+    bound = {*body.variables, *(calculation.variable for calculation in body.calculations)}
     said = [(term, "the head") for term in body.head if isinstance(term, str)]
     for checks, what in ((body.conditions, "the comparison"), (body.calculations, "the calculation")):
-        said += [(name, f"{what} '{one}'") for one in checks for name in names_of(one)]
-    constants = {f"atom#{number}" for number in range(-len(body.negated), 0)}  # of atoms without variables
+        said += [(name, f"{what} '{check}'") for check in checks for name in names_of(check)]
+    constants = {f"atom#{atom_index}" for atom_index in range(-len(body.negated), 0)}  # of atoms without variables
     said += [(name, f"the negated '!{atom}'") for atom in body.negated for name in atom.variables]
     for name, where in said:
         if name not in bound and name not in constants:
@@ -73,14 +83,17 @@ def aliases(by_head: Mapping[str, Sequence[Rule]], textual: Callable[[str, int],
 
     The result includes heads that hold the same rows as an earlier head.
     """
-    found: dict[str, Alias] = {}
-    for name, own in by_head.items():
-        alias = alias_of(own[0], textual) if len(own) == 1 else None
+    result: dict[str, Alias] = {}
+    for name, head_rules in by_head.items():
+        alias = alias_of(head_rules[0], textual) if len(head_rules) == 1 else None
         if alias is None:
             continue
         end = alias.relation
-        while end in found and end != name:
-            end = found[end].relation
+        while end in result and end != name:
+            end = result[end].relation
         if end != name:
-            found[name] = alias
-    return {**same_rows({name: own for name, own in by_head.items() if name not in found}), **found}
+            result[name] = alias
+    return {
+        **same_rows({name: rules_of_head for name, rules_of_head in by_head.items() if name not in result}),
+        **result,
+    }

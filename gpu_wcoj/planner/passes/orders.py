@@ -56,21 +56,21 @@ def ordered(draft: Draft) -> Draft:
     change of 1: d, a
     """
     rules, candidates = [], draft.candidates
-    for one in draft.rules:
-        body, renaming = one.normalised, symmetry_of(one.normalised)
-        hint = standing_for(draft.setting.hints.get(one.head, ()), one.rule)
-        kept = set(body.head)
+    for rule_draft in draft.rules:
+        body, renaming = rule_draft.normalised, symmetry_of(rule_draft.normalised)
+        hint = standing_for(draft.setting.hints.get(rule_draft.head, ()), rule_draft.rule)
+        kept_names = set(body.head)
         choosers: dict[int, Chooser] = {}
-        worked = Worked(Bits.of_body(body))
+        shared_costs = Worked(Bits.of_body(body))
         for seed in range(-len(body.negated), len(body.atoms)):
             image = None if renaming is None or hint else renaming.onto(seed)
             like = None if image is None else Like(choosers[image.first], image)
-            choosers[seed] = Chooser(body, seed, draft.setting.known, draft.setting.strategy, like, worked)
+            choosers[seed] = Chooser(body, seed, draft.setting.known, draft.setting.strategy, like, shared_costs)
         orders, foreseen = [], []
         for chooser in choosers.values():
-            found = chooser.choose(hint, alone=not kept.issuperset(chooser.rest))
-            orders.append(found)
-            foreseen.append(chooser.foreseen(found[0]))
+            chosen = chooser.choose(hint, alone=not kept_names.issuperset(chooser.rest))
+            orders.append(chosen)
+            foreseen.append(chooser.foreseen(chosen[0]))
             candidates += chooser.candidates
-        rules.append(replace(one, orders=tuple(orders), foreseen=tuple(foreseen), renaming=renaming))
+        rules.append(replace(rule_draft, orders=tuple(orders), foreseen=tuple(foreseen), renaming=renaming))
     return replace(draft, rules=tuple(rules), candidates=candidates)

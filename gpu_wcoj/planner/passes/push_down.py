@@ -42,61 +42,61 @@ def pushed_down(draft: Draft) -> Draft:
       x <= 3
     """
     rules = []
-    for one in draft.rules:
-        conditions = _pushed(one.normalised) if one.normalised.conditions else ()
-        if conditions == one.normalised.conditions:
-            rules.append(one)
+    for rule_draft in draft.rules:
+        conditions = _pushed(rule_draft.normalised) if rule_draft.normalised.conditions else ()
+        if conditions == rule_draft.normalised.conditions:
+            rules.append(rule_draft)
         elif conditions is not None:
-            rules.append(replace(one, body=replace(one.normalised, conditions=conditions)))
+            rules.append(replace(rule_draft, body=replace(rule_draft.normalised, conditions=conditions)))
     return draft.of(rules)
 
 
 def _pushed(body: Body) -> tuple[Condition, ...] | None:
     """Return the conditions with all bounds; None if no values satisfy them."""
-    calculated = {one.variable for one in body.calculations}
+    calculated = {calculation.variable for calculation in body.calculations}
     names = {name for atom in body.atoms for name in atom.variables} - calculated
-    kept: list[Condition] = []
+    result: list[Condition] = []
     bounding: set[Condition] = set()
-    given: dict[tuple[str, str, int], Condition] = {}
-    least: dict[str, int] = {}
-    most: dict[str, int] = {}
+    existing: dict[tuple[str, str, int], Condition] = {}
+    lower: dict[str, int] = {}
+    upper: dict[str, int] = {}
     links: list[tuple[str, str, int]] = []
     """(x, y, d): x + d <= y."""
-    for one in dict.fromkeys(body.conditions):
-        is_plain = one.variable in names and not one.textual
-        if is_plain and isinstance(one.other, int) and one.op not in ("!=", "="):
-            code = one.other
-            if one.op in ("<", ">") and code == (_LEAST if one.op == "<" else _MOST):
+    for condition in dict.fromkeys(body.conditions):
+        is_plain = condition.variable in names and not condition.textual
+        if is_plain and isinstance(condition.other, int) and condition.op not in ("!=", "="):
+            code = condition.other
+            if condition.op in ("<", ">") and code == (_LEAST if condition.op == "<" else _MOST):
                 return None
-            if one.op[0] == "<":
-                bound = code - (one.op == "<")
-                most[one.variable] = min(most.get(one.variable, bound), bound)
-                given.setdefault((one.variable, "<=", bound), one)
+            if condition.op[0] == "<":
+                bound = code - (condition.op == "<")
+                upper[condition.variable] = min(upper.get(condition.variable, bound), bound)
+                existing.setdefault((condition.variable, "<=", bound), condition)
             else:
-                bound = code + (one.op == ">")
-                least[one.variable] = max(least.get(one.variable, bound), bound)
-                given.setdefault((one.variable, ">=", bound), one)
-            kept.append(one)
-            bounding.add(one)
+                bound = code + (condition.op == ">")
+                lower[condition.variable] = max(lower.get(condition.variable, bound), bound)
+                existing.setdefault((condition.variable, ">=", bound), condition)
+            result.append(condition)
+            bounding.add(condition)
             continue
-        kept.append(one)
-        if is_plain and isinstance(one.other, str) and one.other in names:
-            links.extend(_links(one))
+        result.append(condition)
+        if is_plain and isinstance(condition.other, str) and condition.other in names:
+            links.extend(_links(condition))
     for _ in names:  # a bound passes each variable once; more rounds than variables mean an unsatisfiable cycle
-        if not _pass_on(links, least, most):
+        if not _pass_on(links, lower, upper):
             break
     else:
         if links:
             return None
-    if any(bound > most.get(name, _MOST) for name, bound in least.items()) or min(most.values(), default=0) < _LEAST:
+    if any(bound > upper.get(name, _MOST) for name, bound in lower.items()) or min(upper.values(), default=0) < _LEAST:
         return None
     if any(left == right and distance > 0 for left, right, distance in _closed(links)):
         return None
-    bounds = [(name, ">=", least[name]) for name in body.variables if name in least]
-    bounds += [(name, "<=", most[name]) for name in body.variables if name in most]
-    tight = [given.get(one, Condition(*one)) for one in bounds]
+    bounds = [(name, ">=", lower[name]) for name in body.variables if name in lower]
+    bounds += [(name, "<=", upper[name]) for name in body.variables if name in upper]
+    tight = [existing.get(bound_key, Condition(*bound_key)) for bound_key in bounds]
     loose = bounding.difference(tight)
-    return (*(one for one in kept if one not in loose), *(one for one in tight if one not in kept))
+    return (*(final for final in result if final not in loose), *(final for final in tight if final not in result))
 
 
 def _links(one: Condition) -> Iterator[tuple[str, str, int]]:
@@ -122,9 +122,9 @@ def _pass_on(links: list[tuple[str, str, int]], least: dict[str, int], most: dic
 
 def _closed(links: list[tuple[str, str, int]]) -> set[tuple[str, str, int]]:
     """Return the transitive closure of the links, distances clipped to 1."""
-    found = {(left, right, min(distance, 1)) for left, right, distance in links}
+    closure = {(left, right, min(distance, 1)) for left, right, distance in links}
     while True:
-        more = {(a, d, max(m, n)) for a, b, m in found for c, d, n in found if b == c} - found
+        more = {(a, d, max(m, n)) for a, b, m in closure for c, d, n in closure if b == c} - closure
         if not more:
-            return found
-        found |= more
+            return closure
+        closure |= more

@@ -40,19 +40,19 @@ def without_redundant(draft: Draft) -> Draft:
 
 def _reduced(body: Body) -> Body:
     atoms = list(body.atoms)
-    for number in range(len(atoms) - 1, -1, -1):
-        others = [other for at, other in enumerate(atoms) if at != number]
-        own = _private(atoms[number], others, body)
-        if any(_implies(other, atoms[number], own) for other in others):
-            del atoms[number]
+    for atom_index in range(len(atoms) - 1, -1, -1):
+        other_atoms = [atom for i, atom in enumerate(atoms) if i != atom_index]
+        private = _private(atoms[atom_index], other_atoms, body)
+        if any(_implies(atom, atoms[atom_index], private) for atom in other_atoms):
+            del atoms[atom_index]
     return body if len(atoms) == len(body.atoms) else replace(body, atoms=tuple(atoms))
 
 
 def _private(atom: BodyAtom, others: list[BodyAtom], body: Body) -> set[str]:
     """Return the variables of an atom that occur nowhere else."""
-    read = {name for other in (*others, *body.negated) for name in other.variables}
-    read.update(name for checks in (body.conditions, body.calculations) for one in checks for name in names_of(one))
-    read.update(one.variable for one in body.calculations)
+    read = {name for atom_read in (*others, *body.negated) for name in atom_read.variables}
+    read.update(name for checks in (body.conditions, body.calculations) for check in checks for name in names_of(check))
+    read.update(calculation.variable for calculation in body.calculations)
     return set(atom.variables).difference(read, (term for term in body.head if isinstance(term, str)))
 
 
@@ -62,7 +62,8 @@ def _implies(other: BodyAtom, atom: BodyAtom, private: set[str]) -> bool:
         return False
     if not set(atom.equal) <= set(other.equal) or not set(atom.compared) <= set(other.compared):
         return False
-    at = dict(zip(other.columns, other.variables, strict=True))
+    variable_of = dict(zip(other.columns, other.variables, strict=True))
     return all(
-        name in private or at.get(column) == name for name, column in zip(atom.variables, atom.columns, strict=True)
+        name in private or variable_of.get(column) == name
+        for name, column in zip(atom.variables, atom.columns, strict=True)
     )

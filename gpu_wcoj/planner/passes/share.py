@@ -43,29 +43,31 @@ def _shared(one: RuleDraft) -> RuleDraft:
     paths = _with_seeds(body, one.paths)
     if max(map(len, one.orders), default=1) == 1:
         return replace(one, paths=tuple(paths))
-    held = {key for path in paths for key in (*(use.key for use in path.seeds), *path.keys)}
-    found = [_with_variants(body, path, orders[1:], held) for path, orders in zip(paths, one.orders, strict=True)]
-    return replace(one, paths=tuple(found))
+    existing = {key for path in paths for key in (*(use.key for use in path.seeds), *path.keys)}
+    with_variants = [
+        _with_variants(body, path, orders[1:], existing) for path, orders in zip(paths, one.orders, strict=True)
+    ]
+    return replace(one, paths=tuple(with_variants))
 
 
 def _with_seeds(body: Body, paths: Collection[DeltaPath]) -> list[DeltaPath]:
     """Return the paths with seeds from the arrangements that other paths need."""
-    held: dict[tuple[object, ...], list[ArrangementKey]] = {}
+    keys_of: dict[tuple[object, ...], list[ArrangementKey]] = {}
     for path in paths:
         for key in path.keys:
-            keys = held.setdefault(key.selection, [])
+            keys = keys_of.setdefault(key.selection, [])
             if key not in keys:
                 keys.append(key)
-    found = []
+    result = []
     for path in paths:
-        own = path.seed.key
-        keys = held.setdefault(own.selection, [own])
+        seed_key = path.seed.key
+        keys = keys_of.setdefault(seed_key.selection, [seed_key])
         atom = body.atom(path.seed.atom)
         variable = dict(zip(atom.columns, atom.variables, strict=True))
         seeds = [AtomUse(path.seed.atom, key, tuple(map(variable.__getitem__, key.order))) for key in keys]
-        seeds.sort(key=lambda use: use.key.order != own.order)
-        found.append(replace(path, seeds=tuple(seeds)))
-    return found
+        seeds.sort(key=lambda use: use.key.order != seed_key.order)
+        result.append(replace(path, seeds=tuple(seeds)))
+    return result
 
 
 def _with_variants(
@@ -80,8 +82,8 @@ def _with_variants(
     together = {step.variable for step in independent(path.steps)[0]} if path.steps else set()
     variants = []
     for order in (order for order in orders if order.variables[0] in together):
-        other = path_along(body, order)
-        other = with_checks(body, other, held_by([path]) if body.negated else None)
-        if all(key in held for key in other.keys):
-            variants.append(replace(other, seeds=path.seeds))
+        variant = path_along(body, order)
+        variant = with_checks(body, variant, held_by([path]) if body.negated else None)
+        if all(key in held for key in variant.keys):
+            variants.append(replace(variant, seeds=path.seeds))
     return replace(path, variants=tuple(variants)) if variants else path

@@ -36,7 +36,7 @@ def with_sorting(path: DeltaPath) -> DeltaPath:
     first = _sort_first(path)
     if first == path.sort_first:  # the variants have the same
         return path
-    variants = tuple(replace(one, sort_first=first) for one in path.variants)
+    variants = tuple(replace(variant, sort_first=first) for variant in path.variants)
     return replace(path, sort_first=first, variants=variants)
 
 
@@ -50,8 +50,8 @@ def _sort_first(path: DeltaPath) -> tuple[str, ...]:
     score = dict.fromkeys(seed, 0)
     for depth, step in enumerate(path.steps, 1):
         if len(step.atoms) > 1:
-            for number in step.atoms:
-                reached = bound.intersection(by_number[number].variables)
+            for atom_index in step.atoms:
+                reached = bound.intersection(by_number[atom_index].variables)
                 if len(reached) == 1 and not reached.isdisjoint(seed):
                     score[reached.pop()] += 4**depth
         bound.add(step.variable)

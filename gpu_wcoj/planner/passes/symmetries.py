@@ -39,27 +39,30 @@ def symmetric(draft: Draft) -> Draft:
       keeps a, b, c
       counted by paths 0, the images 0 1 2 as one
     """
-    alone = outside_of_loops(draft)
-    shared = _shared([query_of(one) for one in draft.rules])
+    nonrecursive = outside_of_loops(draft)
+    shared = _shared([query_of(rule_draft) for rule_draft in draft.rules])
     return draft.of(
-        [_symmetric(one) if one.head in alone and at not in shared else one for at, one in enumerate(draft.rules)]
+        [
+            _symmetric(rule_draft) if rule_draft.head in nonrecursive and rule_index not in shared else rule_draft
+            for rule_index, rule_draft in enumerate(draft.rules)
+        ]
     )
 
 
 def _symmetric(one: RuleDraft) -> RuleDraft:
-    query, found = query_of(one), one.renaming
-    if found is None or (found.order == 2 and max(len(path.steps) for path in query.paths) < FEWEST_STEPS):
+    query, renaming = query_of(one), one.renaming
+    if renaming is None or (renaming.order == 2 and max(len(path.steps) for path in query.paths) < FEWEST_STEPS):
         return one
-    first = tuple(orbit[0] for orbit in found.orbits)
-    return replace(one, query=replace(query, symmetry=Symmetry(found.order, found.orbits, first)))
+    first = tuple(orbit[0] for orbit in renaming.orbits)
+    return replace(one, query=replace(query, symmetry=Symmetry(renaming.order, renaming.orbits, first)))
 
 
 def _shared(queries: Sequence[DeltaQuery]) -> set[int]:
     """Return the rules with paths that share a prefix with other rules."""
     users: dict[Beginning, set[int]] = {}
-    for at, query in enumerate(queries):
+    for rule_index, query in enumerate(queries):
         for way in query.begun:
             while way is not None:
-                users.setdefault(way.beginning, set()).add(at)
+                users.setdefault(way.beginning, set()).add(rule_index)
                 way = way.beginning.begun
-    return {at for own in users.values() if len(own) > 1 for at in own}
+    return {index for rule_indices in users.values() if len(rule_indices) > 1 for index in rule_indices}
