@@ -58,9 +58,9 @@ class Estimator:
     --------
     One new edge of a graph of 10,000 edges, 100 of them at every vertex: 100 candidates, all of which close a triangle.
 
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> from gpu_wcoj.planner.passes.normalise import normalised
-    >>> draft = drafted("t(a, b, c) :- e(a, b), e(b, c), e(a, c).", [normalised], sizes={"e": 10_000})
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> draft = draft_program("t(a, b, c) :- e(a, b), e(b, c), e(a, c).", [normalise_rules], sizes={"e": 10_000})
     >>> estimator = Estimator.of_body(draft.rules[0].normalised, 0, draft.setting.known)
     >>> [(one.variable, one.proposed, one.rows) for one in estimator.along(Order(0, ("c",), (None,))).levels]
     [('', 1.0, 1.0), ('c', 100.0, 100.0)]

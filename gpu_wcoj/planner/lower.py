@@ -139,7 +139,7 @@ def plan(
     auxiliaries
         Existing auxiliary relations; None to use none.
     """
-    from gpu_wcoj.planner.passes import through_passes  # not needed to import the package
+    from gpu_wcoj.planner.passes import run_passes  # not needed to import the package
 
     extremes = {extreme.relation: extreme for extreme in rules.extremes}
     best = {name: extreme.column for name, extreme in extremes.items()}
@@ -147,7 +147,7 @@ def plan(
     setting = Setting(
         shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), known, best, recursive, auxiliaries
     )
-    draft = through_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
+    draft = run_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, known = draft.setting.shapes, draft.setting.known
     derived = {rule.head.relation for rule in rules.rules}
     names = [*(auxiliary.name for auxiliary in draft.auxiliaries), *(name for name in rules.heads if name in derived)]

@@ -52,10 +52,10 @@ def _begun(
     queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], known: KnownRelations
 ) -> dict[str, tuple[DeltaQuery, ...]]:
     """Return the rules with common prefixes chosen again."""
-    from gpu_wcoj.planner.passes.beginnings import with_beginnings  # not needed to import the package
+    from gpu_wcoj.planner.passes.beginnings import with_shared_prefixes  # not needed to import the package
 
     pairs = [(name, query) for name, rules in queries.items() for query in rules]
-    shared = iter(with_beginnings(pairs, queries.keys() - recursive, known))
+    shared = iter(with_shared_prefixes(pairs, queries.keys() - recursive, known))
     return {name: tuple(next(shared) for _ in rules) for name, rules in queries.items()}
 
 

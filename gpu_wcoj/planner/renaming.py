@@ -17,10 +17,10 @@ def renamed(path: DeltaPath, others: Iterable[DeltaPath]) -> DeltaPath | None:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes import PASSES, joined_once
-    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes import PASSES, share_joins
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
     >>> text = "h(a, c) :- r(a, b), s(b, c), a < c. h(x, z) :- r(x, y), s(y, z), x < z."
-    >>> one, other = (rule.paths for rule in drafted(text, PASSES[: PASSES.index(joined_once)]).rules)
+    >>> one, other = (rule.paths for rule in draft_program(text, PASSES[: PASSES.index(share_joins)]).rules)
     >>> renamed(other[0], one) == one[0] != other[0]
     True
     """

@@ -8,12 +8,12 @@ from gpu_wcoj.join.path import DeltaPath, DeltaQuery
 from gpu_wcoj.planner.body import Body
 from gpu_wcoj.planner.chooser import Chooser
 from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Setting, Strategy
-from gpu_wcoj.planner.passes import PASSES, through_passes
+from gpu_wcoj.planner.passes import PASSES, run_passes
 from gpu_wcoj.planner.passes.arrangements import path_along
-from gpu_wcoj.planner.passes.checks import held_by, with_checks
-from gpu_wcoj.planner.passes.fuse import one_by_one
-from gpu_wcoj.planner.passes.normalise import normalised
-from gpu_wcoj.planner.passes.push_down import pushed_down
+from gpu_wcoj.planner.passes.checks import arrangements_of, with_checks
+from gpu_wcoj.planner.passes.fuse import with_lookups
+from gpu_wcoj.planner.passes.normalise import normalise_rules
+from gpu_wcoj.planner.passes.push_down import push_down_predicates
 from gpu_wcoj.planner.passes.sort import with_sorting
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
@@ -31,9 +31,9 @@ def delta_query(
     setting = Setting({}, _no_constants, bag=bag, known=known, strategy=strategy)
     draft = Draft(setting, (RuleDraft(body.rule.head.relation, body.rule, body),))
     passes = tuple(
-        planner_pass for planner_pass in PASSES if planner_pass not in (normalised, pushed_down)
+        planner_pass for planner_pass in PASSES if planner_pass not in (normalise_rules, push_down_predicates)
     )  # these may drop the rule
-    query = through_passes(draft, passes).rules[0].query
+    query = run_passes(draft, passes).rules[0].query
     assert query is not None
     return query
 
@@ -52,8 +52,8 @@ def path_from(
     those in `held`; with a `hint`, it begins with the variables of the hint.
     """
     orders = Chooser(body, seed, known, strategy).choose(hint)
-    paths = [one_by_one(path_along(body, order), order) for order in orders]
-    candidates = [with_checks(body, path, held_by([path]) if body.negated else None) for path in paths]
+    paths = [with_lookups(path_along(body, order), order) for order in orders]
+    candidates = [with_checks(body, path, arrangements_of([path]) if body.negated else None) for path in paths]
     return with_sorting(min(candidates, key=lambda one: len(set(one.keys).difference(held))))
 
 

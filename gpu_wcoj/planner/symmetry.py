@@ -99,10 +99,10 @@ def symmetry_of(body: Body) -> Renaming | None:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> from gpu_wcoj.planner.passes.normalise import normalised
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
     >>> def found(text):
-    ...     return symmetry_of(drafted(text, [normalised]).rules[0].normalised)
+    ...     return symmetry_of(draft_program(text, [normalise_rules]).rules[0].normalised)
     >>> threes = found("h(a) :- e(a, b), e(b, c), e(c, a), v(a), v(b), v(c).")
     >>> threes.order, threes.orbits, threes.names
     (3, ((0, 1, 2), (3, 4, 5)), {'a': 'b', 'b': 'c', 'c': 'a'})

@@ -55,9 +55,9 @@ class Track:
     Two paths with a common prefix under different names, and the remaining path of the second one.
 
     >>> from gpu_wcoj.planner.passes import PASSES
-    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
     >>> text = "t(a, b, c) :- r(a, b), s(b, c), u(a, c). k(x, y, z, v) :- r(x, y), s(y, z), u(x, z), w(z, v)."
-    >>> one, other = (Track(rule.paths[0]) for rule in drafted(text, PASSES).rules)
+    >>> one, other = (Track(rule.paths[0]) for rule in draft_program(text, PASSES).rules)
     >>> one.finished(1).keys() == other.finished(1).keys()
     True
     >>> rest = other.rest(1, other.finished(1).values(), frozenset(), [0, 1, -1])

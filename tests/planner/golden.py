@@ -15,7 +15,7 @@ from typing import Any
 
 from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.passes import PASSES, Pass
-from gpu_wcoj.planner.passes.examples import drafted
+from gpu_wcoj.planner.passes.examples import draft_program
 
 FOLDER = Path(__file__).parent / "golden"
 SECTIONS = ("program", "options", "before", "after")
@@ -56,7 +56,7 @@ class Case:
 
     def drafts(self, one: Pass) -> tuple[Draft, Draft]:
         """Before and after this pass."""
-        before = drafted(self.program, PASSES[: PASSES.index(one)], **self.arguments)
+        before = draft_program(self.program, PASSES[: PASSES.index(one)], **self.arguments)
         return before, one(before)
 
     def __str__(self) -> str:
@@ -79,7 +79,9 @@ def read(path: Path) -> Iterator[Case]:
                 found[section].append(line[2:])
             else:
                 section = line
-                assert section in SECTIONS, f"{path.name}: '{line}' is not a section: expected one of {', '.join(SECTIONS)}"
+                assert section in SECTIONS, (
+                    f"{path.name}: '{line}' is not a section: expected one of {', '.join(SECTIONS)}"
+                )
                 found[section] = []
         for name, lines in found.items():
             setattr(case, name, "\n".join(lines))

@@ -14,7 +14,7 @@ from gpu_wcoj.planner import lower
 from gpu_wcoj.planner import passes as planner
 from gpu_wcoj.planner.chooser import Chooser
 from gpu_wcoj.planner.draft import Draft, Order
-from gpu_wcoj.planner.passes import PASSES, Pass, ordered, through_passes
+from gpu_wcoj.planner.passes import PASSES, Pass, order_variables, run_passes
 from gpu_wcoj.query.binding import inner_aggregates
 from gpu_wcoj.query.datalog import parse
 
@@ -23,9 +23,7 @@ def with_passes(monkeypatch: pytest.MonkeyPatch, passes: Iterable[Pass]) -> None
     """Let programs be planned by these; who names passes itself gets those."""
     chosen = tuple(passes)
     for module in (planner, lower):
-        monkeypatch.setattr(
-            module, "through_passes", lambda draft, own=chosen: through_passes(draft, own), raising=False
-        )
+        monkeypatch.setattr(module, "through_passes", lambda draft, own=chosen: run_passes(draft, own), raising=False)
 
 
 def with_any_orders(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None:
@@ -38,7 +36,7 @@ def any_orders(chance: random.Random, passes: Iterable[Pass]) -> list[Pass]:
 
     def by_chance(draft: Draft) -> Draft:
         rules = []
-        for one in ordered(draft).rules:
+        for one in order_variables(draft).rules:
             body = one.normalised
             orders, expected = [], []
             for seed in range(-len(body.negated), len(body.atoms)):
@@ -54,7 +52,7 @@ def any_orders(chance: random.Random, passes: Iterable[Pass]) -> list[Pass]:
             rules.append(replace(one, orders=tuple(orders), foreseen=tuple(expected)))
         return replace(draft, rules=tuple(rules))
 
-    return [by_chance if one is ordered else one for one in passes]
+    return [by_chance if one is order_variables else one for one in passes]
 
 
 def with_any_branches(monkeypatch: pytest.MonkeyPatch, chance: random.Random, *, orders: bool = False) -> None:
@@ -74,7 +72,7 @@ def with_any_branches(monkeypatch: pytest.MonkeyPatch, chance: random.Random, *,
         variants = tuple(bracketed(one) for one in path.variants)
         return replace(path, branches=tuple(found), variants=variants)
 
-    after = planner.sorted_first
+    after = planner.sort_seeds
     passes = [*PASSES[: PASSES.index(after) + 1], by_chance, *PASSES[PASSES.index(after) + 1 :]]
     with_passes(monkeypatch, any_orders(chance, passes) if orders else passes)
 

@@ -42,7 +42,7 @@ def proposals(program: gw.Program) -> int:
 def test_random_queries(forced, monkeypatch, textual):
     """Whatever may be kept is; heads keep a variable or two; nulls turn up; answers are DuckDB's."""
     chance, used = random.Random(f"{textual}"), []
-    grown = passes._grown
+    grown = passes._with_more_auxiliaries
 
     def noted(draft: Draft) -> Draft:
         found = grown(draft)

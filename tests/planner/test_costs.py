@@ -24,11 +24,11 @@ from gpu_wcoj.planner.expected import TOO_DEAR
 from gpu_wcoj.planner.known import Known
 from gpu_wcoj.planner.passes.arrangements import path_along
 from gpu_wcoj.planner.passes.checks import with_checks
-from gpu_wcoj.planner.passes.examples import drafted
-from gpu_wcoj.planner.passes.fuse import one_by_one
-from gpu_wcoj.planner.passes.normalise import normalised
-from gpu_wcoj.planner.passes.orders import ordered
-from gpu_wcoj.planner.passes.push_down import pushed_down
+from gpu_wcoj.planner.passes.examples import draft_program
+from gpu_wcoj.planner.passes.fuse import with_lookups
+from gpu_wcoj.planner.passes.normalise import normalise_rules
+from gpu_wcoj.planner.passes.orders import order_variables
+from gpu_wcoj.planner.passes.push_down import push_down_predicates
 from gpu_wcoj.planner.shares import share_of
 from tests.kinds import KINDS, Kind, lacking
 from tests.reference.written import written
@@ -83,10 +83,13 @@ def test_orders_and_their_paths_are_foreseen_alike(strategy):
             name: InputChange(list(random.integers(0, 40, (arity, 300))), None, True)
             for name, arity in query.inputs.items()
         }
-        draft, known = drafted(query.text, [normalised, pushed_down], strategy=strategy), Known.of_rows(changes, CPU)
-        for rule in ordered(replace(draft, setting=replace(draft.setting, known=known))).rules:
+        draft, known = (
+            draft_program(query.text, [normalise_rules, push_down_predicates], strategy=strategy),
+            Known.of_rows(changes, CPU),
+        )
+        for rule in order_variables(replace(draft, setting=replace(draft.setting, known=known))).rules:
             for order, *_ in rule.orders:
-                path = one_by_one(path_along(rule.normalised, order), order)
+                path = with_lookups(path_along(rule.normalised, order), order)
                 planned = foreseen(with_checks(rule.normalised, path), known)
                 own = Estimator.of_body(rule.normalised, order.seed, known).along(order)
                 assert planned is not None
@@ -144,13 +147,13 @@ def test_images_are_ordered_as_if_each_was_compared(strategy, monkeypatch):
     """Fewer orders are looked at; those that are chosen cost as much, but where ties are broken in another way."""
     random, fewer, dearer = np.random.default_rng(9), 0, []
     for text in ALIKE * 5:
-        draft = drafted(text, [normalised], strategy=strategy)
+        draft = draft_program(text, [normalise_rules], strategy=strategy)
         known = known_by_chance(random, written(text).arities)
         draft = replace(draft, setting=replace(draft.setting, known=known))
-        found = ordered(draft)
+        found = order_variables(draft)
         with monkeypatch.context() as alone:
             alone.setattr("gpu_wcoj.planner.passes.orders.symmetry_of", lambda _: None)
-            apart = ordered(draft)
+            apart = order_variables(draft)
         assert found.candidates <= apart.candidates
         fewer += found.candidates < 0.7 * apart.candidates
         (one,), (other,) = found.rules, apart.rules
@@ -175,8 +178,8 @@ def test_what_costs_more_than_is_asked_about_is_not_gone_through():
             name: InputChange(list(random.integers(0, 40, (arity, 300))), None, True)
             for name, arity in query.inputs.items()
         }
-        draft, known = drafted(query.text, [normalised, pushed_down]), Known.of_rows(changes, CPU)
-        for rule in ordered(draft).rules:
+        draft, known = draft_program(query.text, [normalise_rules, push_down_predicates]), Known.of_rows(changes, CPU)
+        for rule in order_variables(draft).rules:
             for order, *_ in rule.orders:
                 estimator = Estimator.of_body(rule.normalised, order.seed, known)
                 found = estimator.along(order)
@@ -203,12 +206,12 @@ def test_what_is_looked_at_to_plan_a_chain(monkeypatch):
 
     for owner, name in owners:
         monkeypatch.setattr(owner, name, counted(name))
-    draft = drafted(chain(n), [normalised], sizes={"e": 1000})
-    ordered(draft)
+    draft = draft_program(chain(n), [normalise_rules], sizes={"e": 1000})
+    order_variables(draft)
     assert 0 < seen["_preference"] <= 2 * n**2
-    short = drafted(chain(MOST_ATOMS), [normalised], sizes={"e": 1000})
+    short = draft_program(chain(MOST_ATOMS), [normalise_rules], sizes={"e": 1000})
     seen.clear()
-    ordered(short)
+    order_variables(short)
     assert all(0 < seen[name] <= 8 * MOST_ATOMS for name in ("_intersection", "_level", "levels"))
 
 
@@ -223,7 +226,7 @@ def test_wide_ranges_are_intersected(n, rows):
     """The last vertex of a clique is among 10, 100 or 1,000 neighbours of each other one: none proposes it alone."""
     names = "abcdfg"[:n]
     atoms = [f"e({one}, {other})" for one, other in combinations(names, 2)]
-    draft = drafted(f"h({', '.join(names)}) :- {', '.join(atoms)}.", [normalised], sizes={"e": rows})
+    draft = draft_program(f"h({', '.join(names)}) :- {', '.join(atoms)}.", [normalise_rules], sizes={"e": rows})
     estimator = Estimator.of_body(draft.rules[0].normalised, 0, draft.setting.known)
     bound, last = estimator.bits.mask(names[:-1]), names[-1]
     together = estimator.level(bound, last)
@@ -231,7 +234,7 @@ def test_wide_ranges_are_intersected(n, rows):
         alone = estimator.level(bound, last, number)
         assert together[1] == pytest.approx(alone[1])
         assert together[2] < alone[2]
-    (rule,) = ordered(draft).rules
+    (rule,) = order_variables(draft).rules
     assert all(order.is_together for orders in rule.orders for order in orders)
 
 
@@ -239,16 +242,16 @@ def test_a_clique_of_a_skewed_graph_is_intersected():
     """By lookups of the neighbours that one vertex has, some of them thousands, it took 20 times as long."""
     edges = datasets.undirected(datasets.rmat(scale=14, edges=200_000, seed=1))
     changes = {"e": InputChange([edges[:, 0].copy(), edges[:, 1].copy()], None, True)}
-    draft = drafted("h(a, b, c, d) :- e(a, b), e(a, c), e(a, d), e(b, c), e(b, d), e(c, d).", [normalised])
+    draft = draft_program("h(a, b, c, d) :- e(a, b), e(a, c), e(a, d), e(b, c), e(b, d), e(c, d).", [normalise_rules])
     known = Known.of_rows(changes, CPU)
-    (rule,) = ordered(replace(draft, setting=replace(draft.setting, known=known))).rules
+    (rule,) = order_variables(replace(draft, setting=replace(draft.setting, known=known))).rules
     assert all(order.is_together for orders in rule.orders for order in orders)
 
 
 def test_a_key_is_followed_alone_and_what_it_leads_to_is_intersected():
     """Of triangles in one country: whose a person is goes alone and is looked up for the other, the rest together."""
     text = "h(a, b, c, n) :- knows(a, b), of(a, n), of(b, n), of(c, n), knows(b, c), knows(a, c)."
-    draft = drafted(text, [normalised], sizes={"knows": 40_000, "of": 2_000}, keys={"of": [0]})
+    draft = draft_program(text, [normalise_rules], sizes={"knows": 40_000, "of": 2_000}, keys={"of": [0]})
     best = Chooser(draft.rules[0].normalised, 0, draft.setting.known).best
     assert best.variables == ("n", "c")
     assert best.via[0] is not None
@@ -262,9 +265,9 @@ def test_a_comparison_is_measured_on_the_row_that_changes(atoms):
     few = [(a, a + 1) for a in range(39)]
     rows = {"all": pairs + few, "few": few, "d": [(a, b) for a in range(40) for b in range(3)]}
     changes = {name: InputChange(list(np.array(own).T.copy()), None, True) for name, own in rows.items()}
-    draft = drafted(f"h(a, b, c) :- {atoms}, a < b, d(b, c), d(a, c).", [normalised])
+    draft = draft_program(f"h(a, b, c) :- {atoms}, a < b, d(b, c), d(a, c).", [normalise_rules])
     known = Known.of_rows(changes, CPU)
-    (rule,) = ordered(replace(draft, setting=replace(draft.setting, known=known))).rules
+    (rule,) = order_variables(replace(draft, setting=replace(draft.setting, known=known))).rules
     left = {rule.normalised.atoms[seed].relation: one.levels[0].rows for seed, one in enumerate(rule.foreseen[:2])}
     assert left["few"] > 0.5  # as many pairs as that are in the other one
     assert left["all"] < 0.005
@@ -277,8 +280,8 @@ def test_a_selective_comparison_comes_first_and_alone():
     body = "e(a, b), e(b, c), e(c, d), e(d, a)"
     chosen = {}
     for text in (f"h(a, b, c, d) :- {body}.", f"h(a, b, c, d) :- {body}, c < 20."):
-        draft, known = drafted(text, [normalised, pushed_down]), Known.of_rows(changes, CPU)
-        rule = ordered(replace(draft, setting=replace(draft.setting, known=known))).rules[0]
+        draft, known = draft_program(text, [normalise_rules, push_down_predicates]), Known.of_rows(changes, CPU)
+        rule = order_variables(replace(draft, setting=replace(draft.setting, known=known))).rules[0]
         chosen[text[-3:-1]] = [order.variables for order in rule.orders[0]]
     assert chosen["a)"] == [("c", "d"), ("d", "c")]
     assert chosen["20"] == [("c", "d")]

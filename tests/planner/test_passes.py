@@ -14,7 +14,7 @@ from gpu_wcoj.planner.chooser import Chooser
 from gpu_wcoj.planner.draft import STRATEGIES, Draft, Order
 from gpu_wcoj.planner.known import Known
 from gpu_wcoj.planner.passes import PASSES, Pass
-from gpu_wcoj.planner.passes.examples import drafted
+from gpu_wcoj.planner.passes.examples import draft_program
 from gpu_wcoj.query.datalog import parse
 from tests.planner.golden import FOLDER, Case, read
 from tests.planner.plans import with_passes
@@ -82,7 +82,9 @@ def test_passes_are_idempotent():
     for seed in range(60):
         query = replace(random_query(seed), is_textual=False)
         sizes = {name: 100.0 * (number + 1) for number, name in enumerate(query.inputs)}
-        draft = drafted(query.text, strategy=STRATEGIES[seed % 3], sizes=sizes if seed % 4 else None, bag=seed % 2 == 0)
+        draft = draft_program(
+            query.text, strategy=STRATEGIES[seed % 3], sizes=sizes if seed % 4 else None, bag=seed % 2 == 0
+        )
         for one in PASSES:
             draft = one(draft)
             assert one(draft).rules == draft.rules, f"{query.text}\n{one.__name__}"
@@ -121,7 +123,7 @@ def test_no_more_than_atoms_squared_times_variables_orders_are_looked_at(strateg
     for text in texts:
         for sizes in ({}, dict.fromkeys(parse(text).inputs, 1000.0)):
             asked.clear()
-            draft = drafted(text, PASSES, strategy=strategy, sizes=sizes)
+            draft = draft_program(text, PASSES, strategy=strategy, sizes=sizes)
             assert max(draft.candidates, len(asked)) <= bound(draft), text
             n_asked += len(asked)
             assert not draft.rules or draft.candidates > 0

@@ -14,7 +14,7 @@ from bench.suite.random_queries import Query, random_query
 from bench.suite.random_rows import relations_within
 from gpu_wcoj.planner.draft import STRATEGIES
 from gpu_wcoj.planner.passes import PASSES
-from gpu_wcoj.planner.passes.examples import drafted
+from gpu_wcoj.planner.passes.examples import draft_program
 from tests.long import IS_LONG
 from tests.planner.random_queries import N_TICKS, Judge, check, random_script, rows_for
 
@@ -60,7 +60,7 @@ def test_all_are_planned(block):
     for query in queries(block):
         sizes = {name: 10.0 ** (1 + number) for number, name in enumerate(query.inputs)}
         text = replace(query, is_textual=False).text
-        draft = drafted(text, PASSES, strategy=STRATEGIES[query.seed // N_BLOCKS % 3], sizes=sizes)
+        draft = draft_program(text, PASSES, strategy=STRATEGIES[query.seed // N_BLOCKS % 3], sizes=sizes)
         assert all(one.query is not None and len(one.query.paths) >= 1 for one in draft.rules)
 
 

@@ -5,44 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpu_wcoj.planner.draft import Draft
-from gpu_wcoj.planner.passes.arrangements import arranged
-from gpu_wcoj.planner.passes.auxiliaries import with_auxiliaries
+from gpu_wcoj.planner.passes.arrangements import assign_arrangements
+from gpu_wcoj.planner.passes.auxiliaries import materialize_joins
 from gpu_wcoj.planner.passes.beginnings import begun_alike
 from gpu_wcoj.planner.passes.branches import branched
-from gpu_wcoj.planner.passes.checks import checked
-from gpu_wcoj.planner.passes.common import joined_once
-from gpu_wcoj.planner.passes.fuse import fused
-from gpu_wcoj.planner.passes.normalise import normalised
-from gpu_wcoj.planner.passes.orders import ordered
-from gpu_wcoj.planner.passes.push_down import pushed_down
-from gpu_wcoj.planner.passes.queries import executable
-from gpu_wcoj.planner.passes.redundant import without_redundant
-from gpu_wcoj.planner.passes.share import shared
-from gpu_wcoj.planner.passes.sort import sorted_first
-from gpu_wcoj.planner.passes.symmetries import symmetric
+from gpu_wcoj.planner.passes.checks import place_predicates
+from gpu_wcoj.planner.passes.common import share_joins
+from gpu_wcoj.planner.passes.fuse import fuse_lookups
+from gpu_wcoj.planner.passes.normalise import normalise_rules
+from gpu_wcoj.planner.passes.orders import order_variables
+from gpu_wcoj.planner.passes.push_down import push_down_predicates
+from gpu_wcoj.planner.passes.queries import to_delta_queries
+from gpu_wcoj.planner.passes.redundant import drop_redundant_atoms
+from gpu_wcoj.planner.passes.share import reuse_arrangements
+from gpu_wcoj.planner.passes.sort import sort_seeds
+from gpu_wcoj.planner.passes.symmetries import use_symmetry
 
 Pass = Callable[[Draft], Draft]
 
 PASSES: tuple[Pass, ...] = (
-    normalised,
-    pushed_down,
-    without_redundant,
-    with_auxiliaries,
-    ordered,
-    arranged,
-    fused,
-    checked,
-    shared,
+    normalise_rules,
+    push_down_predicates,
+    drop_redundant_atoms,
+    materialize_joins,
+    order_variables,
+    assign_arrangements,
+    fuse_lookups,
+    place_predicates,
+    reuse_arrangements,
     branched,
-    sorted_first,
-    executable,
-    joined_once,
+    sort_seeds,
+    to_delta_queries,
+    share_joins,
     begun_alike,
-    symmetric,
+    use_symmetry,
 )
 
 
-def through_passes(draft: Draft, passes: tuple[Pass, ...] = PASSES) -> Draft:
+def run_passes(draft: Draft, passes: tuple[Pass, ...] = PASSES) -> Draft:
     """Return the draft after all passes."""
     for planner_pass in passes:
         draft = planner_pass(draft)

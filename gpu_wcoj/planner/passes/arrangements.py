@@ -14,22 +14,22 @@ Uses = dict[tuple[int, tuple[str, ...]], AtomUse]
 """Arrangement uses of one body, by atom index and variables in the order of the levels."""
 
 
-def arranged(draft: Draft) -> Draft:
+def assign_arrangements(draft: Draft) -> Draft:
     """Give every atom of every path the arrangement that the path's order asks for.
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> from gpu_wcoj.planner.passes.normalise import normalised
-    >>> from gpu_wcoj.planner.passes.orders import ordered
-    >>> before = drafted("h(a, c) :- r(a, b), s(b, c).", [normalised, ordered])
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> from gpu_wcoj.planner.passes.orders import order_variables
+    >>> before = draft_program("h(a, c) :- r(a, b), s(b, c).", [normalise_rules, order_variables])
     >>> print(before)
     h: h(a, c) :- r(a, b), s(b, c).
       0: r(a, b)
       1: s(b, c)
       change of 0: c
       change of 1: a
-    >>> print(arranged(before))
+    >>> print(assign_arrangements(before))
     h: h(a, c) :- r(a, b), s(b, c).
       0: r(a, b)
       1: s(b, c)
@@ -38,12 +38,14 @@ def arranged(draft: Draft) -> Draft:
       change of 1, s[0, 1]
         a: look up 0 by r[1, 0]
     """
-    return draft.over(_arranged)
+    return draft.over(_assign)
 
 
-def _arranged(one: RuleDraft) -> RuleDraft:
+def _assign(rule_draft: RuleDraft) -> RuleDraft:
     uses: Uses = {}
-    return replace(one, paths=tuple([path_along(one.normalised, orders[0], uses) for orders in one.orders]))
+    return replace(
+        rule_draft, paths=tuple([path_along(rule_draft.normalised, orders[0], uses) for orders in rule_draft.orders])
+    )
 
 
 def path_along(body: Body, order: Order, uses: Uses | None = None) -> DeltaPath:
@@ -66,13 +68,13 @@ def path_along(body: Body, order: Order, uses: Uses | None = None) -> DeltaPath:
     return DeltaPath((use_of(order.seed, start, place, uses),), tuple(other_uses), (), steps)
 
 
-def use_of(number: int, atom: BodyAtom, place: Mapping[str, int], uses: Uses) -> AtomUse:
+def use_of(atom_index: int, atom: BodyAtom, place: Mapping[str, int], uses: Uses) -> AtomUse:
     """Return the atom with levels in the order of `place`, from `uses` or added to them."""
     variables = tuple(sorted(atom.variables, key=place.__getitem__))
-    use = uses.get((number, variables))
+    use = uses.get((atom_index, variables))
     if use is None:
         column = dict(zip(atom.variables, atom.columns, strict=True))
         columns = tuple(map(column.__getitem__, variables))
         key = ArrangementKey(atom.relation, columns, atom.constants, atom.equal, atom.compared)
-        use = uses[number, variables] = AtomUse(number, key, variables)
+        use = uses[atom_index, variables] = AtomUse(atom_index, key, variables)
     return use

@@ -11,7 +11,7 @@ from gpu_wcoj.join.path import names_of
 from gpu_wcoj.planner.auxiliary import Auxiliary, Side
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft, Setting
-from gpu_wcoj.planner.passes.common import outside_of_loops
+from gpu_wcoj.planner.passes.common import nonrecursive_heads
 
 KEY = 0.9
 """Distinct values per row from which on a column counts as a key."""
@@ -25,14 +25,14 @@ USES = 2
 STAYS = 2.0
 """Hysteresis factor: a kept relation stays until it fails the criteria by this factor."""
 
-FEWEST_ATOMS = 3
+MIN_ATOMS = 3
 """Minimum number of atoms of a body."""
 
-FEWEST_ROWS = 8
+MIN_ROWS = 8
 """Minimum number of rows for which a key is inferred from distinct values."""
 
 
-def with_auxiliaries(draft: Draft) -> Draft:
+def materialize_joins(draft: Draft) -> Draft:
     """Replace pairs of input atoms by an auxiliary relation that several bodies share.
 
     The two atoms share one variable that occurs nowhere else; so in bag semantics it can be summed out beforehand
@@ -45,11 +45,11 @@ def with_auxiliaries(draft: Draft) -> Draft:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> from gpu_wcoj.planner.passes.normalise import normalised
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
     >>> text = "h(a) :- knows(a, b), lives(a, c), lives(b, d), city(c, e), city(d, e)."
     >>> sizes, keys = {"knows": 10_000, "lives": 900, "city": 300}, {"city": [0]}
-    >>> before = drafted(text, [normalised], sizes=sizes, keys=keys, bag=True)
+    >>> before = draft_program(text, [normalise_rules], sizes=sizes, keys=keys, bag=True)
     >>> print(before)
     h: h(a) :- knows(a, b), lives(a, c), lives(b, d), city(c, e), city(d, e).
       0: knows(a, b)
@@ -57,7 +57,7 @@ def with_auxiliaries(draft: Draft) -> Draft:
       2: lives(b, d)
       3: city(c, e)
       4: city(d, e)
-    >>> print(with_auxiliaries(before))
+    >>> print(materialize_joins(before))
     city[0, 1]*lives[1, 0]: city[0, 1]*lives[1, 0](x1, y0) :- city(v, x1), lives(y0, v).
       0: city(v, x1)
       1: lives(y0, v)
@@ -70,15 +70,15 @@ def with_auxiliaries(draft: Draft) -> Draft:
     if not setting.bag or setting.strategy != "auto" or setting.auxiliaries is None:
         return draft
     while True:
-        grown = _grown(draft)
+        grown = _with_more_auxiliaries(draft)
         if grown is draft:
             return draft
         draft = grown
 
 
-def _grown(draft: Draft) -> Draft:
+def _with_more_auxiliaries(draft: Draft) -> Draft:
     """Return the draft with one more kind of auxiliary relations; itself if there is none."""
-    setting, nonrecursive = draft.setting, outside_of_loops(draft)
+    setting, nonrecursive = draft.setting, nonrecursive_heads(draft)
     made = {auxiliary.name for auxiliary in draft.auxiliaries}
     heads = {rule_draft.head for rule_draft in draft.rules} - made
     pairs = {
@@ -96,7 +96,7 @@ def _grown(draft: Draft) -> Draft:
     for index, candidates in pairs.items():
         chosen = _disjoint(pair for pair in candidates if pair.joined in selected)
         if chosen:
-            rules[index] = replace(rules[index], body=_reading(rules[index].normalised, chosen))
+            rules[index] = replace(rules[index], body=_replace_pairs(rules[index].normalised, chosen))
             used.update(dict.fromkeys(pair.joined for pair in chosen))
             changed = True
     if not changed:
@@ -138,7 +138,7 @@ class _Pair:
 
 def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
     """Yield pairs of input atoms that share one variable that occurs nowhere else."""
-    if len(body.atoms) < FEWEST_ATOMS:
+    if len(body.atoms) < MIN_ATOMS:
         return
     said = [name for atom in (*body.atoms, *body.negated) for name in atom.variables]
     said += [name for checks in (body.conditions, body.calculations) for check in checks for name in names_of(check)]
@@ -178,7 +178,7 @@ def _pays(pair: _Pair, sizes: Sequence[float | None], setting: Setting) -> bool:
     max_rows = slack * SMALL * max(other_rows, default=0.0)
     for side, other_side in (pair.joined.sides, pair.joined.sides[::-1]):
         rows, more = _rows(side.atom, catalog), _rows(other_side.atom, catalog)
-        if rows is None or more is None or slack * min(rows, more) < FEWEST_ROWS or rows > max_rows:
+        if rows is None or more is None or slack * min(rows, more) < MIN_ROWS or rows > max_rows:
             continue
         values = catalog.values(other_side.atom, str(other_side.joined))
         if values is not None and slack * values >= KEY * more:
@@ -186,10 +186,10 @@ def _pays(pair: _Pair, sizes: Sequence[float | None], setting: Setting) -> bool:
     return False
 
 
-def _rows(atom: BodyAtom, known: KnownRelations) -> float | None:
+def _rows(atom: BodyAtom, catalog: KnownRelations) -> float | None:
     if not (atom.constants or atom.equal or atom.compared):
-        return known.rows(atom.relation)
-    levels = known.levels(atom, atom.variables)
+        return catalog.rows(atom.relation)
+    levels = catalog.levels(atom, atom.variables)
     return None if levels is None else levels.distinct[-1]
 
 
@@ -204,7 +204,7 @@ def _disjoint(pairs: Iterable[_Pair]) -> list[_Pair]:
     return chosen
 
 
-def _reading(body: Body, chosen: Iterable[_Pair]) -> Body:
+def _replace_pairs(body: Body, chosen: Iterable[_Pair]) -> Body:
     """Return the body with one atom in the place of each pair."""
     atoms: dict[int, BodyAtom] = dict(enumerate(body.atoms))
     for pair in chosen:

@@ -14,7 +14,7 @@ from gpu_wcoj.planner.charges import copying
 from gpu_wcoj.planner.chooser import MOST_ATOMS
 from gpu_wcoj.planner.costs import Estimator
 from gpu_wcoj.planner.draft import Draft, KnownRelations
-from gpu_wcoj.planner.passes.common import outside_of_loops, query_of
+from gpu_wcoj.planner.passes.common import nonrecursive_heads, query_of
 from gpu_wcoj.planner.passes.sort import with_sorting
 from gpu_wcoj.planner.tracks import Met, Track, Word
 
@@ -27,7 +27,7 @@ CLEARLY = 0.9
 Listing = Callable[[Track, int], tuple[float, float] | None]
 """Cost in probes of listing so many levels of a track, and the number of rows; None if unknown."""
 
-MOST_COMPARED = 32
+MAX_COMPARED = 32
 """Maximum number of sets of atoms that are intersected pairwise."""
 
 
@@ -45,9 +45,9 @@ def begun_alike(draft: Draft) -> Draft:
     Examples
     --------
     >>> from gpu_wcoj.planner.passes import PASSES
-    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
     >>> text = "t(a, b, c) :- e(a, b), e(b, c), e(a, c). k(a, b, c, d) :- e(a, b), e(b, c), e(a, c), f(c, d), f(d, b)."
-    >>> before = drafted(text, PASSES[: PASSES.index(begun_alike)])
+    >>> before = draft_program(text, PASSES[: PASSES.index(begun_alike)])
     >>> print("\n".join(str(before.rules[1]).splitlines()[6:9]))
       change of 0, e[0, 1] or e[1, 0], sorted by b
         c: intersect 1 by e[0, 1] with 2 by e[0, 1] with 3 by f[0, 1]
@@ -59,33 +59,33 @@ def begun_alike(draft: Draft) -> Draft:
           d: intersect 3 by f[0, 1] with 4 by f[1, 0]
     """
     queries_by_head = [(rule_draft.head, query_of(rule_draft)) for rule_draft in draft.rules]
-    queries = with_beginnings(queries_by_head, outside_of_loops(draft), draft.setting.known)
+    queries = with_shared_prefixes(queries_by_head, nonrecursive_heads(draft), draft.setting.known)
     both = zip(draft.rules, queries, strict=True)
     return draft.of(
         [rule_draft if query is rule_draft.query else replace(rule_draft, query=query) for rule_draft, query in both]
     )
 
 
-def with_beginnings(
-    own: Sequence[tuple[str, DeltaQuery]], alone: Collection[str], known: KnownRelations
+def with_shared_prefixes(
+    queries_by_head: Sequence[tuple[str, DeltaQuery]], nonrecursive: Collection[str], catalog: KnownRelations
 ) -> list[DeltaQuery]:
     """Return the rules with their common prefixes.
 
-    `alone` are the heads outside of loops.
+    `nonrecursive` are the heads outside of loops.
     """
-    users = list(_users(own, alone))
+    users = list(_users(queries_by_head, nonrecursive))
     classes: dict[Word, list[_User]] = {}
     for user in users:
         classes.setdefault(user.tracks[0].seeded, []).append(user)
     for group in classes.values():
         if len(group) > 1:
-            _begin_together(group, known)
-    continuations = {user.place: user.begun for user in users if user.begun is not None}
-    names = _names(head for head, _ in own)
+            _share_prefixes(group, catalog)
+    continuations = {user.place: user.continuation for user in users if user.continuation is not None}
+    names = _names(head for head, _ in queries_by_head)
     plans: dict[int, Beginning] = {}
     leaders: dict[object, int] = {}
     result = []
-    for rule_index, (_, query) in enumerate(own):
+    for rule_index, (_, query) in enumerate(queries_by_head):
         leader = leaders.setdefault((query.paths, query.together), rule_index) if query.together else rule_index
         ways = [continuations.get((leader, path_index)) for path_index in range(len(query.paths))]
         made = tuple(None if way is None else way.plan(plans, names) for way in ways) if any(ways) else ()
@@ -110,8 +110,8 @@ class _User:
 
     place: tuple[int, int]
     tracks: Sequence[Track]
-    most: Sequence[int]
-    begun: _Way | None = None
+    max_levels: Sequence[int]
+    continuation: _Continuation | None = None
     _reaching: dict[int, list[tuple[Track, frozenset[Met]]]] = field(default_factory=dict, init=False)
 
     def along(self, levels: int, atoms: frozenset[Met]) -> Track | None:
@@ -133,7 +133,7 @@ class _User:
     def reaching(self, levels: int) -> list[tuple[Track, frozenset[Met]]]:
         """Return the tracks that list so many levels, each with the atoms bound by them."""
         if levels not in self._reaching:
-            both = zip(self.tracks, self.most, strict=True)
+            both = zip(self.tracks, self.max_levels, strict=True)
             self._reaching[levels] = [
                 (track, frozenset(track.finished(levels))) for track, max_levels in both if levels <= max_levels
             ]
@@ -141,7 +141,7 @@ class _User:
 
 
 @dataclass(frozen=True, eq=False)
-class _Shared:
+class _CommonPrefix:
     """Common prefix of so many levels.
 
     Attributes
@@ -159,26 +159,29 @@ class _Shared:
         """Return the executable prefix, each created once."""
         if id(self) not in plans:
             rule, path_index = self.user.place
-            continuation = None if self.user.begun is None else self.user.begun.plan(plans, names)
+            continuation = None if self.user.continuation is None else self.user.continuation.plan(plans, names)
             plans[id(self)] = Beginning(*names[rule], path_index, self.user.tracks[0].path, continuation)
         return plans[id(self)]
 
 
 @dataclass(frozen=True, eq=False)
-class _Way:
+class _Continuation:
     """Track that continues from a common prefix."""
 
     track: Track
-    shared: _Shared
+    shared: _CommonPrefix
 
     def plan(self, plans: dict[int, Beginning], names: Sequence[tuple[str, int]]) -> Begun:
         """Return the executable continuation."""
         names_of_steps = self.track.names(self.shared.user.tracks[0].path)
         return Begun(
-            self.shared.plan(plans, names), self.rest(), names_of_steps, self.track.is_seen(self.shared.levels)
+            self.shared.plan(plans, names),
+            self.remaining_path(),
+            names_of_steps,
+            self.track.is_seen(self.shared.levels),
         )
 
-    def rest(self) -> DeltaPath:
+    def remaining_path(self) -> DeltaPath:
         """Return the remaining path of the track."""
         shared, (beginning,) = self.shared, self.shared.user.tracks
         atoms = self.track.finished(shared.levels)
@@ -201,11 +204,11 @@ def _names(heads: Iterable[str]) -> list[tuple[str, int]]:
     return result
 
 
-def _users(own: Sequence[tuple[str, DeltaQuery]], alone: Collection[str]) -> Iterator[_User]:
+def _users(queries_by_head: Sequence[tuple[str, DeltaQuery]], nonrecursive: Collection[str]) -> Iterator[_User]:
     """Yield the paths that may share a prefix; of rules that share all paths, the first's."""
     seen = set()
-    for rule_index, (head, query) in enumerate(own):
-        if head not in alone or len(query.paths) > MOST_ATOMS:
+    for rule_index, (head, query) in enumerate(queries_by_head):
+        if head not in nonrecursive or len(query.paths) > MOST_ATOMS:
             continue
         if query.together:
             if (query.paths, query.together) in seen:
@@ -218,37 +221,37 @@ def _users(own: Sequence[tuple[str, DeltaQuery]], alone: Collection[str]) -> Ite
                 yield _User(
                     (rule_index, path_index),
                     tracks,
-                    [_listed(track, track.path.depth_of(kept_names)) for track in tracks],
+                    [_levels_within(track, track.path.depth_of(kept_names)) for track in tracks],
                 )
 
 
-def _listed(track: Track, depth: int) -> int:
+def _levels_within(track: Track, depth: int) -> int:
     """Return the number of levels within so many steps."""
     return len([end for end in track.ends if end <= depth]) - 1
 
 
-def _begin_together(users: Iterable[_User], known: KnownRelations) -> None:
+def _share_prefixes(users: Iterable[_User], catalog: KnownRelations) -> None:
     """Assign common prefixes where they pay, the longest and those of most atoms first."""
     live = list(users)
-    estimator = cache(lambda track: Estimator.of_path(track.path, known))
+    estimator = cache(lambda track: Estimator.of_path(track.path, catalog))
     listing = cache(lambda track, levels: _listing(track, levels, estimator(track)))
-    for levels in range(max(max(user.most) for user in live), 0, -1):
-        for atoms in _sets(live, levels):
+    for levels in range(max(max(user.max_levels) for user in live), 0, -1):
+        for atoms in _candidate_sets(live, levels):
             ways = [(user, track) for user in live if (track := user.along(levels, atoms)) is not None]
             if len(ways) > 1:
-                made = _shared(ways, levels, atoms, listing)
+                made = _share_prefix(ways, levels, atoms, listing)
                 if made is not None:
-                    live = [*(user for user in live if user.begun is None), made]
+                    live = [*(user for user in live if user.continuation is None), made]
 
 
-def _sets(users: Iterable[_User], levels: int) -> list[frozenset[Met]]:
+def _candidate_sets(users: Iterable[_User], levels: int) -> list[frozenset[Met]]:
     """Return the candidate sets of atoms: of one path, and intersections of two."""
     sets_of_paths: dict[frozenset[Met], None] = {}
     for user in users:
         for _, atoms in user.reaching(levels):
             sets_of_paths[atoms] = None
     candidates = dict(sets_of_paths)
-    if len(sets_of_paths) <= MOST_COMPARED:
+    if len(sets_of_paths) <= MAX_COMPARED:
         candidates.update(dict.fromkeys(left & right for left, right in combinations(sets_of_paths, 2)))
     bound = set(range(-levels, 0))
     return sorted(
@@ -257,9 +260,11 @@ def _sets(users: Iterable[_User], levels: int) -> list[frozenset[Met]]:
     )  # fmt: skip
 
 
-def _shared(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[Met], listing: Listing) -> _User | None:
+def _share_prefix(
+    ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[Met], listing: Listing
+) -> _User | None:
     """Let the tracks for which it pays share a prefix; return it, or None."""
-    made = _beginning(ways, levels, atoms)
+    made = _common_prefix(ways, levels, atoms)
     costs = [listing(track, levels) for _, track in ways]
     shared_cost = listing(made.user.tracks[0], levels)
     if shared_cost is None or None in costs:
@@ -267,20 +272,20 @@ def _shared(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[M
         if len(last_step.atoms) < 2 or any(atoms != frozenset(track.finished(levels)) for _, track in ways):
             return None
     else:
-        taking = [shared_cost[1] * _taking(_Way(track, made)) for _, track in ways]
+        taking = [shared_cost[1] * _cost_per_row(_Continuation(track, made)) for _, track in ways]
         paying = [i for i, cost in enumerate(costs) if cost is not None and taking[i] < cost[0]]
         if len(paying) < 2:
             return None
         if len(paying) < len(ways):
-            return _shared([ways[i] for i in paying], levels, atoms, listing)
+            return _share_prefix([ways[i] for i in paying], levels, atoms, listing)
         if shared_cost[0] + sum(taking) >= CLEARLY * sum(cost[0] for cost in costs if cost is not None):
             return None
     for user, track in ways:
-        user.begun = _Way(track, made)
+        user.continuation = _Continuation(track, made)
     return made.user
 
 
-def _beginning(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[Met]) -> _Shared:
+def _common_prefix(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozenset[Met]) -> _CommonPrefix:
     """Return the common part of these tracks, in the variables of the first."""
     first, track = ways[0]
     said = frozenset.intersection(*(other_track.said(levels) for _, other_track in ways))
@@ -289,7 +294,7 @@ def _beginning(ways: Sequence[tuple[_User, Track]], levels: int, atoms: frozense
         if all(met in other_track.reached(levels) for _, other_track in ways):
             numbers.add(reached_index)
     path = with_sorting(track.beginning(levels, numbers, said))
-    return _Shared(_User(first.place, [Track(path)], [levels]), levels, atoms, said)
+    return _CommonPrefix(_User(first.place, [Track(path)], [levels]), levels, atoms, said)
 
 
 def _listing(track: Track, levels: int, estimator: Estimator) -> tuple[float, float] | None:
@@ -314,7 +319,7 @@ def _listing(track: Track, levels: int, estimator: Estimator) -> tuple[float, fl
     return cost + is_alone * copying(before.rows, last_level.proposed), last_level.rows
 
 
-def _taking(way: _Way) -> float:
+def _cost_per_row(way: _Continuation) -> float:
     """Return the cost per row of a prefix for a track: one search in every further atom."""
     track, levels = way.track, way.shared.levels
     return TAKE + FIND * (len(track.reached(levels)) + len(track.finished(levels)) - len(way.shared.atoms))

@@ -28,10 +28,10 @@ def branched(draft: Draft) -> Draft:
     Examples
     --------
     >>> from gpu_wcoj.planner.passes import PASSES, branched
-    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
     >>> text = "h(a, b, x, u, y, v) :- f(a, b), d(a, x), g(x, u), k(u), d(b, y), g(y, v), k(v)."
     >>> sizes = {"f": 10_000, "d": 400, "g": 400, "k": 3}
-    >>> before = drafted(text, PASSES[: PASSES.index(branched)], sizes=sizes)
+    >>> before = draft_program(text, PASSES[: PASSES.index(branched)], sizes=sizes)
     >>> print("\n".join(str(before).splitlines()[8:13]))
       change of 0, f[0, 1] or f[1, 0]
         x: intersect 1 by d[0, 1] with 2 by g[0, 1]
@@ -58,25 +58,27 @@ def branched(draft: Draft) -> Draft:
         paths, foreseen = list(rule_draft.paths), list(rule_draft.foreseen)
         for path_index, (path, flat) in enumerate(zip(paths, foreseen, strict=True)):
             if flat is not None and not path.branches:
-                paths[path_index], foreseen[path_index], looked_at = _bracketed(path, flat, rule_draft, setting.known)
+                paths[path_index], foreseen[path_index], looked_at = _choose_branches(
+                    path, flat, rule_draft, setting.known
+                )
                 candidates += looked_at
         is_same = all(map(operator.is_, paths, rule_draft.paths))
         rules.append(rule_draft if is_same else replace(rule_draft, paths=tuple(paths), foreseen=tuple(foreseen)))
     return replace(draft.of(rules), candidates=candidates)
 
 
-def _bracketed(
-    path: DeltaPath, flat: Foreseen, one: RuleDraft, known: KnownRelations
+def _choose_branches(
+    path: DeltaPath, flat: Foreseen, rule_draft: RuleDraft, catalog: KnownRelations
 ) -> tuple[DeltaPath, Foreseen, int]:
     """Return the path with branches if they pay, its estimates, and the number of candidates."""
-    kept_names = {term for term in one.normalised.head if isinstance(term, str)}
+    kept_names = {term for term in rule_draft.normalised.head if isinstance(term, str)}
     first = path.steps[: path.depth_of(kept_names)]
     if not first or CLEARLY * flat.listing <= BEGUN / CHANGES:
         return path, flat, 0
     ways = [way for way in dict.fromkeys(ways_of(first)) if len(way[1]) > 1 or _hides(path, *way)]
     if not ways:
         return path, flat, 0
-    estimator = Estimator.of_path(path, known)
+    estimator = Estimator.of_path(path, catalog)
     later_steps = path.steps[len(first) :]
     costs = [estimator.over((*steps, *later_steps), branches) for steps, branches in ways]
     cheapest = min(costs, key=lambda way: way.listing)

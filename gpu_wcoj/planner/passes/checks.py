@@ -16,11 +16,11 @@ from gpu_wcoj.trace.arrangement import ArrangementKey
 Placed = list[tuple[tuple[Condition, ...], tuple[Check, ...]]]
 """Per level, the seed first, the conditions that bound its variable, and the later checks."""
 
-Held = Mapping[tuple[object, ...], Sequence[ArrangementKey]]
+ArrangementsBySelection = Mapping[tuple[object, ...], Sequence[ArrangementKey]]
 """Arrangements of each relation and selection."""
 
 
-def checked(draft: Draft) -> Draft:
+def place_predicates(draft: Draft) -> Draft:
     r"""Place conditions, calculations and negated atoms.
 
     A condition bounds the last bound of its variables. A calculation runs as soon as its arguments are bound. A sum or
@@ -31,36 +31,36 @@ def checked(draft: Draft) -> Draft:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.arrangements import arranged
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> from gpu_wcoj.planner.passes.normalise import normalised
-    >>> from gpu_wcoj.planner.passes.orders import ordered
+    >>> from gpu_wcoj.planner.passes.arrangements import assign_arrangements
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> from gpu_wcoj.planner.passes.orders import order_variables
     >>> text = "h(a, b, c) :- r(a, b), r(b, c), a < c, b < 9, !r(a, c)."
-    >>> before = drafted(text, [normalised, ordered, arranged])
+    >>> before = draft_program(text, [normalise_rules, order_variables, assign_arrangements])
     >>> print("\n".join(str(before).splitlines()[6:10]))
       change of -1, r[0, 1]
         b: intersect 0 by r[0, 1] with 1 by r[1, 0]
       change of 0, r[0, 1]
         c: look up 1 by r[0, 1]
-    >>> print("\n".join(str(checked(before)).splitlines()[6:10]))
+    >>> print("\n".join(str(place_predicates(before)).splitlines()[6:10]))
       change of -1, r[0, 1] where a < c
         b: intersect 0 by r[0, 1] with 1 by r[1, 0] where b < 9
       change of 0, r[0, 1] where b < 9
         c: look up 1 by r[0, 1] where c > a then !r(a, c) by r[0, 1]
     """
     negates = any(rule_draft.normalised.negated for rule_draft in draft.rules)
-    existing = held_by(path for rule_draft in draft.rules for path in rule_draft.paths) if negates else None
+    existing = arrangements_of(path for rule_draft in draft.rules for path in rule_draft.paths) if negates else None
 
-    def placed(one: RuleDraft) -> RuleDraft:
-        body = one.normalised
+    def place_in_rule(rule_draft: RuleDraft) -> RuleDraft:
+        body = rule_draft.normalised
         if not (body.conditions or body.calculations or body.negated):
-            return one
-        return replace(one, paths=tuple([with_checks(body, path, existing) for path in one.paths]))
+            return rule_draft
+        return replace(rule_draft, paths=tuple([with_checks(body, path, existing) for path in rule_draft.paths]))
 
-    return draft.over(placed)
+    return draft.over(place_in_rule)
 
 
-def held_by(paths: Iterable[DeltaPath]) -> Held:
+def arrangements_of(paths: Iterable[DeltaPath]) -> ArrangementsBySelection:
     """Return the arrangements per relation and selection that atoms of paths use, each once."""
     keys_of: dict[tuple[object, ...], list[ArrangementKey]] = {}
     for path in paths:
@@ -71,15 +71,15 @@ def held_by(paths: Iterable[DeltaPath]) -> Held:
     return keys_of
 
 
-def with_checks(body: Body, path: DeltaPath, held: Held | None = None) -> DeltaPath:
-    """Return the path with all checks placed; `held` are existing arrangements."""
+def with_checks(body: Body, path: DeltaPath, existing: ArrangementsBySelection | None = None) -> DeltaPath:
+    """Return the path with all checks placed; `existing` are existing arrangements."""
     variables = [step.variable for step in path.steps if not step.is_lookup]
     depth = dict.fromkeys(path.seed.variables, 0)
     depth.update({name: level for level, name in enumerate(variables, 1)})
-    placed = _placed(body, path.seed.atom, depth, len(variables))
-    if held:
+    placed = _place(body, path.seed.atom, depth, len(variables))
+    if existing:
         placed = [
-            (conditions, tuple(_through(held, check, newest) for check in checks))
+            (conditions, tuple(_look_up_in_existing(existing, check, newest) for check in checks))
             for newest, (conditions, checks) in zip(("", *variables), placed, strict=True)
         ]
     steps: list[Step] = []
@@ -95,7 +95,7 @@ def with_checks(body: Body, path: DeltaPath, held: Held | None = None) -> DeltaP
     return replace(path, steps=tuple(steps), seed_conditions=placed[0][0], seed_checks=placed[0][1])
 
 
-def _placed(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Placed:
+def _place(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Placed:
     """Return, per depth, the conditions that bound the variable, and the later checks.
 
     Parameters
@@ -153,11 +153,11 @@ def _placed(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Plac
     return placed
 
 
-def _absent(number: int, atom: BodyAtom) -> Absent:
+def _absent(atom_index: int, atom: BodyAtom) -> Absent:
     """Return the negated atom in column order; one of constants only is looked up by the first."""
-    use = use_of(number, atom, dict(zip(atom.variables, atom.columns, strict=True)), {})
+    use = use_of(atom_index, atom, dict(zip(atom.variables, atom.columns, strict=True)), {})
     codes = dict(atom.constants)
-    is_constant = atom.variables == (f"atom#{number}",)
+    is_constant = atom.variables == (f"atom#{atom_index}",)
     return Absent(use, (codes[use.key.order[0]],) if is_constant else use.variables)
 
 
@@ -168,11 +168,11 @@ def _facing(condition: Condition, name: str) -> Condition:
     return replace(condition, variable=name, op=MIRRORED[condition.op], other=condition.variable)
 
 
-def _through(held: Held, check: Check, newest: str) -> Check:
+def _look_up_in_existing(existing: ArrangementsBySelection, check: Check, newest: str) -> Check:
     """Return a negated atom looked up in an existing arrangement of any order."""
     if not isinstance(check, Absent):
         return check
-    keys = held.get(check.use.key.selection, [check.use.key])
+    keys = existing.get(check.use.key.selection, [check.use.key])
     term_of = dict(zip(check.use.key.order, check.terms, strict=True))
     key = next((key for key in keys if term_of[key.order[-1]] == newest), keys[0])
     place = [check.use.key.order.index(column) for column in key.order]

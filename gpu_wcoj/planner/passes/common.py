@@ -12,7 +12,7 @@ from gpu_wcoj.planner.draft import Draft, RuleDraft
 from gpu_wcoj.query.strata import components
 
 
-def joined_once(draft: Draft) -> Draft:
+def share_joins(draft: Draft) -> Draft:
     """Give rules whose bodies differ only in names the same paths, if they need the same depth.
 
     The rows that a tick enumerates for the first rule then serve the others; see `gpu_wcoj.join.common`. Rules of loops
@@ -21,15 +21,15 @@ def joined_once(draft: Draft) -> Draft:
     Examples
     --------
     >>> from gpu_wcoj.planner.passes import PASSES
-    >>> from gpu_wcoj.planner.passes.examples import drafted
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
     >>> text = "h(a, b, c) :- r(a, b), s(b, c). g(z, x) :- r(x, y), s(y, z)."
-    >>> before = drafted(text, PASSES[: PASSES.index(joined_once)])
+    >>> before = draft_program(text, PASSES[: PASSES.index(share_joins)])
     >>> [(one.query.head, one.query.together) for one in before.rules]
     [(('a', 'b', 'c'), ()), (('z', 'x'), ())]
-    >>> [(one.query.head, one.query.together) for one in joined_once(before).rules]
+    >>> [(one.query.head, one.query.together) for one in share_joins(before).rules]
     [(('a', 'b', 'c'), ('a', 'b', 'c')), (('c', 'a'), ('a', 'b', 'c'))]
     """
-    nonrecursive = outside_of_loops(draft)
+    nonrecursive = nonrecursive_heads(draft)
     sizes = Counter(len(rule_draft.normalised.atoms) for rule_draft in draft.rules)
     leaders: dict[Hashable, list[int]] = {}
     groups: dict[int, list[int]] = {}
@@ -47,7 +47,7 @@ def joined_once(draft: Draft) -> Draft:
         candidates = leaders.setdefault(_signature(draft_rule.normalised, names), [])
         for leader in candidates:
             leader_draft = draft.rules[leader]
-            led = _led_by(leader_draft, draft_rule, dict(zip(names, _names(leader_draft.normalised), strict=True)))
+            led = _follow(leader_draft, draft_rule, dict(zip(names, _names(leader_draft.normalised), strict=True)))
             if led is not None:
                 rules[rule_index] = led
                 groups.setdefault(leader, [leader]).append(rule_index)
@@ -62,13 +62,13 @@ def joined_once(draft: Draft) -> Draft:
     return draft.of(rules)
 
 
-def query_of(one: RuleDraft) -> DeltaQuery:
+def query_of(rule_draft: RuleDraft) -> DeltaQuery:
     """Return the executable rule, set by an earlier pass."""
-    assert one.query is not None, "a pass was run before `executable`"
-    return one.query
+    assert rule_draft.query is not None, "a pass was run before `to_delta_queries`"
+    return rule_draft.query
 
 
-def _led_by(leader: RuleDraft, one: RuleDraft, same: Mapping[str, str]) -> RuleDraft | None:
+def _follow(leader: RuleDraft, rule_draft: RuleDraft, same: Mapping[str, str]) -> RuleDraft | None:
     """Return the rule with the leader's paths; None if they need different depths.
 
     Parameters
@@ -77,7 +77,7 @@ def _led_by(leader: RuleDraft, one: RuleDraft, same: Mapping[str, str]) -> RuleD
         Per variable of the rule, the leader's name of it.
     """
     query = query_of(leader)
-    body = one.normalised
+    body = rule_draft.normalised
     head = tuple(same[term] if isinstance(term, str) else term for term in body.head)
     kept_names = {term for term in head if isinstance(term, str)}
     ways = [way for path in leader.paths for way in (path, *path.variants)]
@@ -85,11 +85,15 @@ def _led_by(leader: RuleDraft, one: RuleDraft, same: Mapping[str, str]) -> RuleD
         return None
     led_body = replace(leader.normalised, rule=body.rule, head=head)
     return replace(
-        leader, head=one.head, rule=one.rule, body=led_body, query=replace(query, rule=str(body.rule), head=head)
+        leader,
+        head=rule_draft.head,
+        rule=rule_draft.rule,
+        body=led_body,
+        query=replace(query, rule=str(body.rule), head=head),
     )
 
 
-def outside_of_loops(draft: Draft) -> set[str]:
+def nonrecursive_heads(draft: Draft) -> set[str]:
     """Return the heads that are neither recursive nor evaluated as if they were."""
     reads: dict[str, dict[str, None]] = {}
     for rule_draft in draft.rules:
@@ -114,26 +118,26 @@ def _names(body: Body) -> list[str]:
 def _signature(body: Body, names: Sequence[str]) -> Hashable:
     """Return a key of the body that does not depend on variable names."""
     same = {name: f"#{index}" for index, name in enumerate(names)}
-    atoms = tuple(_renamed_atom(atom, same) for atom in body.atoms)
-    negated = tuple(_renamed_atom(atom, same) for atom in body.negated)
-    conditions = frozenset(_renamed_condition(condition, same) for condition in body.conditions)
+    atoms = tuple(_rename_atom(atom, same) for atom in body.atoms)
+    negated = tuple(_rename_atom(atom, same) for atom in body.negated)
+    conditions = frozenset(_rename_condition(condition, same) for condition in body.conditions)
     return (
         atoms,
         negated,
         conditions,
-        tuple(_renamed_calculation(calculation, same) for calculation in body.calculations),
+        tuple(_rename_calculation(calculation, same) for calculation in body.calculations),
     )
 
 
-def _renamed_atom(atom: BodyAtom, names: Mapping[str, str]) -> BodyAtom:
+def _rename_atom(atom: BodyAtom, names: Mapping[str, str]) -> BodyAtom:
     return atom._replace(variables=tuple(names[name] for name in atom.variables))
 
 
-def _renamed_condition(one: Condition, names: Mapping[str, str]) -> Condition:
-    operand = names[one.other] if isinstance(one.other, str) else one.other
-    return replace(one, variable=names[one.variable], other=operand)
+def _rename_condition(condition: Condition, names: Mapping[str, str]) -> Condition:
+    operand = names[condition.other] if isinstance(condition.other, str) else condition.other
+    return replace(condition, variable=names[condition.variable], other=operand)
 
 
-def _renamed_calculation(one: Calculation, names: Mapping[str, str]) -> Calculation:
-    arguments = tuple(names[term] if isinstance(term, str) else term for term in one.arguments)
-    return replace(one, variable=names[one.variable], arguments=arguments)
+def _rename_calculation(calculation: Calculation, names: Mapping[str, str]) -> Calculation:
+    arguments = tuple(names[term] if isinstance(term, str) else term for term in calculation.arguments)
+    return replace(calculation, variable=names[calculation.variable], arguments=arguments)

@@ -11,7 +11,7 @@ from gpu_wcoj.query.core import core
 from gpu_wcoj.query.datalog import parse
 
 
-def drafted(
+def draft_program(
     text: str,
     passes: Sequence[Callable[[Draft], Draft]] = (),
     *,
@@ -27,7 +27,7 @@ def drafted(
 
     Examples
     --------
-    >>> print(drafted("h(x) :- r(x, y)."))
+    >>> print(draft_program("h(x) :- r(x, y)."))
     h: h(x) :- r(x, y).
     """
     rules = core(parse(text))

@@ -9,24 +9,24 @@ from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
 from gpu_wcoj.planner.turns import in_turn
 
 
-def fused(draft: Draft) -> Draft:
+def fuse_lookups(draft: Draft) -> Draft:
     r"""Let a named atom propose a variable's values, and look the other atoms up afterwards.
 
     A level with one atom already is a lookup; see `gpu_wcoj.planner.turns`.
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.arrangements import arranged
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> from gpu_wcoj.planner.passes.normalise import normalised
-    >>> from gpu_wcoj.planner.passes.orders import ordered
+    >>> from gpu_wcoj.planner.passes.arrangements import assign_arrangements
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> from gpu_wcoj.planner.passes.orders import order_variables
     >>> text = "h(a, b, c) :- r(a, b), s(b, c), t(a, c), u(c, d), v(c, b)."
-    >>> before = drafted(text, [normalised, ordered, arranged], strategy="binary")
+    >>> before = draft_program(text, [normalise_rules, order_variables, assign_arrangements], strategy="binary")
     >>> print("\n".join(str(before).splitlines()[6:9]))
       change of 0, r[0, 1]
         c: intersect 1 by s[0, 1] with 2 by t[0, 1] with 3 by u[0, 1] with 4 by v[1, 0]
         d: look up 3 by u[0, 1]
-    >>> print("\n".join(str(fused(before)).splitlines()[6:12]))
+    >>> print("\n".join(str(fuse_lookups(before)).splitlines()[6:12]))
       change of 0, r[0, 1]
         c: look up 1 by s[0, 1]
         c: check 2 by t[0, 1]
@@ -34,17 +34,17 @@ def fused(draft: Draft) -> Draft:
         c: check 3 by u[0, 1]
         d: look up 3 by u[0, 1]
     """
-    return draft.over(_fused)
+    return draft.over(_fuse)
 
 
-def _fused(one: RuleDraft) -> RuleDraft:
-    if all(orders[0].is_together for orders in one.orders):
-        return one
-    paths = [one_by_one(path, orders[0]) for path, orders in zip(one.paths, one.orders, strict=True)]
-    return replace(one, paths=tuple(paths))
+def _fuse(rule_draft: RuleDraft) -> RuleDraft:
+    if all(orders[0].is_together for orders in rule_draft.orders):
+        return rule_draft
+    paths = [with_lookups(path, orders[0]) for path, orders in zip(rule_draft.paths, rule_draft.orders, strict=True)]
+    return replace(rule_draft, paths=tuple(paths))
 
 
-def one_by_one(path: DeltaPath, order: Order) -> DeltaPath:
+def with_lookups(path: DeltaPath, order: Order) -> DeltaPath:
     """Return the path with the other atoms of a variable after the atom that proposes it."""
     if order.is_together:
         return path

@@ -17,19 +17,19 @@ from gpu_wcoj.planner.same import same_rows
 from gpu_wcoj.query.rules import Rule
 
 
-def normalised(draft: Draft) -> Draft:
+def normalise_rules(draft: Draft) -> Draft:
     """Check that rules are safe and give each its body, with aliases resolved.
 
     Constants and repeated variables become selections of atoms, equalities are substituted.
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> before = drafted("h(x) :- r(x, y, x), y = 5, x < 9. h(x) :- r(x, x, x), 1 > 2.")
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> before = draft_program("h(x) :- r(x, y, x), y = 5, x < 9. h(x) :- r(x, x, x), 1 > 2.")
     >>> print(before)
     h: h(x) :- r(x, y, x), y = 5, x < 9.
     h: h(x) :- r(x, x, x), 1 > 2.
-    >>> print(normalised(before))
+    >>> print(normalise_rules(before))
     h: h(x) :- r(x, y, x), y = 5, x < 9.
       0: r(x) where #1 = 5, #0 = #2
       x < 9

@@ -12,7 +12,7 @@ from gpu_wcoj.planner.symmetry import symmetry_of
 from gpu_wcoj.planner.worked import Worked
 
 
-def ordered(draft: Draft) -> Draft:
+def order_variables(draft: Draft) -> Draft:
     """Choose a variable order for every atom of a body as the seed, negated ones first.
 
     A path binds its seed's variables, then, one by one, the variable that the most atoms already reach (the most
@@ -32,16 +32,16 @@ def ordered(draft: Draft) -> Draft:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> from gpu_wcoj.planner.passes.normalise import normalised
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
     >>> text = "h(a, b, c, d) :- r(a, b), s(b, c), t(c, d)."
-    >>> before = drafted(text, [normalised])
+    >>> before = draft_program(text, [normalise_rules])
     >>> print(before)
     h: h(a, b, c, d) :- r(a, b), s(b, c), t(c, d).
       0: r(a, b)
       1: s(b, c)
       2: t(c, d)
-    >>> print(ordered(before))
+    >>> print(order_variables(before))
     h: h(a, b, c, d) :- r(a, b), s(b, c), t(c, d).
       0: r(a, b)
       1: s(b, c)
@@ -50,9 +50,9 @@ def ordered(draft: Draft) -> Draft:
       change of 1: a, d
         or d, a
       change of 2: b, a
-    >>> print(ordered(drafted(text, [normalised], strategy="binary")).rules[0].orders[1][0])
+    >>> print(order_variables(draft_program(text, [normalise_rules], strategy="binary")).rules[0].orders[1][0])
     change of 1: a by 0, d by 2
-    >>> print(ordered(drafted(text, [normalised], order={"h": ["d", "a"]})).rules[0].orders[1][0])
+    >>> print(order_variables(draft_program(text, [normalise_rules], order={"h": ["d", "a"]})).rules[0].orders[1][0])
     change of 1: d, a
     """
     rules, candidates = [], draft.candidates

@@ -9,10 +9,10 @@ from gpu_wcoj.join.path import Condition
 from gpu_wcoj.planner.body import Body
 from gpu_wcoj.planner.draft import Draft
 
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_MIN_CODE, _MOST = -(1 << 63), (1 << 63) - 1
 
 
-def pushed_down(draft: Draft) -> Draft:
+def push_down_predicates(draft: Draft) -> Draft:
     """Propagate constant bounds through comparisons; drop rules with contradictory bounds.
 
     Equality with a constant is a selection already. Bounds are on codes, which have the order of the values; text is
@@ -21,9 +21,10 @@ def pushed_down(draft: Draft) -> Draft:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> from gpu_wcoj.planner.passes.normalise import normalised
-    >>> before = drafted("h(x) :- r(x, y), x < y, y < 5, y < 9. h(x) :- r(x, y), x < y, y < x.", [normalised])
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> text = "h(x) :- r(x, y), x < y, y < 5, y < 9. h(x) :- r(x, y), x < y, y < x."
+    >>> before = draft_program(text, [normalise_rules])
     >>> print(before)
     h: h(x) :- r(x, y), x < y, y < 5, y < 9.
       0: r(x, y)
@@ -34,7 +35,7 @@ def pushed_down(draft: Draft) -> Draft:
       0: r(x, y)
       x < y
       y < x
-    >>> print(pushed_down(before))
+    >>> print(push_down_predicates(before))
     h: h(x) :- r(x, y), x < y, y < 5, y < 9.
       0: r(x, y)
       x < y
@@ -43,7 +44,7 @@ def pushed_down(draft: Draft) -> Draft:
     """
     rules = []
     for rule_draft in draft.rules:
-        conditions = _pushed(rule_draft.normalised) if rule_draft.normalised.conditions else ()
+        conditions = _push_down(rule_draft.normalised) if rule_draft.normalised.conditions else ()
         if conditions == rule_draft.normalised.conditions:
             rules.append(rule_draft)
         elif conditions is not None:
@@ -51,7 +52,7 @@ def pushed_down(draft: Draft) -> Draft:
     return draft.of(rules)
 
 
-def _pushed(body: Body) -> tuple[Condition, ...] | None:
+def _push_down(body: Body) -> tuple[Condition, ...] | None:
     """Return the conditions with all bounds; None if no values satisfy them."""
     calculated = {calculation.variable for calculation in body.calculations}
     names = {name for atom in body.atoms for name in atom.variables} - calculated
@@ -66,7 +67,7 @@ def _pushed(body: Body) -> tuple[Condition, ...] | None:
         is_plain = condition.variable in names and not condition.textual
         if is_plain and isinstance(condition.other, int) and condition.op not in ("!=", "="):
             code = condition.other
-            if condition.op in ("<", ">") and code == (_LEAST if condition.op == "<" else _MOST):
+            if condition.op in ("<", ">") and code == (_MIN_CODE if condition.op == "<" else _MOST):
                 return None
             if condition.op[0] == "<":
                 bound = code - (condition.op == "<")
@@ -83,14 +84,17 @@ def _pushed(body: Body) -> tuple[Condition, ...] | None:
         if is_plain and isinstance(condition.other, str) and condition.other in names:
             links.extend(_links(condition))
     for _ in names:  # a bound passes each variable once; more rounds than variables mean an unsatisfiable cycle
-        if not _pass_on(links, lower, upper):
+        if not _propagate(links, lower, upper):
             break
     else:
         if links:
             return None
-    if any(bound > upper.get(name, _MOST) for name, bound in lower.items()) or min(upper.values(), default=0) < _LEAST:
+    if (
+        any(bound > upper.get(name, _MOST) for name, bound in lower.items())
+        or min(upper.values(), default=0) < _MIN_CODE
+    ):
         return None
-    if any(left == right and distance > 0 for left, right, distance in _closed(links)):
+    if any(left == right and distance > 0 for left, right, distance in _close(links)):
         return None
     bounds = [(name, ">=", lower[name]) for name in body.variables if name in lower]
     bounds += [(name, "<=", upper[name]) for name in body.variables if name in upper]
@@ -99,28 +103,28 @@ def _pushed(body: Body) -> tuple[Condition, ...] | None:
     return (*(final for final in result if final not in loose), *(final for final in tight if final not in result))
 
 
-def _links(one: Condition) -> Iterator[tuple[str, str, int]]:
-    assert isinstance(one.other, str)
-    if one.op in ("<", "<=", "="):
-        yield one.variable, one.other, int(one.op == "<")
-    if one.op in (">", ">=", "="):
-        yield one.other, one.variable, int(one.op == ">")
+def _links(condition: Condition) -> Iterator[tuple[str, str, int]]:
+    assert isinstance(condition.other, str)
+    if condition.op in ("<", "<=", "="):
+        yield condition.variable, condition.other, int(condition.op == "<")
+    if condition.op in (">", ">=", "="):
+        yield condition.other, condition.variable, int(condition.op == ">")
 
 
-def _pass_on(links: list[tuple[str, str, int]], least: dict[str, int], most: dict[str, int]) -> bool:
+def _propagate(links: list[tuple[str, str, int]], lower: dict[str, int], upper: dict[str, int]) -> bool:
     """Propagate bounds along all links once; return True if a bound has become tighter."""
     changed = False
     for left, right, distance in links:
-        if right in most and most[right] - distance < most.get(left, _MOST + 1):
-            most[left] = most[right] - distance
+        if right in upper and upper[right] - distance < upper.get(left, _MOST + 1):
+            upper[left] = upper[right] - distance
             changed = True
-        if left in least and least[left] + distance > least.get(right, _LEAST - 1):
-            least[right] = least[left] + distance
+        if left in lower and lower[left] + distance > lower.get(right, _MIN_CODE - 1):
+            lower[right] = lower[left] + distance
             changed = True
     return changed
 
 
-def _closed(links: list[tuple[str, str, int]]) -> set[tuple[str, str, int]]:
+def _close(links: list[tuple[str, str, int]]) -> set[tuple[str, str, int]]:
     """Return the transitive closure of the links, distances clipped to 1."""
     closure = {(left, right, min(distance, 1)) for left, right, distance in links}
     while True:

@@ -8,23 +8,23 @@ from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.planner.draft import Draft, RuleDraft
 
 
-def executable(draft: Draft) -> Draft:
+def to_delta_queries(draft: Draft) -> Draft:
     """Make a delta query of each rule, from which `gpu_wcoj.planner.lower` makes the circuit.
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.arrangements import arranged
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> from gpu_wcoj.planner.passes.normalise import normalised
-    >>> from gpu_wcoj.planner.passes.orders import ordered
-    >>> before = drafted("h(a, c) :- r(a, b), s(b, c).", [normalised, ordered, arranged])
+    >>> from gpu_wcoj.planner.passes.arrangements import assign_arrangements
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> from gpu_wcoj.planner.passes.orders import order_variables
+    >>> before = draft_program("h(a, c) :- r(a, b), s(b, c).", [normalise_rules, order_variables, assign_arrangements])
     >>> before.rules[0].query
-    >>> executable(before).rules[0].query.head
+    >>> to_delta_queries(before).rules[0].query.head
     ('a', 'c')
     """
-    return draft.over(_executable)
+    return draft.over(_to_delta_query)
 
 
-def _executable(one: RuleDraft) -> RuleDraft:
-    body = one.normalised
-    return replace(one, query=DeltaQuery(str(body.rule), body.head, one.paths, body.calculations))
+def _to_delta_query(rule_draft: RuleDraft) -> RuleDraft:
+    body = rule_draft.normalised
+    return replace(rule_draft, query=DeltaQuery(str(body.rule), body.head, rule_draft.paths, body.calculations))

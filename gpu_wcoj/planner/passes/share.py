@@ -9,45 +9,46 @@ from gpu_wcoj.join.path import AtomUse, DeltaPath, independent
 from gpu_wcoj.planner.body import Body
 from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
 from gpu_wcoj.planner.passes.arrangements import path_along
-from gpu_wcoj.planner.passes.checks import held_by, with_checks
+from gpu_wcoj.planner.passes.checks import arrangements_of, with_checks
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 
-def shared(draft: Draft) -> Draft:
+def reuse_arrangements(draft: Draft) -> Draft:
     r"""Take seeds from needed arrangements, and add variant orders over these.
 
     Equal arrangements are shared by all paths and rules of the program.
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.arrangements import arranged
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> from gpu_wcoj.planner.passes.normalise import normalised
-    >>> from gpu_wcoj.planner.passes.orders import ordered
-    >>> before = drafted("h(a, b, c, d) :- r(a, b), r(b, c), r(c, d), r(a, d).", [normalised, ordered, arranged])
+    >>> from gpu_wcoj.planner.passes.arrangements import assign_arrangements
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> from gpu_wcoj.planner.passes.orders import order_variables
+    >>> text = "h(a, b, c, d) :- r(a, b), r(b, c), r(c, d), r(a, d)."
+    >>> before = draft_program(text, [normalise_rules, order_variables, assign_arrangements])
     >>> print("\n".join(str(before).splitlines()[5:8]))
       change of 0, r[0, 1]
         c: intersect 1 by r[0, 1] with 2 by r[0, 1]
         d: intersect 2 by r[0, 1] with 3 by r[0, 1]
-    >>> print("\n".join(str(shared(before)).splitlines()[5:9]))
+    >>> print("\n".join(str(reuse_arrangements(before)).splitlines()[5:9]))
       change of 0, r[0, 1] or r[1, 0]
         c: intersect 1 by r[0, 1] with 2 by r[0, 1]
         d: intersect 2 by r[0, 1] with 3 by r[0, 1]
         or d, c
     """
-    return draft.over(_shared)
+    return draft.over(_reuse)
 
 
-def _shared(one: RuleDraft) -> RuleDraft:
-    body = one.normalised
-    paths = _with_seeds(body, one.paths)
-    if max(map(len, one.orders), default=1) == 1:
-        return replace(one, paths=tuple(paths))
+def _reuse(rule_draft: RuleDraft) -> RuleDraft:
+    body = rule_draft.normalised
+    paths = _with_seeds(body, rule_draft.paths)
+    if max(map(len, rule_draft.orders), default=1) == 1:
+        return replace(rule_draft, paths=tuple(paths))
     existing = {key for path in paths for key in (*(use.key for use in path.seeds), *path.keys)}
     with_variants = [
-        _with_variants(body, path, orders[1:], existing) for path, orders in zip(paths, one.orders, strict=True)
+        _with_variants(body, path, orders[1:], existing) for path, orders in zip(paths, rule_draft.orders, strict=True)
     ]
-    return replace(one, paths=tuple(with_variants))
+    return replace(rule_draft, paths=tuple(with_variants))
 
 
 def _with_seeds(body: Body, paths: Collection[DeltaPath]) -> list[DeltaPath]:
@@ -71,7 +72,7 @@ def _with_seeds(body: Body, paths: Collection[DeltaPath]) -> list[DeltaPath]:
 
 
 def _with_variants(
-    body: Body, path: DeltaPath, orders: Collection[Order], held: Collection[ArrangementKey]
+    body: Body, path: DeltaPath, orders: Collection[Order], existing: Collection[ArrangementKey]
 ) -> DeltaPath:
     """Return the path with variants: other orders over existing arrangements.
 
@@ -83,7 +84,7 @@ def _with_variants(
     variants = []
     for order in (order for order in orders if order.variables[0] in together):
         variant = path_along(body, order)
-        variant = with_checks(body, variant, held_by([path]) if body.negated else None)
-        if all(key in held for key in variant.keys):
+        variant = with_checks(body, variant, arrangements_of([path]) if body.negated else None)
+        if all(key in existing for key in variant.keys):
             variants.append(replace(variant, seeds=path.seeds))
     return replace(path, variants=tuple(variants)) if variants else path

@@ -8,22 +8,22 @@ from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.planner.draft import Draft
 
 
-def sorted_first(draft: Draft) -> Draft:
+def sort_seeds(draft: Draft) -> Draft:
     r"""Sort seeds by the variables whose ranges later steps search.
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.arrangements import arranged
-    >>> from gpu_wcoj.planner.passes.examples import drafted
-    >>> from gpu_wcoj.planner.passes.normalise import normalised
-    >>> from gpu_wcoj.planner.passes.orders import ordered
+    >>> from gpu_wcoj.planner.passes.arrangements import assign_arrangements
+    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> from gpu_wcoj.planner.passes.orders import order_variables
     >>> text = "h(a, b, c, d) :- r(a, b), r(b, c), r(a, c), r(c, d), r(a, d)."
-    >>> before = drafted(text, [normalised, ordered, arranged])
+    >>> before = draft_program(text, [normalise_rules, order_variables, assign_arrangements])
     >>> print("\n".join(str(before).splitlines()[6:9]))
       change of 0, r[0, 1]
         c: intersect 1 by r[0, 1] with 2 by r[0, 1] with 3 by r[0, 1]
         d: intersect 3 by r[0, 1] with 4 by r[0, 1]
-    >>> print("\n".join(str(sorted_first(before)).splitlines()[6:9]))
+    >>> print("\n".join(str(sort_seeds(before)).splitlines()[6:9]))
       change of 0, r[0, 1], sorted by a
         c: intersect 1 by r[0, 1] with 2 by r[0, 1] with 3 by r[0, 1]
         d: intersect 3 by r[0, 1] with 4 by r[0, 1]
